@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -22,6 +23,7 @@ _LINE, _LEAST_LINE = 100, 40  # characters of a line where there is no terminal,
 _LEAST_CELL = 12  # characters of a column of text that is made narrower
 _FIFTH = 5  # of a line: the least for text beside all columns; two where some come below
 _GAP = "  "
+_NUMBER = re.compile(r"[\[(<>=±~+-]*\s*\.?\d|[\[(+-]*inf|nan$|none\b|about \d|at (least|most) \d")
 _HANG = "  "  # before further lines of a name, which look like the next one otherwise
 
 
@@ -149,17 +151,32 @@ def _blocks(wide: Sequence[int], room: int) -> list[list[int]]:
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as HTML, escaped; the first cell of a row is its header."""
+    """A table as HTML, escaped; the first cell of a row is its header.
+
+    Columns of text are aligned left; those of numbers, intervals and dates as the page has it.
+    """
+    left = [
+        ' style="text-align: left"' if any(map(_is_text, cells)) or not any(cells) else ""
+        for cells in zip(*(row[: len(header)] for row in rows), strict=True)
+    ] or [""] * len(header)
     head = "".join(
-        f'<th scope="col">{html.escape(cell)}</th>' if cell else "<td></td>" for cell in header
+        f'<th scope="col"{how if j else ""}>{html.escape(cell)}</th>' if cell else "<td></td>"
+        for j, (cell, how) in enumerate(zip(header, left, strict=True))
     )
     lines = "".join(
         f'<tr><th scope="row">{html.escape(first)}</th>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        + "".join(
+            f"<td{how}>{html.escape(cell)}</td>" for cell, how in zip(cells, left[1:], strict=True)
+        )
         + "</tr>"
         for first, *cells in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _is_text(cell: str) -> bool:
+    """Whether a cell is neither empty nor a number, an interval or a date."""
+    return bool(cell) and _NUMBER.match(cell) is None
 
 
 def as_html(

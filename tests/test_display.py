@@ -298,3 +298,14 @@ def test_a_certified_interval_without_ends_is_none_in_text_alone(seeded_noise):
     assert "inf" not in text
     assert 'certified "none": no interval holds for every possible table' in text
     assert max(map(len, text.fitted().splitlines())) <= 100
+
+
+def test_columns_of_text_are_aligned_left_in_html():
+    from dpstats.display import html_table
+
+    rows = [["a", "x, y", "12", "[0.1, 0.2]", "none", "2020-01-01", ""],
+            ["b", "z", "-1", "[-inf, 3]", "0.5", "about 3", "1e-6"]]  # fmt: skip
+    found = html_table(["", "columns", "n", "interval", "certified", "day", "p"], rows)
+    assert found.count("text-align: left") == 3  # the header and two cells
+    assert '<th scope="col" style="text-align: left">columns</th>' in found
+    assert "<td>12</td><td>[0.1, 0.2]</td><td>none</td><td>2020-01-01</td>" in found

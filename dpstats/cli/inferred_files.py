@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +71,8 @@ def _plain(value: Any) -> Any:
         return _plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
+    if isinstance(value, datetime):  # of a frame; NaT is one too
+        return None if value != value else value.date().isoformat()
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return str(value)

@@ -121,7 +121,7 @@ class Measurements(HasStrategy):
 
     @property
     def _counted(self) -> str:
-        return counted(self.family.size, "noisy answer")
+        return counted(len(self.noisy_sums), "noisy answer")
 
     def summary_lines(self) -> list[str]:
         """What a release and its measurements say of how they were made."""

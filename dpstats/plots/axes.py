@@ -11,6 +11,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
+from dpstats.schema.dates import day_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,8 @@ _LINE = 60  # characters of a line of a title, at most
 _CHARACTER = 0.62  # width of a character, in units of the size of the font
 _HANDLE, _BETWEEN = 2.8, 2.0  # of an entry of a legend besides its text, and of two of them
 _BIN = re.compile(r"([\[(][^\s\[\]()]+,) ([^\s\[\]()]+[\])])")
+_LINE_HEIGHT = 1.3  # in units of the size of the font
+_YEAR = 366  # days
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
@@ -126,9 +129,72 @@ def _points(size: str) -> float:
     return float(FontProperties(size=size).get_size_in_points())
 
 
-def label_rows(names: Sequence[str]) -> int:
+def panels_of(ax: Axes, rows: Sequence[int]) -> list[Axes]:
+    """Axes below each other in the place of `ax`, with room for so many labels each.
+
+    Raises
+    ------
+    RequestError
+        If `ax` was placed by hand.
+    """
+    spec = ax.get_subplotspec()
+    if spec is None:
+        raise RequestError(
+            "these terms have different units, and axes that were placed by hand hold one panel: "
+            "give terms= of one unit, or axes of plt.subplots(layout='constrained')"
+        )
+    figure: Any = ax.figure
+    ax.remove()
+    grid = spec.subgridspec(len(rows), 1, height_ratios=[count + 1 for count in rows])
+    return [figure.add_subplot(grid[place]) for place in range(len(rows))]
+
+
+def room_across(ax: Axes, names: Sequence[str]) -> float:
+    """About how many points the axes are wide, beside labels on the left."""
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+    size = _points("medium")
+    return max(_across(ax)[1] - _CHARACTER * size * longest - 3 * size, 5 * size)
+
+
+def some_of(names: Sequence[str], room: float) -> list[int]:
+    """Numbers of the labels to show where a line of text each would not fit: every so many."""
+    fitting = max(int(room / (_LINE_HEIGHT * _points("medium"))), 1)
+    return list(range(0, len(names), -(-len(names) // fitting)))
+
+
+def fits_across(names: Sequence[str], room: float) -> bool:
+    """Whether labels stand beside each other in so many points, evenly spaced."""
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+    return len(names) * (longest + 1) * _CHARACTER * _points("medium") <= room
+
+
+def characters_in(room: float) -> int:
+    """How many characters a line of so many points has."""
+    return max(int(room / (_CHARACTER * _points("medium"))), 12)
+
+
+def axis_of(ax: Axes, *, dates: bool = False, log: bool = False) -> None:
+    """Few numbers below the axes: dates for days since 1970-01-01, or a logarithmic scale."""
+    if dates:
+        from matplotlib.dates import AutoDateLocator
+        from matplotlib.ticker import MaxNLocator
+
+        most = max(2, min(6, int(_across(ax)[1] / 100)))
+        low, high = ax.get_xlim()
+        days = MaxNLocator(most, integer=True)
+        long = AutoDateLocator(minticks=2, maxticks=most)
+        ax.xaxis.set_major_locator(long if high - low > _YEAR else days)
+        ax.xaxis.set_major_formatter(lambda value, _: day_text(value))
+    elif log:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    else:
+        few_ticks(ax)
+
+
+def label_rows(names: Sequence[str], lines: int = LINES) -> int:
     """Rows that so many labels below each other take, see `axes_of`."""
-    deepest = max((len(_lines_of(name, LINES)) for name in names), default=1)
+    deepest = max((len(_lines_of(name, lines)) for name in names), default=1)
     return len(names) * -(-deepest // 2)
 
 
@@ -171,7 +237,9 @@ def _lines_of(name: str, lines: int, line: int = _LINE_OF_NAME) -> list[str]:
 def _wrapped(name: str, line: int) -> list[str]:
     """Lines of a name, broken at spaces, but not within a bin such as "[18, 40)"."""
     whole = _BIN.sub("\\1\u00a0\\2", name)
-    return [one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line)]
+    return [
+        one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line, break_on_hyphens=False)
+    ]
 
 
 def ink_on(colour: Floats) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, labels_of, legend_below, titled
+from dpstats.plots.axes import axes_of, axis_of, labels_of, legend_below, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,7 @@ def distribution(
 ) -> Axes:
     """Distribution function of a number, with a band that holds for all values jointly.
 
+    The axis is logarithmic where the column has ``scale="log"``, and shows dates as dates.
     Points are the estimates at the declared edges or values. Between two edges nothing is measured:
     there the band runs from the lower limit on the left to the upper limit on the right, which
     holds since a distribution function increases.
@@ -80,11 +81,10 @@ def distribution(
         cuts, low, high, step="post", color="tab:blue", alpha=0.25, linewidth=0,
         label=f"band at {1 - alpha:.4g}, jointly",
     )  # fmt: skip
-    ax.plot(frame["edge"], frame["estimate"], "o", color="tab:blue", label="estimate")
-    if number.dates:
-        ax.xaxis_date()
-        ax.tick_params(axis="x", labelrotation=30)
+    ax.plot(intervals.edges, frame["estimate"], "o", color="tab:blue", label="estimate")
     ax.set_ylim(-0.02, 1.02)
+    if number.dates or number.scale == "log":
+        axis_of(ax, dates=number.dates, log=number.scale == "log")
     ax.set_xlabel(labels_of([number.name], lines=3, line=50)[0])
     below = number.closed == "left" and not intervals.discrete
     ax.set_ylabel("share of the rows below" if below else "share of the rows up to")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.checks import first_few, short
 from dpstats.errors import RequestError
 from dpstats.plots.axes import (
     LINES,
     axes_of,
-    few_ticks,
+    axis_of,
     label_rows,
     labels_of,
     legend_below,
+    panels_of,
     titled,
 )
 from dpstats.results.estimates import EstimateResult
@@ -38,13 +41,13 @@ def forest(
     method: Method = "noise_aware",
     simultaneous: bool = False,
     ax: Axes | None = None,
-) -> Axes:
+) -> Axes | NDArray[np.object_]:
     """Estimates of a result, one per line, each with two intervals.
 
     The thin dark line is the interval for the population, with sampling error and noise. The thick
     one is the interval for the private table, whose only error is the noise: shorter as a rule, but
     that of a correlation assumes less and can be the longer one. An interval without an end runs to
-    the edge.
+    the edge. Terms of different units, such as the means of several columns, have a panel each.
 
     Parameters
     ----------
@@ -58,7 +61,11 @@ def forest(
     simultaneous : bool
         Intervals that hold jointly.
     ax : Axes, optional
-        Where to draw; a new figure by default.
+        Where to draw; a new figure by default. Several panels take its place.
+
+    Returns
+    -------
+    Axes, or an array of them for several panels
 
     Raises
     ------
@@ -88,7 +95,10 @@ def forest(
         )
     chosen = _places(result, terms)
     names = [result.terms[i] for i in chosen]
-    ax = axes_of(ax, label_rows(names))
+    panels = [[i for i, name in enumerate(names) if name in unit] for unit in result.units]
+    panels = [panel for panel in panels if panel]
+    rows = [label_rows([names[i] for i in panel]) for panel in panels]
+    ax = axes_of(ax, sum(rows) + len(rows) - 1)
     whole, of_table = (
         np.asarray(result.conf_int(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
@@ -96,9 +106,29 @@ def forest(
         for target in ("population", "table")
     )  # fmt: skip
     estimates = np.asarray(result.params)[chosen]
+    number = getattr(result.intervals, "number", None)  # of quantiles
+    log = number is not None and number.scale == "log"
+    axes = [ax] if len(panels) == 1 else panels_of(ax, rows)
+    for one, panel in zip(axes, panels, strict=True):
+        shown = [names[i] for i in panel]
+        _drawn(one, shown, estimates[panel], whole[panel], of_table[panel], log=log)
+        axis_of(one, dates=set(shown) <= set(result.dates), log=log)
+    titled(axes[0], result.title)
+    legend_below(axes[-1], ncols=2)
+    return axes[0] if len(axes) == 1 else np.array(axes, dtype=np.object_)
+
+
+def _drawn(
+    ax: Axes, names: list[str], estimates: Floats, whole: Floats, of_table: Floats, *, log: bool
+) -> None:
+    """Estimates of one unit with their intervals (d, 2)."""
     known = np.concatenate([ends[np.isfinite(ends)] for ends in (whole, of_table, estimates)])
+    if log:
+        known = np.log(known)
     span = max(float(np.ptp(known)), 1e-12) if known.size else 1.0
     edges = (known.min() - 0.05 * span, known.max() + 0.05 * span) if known.size else (-1.0, 1.0)
+    if log:
+        edges = (math.exp(edges[0]), math.exp(edges[1]))
     y = np.arange(len(estimates))
     drawn = ((whole, 1.2, "0.2", 2.1, _POPULATION), (of_table, 4.0, "0.6", 2.0, _TABLE))
     for ends, width, color, order, label in drawn:
@@ -110,10 +140,6 @@ def forest(
     ax.set_yticks(y, labels_of(names, "term", lines=LINES))
     ax.set_ylim(len(y) - 0.5, -0.5)
     ax.set_xlim(*edges)
-    few_ticks(ax)
-    titled(ax, result.title)
-    legend_below(ax, ncols=2)
-    return ax
 
 
 def _places(result: EstimateResult, terms: Sequence[str] | None) -> list[int]:

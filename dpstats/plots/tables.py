@@ -14,11 +14,15 @@ from dpstats.measured.certificate import Accuracy
 from dpstats.plots.axes import (
     LINES,
     axes_of,
+    characters_in,
     few_ticks,
+    fits_across,
     ink_on,
     label_rows,
     labels_of,
     legend_below,
+    room_across,
+    some_of,
     titled,
 )
 from dpstats.releases.release import Release
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
 _NUMBERED = (12, 8)  # rows and columns up to which cells show numbers
 _DARKEST = 0.6  # of the colours, below numbers: on darker ones neither ink stands out
 _LINE = 50  # characters of a name below an axis
-_SIDE_BY_SIDE = 30  # characters of all labels below a table
 
 
 def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
@@ -104,7 +107,7 @@ def table(
 
     After +- is half the interval for the private table, whose only error is the noise (the larger
     side, where it is not symmetric). Tables of more than 12 rows or 8 columns show no numbers,
-    and a scale of the colours instead.
+    and a scale of the colours instead; where not all labels of levels fit, every so many are shown.
 
     Parameters
     ----------
@@ -151,7 +154,9 @@ def table(
         return shaped if down else shaped.T
 
     values, errors = 100 * grid(shares), 100 * grid(noise)
-    ax = axes_of(ax)
+    ax, schema = axes_of(ax), release.schema
+    on_left = labels_of(schema[rows].bin_labels, "level", lines=3)
+    wide, high = room_across(ax, on_left), float(72 * ax.bbox.height / ax.figure.dpi)
     numbered = all(size <= most for size, most in zip(values.shape, _NUMBERED, strict=True))
     darkest = float(values.max()) / (_DARKEST if numbered else 1)
     image = ax.pcolormesh(
@@ -166,14 +171,21 @@ def table(
                 ha="center", va="center", fontsize="x-small",
                 color=ink_on(colours[i, j]),
             )  # fmt: skip
-    for name, axis in ((rows, ax.yaxis), (columns, ax.xaxis)):
-        labels = labels_of(release.schema[name].bin_labels, "level", lines=3)
-        wide = axis is ax.xaxis and sum(map(len, labels)) > _SIDE_BY_SIDE
-        axis.set_ticks(np.arange(len(labels)) + 0.5, labels, rotation=90 if wide else 0)
-        axis.set_label_text(labels_of([name], lines=3, line=_LINE)[0])
+    below = labels_of(schema[columns].bin_labels, "level", lines=3)
+    turned = not fits_across(below, wide)
+    for name, axis, labels, room, along in (
+        (rows, ax.yaxis, on_left, high, True), (columns, ax.xaxis, below, wide, turned),
+    ):  # fmt: skip
+        some = some_of(labels, room) if along else range(len(labels))
+        axis.set_ticks([i + 0.5 for i in some], [labels[i] for i in some])
+        line = min(_LINE, characters_in(room))
+        axis.set_label_text(labels_of([name], lines=3, line=line)[0])
+    if turned:
+        ax.tick_params(axis="x", labelrotation=90)
     ax.invert_yaxis()
     if not ax.texts:
-        ax.figure.colorbar(image, ax=ax, label="% of the rows")
+        scale = ax.figure.colorbar(image, ax=ax, location="top", label="% of the rows", aspect=30)
+        few_ticks(scale.ax)
     return ax
 
 

@@ -136,6 +136,7 @@ def infer(
             shares=np.asarray(result.observed) / known.size,
             beta=known.beta,
             rows=result.rows,
+            n=known.n,
             effect_name=result.effect_name,
             levels=result.levels,
             largest_effect=result.largest_effect,
@@ -153,8 +154,10 @@ def infer(
         intervals=result.intervals,
         beta=known.beta,
         rows=result.rows,
+        n=known.n,
         scalar=result.scalar,
         notes=[note for note in result.notes if note.startswith(SILENT)],
+        dates=result.dates,
     )
 
 

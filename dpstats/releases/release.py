@@ -524,7 +524,7 @@ class Release(Cached, Unplanned, Interchange):
     def __str__(self) -> str:
         held = self.measurements
         lines = [
-            f"Release: {counted(held.published.size, 'noisy answer')} from "
+            f"Release: {counted(len(held.noisy_sums), 'noisy answer')} from "
             f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
             f"{counted(self.k, 'synthetic row')} ({self.draw}, {self.fit} fit on "
             f"{counted(len(self.weights), 'candidate')})",

@@ -148,7 +148,7 @@ class AnalystReport(Cached):
         yield facts([
             ("Private rows", f"{about}{release.n:,}"),
             ("Synthetic rows", f"{release.k:,}"),
-            ("Noisy answers", f"{held.family.size:,}"),
+            ("Noisy answers", f"{len(held.noisy_sums):,}"),
             ("Privacy budget", str(release.budget)),
             ("Digest of the plan", files.short_digest(held.plan_digest)),
             ("Columns", ", ".join(release.columns.names)),

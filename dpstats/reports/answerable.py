@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import keyword
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,7 +32,6 @@ _OF_TWO: dict[str, Callable[[str, str], Any]] = {
     "table of two columns": lambda a, b: Marginals((a, b), 2),
     "test of independence": lambda a, b: Independence(a, b),
     "correlation": lambda a, b: Correlation((a, b)),
-    "least squares of one column on another": lambda a, b: OLS(f"`{a}` ~ `{b}`"),
 }
 _NOISE_OF_THEIR_OWN = (Proportion, Quantile)  # which answers that share noise do not always give
 
@@ -46,7 +46,16 @@ def answerable(release: Release) -> list[list[str]]:
         return Proportion(" and ".join(conditions[name] for name in columns))
 
     of_one = _OF_ONE | {"conditions on one column": share}
-    of_two = _OF_TWO | {"conditions on two columns": share}
+
+    def line(a: str, b: str) -> OLS:
+        """The response a number, on the logarithmic scale where that is the measured one."""
+        first, second = release.schema[a], release.schema[b]
+        if isinstance(first, Category) and isinstance(second, Number):
+            first, second = second, first
+        return OLS(f"{_term(first)} ~ {_term(second)}")
+
+    least = {"least squares of one column on another": line}
+    of_two = _OF_TWO | least | {"conditions on two columns": share}
     tried: list[tuple[str, Iterable[tuple[str, ...]], Callable[..., Any]]] = [
         *((what, [(name,) for name in names], make) for what, make in of_one.items()),
         *((what, pairs, make) for what, make in of_two.items()),
@@ -57,14 +66,31 @@ def answerable(release: Release) -> list[list[str]]:
         if found:
             listed = [" and ".join(group) for group, _ in found[:_NAMED]]
             more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
-            example = f"release.infer({spelled(found[0][1])})"
+            numbers = (one for names, one in found if _numbers(release, names))
+            example = f"release.infer({spelled(next(numbers, found[0][1]))})"
             rows.append([what, "; ".join([*listed, *more]), example])
     return rows
 
 
+def _numbers(release: Release, names: tuple[str, ...]) -> bool:
+    """Whether all of these columns are numbers: the simplest example."""
+    return all(isinstance(release.schema[name], Number) for name in names)
+
+
+def _named(column: Category | Number) -> str:
+    """Its name in a formula or a condition: in backticks unless it is a plain word."""
+    plain = column.name.isidentifier() and not keyword.iskeyword(column.name)
+    return column.name if plain else f"`{column.name}`"
+
+
+def _term(column: Category | Number) -> str:
+    log = isinstance(column, Number) and column.scale == "log"
+    return f"log({_named(column)})" if log else _named(column)
+
+
 def _condition(column: Category | Number) -> str:
     """One that holds on a part of a column; of a number without bins one that is refused."""
-    name = f"`{column.name}`"
+    name = _named(column)
     if isinstance(column, Category):
         return f"{name} == {column.labels[0]!r}"
     if not column.edges:

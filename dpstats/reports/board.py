@@ -32,8 +32,8 @@ from dpstats.reports.words import of_several, promise
 from dpstats.results.rendering import MOST, significant
 
 _PUBLIC = "public: declared before any row was read"
-_NOISY = "noisy sums, by the proof below"
-_LATER = "computed from the noisy sums and from public random numbers (post-processing)"
+_NOISY = "noisy answers, by the proof below"
+_LATER = "computed from the noisy answers and from public random numbers (post-processing)"
 
 
 def board_report(release: Release, title: str) -> str:
@@ -58,7 +58,7 @@ def _lead(release: Release) -> Iterator[str]:
         )
     yield paragraph(
         f"One file leaves the building. The private rows enter it through "
-        f"{counted(len(held.noisy_sums), 'noisy sum')} and in no other way"
+        f"{counted(len(held.noisy_sums), 'noisy answer')} and in no other way"
         f"{', but for their public number' if held.unit == 'replace' else ''}. The noise spends "
         f"{held.budget}.",
         "lead",
@@ -86,7 +86,7 @@ def _left(release: Release) -> Section:
          "schema with levels, bounds and notes; analyses; budget; blocks with their noise; digest"
          + number,
          _PUBLIC],
-        ["answers.csv", f"{counted(size, 'noisy sum')}, each with a uniform random number",
+        ["answers.csv", f"{counted(size, 'noisy answer')}, each with a uniform random number",
          f"{_NOISY}; uniforms are drawn independently of the rows"],
         ["candidates.csv", f"{counted(len(release.weights), 'candidate row')} with weights and "
          "numbers of copies", _LATER],
@@ -169,7 +169,7 @@ def _proof(release: Release) -> Section:
         f"from the random source of the operating system, without a seed. Source: {source}.",
         "Blocks compose: what they spend adds up, in exact fractions"
         + ("." if laplace else "; overlapping tables are bounded jointly, over all pairs of rows."),
-        "All else in the file is computed from the noisy sums. Nothing that is done with them "
+        "All else in the file is computed from the noisy answers. Nothing that is done with them "
         "later can lose more privacy (post-processing).",
     ]
     return Section(
@@ -275,21 +275,21 @@ def _numbers(release: Release) -> Section:
                                               strict=False)
     ]  # fmt: skip
     left = len(held.noisy_sums) - len(rows)
-    more = [paragraph(f"{counted(left, 'more sum')} in answers.csv.")] if left else []
+    more = [paragraph(f"{counted(left, 'more answer')} in answers.csv.")] if left else []
     return Section(
         "numbers",
         "The published numbers",
         (
             paragraph(
-                "Noisy sums as they are in answers.csv. For a condition or a cell they count rows. "
-                "A number is measured in grid units: a row counts as the steps of the declared "
-                "grid between the middle of the bounds and its value, negative below the middle "
-                "(half steps, if the grid has an even number of points); a product, as that of "
-                "such numbers. Some functions have coarser grids of their own. The last column "
-                "has, for every sum, the most that one row can add or take away. Negative counts "
-                "are noise, and are published as they are."
+                "Noisy answers as they are in answers.csv. For a condition or a cell they count "
+                "rows. A number is measured in grid units: a row counts as the steps of the "
+                "declared grid between the middle of the bounds and its value, negative below the "
+                "middle (half steps, if the grid has an even number of points); a product, as that "
+                "of such numbers. Some functions have coarser grids of their own. The last column "
+                "has, for every answer, the most that one row can add or take away. Negative "
+                "counts are noise, and are published as they are."
             ),
-            table("Noisy sums", ["function", "noisy sum", "noise sd", "most of a row"], rows),
+            table("Noisy answers", ["function", "noisy answer", "noise sd", "most of a row"], rows),
             *more,
         ),
     )

@@ -19,6 +19,7 @@ from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
 from dpstats.analyses.tables.independence import Independence
 from dpstats.errors import DpstatsError
 from dpstats.measured.certificate import Accuracy
+from dpstats.plots.axes import label_rows
 from dpstats.releases.release import Release
 from dpstats.reports.pictures import Picture
 from dpstats.results.base import Result
@@ -131,12 +132,14 @@ def of_margin(release: Release, column: str) -> Iterator[Picture]:
             f"{column}: synthetic rows and noisy answers",
             f"{column}. {_MARGIN}",
             lambda ax: plots.margin(release, column, ax=ax),
-            _LEAST + _ROW * levels,
+            _LEAST + _ROW * label_rows(release.schema[column].bin_labels),
         )
 
 
 def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
     """The synthetic rows against the noisy answers, for the functions with the largest bounds."""
+    deep = label_rows(accuracy.names) / len(accuracy.names)
+    most = most if deep == 1 else most // 2  # a figure fits a page
     shown = min(len(accuracy.names), most)
     some = "the measured functions" if shown == len(accuracy.names) else (
         f"the {shown} functions with the largest bounds, of {len(accuracy.names)}"
@@ -147,14 +150,14 @@ def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
         f"private means, all jointly with probability {1 - accuracy.alpha:.4g}; points are the "
         "synthetic rows.",
         lambda ax: plots.departures(accuracy, most=most, ax=ax),
-        _LEAST + _ROW * shown,
+        _LEAST + _ROW * deep * shown,
     )
 
 
 def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
-    """The parameters that share an axis: without an intercept, which would hide the others."""
-    alike = slice(None) if isinstance(result, LinearResult) else result.previewed
-    terms = result.terms[alike]
+    """The parameters, each unit on axes of its own; no intercept, which would hide the others."""
+    whole = isinstance(result, LinearResult) or len(result.units) > 1
+    terms = result.terms if whole else result.terms[result.previewed]
     terms = [term for term in terms if term != "Intercept"] or terms
     left_out = ", ".join(term for term in result.terms if term not in terms)
     if len(terms) <= MOST:
@@ -162,7 +165,7 @@ def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
             f"{name}: estimates",
             _SPLIT + (f" Not drawn: {left_out}." if left_out else ""),
             lambda ax: plots.forest(result, terms=terms, ax=ax),
-            _LEAST + _ROW * len(terms),
+            _LEAST + _ROW * (label_rows(terms) + 1.5 * (len(result.units) - 1)),
         )
 
 

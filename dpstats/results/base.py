@@ -241,6 +241,10 @@ class Result(ABC):
     def __hash__(self) -> int:
         return hash((type(self), self.title))
 
+    def __dir__(self) -> list[str]:
+        """Public names: what tab completion shows."""
+        return [name for name in super().__dir__() if not name.startswith("_")]
+
     def __str__(self) -> str:
         return self.summary()
 

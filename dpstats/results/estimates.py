@@ -27,7 +27,17 @@ from dpstats.inference.intervals import Intervals, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import MOST, UNCERTIFIED, Page, brief_list, more_rows, table_of
+from dpstats.results.rendering import (
+    MOST,
+    UNCERTIFIED,
+    Days,
+    Page,
+    brief_list,
+    more_rows,
+    table_of,
+    with_dates,
+)
+from dpstats.schema.dates import day_of
 from dpstats.spending import LEAST_COMPUTED
 
 if TYPE_CHECKING:
@@ -89,6 +99,10 @@ class EstimateResult(Cached, Result):
         Of cells of tables: their shares under the fitted density, which no count makes negative.
         Shrunken towards the reference: nearer to the private table where noise is large, biased
         where it is not. For display; no interval or test uses them.
+    dates : sequence of str
+        The terms that are dates. In `params`, `conf_int`, standard errors and frames their numbers
+        are days since 1970-01-01; text and the columns ``date, date_low, date_high`` of a frame
+        have dates, an interval in whole days that contain it.
 
     Examples
     --------
@@ -119,6 +133,7 @@ class EstimateResult(Cached, Result):
     scalar: bool = False
     notes: Sequence[str] = ()
     fitted: Floats | None = None
+    dates: Sequence[str] = ()
 
     methods: ClassVar[tuple[str, ...]] = get_args(Method)  # that `conf_int` takes
 
@@ -135,7 +150,7 @@ class EstimateResult(Cached, Result):
     def headline(self) -> str:
         """The first estimates with their 95% intervals."""
         ends = np.asarray(self.conf_int()).reshape(-1, 2)
-        return brief_list(self.terms, self.params, ends)
+        return brief_list(self.terms, self.params, ends, self.dates)
 
     @property
     def has_intervals(self) -> bool:
@@ -146,6 +161,11 @@ class EstimateResult(Cached, Result):
     def preview_remark(self) -> str:
         """That of the intervals, or else one on small groups."""
         return getattr(self.intervals, "preview_remark", SMALL_GROUPS)
+
+    @property
+    def units(self) -> list[list[str]]:
+        """The terms of each unit, which share an axis; all of them unless a subclass differs."""
+        return [list(self.terms)]
 
     @property
     def interval_of(self) -> str:
@@ -185,13 +205,17 @@ class EstimateResult(Cached, Result):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Columns term, estimate, conf_low, conf_high; options as in `conf_int`."""
+        """Columns term, estimate, conf_low, conf_high; options as in `conf_int`.
+
+        Of results with `dates` also those: date, date_low, date_high.
+        """
         import pandas as pd
 
         ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=simultaneous)
         low, high = np.asarray(ends).reshape(-1, 2).T
         columns = (self.terms, np.asarray(self.params), low, high)
-        return pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+        frame = pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+        return with_dates(frame, self.dates)
 
     def __float__(self) -> float:
         if len(self.terms) != 1:
@@ -284,6 +308,7 @@ class EstimateResult(Cached, Result):
         Parameters
         ----------
         value : float
+            Of a term that is a date, a date or text such as "2024-05-01" too.
         alternative : {"two-sided", "larger", "smaller"}
         term : str, optional
             One of `terms`; needed where there are several.
@@ -294,7 +319,8 @@ class EstimateResult(Cached, Result):
         """
         i = self._place(term)
         check_alternative(alternative)
-        value = check_number("value", value)
+        day = day_of(value) if self.terms[i] in self.dates else None
+        value = check_number("value", value) if day is None else day
         several = len(self.terms) > 1
         intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
         pvalue = float(intervals.pvalues(value, alternative)[0])
@@ -325,9 +351,10 @@ class EstimateResult(Cached, Result):
         score = (float(self.params[i]) - value) / error if 0 < error < np.inf else np.nan
         least = getattr(self.intervals, "least_pvalue", 0.0)
         floor = f"no p-value is below {least:g}, the error probability spent on unknown sizes"
+        shown = Days(0)(value) if self.terms[i] in self.dates else f"{value:g}"
         return HypothesisResult(
             self.title,
-            f"{self.terms[i]} = {value:g} in the population",
+            f"{self.terms[i]} = {shown} in the population",
             score,
             pvalue,
             alternative,
@@ -340,7 +367,8 @@ class EstimateResult(Cached, Result):
     ) -> pd.DataFrame:
         """One row per parameter; every printed number comes from this frame.
 
-        Cells of tables have a column ``fitted`` too, see `fitted`.
+        Cells of tables have a column ``fitted`` too, see `fitted`; results with `dates` have the
+        columns ``date``, ``date_low`` and ``date_high``, NaT for other terms.
 
         For the private table (``target="table"``) the only error is the noise: standard errors and
         intervals account for it alone, the privacy share is 1, and there is no test.
@@ -360,7 +388,7 @@ class EstimateResult(Cached, Result):
             ends[:, 1],
             np.where(np.isnan(shares), np.nan, 1.0) if table else shares,
         )
-        frame = pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True)))
+        frame = with_dates(pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True))), self.dates)
         return frame if self.fitted is None else frame.assign(fitted=self.fitted)
 
     def summary(
@@ -398,7 +426,7 @@ class EstimateResult(Cached, Result):
         after = [self._footer(None, target), self._privacy]
         after += [] if self.fitted is None else [SHRUNKEN]
         after += self._remarks(shown, alpha, target, simultaneous)
-        return Page(title, head, *table_of(shown, alpha, self._method), after=after)
+        return Page(title, head, *table_of(shown, alpha, self._method, self.dates), after=after)
 
     @property
     def _method(self) -> str:

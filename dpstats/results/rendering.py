@@ -16,6 +16,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.results.tables.latex import as_latex
+from dpstats.schema.dates import day_text
 from dpstats.spending import percent
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ UNCERTIFIED = 'certified "none": no interval holds for every possible table at t
 _WIDEST = 48  # characters of a name in a table
 _MOST_DIGITS = 15  # of a float64
 _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
+_MOMENT = 1e-6  # of a day, a rounding error
+DATES = ("date", "date_low", "date_high")  # columns of a frame with dates
 _HEADLINES = 3  # parameters in a headline
 _PRINTED = (
     "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high",
@@ -95,6 +99,58 @@ class Numerals:
         return NO_INTERVAL if low == -math.inf and high == math.inf else self.interval(low, high)
 
 
+class Days(Numerals):
+    """The format of days since 1970-01-01: dates, an interval in whole days that contain it.
+
+    Examples
+    --------
+    >>> show = Days(0)
+    >>> show(19_000.2), show.interval(19_000.0, 19_000.2)
+    ('2022-01-08', '[2022-01-08, 2022-01-09]')
+    """
+
+    def __call__(self, value: float) -> str:
+        """The date; blank if nan."""
+        if not _FIRST_DAY <= value <= _LAST_DAY:
+            return f"{value:g}" if math.isfinite(value) else super().__call__(value)
+        return day_text(value)
+
+    def interval(self, low: float, high: float) -> str:
+        """Both ends in brackets."""
+        return f"[{self(whole_day(low, -1))}, {self(whole_day(high, 1))}]"
+
+
+def whole_day(day: float, side: int) -> float:
+    """The day at or before (side -1), at or after (1), or nearest to (0) a time in days."""
+    if not math.isfinite(day):
+        return day
+    rounded = round(day)
+    if side == 0 or abs(day - rounded) < _MOMENT:
+        return rounded
+    return math.floor(day) if side < 0 else math.ceil(day)
+
+
+def with_dates(frame: pd.DataFrame, dates: Collection[str]) -> pd.DataFrame:
+    """A frame of estimates with ``date, date_low, date_high`` of the terms that are dates, if any.
+
+    Whole days, rounded as in print; NaT for other terms and for ends that there are not.
+    """
+    if not dates:
+        return frame
+    dated, found = frame["term"].isin(dates), {}
+    for name, source, side in zip(DATES, ("estimate", "conf_low", "conf_high"), (0, -1, 1),
+                                  strict=True):  # fmt: skip
+        days = [
+            whole_day(day, side) if held and math.isfinite(day) else None
+            for day, held in zip(frame[source].tolist(), dated.tolist(), strict=True)
+        ]
+        found[name] = np.array(
+            ["NaT" if day is None else np.datetime64(int(day), "D") for day in days],
+            dtype="datetime64[D]",
+        ).astype("datetime64[s]")
+    return frame.assign(**found)
+
+
 def _place(value: float) -> int:
     """Power of ten of the leading digit of a positive number."""
     return math.floor(math.log10(value))
@@ -126,22 +182,27 @@ def shown_pvalue(pvalue: float, digits: int = 4) -> str:
     return f"= {pvalue:.{digits}g}" if pvalue >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
 
 
-def brief(name: str, estimate: float, low: float, high: float) -> str:
-    """One estimate with its interval, to two digits of the width.
+def brief(name: str, estimate: float, low: float, high: float, *, date: bool = False) -> str:
+    """One estimate with its interval, to two digits of the width, or as dates.
 
     Examples
     --------
     >>> brief("smoking", 0.25213, 0.24581, 0.25842)
     'smoking: 0.252 [0.246, 0.258]'
     """
-    show = Numerals.of((estimate, low, high), high - low, digits=2)
+    show = Days(0) if date else Numerals.of((estimate, low, high), high - low, digits=2)
     return f"{shortened(name)}: {show(estimate)} {show.interval(low, high)}"
 
 
-def brief_list(names: Sequence[str], estimates: Iterable[float], ends: Floats) -> str:
+def brief_list(
+    names: Sequence[str], estimates: Iterable[float], ends: Floats, dates: Collection[str] = ()
+) -> str:
     """The first few estimates with their intervals (d, 2), and how many more there are."""
     few = zip(names, estimates, ends.tolist(), strict=True)
-    shown = [brief(name, float(one), *pair) for name, one, pair in islice(few, _HEADLINES)]
+    shown = [
+        brief(name, float(one), *pair, date=name in dates)
+        for name, one, pair in islice(few, _HEADLINES)
+    ]
     if len(names) > _HEADLINES:
         shown.append(f"and {len(names) - _HEADLINES} more")
     return "; ".join(shown)
@@ -153,12 +214,15 @@ def more_rows(left: int, where: str = "to_frame()") -> str:
 
 
 def table_of(
-    shown: pd.DataFrame, alpha: float, method: str = "noise-aware"
+    shown: pd.DataFrame,
+    alpha: float,
+    method: str = "noise-aware",
+    dates: Collection[str] = (),
 ) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a frame of estimates, as `EstimateResult.to_frame` has it.
 
     With `certified_low` and `certified_high` as well; tests and fitted shares only where there are
-    some. `method` is that of the first intervals.
+    some. `method` is that of the first intervals; `dates` are terms in days since 1970-01-01.
     """
     level = percent(alpha)
     tested, fitted = bool(shown["p_value"].notna().any()), "fitted" in shown
@@ -175,9 +239,13 @@ def table_of(
         error, ends = row["std_error"], (row["conf_low"], row["conf_high"])
         # The ends of a bounded parameter may be closer than a first-order standard error.
         scales = [scale for scale in (error, ends[1] - ends[0]) if 0 < scale < math.inf]
-        show = Numerals.of((row["estimate"], *ends), min(scales, default=math.nan))
+        dated = term in dates
+        show = Days(0) if dated else Numerals.of(
+            (row["estimate"], *ends), min(scales, default=math.nan)
+        )  # fmt: skip
+        of_error = Numerals.of([error], error)(error) + (" days" if dated else "")
         rows.append([
-            str(term), show(row["estimate"]), Numerals.of([error], error)(error),
+            str(term), show(row["estimate"]), of_error,
             *([fixed(row["statistic"], 2), fixed(row["p_value"], 3)] if tested else []),
             show.interval(*ends), show.certified(row["certified_low"], row["certified_high"]),
             share(row["privacy_share"]), *([show(row["fitted"])] if fitted else []),

@@ -29,7 +29,7 @@ from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, notes_for
 from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import MOST, Numerals, Page, brief_list, more_rows
+from dpstats.results.rendering import MOST, Days, Numerals, Page, brief_list, more_rows, with_dates
 from dpstats.spending import for_noise, percent
 
 if TYPE_CHECKING:
@@ -76,11 +76,16 @@ class RowsResult(_FromRows):
     beta : float
         Probability that the radius fails.
     rows : RowCount
-        Number of private rows.
+        Number of private rows that the estimates are about, by the published rows: those with a
+        value of every column that the analysis needs.
+    n : (int, int)
+        Bounds on the number of all private rows, equal where it is public.
     scalar : bool
         One parameter: ``conf_int`` then returns one pair, and ``test`` tests a value.
     notes : sequence of str
         Why intervals say nothing, where they do.
+    dates : sequence of str
+        The terms that are dates, see `EstimateResult`.
 
     Examples
     --------
@@ -101,14 +106,16 @@ class RowsResult(_FromRows):
     intervals: Intervals = field(compare=False)
     beta: float
     rows: RowCount
+    n: tuple[int, int]
     scalar: bool = False
     notes: Sequence[str] = ()
+    dates: Sequence[str] = ()
 
     @property
     def headline(self) -> str:
         """The first estimates with their intervals, at 95% unless the radius fails too often."""
         ends = np.asarray(self.conf_int(alpha=self._shown_alpha)).reshape(-1, 2)
-        return brief_list(self.terms, self.params, ends)
+        return brief_list(self.terms, self.params, ends, self.dates)
 
     @property
     def has_intervals(self) -> bool:
@@ -178,7 +185,8 @@ class RowsResult(_FromRows):
         ends = self.conf_int(alpha=alpha, method=method, target=target, simultaneous=simultaneous)
         low, high = np.asarray(ends).reshape(-1, 2).T
         columns = (self.terms, np.asarray(self.params), low, high)
-        return pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+        frame = pd.DataFrame(dict(zip(INTERVAL_COLUMNS, columns, strict=True)))
+        return with_dates(frame, self.dates)
 
     def to_frame(self, *, alpha: float = 0.05, target: Target = "population") -> pd.DataFrame:
         """The same frame."""
@@ -243,8 +251,10 @@ class RowsResult(_FromRows):
         """
         frame = self.intervals_frame(alpha=alpha, target=target)
         rows = []
-        for term, estimate, low, high in frame.head(most).itertuples(index=False):
-            show = Numerals.of((estimate, low, high), high - low)
+        shown = frame.head(most)[list(INTERVAL_COLUMNS)]
+        for term, estimate, low, high in shown.itertuples(index=False):
+            dated = term in self.dates
+            show = Days(0) if dated else Numerals.of((estimate, low, high), high - low)
             rows.append([str(term), show(estimate), show.certified(low, high)])
         notes = [f"Note: {note}" for note in notes_for(self.notes, target)]
         after = [self._foot(target), *notes]
@@ -256,7 +266,7 @@ class RowsResult(_FromRows):
         return Page(self.title, (), header, rows, after=after).text()
 
     def _foot(self, target: Target) -> str:
-        return _footer(self.beta, self.rows, target)
+        return _footer(self.beta, self.rows, self.n, target)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -273,7 +283,9 @@ class RowsTest(_FromRows):
     beta : float
         Probability that the radius fails.
     rows : RowCount
-        Number of private rows.
+        Number of private rows that the table is about, by the published rows.
+    n : (int, int)
+        Bounds on the number of all private rows, equal where it is public.
     effect_name : str
         Cohen's w or Cramer's V.
 
@@ -297,6 +309,7 @@ class RowsTest(_FromRows):
     shares: Floats
     beta: float
     rows: RowCount
+    n: tuple[int, int]
     effect_name: str
     levels: int
     largest_effect: float
@@ -384,7 +397,7 @@ class RowsTest(_FromRows):
             low, high = self.conf_int(alpha=alpha, target=target).tolist()
             effect = effect_of_table(self.effect_name, low, high, alpha)
         lines = [f"null hypothesis: {self.null}", str(self.verdict(alpha=alpha)), effect]
-        return Page(self.title, lines, after=[_footer(self.beta, self.rows, target)]).text()
+        return Page(self.title, lines, after=[_footer(self.beta, self.rows, self.n, target)]).text()
 
 
 def left_of(alpha: float, beta: float, target: Target) -> float:
@@ -407,8 +420,17 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
     return alpha - beta
 
 
-def _footer(beta: float, rows: RowCount, target: Target) -> str:
+def _footer(beta: float, rows: RowCount, n: tuple[int, int], target: Target) -> str:
     return (
-        f"Target: {TARGETS[target]}. {rows}. Method: certified, from the rows and a radius that "
-        f"holds with probability {percent(beta)}, which is counted."
+        f"Target: {TARGETS[target]}. {_counted(rows, n)}. Method: certified, from the rows and a "
+        f"radius that holds with probability {percent(beta)}, which is counted."
     )
+
+
+def _counted(rows: RowCount, n: tuple[int, int]) -> str:
+    """The number of private rows as far as it was given, and how many of them were used."""
+    low, high = n
+    known = f"n = {low} private rows" if low == high else f"n = {low} to {high} private rows"
+    if low <= rows.value <= high:
+        return known
+    return f"{known}; about {rows.value} of them are used, by the share of the published rows"

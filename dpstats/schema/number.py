@@ -508,7 +508,7 @@ class Number:
         counted = self.grid[self.missing_code + self.half_points]
         value = self.text(counted) if self.dates else f"{counted:g}"
         if not self.dates and self.missing is not None and f"{self.missing:g}" != value:
-            value = f"{self.missing:g} ({value} on the grid)"
+            value += f" (the grid point nearest {self.missing:g})"
         return f"missing: counted as {value}; outside: {outside}"
 
     def text(self, value: Any) -> str:

@@ -126,8 +126,9 @@ def _argued(held: Held, name: str) -> Verdict:
     what = "discrete Laplace" if power == 1 else "discrete Gaussian"
     units = _UNITS if held.rows_per_person == 1 else _OF_PERSONS
     lines = [
-        f"{name}: a {held.kind} of dpstats, {len(held.blocks)} blocks of "
-        f"{sum(one.block.size for one in held.blocks):,} functions.",
+        f"{name}: a {held.kind} of dpstats, "
+        f"{sum(one.block.size for one in held.blocks):,} noisy answers from "
+        f"{len(held.blocks)} blocks of functions.",
         f"Claim: {_KEYS[kind]} = {_text(total)} with {what} noise; {units[held.unit]}.",
         *_persons(held, held.rows_per_person**power),
         "",

@@ -77,3 +77,31 @@ def test_some_terms_are_drawn_in_the_order_asked_for(result):
     for terms in ([], ["region=x"]):
         with pytest.raises(dps.RequestError, match="terms must be some of"):
             dps.plots.forest(result, terms=terms)
+
+
+def test_units_have_panels_and_scales_their_axes(no_noise):
+    """Means of two columns, dates among them, and quantiles of a logarithmic column."""
+    from matplotlib import pyplot
+
+    schema = dps.Schema([
+        dps.Number("day", "2020-01-01", "2020-12-31", missing="2020-06-01"),
+        dps.Number("age", 0, 100, points=101, missing=0),
+        dps.Number("pay", 1, 1_000, edges=[10, 100], scale="log", missing=10),
+    ])  # fmt: skip
+    rows = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=300), "age": 40, "pay": 50})
+    asked = {"means": dps.Mean(["day", "age"]), "pay": dps.Quantile("pay", [0.25, 0.5])}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1e4), n=300)
+    release = dps.release(plan, rows, rng=0, m=100)
+    found = release.infer("means")
+    panels = dps.plots.forest(found)
+    labels = [[label.get_text() for label in ax.get_yticklabels()] for ax in panels]
+    assert labels == [["mean of day"], ["mean of age"]]
+    assert panels[0].xaxis.get_major_formatter()(18_262, 0) == "2020-01-01"
+    one = dps.plots.forest(found, terms=["mean of age"])
+    assert [label.get_text() for label in one.get_yticklabels()] == ["mean of age"]
+    assert dps.plots.forest(release.infer("pay")).get_xscale() == "log"
+    assert dps.plots.distribution(release.infer("pay")).get_xscale() == "log"
+    figure = pyplot.figure()
+    with pytest.raises(dps.RequestError, match="different units"):
+        dps.plots.forest(found, ax=figure.add_axes((0, 0, 1, 1)))
+    pyplot.close("all")

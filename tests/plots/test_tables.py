@@ -123,3 +123,27 @@ def test_labels_of_many_rows_do_not_cover_each_other():
         places = sorted((box.y0, box.y1) for box in boxes)
         assert len(places) == 30
         assert all(above[0] > below[1] for below, above in itertools.pairwise(places))
+
+
+def test_labels_that_do_not_fit_are_left_out():
+    from matplotlib import pyplot
+
+    edges = [f"{year}-{month:02}-01" for year in (2020, 2021) for month in range(1, 13)][1:]
+    schema = dps.Schema([
+        dps.Number("day", "2020-01-01", "2021-12-31", edges=edges), dps.Category("x", ["a", "b"])
+    ])  # fmt: skip
+    plan = dps.plan(schema, {"t": dps.Independence("x", "day")}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"day": ["2020-05-05"] * 500, "x": ["a"] * 500})
+    release = dps.release(plan, rows, m=50, k=50, rng=0)
+    shown = {}
+    for width in (4, 12):
+        ax = pyplot.subplots(layout="constrained", figsize=(width, 5))[1]
+        dps.plots.table(release, "x", "day", ax=ax)
+        ax.figure.canvas.draw()
+        labels = ax.get_xticklabels()
+        boxes = [label.get_window_extent() for label in labels]
+        assert all(one.x1 < two.x0 for one, two in itertools.pairwise(boxes))
+        assert labels[0].get_text() == "[2020-01-01, 2020-02-01)"
+        shown[width] = len(labels)
+    assert shown[4] < shown[12] == 24
+    pyplot.close("all")

@@ -233,6 +233,22 @@ def test_nothing_noise_aware_is_shown(release):
             use()
 
 
+@pytest.mark.parametrize(("n", "said"), [(900, "n = 900"), ((850, 960), "n = 850 to 960")])
+def test_the_footer_counts_private_rows(n, said):
+    """Not the published ones, and not their share of the private ones as if it were measured."""
+    schema = dps.Schema([SCHEMA["age"], dps.Number("bmi", 10, 50, points=81, allow_missing=True)])
+    published = table(400)[["age", "bmi"]]
+    line = dps.OLS("bmi ~ age")
+    whole = dps.corrected.infer(line, published, radius=0.01, n=n, schema=schema)
+    assert f". {said} private rows. Method" in whole.summary()
+    published.loc[:99, "bmi"] = np.nan
+    found = dps.corrected.infer(line, published, radius=0.01, n=n, schema=schema)
+    used = round(0.75 * np.mean(n))
+    assert f"{said} private rows; about {used} of them are used, by the share" in found.summary()
+    assert found.n == (n if isinstance(n, tuple) else (n, n))
+    assert "measured with noise" not in found.summary()
+
+
 @pytest.mark.parametrize("name", ["fit", "link"])
 def test_a_chi_square_test_from_rows_answers_as_that_of_the_release(name, release):
     own, found = release.infer(name), inferred(release, name)

@@ -56,3 +56,16 @@ def test_conditions_are_listed_only_where_they_are_answered():
     assert "conditions on one column" not in found
     with pytest.raises(dps.DpstatsError):
         release.infer(dps.Proportion("a == 'u'"))
+
+
+def test_the_response_of_an_example_is_a_number():
+    """Whichever column comes first, and of which only the logarithm may have moments."""
+    schema = dps.Schema([dps.Category("place", ["u", "v", "w"]),
+                         dps.Number("pay", 1, 100, scale="log", missing=5)])  # fmt: skip
+    plan = dps.plan(schema, {"line": dps.OLS("log(pay) ~ place")}, budget=dps.PureDP(9))
+    rows = pd.DataFrame({"place": np.resize(["u", "v", "w"], 600), "pay": np.arange(600) % 99 + 1})
+    release = dps.release(plan, rows, m=200, k=200, rng=0)
+    examples = {what: (about, example) for what, about, example in answerable(release)}
+    about, example = examples["least squares of one column on another"]
+    assert (about, example) == ("place and pay", "release.infer(dps.OLS('log(pay) ~ place'))")
+    assert isinstance(eval(example, {"release": release, "dps": dps}), dps.Result)

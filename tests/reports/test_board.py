@@ -1,4 +1,4 @@
-"""The page for the board: all noisy sums, and a cost that adds up to the budget."""
+"""The page for the board: all noisy answers, and a cost that adds up to the budget."""
 
 import html
 import re
@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.cli import main
 from dpstats.measured.strategy import Strategy
 from dpstats.releases.release import Release
 
@@ -30,7 +31,7 @@ def test_costs_and_noisy_sums(schema, survey, unit, tmp_path):
     *each, total = cells(text, "Blocks")
     assert Fraction(total[-1]) == Fraction(3, 4)
     assert float(sum(Fraction(row[-1]) for row in each)) == pytest.approx(0.75, rel=1e-5)
-    sums = [int(row[1].replace(",", "")) for row in cells(text, "Noisy sums")]
+    sums = [int(row[1].replace(",", "")) for row in cells(text, "Noisy answers")]
     assert sums == made.measurements.noisy_sums.tolist()
     assert ("exact number of rows, 2,000" in text) == (unit == "replace")
 
@@ -66,7 +67,7 @@ def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(tmp_path):
     assert cells(text, "Planned analyses") == [
         ["pay", "dps.OLS('pay ~ age')"], ["north", "dps.Proportion(\"region == 'north'\")"],
     ]  # fmt: skip
-    most = {row[0]: int(row[-1].replace(",", "")) for row in cells(text, "Noisy sums")}
+    most = {row[0]: int(row[-1].replace(",", "")) for row in cells(text, "Noisy answers")}
     assert (most["age"], most["pay"], most["age*pay"]) == (60, 9, 60 * 9)  # steps, half steps
     *each, total = cells(text, "Blocks")
     assert total[-1] == "1/3 (about 0.333333)"
@@ -88,3 +89,18 @@ def test_a_cost_that_is_not_the_budget_stops_the_page(schema, tmp_path, monkeypa
     with pytest.raises(dps.BudgetError, match="spends 2 and its budget is 1"):
         dps.report(made, tmp_path / "b.html", audience="board")
     assert not list(tmp_path.iterdir())
+
+
+def test_noisy_answers_are_counted_alike_everywhere(hostile, pages, tmp_path, capsys):
+    """As rows of answers.csv: also those of coarse moments, of a reference and of the rows."""
+    held = hostile.measurements
+    count = len(held.noisy_sums)
+    assert count > hostile.accuracy().noisy.size  # else this shows nothing
+    counted = f"{count} noisy answers"
+    assert str(hostile).startswith(f"Release: {counted} from")
+    assert str(held).startswith(f"Measurements: {counted} from")
+    assert counted in pages["board"].read_text()
+    assert f"<dt>Noisy answers</dt><dd>{count}</dd>" in pages["analysts"].read_text()
+    hostile.save(tmp_path / "r.zip")
+    assert main(["verify", str(tmp_path / "r.zip")]) == 0
+    assert f", {counted} from" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 import html
 import pickle
+from dataclasses import fields
 
 import numpy as np
 import pandas as pd
@@ -256,3 +257,14 @@ def test_the_share_of_privacy_says_what_it_leaves_out():
         assert ("what they allow for that noise is not in the share" in text) == (name != "plain")
         assert text.count("privacy: share of the variance") == 1
     assert "not in the share" in release.infer("robust").t_test("x = 0").summary()
+
+
+def test_completion_shows_public_names_with_the_fields():
+    schema = dps.Schema([dps.Boolean("smoker")])
+    plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    found = dps.release(plan, pd.DataFrame({"smoker": [True] * 50}), m=20).infer("smoking")
+    names = dir(found)
+    assert not [name for name in names if name.startswith("_")]
+    assert {field.name for field in fields(found)} < set(names)
+    assert {"conf_int", "summary", "interval_of", "preview_remark"} < set(names)
+    assert all(hasattr(found, name) for name in names)

@@ -272,8 +272,8 @@ def test_the_summary_states_every_rule():
     assert str(SCHEMA).splitlines() == [
         "smoker  category, 2 levels: no, yes; missing or undeclared: counted as 'no' [question 7]",
         "age     number, 0 to 120, 1025 points, bins [0, 18) [18, 65) [65, 120]; "
-        f"missing: counted as 40 ({SCHEMA['age'].grid[SCHEMA['age'].missing_code + 512]:g} on the "
-        "grid); outside: clamped to the bounds",
+        f"missing: counted as {SCHEMA['age'].grid[SCHEMA['age'].missing_code + 512]:g} (the grid "
+        "point nearest 40); outside: clamped to the bounds",
         "tall    boolean, 3 levels: False, True, (missing); "
         "missing or undeclared: counted as '(missing)'",
         "score   number, values 17.5, 22, 27; missing: counted as 22; "
@@ -336,8 +336,8 @@ def test_the_rules_for_missing_cells_are_told_in_a_short_line():
     line = Schema([*numbers, Number("age", 0, 100, missing=27)]).missing_rules()
     assert "x0, x1, x2" in line
     assert "x14: missing: counted as 0; outside: clamped" in line
-    assert "age: missing: counted as 27 (26.9531 on the grid)" in line
-    assert len(line) < 240
+    assert "age: missing: counted as 26.9531 (the grid point nearest 27)" in line
+    assert len(line) < 250
     different = [Number(f"x{i}", 0, 100, points=101, missing=i) for i in range(20)]
     line = Schema(different).missing_rules()
     assert line.endswith("x5: missing: counted as 5; outside: clamped to the bounds. "

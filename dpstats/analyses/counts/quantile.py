@@ -161,16 +161,6 @@ class Quantile:
             notes.append(
                 "a quantile of declared values has an infinite standard error: use its interval"
             )
-        if number.dates:
-            ends = intervals.conf_int(0.05, "noise_aware", "population")
-            found = zip(probabilities.tolist(), points, *map(np.ndarray.tolist, ends), strict=True)
-            dates = "; ".join(
-                f"{p:g}: {number.text(round(point[0]))} [{number.text(low)}, {number.text(high)}]"
-                for p, point, low, high in found
-            )
-            notes.append(
-                f"numbers are days since 1970-01-01. As dates, with 95% intervals: {dates}"
-            )
         terms = [f"{self.column}: quantile {p:g}" for p in probabilities]
         return QuantileResult(
             title=f"Quantiles of {self.column}"
@@ -184,6 +174,7 @@ class Quantile:
             budget=str(release.budget),
             scalar=scalar,
             notes=[*notes, cell_rules(release.schema, self)],
+            dates=terms if number.dates else (),
         )
 
     def _number(self, schema: Schema) -> Number:
@@ -227,7 +218,8 @@ class QuantileResult(EstimateResult):
     def interval_of(self) -> str:
         """The column, whose unit the widths have."""
         assert isinstance(self.intervals, QuantileIntervals)
-        return f"{self.intervals.number.name}, in its own unit"
+        number = self.intervals.number
+        return f"{number.name}, in {'days' if number.dates else 'its own unit'}"
 
     def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
         return False  # an interval of a single declared value is valid
@@ -260,7 +252,8 @@ class QuantileResult(EstimateResult):
         -------
         DataFrame
             Columns edge, estimate (increasing), low, high, band_low, band_high. With
-            ``closed="left"`` the row of edge e is P(X < e), else P(X <= e).
+            ``closed="left"`` the row of edge e is P(X < e), else P(X <= e). Edges of dates are
+            dates.
 
         Raises
         ------
@@ -285,7 +278,9 @@ class QuantileResult(EstimateResult):
         band_low, band_high = distribution_band(
             intervals.answers, intervals.fitted, alpha, method, target, rng
         )
-        edges = intervals.cuts[:-1] if intervals.discrete else intervals.cuts[1:-1]
+        edges = intervals.edges
+        if intervals.number.dates:
+            edges = edges.astype("datetime64[D]").astype("datetime64[s]")
         return pd.DataFrame(
             {
                 "edge": edges,

@@ -111,6 +111,7 @@ class GroupMeans:
             rows=answers.rows.of_persons,
             budget=str(release.budget),
             notes=[*notes, cell_rules(schema, self)],
+            dates=terms if number.dates else (),
             groups=names,
             one_way=OneWay(groups),
         )

@@ -132,6 +132,11 @@ class Mean:
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
             notes=[*notes, cell_rules(release.schema, self)],
+            dates=[
+                term
+                for term, name in zip(terms, self._names, strict=True)
+                if named_number(release.schema, name).dates
+            ],
         )
 
     @property
@@ -180,7 +185,13 @@ class MeanResult(EstimateResult):
     @property
     def interval_of(self) -> str:
         """The first mean, whose unit the width has."""
-        return f"{self.terms[0]}, in its own unit"
+        unit = "days" if self.terms[0] in self.dates else "its own unit"
+        return f"{self.terms[0]}, in {unit}"
+
+    @property
+    def units(self) -> list[list[str]]:
+        """Every mean by itself: other columns have other units."""
+        return [[term] for term in self.terms]
 
     @property
     def previewed(self) -> slice:

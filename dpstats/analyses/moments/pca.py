@@ -31,7 +31,7 @@ from dpstats.checks import (
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.inference.moments.certified_radii import CertifiedRadii
-from dpstats.inference.moments.eigen_intervals import EigenIntervals
+from dpstats.inference.moments.eigen_intervals import ROUNDING, EigenIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
@@ -158,6 +158,9 @@ class PCA:
         notes = notes_of(covariance) + clipping_notes(covariance.moments)
         if self.standardize:
             notes.insert(0, "columns are standardised")
+            if len(columns) == 2:
+                notes.insert(1, "loadings of two standardised columns are 0.7071 or -0.7071 "
+                    "whatever the data; only their signs are estimated")  # fmt: skip
         elif ball is None:
             notes.insert(0, "columns run from -1 to 1 between their declared bounds (unit scale)")
         notes.append(
@@ -292,6 +295,18 @@ class PCAResult(EstimateResult):
     def preview_ranges(self) -> Floats:
         """Ranges (k,) of the eigenvalues, from the bounds of the rows."""
         return self._intervals.range_widths
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        frame = super()._shown(alpha, target, most)
+        ends = ["estimate", "conf_low", "conf_high", "certified_low", "certified_high"]
+        numbers = frame[ends].to_numpy()
+        loadings = numbers[2 * self.n_components_ :]
+        loadings[:] = np.round(loadings / ROUNDING) * ROUNDING
+        return frame.assign(**dict(zip(ends, numbers.T, strict=True)))
+
+    def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
+        values = shown.head(2 * self.n_components_)  # loadings may be known without data
+        return super()._without_width(values, alpha, target)
 
     @property
     def _intervals(self) -> EigenIntervals:

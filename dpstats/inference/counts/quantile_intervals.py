@@ -56,6 +56,11 @@ class QuantileIntervals(Cached):
         return np.array([number.low, *number.edges, number.high], dtype=np.float64)
 
     @property
+    def edges(self) -> Floats:
+        """The edges, or the declared values but the last: where the answers are."""
+        return self.cuts[:-1] if self.discrete else self.cuts[1:-1]
+
+    @property
     def range_widths(self) -> float:
         """Distance of the bounds."""
         return float(np.ptp(self.cuts))

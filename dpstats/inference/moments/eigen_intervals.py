@@ -36,6 +36,7 @@ TIED = """\
 Even rows have nearly equal eigenvalues. Related columns have some larger ones with wider intervals,
 and some smaller ones with narrower intervals."""
 FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
+ROUNDING = 1e-12  # of a loading: two standardised columns have loadings that do not vary
 _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurate for most draws
 
 
@@ -133,7 +134,8 @@ class EigenIntervals(Cached):
         found = [seen[:, :k].var(axis=0) * self.unit**2, shares[:, :k].var(axis=0)]
         for i in range(k):
             vector = vectors[:, :, i] * np.where(vectors[:, i, i : i + 1] < 0, -1, 1)
-            found.append((vector @ self.vectors).var(axis=0))
+            varies = (vector @ self.vectors).var(axis=0)
+            found.append(np.where(varies > ROUNDING**2, varies, 0.0))
         return seen.mean(axis=0), np.concatenate(found)
 
     def _draws(self, kind: str, most: int | None = None) -> Iterator[ErrorDraws]:

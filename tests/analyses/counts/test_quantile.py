@@ -299,6 +299,42 @@ def test_distances_of_dates_are_in_days(no_noise):
     plan = dps.plan(dps.Schema([column]), {"day": dps.Quantile("day")}, budget=dps.PureDP(1e6))
     found = dps.release(plan, rows, m=50, k=10).infer("day")
     assert 4 <= found.wasserstein(rows["day"], alpha=0.5) <= 10.1
-    assert (
-        "As dates, with 95% intervals: 0.5: 2024-01-06 [2024-01-01, 2024-01-11]" in found.summary()
+    assert found.headline == "day: quantile 0.5: 2024-01-06 [2024-01-01, 2024-01-11]"
+
+
+def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
+    schema = dps.Schema([
+        dps.Number("day", "2020-01-01", "2020-12-31", edges=["2020-03-01", "2020-06-01"],
+                   missing="2020-06-01"),
+        dps.Number("age", 0, 100, points=101, missing=0),
+        dps.Category("region", ["n", "s"]),
+    ])  # fmt: skip
+    days = pd.date_range("2020-01-01", "2020-12-30")
+    rows = pd.DataFrame({"day": days, "age": 40, "region": np.resize(["n", "s"], 365)})
+    asked = {
+        "median": dps.Quantile("day"),
+        "means": dps.Mean(["day", "age"]),
+        "groups": dps.GroupMeans("day", by="region"),
+    }
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1e6), n=len(rows))
+    release = dps.release(plan, rows, rng=0, m=100)
+    median, means, groups = map(release.infer, asked)
+    assert median.headline == "day: quantile 0.5: 2020-07-01 [2020-06-01, 2020-12-31]"
+    assert "mean of day: 2020-07-01 [2020-06-20, 2020-07-12]; mean of age: 40" in means.headline
+    assert " days  [2020-06-01, 2020-12-31]" in median.summary()
+    frame = means.to_frame()
+    assert frame["estimate"].dtype == float
+    assert frame["date"].tolist() == [pd.Timestamp("2020-07-01"), pd.NaT]
+    assert frame["date_low"][0] <= pd.Timestamp("1970-01-01") + pd.Timedelta(
+        frame["conf_low"][0], "D"
     )
+    assert groups.intervals_frame()["date"].notna().all()
+    assert groups.summary().count("2020-0") >= 4
+    assert median.distribution()["edge"].tolist() == [
+        pd.Timestamp("2020-03-01"), pd.Timestamp("2020-06-01")
+    ]  # fmt: skip
+    test = means.test("2020-07-01", term="mean of day")
+    assert test.null == "mean of day = 2020-07-01 in the population"
+    assert test.pvalue > 0.5
+    with pytest.raises(dps.RequestError, match="value must be"):
+        means.test("2020-07-01", term="mean of age")

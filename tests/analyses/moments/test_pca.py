@@ -381,3 +381,14 @@ def test_the_first_subspace_is_the_first_vector_and_the_last_is_all_space(standa
         vector, subspace = result.angles(method=method)[["vector", "subspace"]].to_numpy().T
         assert subspace[0] == vector[0]
         assert subspace[-1] == 0
+
+
+def test_loadings_that_do_not_vary_print_without_rounding_errors():
+    """Those of two standardised columns are known: no digits, no error, no width to warn of."""
+    result, *_ = infer(dps.PCA(["age", "pay"], standardize=True), epsilon=50)
+    text = result.summary()
+    assert "PC1: age        0.7071        0    [0.7071, 0.7071]" in text
+    assert "width zero" not in text
+    assert "only their signs are estimated" in text
+    np.testing.assert_array_equal(result.bse[4:], 0)
+    np.testing.assert_allclose(np.abs(result.components_), np.sqrt(0.5), rtol=1e-12)
