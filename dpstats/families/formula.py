@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 GRAMMAR = (
     "a formula reads 'y ~ a + C(g) + a:b': a number or a column with two levels on the left; on "
-    "the right numbers, categories (C(g) or g; C(age) for the bins of a number; C(g, Treatment('north')) for "
-    "another baseline than the first level), products a:b or a*b of two columns, squares I(a**2), "
-    "log(a) of a number with scale='log', and - 1 for no intercept; names that are not identifiers "
-    "go in backticks"
+    "the right numbers, categories (C(g) or g; C(age) for the bins of a number; C(g, "
+    "Treatment('north')) for another baseline than the first level), products a:b or a*b of two "
+    "columns, squares I(a**2), log(a) of a number with scale='log', and - 1 for no intercept; "
+    "names that are not identifiers go in backticks"
 )
 _Terms = tuple[tuple[str, ...], ...]
 _LARGEST = 2  # columns in one term; a square counts twice
