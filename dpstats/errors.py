@@ -70,8 +70,8 @@ class BudgetError(RequestError):
     >>> dps.PureDP(0)
     Traceback (most recent call last):
         ...
-    dpstats.errors.BudgetError: epsilon must be a positive finite number, got 0;
-    give an int, float, Decimal or Fraction such as 1, 0.5 or Fraction(1, 3)
+    dpstats.errors.BudgetError: epsilon must be a positive finite number, got 0; give one such as
+    1 or 0.5, or a fraction: Fraction(1, 3) in Python, 1/3 in files and commands
     """
 
 

@@ -108,10 +108,18 @@ def as_flags(message: str) -> str:
     'drop --solver, or give --fit minimax'
     >>> as_flags("see release.bound")
     'see dpstats bound'
+    >>> as_flags("declare allow_missing=True, or use dps.Mean")
+    'declare allow_missing = true, or use Mean'
     """
     message = re.sub(r"\S+= ?\S* \((--\w+) on the command line\)", r"\1", message)
     message = message.replace("release.bound", "dpstats bound")
-    return re.sub(r"\b(fit|solver|draw)=(?:'(\w+)')?", r"--\1 \2", message).replace(" ,", ",")
+    message = re.sub(r"\b(fit|solver|draw)=(?:'(\w+)')?", r"--\1 \2", message).replace(" ,", ",")
+    message = re.sub(r"\b(allow_missing|person_totals)=True", r"\1 = true", message)
+    message = re.sub(r"\b(scale|link|cov_type)='(\w+)'", r'\1 = "\2"', message)
+    keys = "missing|edges|levels|values|points|low|high|other"
+    message = re.sub(rf"\b({keys})=(?=[\s,;:.)]|$)", r"\1", message)
+    message = re.sub(rf"\b({keys})=(?=[^\s=])", r"\1 = ", message)
+    return re.sub(r"\bdps\.(?=[A-Z])", "", message)
 
 
 def as_options(message: str) -> str:

@@ -311,7 +311,13 @@ bins_where <- function(column, sign, value) {
   if (column$kind != "number") {
     alike <- function(level) is.character(level) == is.character(value) && level == value
     at <- which(vapply(column$levels, alike, NA))
-    if (!length(at) || !sign %in% c("==", "!=")) refuse()
+    if (!sign %in% c("==", "!="))
+      stop("'", column$name, "' has levels, which compare by == and != only", call. = FALSE)
+    if (!length(at)) {
+      known <- c(unlist(column$levels), if (column$allow_missing) "(missing)")
+      stop("'", value, "' is not a level of '", column$name, "'; its levels: ",
+           paste0("'", known, "'", collapse = ", "), call. = FALSE)
+    }
     return(if (sign == "==") at else every[-at])
   }
   if (column$dates && is.character(value)) value <- as.numeric(as.Date(value))

@@ -18,15 +18,12 @@ from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.planning.plan import plan
 from dpstats.planning.previews.preview import previewed_width
-from dpstats.results.explanation import Explanation
+from dpstats.results.explanation import COMPARED, Explanation
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
     from dpstats.results.explanation import Verdict
     from dpstats.schema import Schema
-
-
-COMPARED = "both shares follow from what was measured: release.infer estimates each of them"
 
 
 def explain(

@@ -29,7 +29,7 @@ _EXITS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     prepare_streams()
-    options = _parser().parse_args(arguments)
+    options = _options(arguments)
     # Threads in BLAS gain nothing here and wait for each other on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
@@ -55,6 +55,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"\ndpstats: {' '.join(['interrupted', *map(str, stopped.args)])}")
         return FAILED
     return FAILED if passed is False else DONE
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; names of analyses may stand after options too, which argparse does not read."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and (not hasattr(options, "names") or any(one.startswith("-") for one in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.names = [*options.names, *rest]
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:

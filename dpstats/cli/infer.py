@@ -24,7 +24,9 @@ def add_commands(commands: Commands) -> None:
     """Add infer."""
     infer = commands.add_parser("infer", help="print the results of a release")
     infer.add_argument("release", type=Path, help="release.zip")
-    infer.add_argument("names", nargs="*", help="names of analyses (default: all)")
+    infer.add_argument(
+        "names", nargs="*", help="names of planned analyses (default: all; with --ask, none)"
+    )
     infer.add_argument(
         "--alpha",
         type=float,
@@ -49,7 +51,7 @@ def add_commands(commands: Commands) -> None:
         default=[],
         metavar="ANALYSIS",
         help="an analysis that was not planned, such as \"OLS('y ~ x')\"; it is answered if it "
-        "follows from what was measured. May be repeated",
+        "follows from what was measured. May be repeated, and with names both are printed",
     )
     form = infer.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, with everything but text")

@@ -27,20 +27,28 @@ def _init(options: argparse.Namespace) -> None:
     from dpstats.errors import RequestError
     from dpstats.private.header import header_of, named
     from dpstats.releases.paid import check_apart
-    from dpstats.schema.template import template
+    from dpstats.schema.template import looks_like_key, template
 
     if (options.data is None) == (options.header is None):
-        raise RequestError("give a table, or --header with the names of its columns, and not both")
+        raise RequestError(
+            "give a table, or --header with the names of its columns, and not both, as in "
+            "'dpstats init survey.csv -o survey.toml' or 'dpstats init --header age,sex -o "
+            "survey.toml'"
+        )
     check_apart(options.output, {} if options.data is None else {"table": options.data})
     names = named(options.header) if options.data is None else header_of(options.data)
     text = template(names)
     files.write_atomically(options.output, text.encode(), overwrite=options.force)
+    keys = [name for name in names if looks_like_key(name)]
+    written = counted(len(names) - len(keys), "column")
     show(
-        f"{counted(len(names), 'column')} written to {options.output}; complete it before you plan",
+        f"{written} written to {options.output}; complete it before you plan",
         done=f"{options.output} is written",
     )
+    for name in keys:
+        say(f"dpstats: {name!r} looks like a key and is not declared; its comment says what to do")
     if options.data is not None:
         say(
             "dpstats: the names are the header of the table. If that is a person's row, delete "
-            f"{options.output}, and name the columns with --header"
+            f"{options.output}, and name the columns with --header in place of the table"
         )

@@ -148,7 +148,7 @@ def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespa
     """The table or figure of widths against the budget."""
     from dpstats.errors import RequestError
     from dpstats.files import check_place
-    from dpstats.plots.curves import MOST
+    from dpstats.plots.curves import check_drawn
     from dpstats.releases.paid import check_apart
 
     if options.solve is not None:
@@ -160,11 +160,7 @@ def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespa
     if options.output.suffix.lower().lstrip(".") not in _FIGURES:
         raise RequestError(f"name the figure .{', .'.join(_FIGURES)}, as in curve.svg")
     check_place(options.output, overwrite=options.force)
-    drawn = len(plan.analyses if options.of is None else options.of)
-    if drawn > MOST:
-        raise RequestError(
-            f"a figure shows at most {MOST} analyses, not {drawn}; name some by --of"
-        )
+    check_drawn(len(plan.analyses if options.of is None else options.of))
     found = plan.curve(options.rows, of=options.of, like=like, progress=progress())
     _draw(found, options.output, options.force)
     show(f"written to {options.output}", done=f"{options.output} is written")

@@ -139,7 +139,19 @@ def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
         raise RequestError("you declined; nothing was spent")
 
 
+def _check_zip(output: Path) -> None:
+    """Refuse a name that promises another kind of file than a release is."""
+    from dpstats.errors import RequestError
+
+    if output.suffix.lower() not in ("", ".zip"):
+        raise RequestError(
+            f"a release is a zip archive: name it {output.stem}.zip, not {output.name}; its "
+            "synthetic rows are in it as rows.csv"
+        )
+
+
 def _release(options: argparse.Namespace) -> None:
+    _check_zip(options.output)
     plan = read_plan(options.plan)
     _check_digest(plan, options.digest)
     from dpstats.private.measure import measure
@@ -194,6 +206,7 @@ def _release(options: argparse.Namespace) -> None:
 
 
 def _synthesize(options: argparse.Namespace) -> None:
+    _check_zip(options.output)
     from dpstats import files
     from dpstats.measured.measurements import Measurements
     from dpstats.releases.paid import check_apart, stopped_in_order

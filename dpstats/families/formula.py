@@ -16,7 +16,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import excerpt, short
 from dpstats.errors import RequestError, SchemaError
-from dpstats.families.features import Feature
+from dpstats.families.features import Feature, has_sign
 from dpstats.schema import Boolean, Category, Column, Number
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from dpstats.schema import Schema
 
 GRAMMAR = (
-    "a formula reads 'y ~ a + C(g) + a:b': a number or Boolean column on the left; on the right "
-    "numbers, categories (C(g) or g; C(age) for the bins of a number; C(g, Treatment('north')) for "
-    "another baseline than the first level), products a:b or a*b of two columns, squares I(a**2), "
-    "log(a) of a number with scale='log', and - 1 for no intercept; names that are not identifiers "
-    "go in backticks"
+    "a formula reads 'y ~ a + C(g) + a:b': a number or a column with two levels on the left; on "
+    "the right numbers, categories (C(g) or g; C(age) for the bins of a number; C(g, "
+    "Treatment('north')) for another baseline than the first level), products a:b or a*b of two "
+    "columns, squares I(a**2), log(a) of a number with scale='log', and - 1 for no intercept; "
+    "names that are not identifiers go in backticks"
 )
 _Terms = tuple[tuple[str, ...], ...]
 _LARGEST = 2  # columns in one term; a square counts twice
@@ -74,7 +74,7 @@ class Design:
     Attributes
     ----------
     response : feature
-        A number, or the indicator that a Boolean is true.
+        A number, or the indicator of a level: that a Boolean is true, or the second of two levels.
     regressors : tuple of Regressor
         The intercept first, if there is one.
     terms : tuple of (name, slice)
@@ -97,6 +97,13 @@ class Design:
     def names(self) -> list[str]:
         """Names of the regressors."""
         return [regressor.name for regressor in self.regressors]
+
+    def titled(self, formula: str, schema: Schema) -> str:
+        """The formula for a title, with the level that counts as 1 where it is not ``True``."""
+        name, level = self.response
+        if level is None or (isinstance(schema[name], Boolean) and level == 1):
+            return formula
+        return f"{formula}, for {name} == {schema[name].labels[level]!r}"  # type: ignore[union-attr]
 
     def matrix(self, exog: pd.DataFrame | Mapping[str, Any] | None, schema: Schema) -> Floats:
         """Design matrix (m, p) of given values in original units, such as to predict for.
@@ -372,16 +379,33 @@ def _response(text: str, schema: Schema) -> Feature:
     factor = _Factor.of(text, schema)
     if factor.power > 1:
         raise RequestError(f"the response must be a column, not {text}; {GRAMMAR}")
-    if isinstance(factor.column, Boolean):
-        return factor.column.name, 1
-    if factor.grouped:
+    if not factor.grouped:
+        assert isinstance(factor.column, Number)
+        factor.column.require_missing("moments")
+    elif factor.reference > 1 or not has_sign(factor.column):
         raise RequestError(
-            f"the response {excerpt(text)} must be a number or a Boolean; declare a column of two "
-            f'values as dps.Boolean, or with kind = "boolean" in a file; {GRAMMAR}'
+            f"the response {excerpt(text)} must be a number or a column with two levels, of which "
+            "the second counts as 1, or with C(smoker, Treatment('yes')) the one that is not "
+            f"named; {GRAMMAR}"
         )
-    assert isinstance(factor.column, Number)
-    factor.column.require_missing("moments")
-    return factor.column.name, None
+    return response_feature(factor.column, factor.reference)
+
+
+def response_feature(column: Column, reference: int = 0) -> Feature:
+    """A response: a number, or the indicator of the level that is not the reference.
+
+    Raises
+    ------
+    RequestError
+        For a category without exactly two levels, a level for missing cells aside.
+    """
+    if isinstance(column, Number):
+        return column.name, None
+    if not has_sign(column):
+        raise RequestError(
+            f"the response {column.name!r} must be a number or a column with two levels"
+        )
+    return column.name, 1 - reference
 
 
 def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature) -> None:

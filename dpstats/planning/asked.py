@@ -41,6 +41,19 @@ def blocks_asked(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...
     return blocks
 
 
+def asked_by_name(
+    analyses: Mapping[str, Analysis[Result]], schema: Schema
+) -> dict[str, tuple[Block, ...]]:
+    """The same of all analyses; errors begin with the name of the analysis they are about."""
+    found = {}
+    for name, analysis in analyses.items():
+        try:
+            found[name] = blocks_asked(analysis, schema)
+        except RequestError as error:
+            raise type(error)(f"analysis {name!r}: {error}") from error
+    return found
+
+
 def refuse_needless_norms(blocks: Iterable[Block]) -> None:
     """Refuse to shrink rows to a norm that none exceeds; files of such plans can still be read.
 

@@ -22,6 +22,7 @@ from dpstats.planning.division import split_stages, weights_of
 from dpstats.planning.person_totals import planned_for
 from dpstats.planning.table_split import WEIGHTS, Weights
 from dpstats.privacy.budget import Budget
+from dpstats.privacy.cautions import cautions
 from dpstats.references.base import Reference
 from dpstats.results.base import Result
 
@@ -107,6 +108,7 @@ class Described(HasStrategy):
             f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {self.neighbours}{already}",
+            *cautions(self.budget, self.strategy.n),
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
             *self._second_stages,

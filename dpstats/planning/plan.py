@@ -23,7 +23,7 @@ from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import (
-    blocks_asked,
+    asked_by_name,
     check_arguments,
     check_asked,
     check_stages,
@@ -358,7 +358,7 @@ def plan(
     """
     check_arguments(schema, analyses, budget, n, reference)
     analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person, person)
-    asked = {name: blocks_asked(analysis, schema) for name, analysis in analyses.items()}
+    asked = asked_by_name(analyses, schema)
     for blocks in asked.values():
         refuse_needless_norms(blocks)
     for analysis in analyses.values():

@@ -75,7 +75,8 @@ def under_alternative(
     holds = np.array([values.combine(one) for one in np.eye(family.size)])
     if len(holds) == 1:  # a proportion of all rows
         holds = np.vstack([holds, 1 - holds])
-    tilted = density * (1 - holds.sum(axis=0))
+    within = [i for members, _ in groups for i in members]
+    tilted = density * (1 - holds[within].sum(axis=0))
     for members, shares in groups:
         weights = holds[members] * density
         masses = weights.sum(axis=1)
@@ -107,6 +108,11 @@ def refuse_null(
     elif isinstance(analysis, GoodnessOfFit):
         one = replace(analysis, probabilities=effect).expected_shares(schema)  # type: ignore[arg-type]
         other = analysis.expected_shares(schema)
+        if len(one) != len(other):
+            raise RequestError(
+                f"alternative={short(effect)} must be about the same levels as the probabilities "
+                "of the test: both with a level for missing cells, or both without"
+            )
     if np.allclose(one, other, rtol=0, atol=1e-12):
         raise RequestError(
             f"alternative={short(effect)} is the null hypothesis itself, which the test rejects "

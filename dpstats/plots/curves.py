@@ -18,6 +18,20 @@ MOST = 10  # lines
 _HALF = 36  # characters of a legend in half the width of a figure
 
 
+def check_drawn(analyses: int) -> None:
+    """Refuse more lines than a figure can show.
+
+    Raises
+    ------
+    RequestError
+    """
+    if analyses > MOST:
+        raise RequestError(
+            f"a figure shows at most {counted(MOST, 'analysis', 'analyses')}, not {analyses}; name "
+            "some with of= (--of on the command line)"
+        )
+
+
 def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     """Expected widths of intervals against the budget, a line per analysis; both axes are logs.
 
@@ -48,11 +62,7 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     """
     if not isinstance(curve, Curve):
         raise RequestError(f"the plot of widths is of plan.curve(...), got {short(curve)}")
-    if len(curve.widths) > MOST:
-        raise RequestError(
-            f"the plot shows at most {counted(MOST, 'analysis', 'analyses')}, and this curve has "
-            f"{len(curve.widths)}; name some with of="
-        )
+    check_drawn(len(curve.widths))
     ax = axes_of(ax)
     from matplotlib.ticker import LogLocator
 

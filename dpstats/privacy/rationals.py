@@ -56,10 +56,15 @@ def read_rational(value: object, name: str) -> Fraction:
         result = Fraction(str(value))  # str gives the shortest decimal that reads back the same
     if result is None or result <= 0 or _bits(result) > _LARGEST:
         raise BudgetError(
-            f"{name} must be a positive finite number, got {short(value)}; "
-            "give an int, float, Decimal or Fraction such as 1, 0.5 or Fraction(1, 3)"
+            f"{name} must be a positive finite number, got {_shown(value)}; give one such as 1 or "
+            "0.5, or a fraction: Fraction(1, 3) in Python, 1/3 in files and commands"
         )
     return result
+
+
+def _shown(value: object) -> str:
+    """A value for a message; fractions as files write them."""
+    return str(value)[:_READABLE] if isinstance(value, Fraction) else short(value)
 
 
 def _bits(value: Fraction) -> int:

@@ -31,7 +31,8 @@ _NO_LINE = (
 _REFUSED = (
     "the {where} not look like names of columns: there are numbers, dates, empty or "
     "repeated fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
-    "columns with --header a,b,c, without the file, or give the file {better}"
+    "columns with --header a,b,c, without the file, or give the file {better}, which a "
+    "release needs"
 )
 _OF_TEXT = {"where": "first line does", "better": "a first line with their names"}
 _OF_PARQUET = {"where": "names that its schema holds do", "better": "a schema with their names"}

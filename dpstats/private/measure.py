@@ -346,10 +346,18 @@ def _check_rows(rows: int, plan: Plan) -> None:
         raise DataError("the table has no rows; nothing was released or spent")
     if plan.n is not None and rows != plan.n:
         raise DataError(
-            f"the plan was made for n = {plan.n} rows and the table has {rows}; "
+            f"the plan was made for n = {plan.n} rows and {_which(plan)} {rows}; "
             "make the plan for that number; nothing was spent"
         )
     plan.check_reference(rows)
+
+
+def _which(plan: Plan) -> str:
+    """Whose number it is: all rows, or those of each person that are used."""
+    if plan.person is None:
+        return "the table has"
+    most = f"{plan.rows_per_person} rows" if plan.rows_per_person > 1 else "row"
+    return f"those that are used, the first {most} of each person, are"
 
 
 def _noisy(planned: PlannedBlock, sums: Codes, noise: Noise) -> tuple[Codes, Floats]:

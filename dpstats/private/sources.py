@@ -155,9 +155,15 @@ def unread(error: Exception, *, line: bool = False) -> str:
     """
     uneven = _UNEVEN.match(str(error)) if isinstance(error, pa.ArrowInvalid) else None
     if uneven is None:
-        return f"reading the rows failed ({type(error).__name__})"
+        return (
+            f"reading the rows failed ({type(error).__name__}); see that the file is complete and "
+            "opens in another program, and write it again if not"
+        )
     which = f"line {uneven['line']}" if line and uneven["line"] else "a line"
-    return f"{which} has more or fewer fields than the first, or a quote is not closed"
+    return (
+        f"{which} has more or fewer fields than the first, or a quote is not closed; put text that "
+        'holds the delimiter in quotes, write a quote within it twice (""), and close every quote'
+    )
 
 
 def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -189,7 +189,7 @@ class AnalystReport(Cached):
         )
 
     def _reached(self) -> Section:
-        """Widths that the plan let expect, beside those of the release."""
+        """Widths expected from the plan, beside those of the release."""
         release, (results, _) = self.release, self._inferred
         held = release.measurements
         parts = []
@@ -221,7 +221,7 @@ class AnalystReport(Cached):
             ]  # fmt: skip
             parts += [
                 paragraph(
-                    "Median widths of 95% intervals: as the plan let expect, and as they came out. "
+                    "Median widths of 95% intervals: as expected from the plan, and as reached. "
                     f"Expected widths are from simulated releases of {expected.said}."
                     f"{_EVEN if expected.like.source == 'even' else ''}"
                 ),
@@ -232,8 +232,8 @@ class AnalystReport(Cached):
             whole = release.accuracy()
             parts.append(
                 paragraph(
-                    f"Synthetic rows: the plan let expect that the largest noise on "
-                    f"{counted(expected.accuracy.functions, 'function')} is about "
+                    f"Synthetic rows: the largest noise on "
+                    f"{counted(expected.accuracy.functions, 'function')} was expected to be about "
                     f"{significant(expected.accuracy.delta)} (the median; {SCALED}"
                     f"{expected.accuracy.whose and '; ' + expected.accuracy.whose}). The rows "
                     f"came within {significant(_misfit(whole))} of the noisy answers."

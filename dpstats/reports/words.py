@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 
 from dpstats.checks import counted
-from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
+from dpstats.privacy.budget import Budget, PureDP
+from dpstats.privacy.cautions import pair_of
 from dpstats.privacy.neighbours import Neighbours
 
 ALARMS = 0.05  # of the test that a guarantee bounds
 PEOPLE = (1, 2, 5)  # times the rows of one person
-
-
-def pair_of(budget: Budget) -> tuple[float, float]:
-    """Epsilon and delta that a budget guarantees; delta is 0 for pure privacy."""
-    if isinstance(budget, ApproxDP):
-        return float(budget.epsilon), float(budget.delta)
-    if isinstance(budget, ZCDP):
-        return budget.epsilon_at(), float(budget.delta)
-    return float(budget.total), 0.0
 
 
 def most_power(epsilon: float, delta: float, alarms: float = ALARMS) -> float:
@@ -94,15 +86,15 @@ def promise(budget: Budget, neighbours: Neighbours) -> list[str]:
     given = "a given row is" if one else "the rows of a given person are"
     whether = f"whether {given} {'one thing or another' if public else 'in the table'}"
     apart = f"probabilities within a factor of {_factor(epsilon)}"
-    apart += f", but for an exceptional part of {delta:.3g}" if delta else ""
+    apart += f", up to an additional probability of at most {delta:.3g}" if delta else ""
     said = [
         f"The noise was fixed before any row was read. Whatever the rows are, two tables that "
         f"{what} lead to any given release with {apart}.",
         f"Someone who knows all other rows, and tests {whether} with {ALARMS:.0%} false alarms, "
         f"detects it with probability at most {percent_up(most_power_under(budget))}; a test "
         f"that ignores the release detects it with {ALARMS:.0%}.",
-        "This holds against any computing power and any other knowledge, now and later. Nobody "
-        "can take it back by what they do with this file.",
+        "This holds against any computing power and any other knowledge, now and later. "
+        "Nothing that is computed from this file can weaken it.",
     ]
     if public:
         said.append(

@@ -29,6 +29,11 @@ SILENT = "no certified statement"  # how a note on certified limits that say not
 OF_POPULATION = f"{SILENT} on the population"  # the same, where the table has one
 _SHORTEST = "shortest ones are for shares of all rows, not of a group or of those with a value"
 _BY_NAME = {"conf_int", "intervals_frame", "summary", "to_frame", "to_latex"}
+OF_INDEPENDENT_ROWS = (
+    " Certified limits for the population take all rows as independent, also those of one person: "
+    "they can be narrower than the noise-aware ones, and too narrow. Those for the private table "
+    "hold for any rows."
+)
 INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
 
 
@@ -285,14 +290,13 @@ def about_persons(rows: RowCount, target: Target) -> str:
     if rows.allowed_for and rows.from_totals:
         return (
             f" A person may have up to {k} rows: the sampling variance is that of sums over "
-            "persons, from their measured squares and products. Certified limits for the "
-            "population assume independent rows."
+            "persons, from their measured squares and products."
+            f"{OF_INDEPENDENT_ROWS}"
         )
     if rows.allowed_for:
         return (
             f" A person may have up to {k} rows: the sampling variance is taken as {k} times that "
-            "of independent rows, the most it can be. Certified limits for the population assume "
-            "independent rows."
+            f"of independent rows, the most it can be.{OF_INDEPENDENT_ROWS}"
         )
     return (
         f" A person may have up to {k} rows, which are not independent: intervals and tests here "

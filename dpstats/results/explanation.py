@@ -19,10 +19,13 @@ MEANING: dict[Verdict, str] = {
     "bounded": "it does not follow from what was measured, which leaves an interval: release.bound",
     "out of reach": "what was measured does not limit it",
 }
-OF_TABLE = (
-    "Target: the private table itself; for the population use release.bound with "
-    'target="population" (dpstats bound --target population).'
+_TABLE = "Target: the private table itself; for the population use "
+BOUNDED = f'{_TABLE}release.bound with target="population" (dpstats bound --target population).'
+INFERRED = (
+    f"{_TABLE}release.infer (dpstats infer, with --ask), whose noise-aware intervals are mostly "
+    "narrower than those of release.bound."
 )
+COMPARED = "both shares follow from what was measured: release.infer estimates each of them"
 _SHOWN = 5
 
 
@@ -92,7 +95,8 @@ class Explanation:
                 "can be far from real ones)"
             )
             lines.append(f"To know it, ask the custodian to plan {self.ask}{width}")
-        target = [OF_TABLE] if self.verdict != "out of reach" else []
+        inferred = self.verdict in ("measured", "derivable") and COMPARED not in self.bounds.notes
+        target = [INFERRED if inferred else BOUNDED] if self.verdict != "out of reach" else []
         return Page(self.query, lines, after=[*target, *map("Note: {}".format, self.bounds.notes)])
 
     def __str__(self) -> str:

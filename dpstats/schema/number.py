@@ -174,6 +174,7 @@ class Number:
         if self.low is None or self.high is None:
             raise SchemaError(
                 f"{where}: declare low and high, or values; they are never learned from data"
+                f"{_lacking(self.low, self.high)}"
             )
         low, high = finite(f"{where}: low", self.low), finite(f"{where}: high", self.high)
         if not low < high:
@@ -536,3 +537,11 @@ class Number:
 def _plain(value: Any) -> Any:
     """A number of numpy as one of Python, which prints as it is."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _lacking(low: object, high: object) -> str:
+    """What is to be declared of the bounds, where one of them is not."""
+    if low is None and high is None:
+        return ""
+    other, which = ("low", "smallest") if low is None else ("high", "largest")
+    return f". {other} is missing here: the {which} value that is possible"

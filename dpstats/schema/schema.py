@@ -410,9 +410,8 @@ def _column(plain: Mapping[str, Any]) -> Column:
     given = dict(plain)
     name = given.get("name")
     where = f"column {excerpt(name) if isinstance(name, str) else short(name)}"
-    guessed = (
-        "category" if "levels" in given else "number" if {"low", "values"} & set(given) else None
-    )
+    number = {"low", "high", "values"} & set(given)
+    guessed = "category" if "levels" in given else "number" if number else None
     kind = given.pop("kind", guessed)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise SchemaError(

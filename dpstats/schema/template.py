@@ -41,6 +41,13 @@ name = {name}
 # allow_missing = true
 # note = "where this comes from"
 """
+_KEY_COLUMN = """\
+# {name} looks like a key, which tells rows or persons apart. Nothing is measured of a key, and it
+# needs no declaration. If a person may have several rows, the request names their key:
+# person = {name}, with rows_per_person. To analyse it all the same, declare it as the others:
+# [[column]]
+# name = {name}
+"""
 _GUESSES = """\
 # What you publicly know or believe about the rows, for previews alone: a wrong guess makes a
 # preview wrong and changes nothing else. Never take it from the private rows.
@@ -62,6 +69,8 @@ _GUESSES = """\
 _HEADING = re.compile(r"\s*(\[+[^\[\]]+\]+)\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*([\w-]+|"[^"]*"|'[^']*')\s*=""")
 _STRING = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')""")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_KEYS = frozenset(("id", "ids", "uid", "uuid", "guid", "key", "ssn", "pseudonym", "pseudonyms"))
 _OPEN = re.compile(r"""(?<![^\s=,\[{])(\.\.\.|"\.\.\."|'\.\.\.')(?![^\s=,\]}])""")
 _NOTHING = "nothing is decided yet: uncomment the lines of its kind, or delete the column"
 
@@ -80,9 +89,24 @@ def template(names: Sequence[str]) -> str:
     name = "age"
     """
     quoted = [json.dumps(name, ensure_ascii=False) for name in names]
-    parts = [_TOP, *(_COLUMN.format(name=name) for name in quoted)]
-    parts.append(_GUESSES.format(first=quoted[0], second=quoted[-1]))
+    parts = [_TOP]
+    for name, text in zip(names, quoted, strict=True):
+        parts.append((_KEY_COLUMN if looks_like_key(name) else _COLUMN).format(name=text))
+    shown = [text for name, text in zip(names, quoted, strict=True) if not looks_like_key(name)]
+    shown = shown or quoted
+    parts.append(_GUESSES.format(first=shown[0], second=shown[-1]))
     return "\n".join(parts)
+
+
+def looks_like_key(name: str) -> bool:
+    """Whether a name has a word such as id, as a column of keys has.
+
+    Examples
+    --------
+    >>> [looks_like_key(name) for name in ("id", "person_id", "PatientID", "acid", "idle")]
+    [True, True, True, False, False]
+    """
+    return any(word.lower() in _KEYS for word in _WORD.findall(name))
 
 
 def unfinished(text: str) -> list[str]:

@@ -181,3 +181,30 @@ columns = ["smoker", "age"]
     assert "Target: the population" not in text
     frame = dps.load("more.zip").intervals()
     assert set(frame["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
+
+
+NOT_SMOKING = "Proportion(\"smoker == 'no'\")"
+
+
+def test_names_may_stand_after_options(folder, capsys):
+    """Planned analyses by name and others by --ask print both, in whatever order they are given."""
+    run = ["release", "--unchecked", "request.toml", "survey.csv", "--candidates", "500", "-o"]
+    assert main([*run, "z.zip"]) == DONE
+    capsys.readouterr()
+    printed = []
+    for options in (("old", "--ask", NOT_SMOKING),
+                    ("--ask", NOT_SMOKING, "old")):  # fmt: skip
+        assert main(["infer", "z.zip", *options]) == DONE
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert printed[0].count("Proportion: ") == 2
+    for wrong in (["infer", "z.zip", "--ask", "Mean('x')", "--unknown"], ["show", "z.zip", "more"]):
+        with pytest.raises(SystemExit):
+            main(wrong)
+        assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_a_release_is_no_csv(folder, capsys):
+    for command in (["release", "request.toml", "survey.csv"], ["synthesize", "z.zip"]):
+        assert main([*command, "-o", "z.csv"]) == REFUSED
+        assert "name it z.zip, not z.csv" in capsys.readouterr().err

@@ -102,3 +102,15 @@ def test_the_table_is_never_replaced(folder, capsys):
     assert main(["init", "survey.csv", "-o", "survey.csv", "--force"]) == REFUSED
     assert "is the table" in capsys.readouterr().err
     assert (folder / "survey.csv").read_bytes() == before
+
+
+def test_a_key_is_not_declared(folder, capsys):
+    assert main(["init", "--header", "person_id,age", "-o", "new.toml"]) == DONE
+    printed = capsys.readouterr()
+    assert printed.out.startswith("1 column written")
+    assert "'person_id' looks like a key" in printed.err
+    text = (folder / "new.toml").read_text()
+    assert '# person = "person_id"' in text
+    begun = text.replace("\n# low = ", "\nlow = ").replace("\n# high = ", "\nhigh = ")
+    (folder / "new.toml").write_text(begun)
+    assert dps.Schema.load(folder / "new.toml").names == ("age",)

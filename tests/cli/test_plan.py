@@ -147,7 +147,9 @@ def test_a_figure_of_too_many_analyses_is_refused_before_any_preview(folder, cap
     monkeypatch.setattr("dpstats.planning.plan.Plan.curve", None)
     asked = ["preview", "request.toml", "--rows", "2000", "--curve", "-o", "curve.svg"]
     assert main(asked) == REFUSED
-    assert "a figure shows at most 1 analyses, not 2; name some by --of" in capsys.readouterr().err
+    assert (
+        "a figure shows at most 1 analysis, not 2; name some with --of" in capsys.readouterr().err
+    )
 
 
 def test_the_theorem_is_printed_when_it_is_asked_for(folder, capsys):

@@ -75,7 +75,7 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
 @pytest.mark.parametrize(("formula", "words"), [
     ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
     ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
-    ("y + b ~ a", "one column on the left"), ("g ~ a", "a number or a Boolean"),
+    ("y + b ~ a", "one column on the left"), ("g ~ a", "column with two levels"),
     ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ sqrt(a)", "not a column"),
     ("y ~ np.log(a)", "declare 'a' with scale='log'"), ("log(y) ~ a", "declare 'y' with"),
     ("y ~ log(g)", "not a number"), ("y ~ I(log(a)**2)", "declare 'a'"), ("y ~ log(z)", "not a c"),
@@ -84,7 +84,7 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
     ("y ~ C(g, Sum)", "Treatment\\('north'\\)"), ("y ~ C(g, Treatment(s))", "put it in quotes"),
     ("y ~ C(g, Treatment('e'))", r"'e' is not a level of 'g'; levels: \['n', 's', 'w'\]"),
     ("y ~ C(g, Treatment(0))", "0 is not a level of 'g'"),
-    ("C(g, Treatment('s')) ~ a", "a Boolean"),
+    ("C(g, Treatment('s')) ~ a", "column with two levels"),
     ("y ~ C(t, Treatment('yes'))", r"levels: \[False, True\]"), ("y ~ C(g, Treatment())", "not a"),
     ("y ~ C(age, Treatment(18))", r"not a bin of 'age'; bins: \['\[0, 18\]', '\(18, 65\]'"),
     ("y ~ C(g) + a:C(g, Treatment('s'))", "two references"), ("y ~ a + C(a, Treatment(1))", "bin"),

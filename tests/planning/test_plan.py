@@ -476,3 +476,30 @@ def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent(c
     assert edited(plan, lambda plain: None).analyses == plan.analyses
     with pytest.raises(dps.RequestError, match=sentence):
         edited(plan, change)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "says"),
+    [
+        (
+            dps.Proportion("smoker == 'maybe'"),
+            "analysis 'mine': 'maybe' is not a level of 'smoker'",
+        ),
+        (dps.Proportion("nothing == 1"), "analysis 'mine': "),
+        (dps.Independence("smoker", "nothing"), "analysis 'mine': "),
+    ],
+)
+def test_errors_name_the_analysis_that_they_are_about(analysis, says):
+    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+    with pytest.raises(dps.RequestError) as refused:
+        dps.plan(schema, {"mine": analysis}, budget=dps.PureDP(1))
+    assert str(refused.value).startswith(says)
+
+
+def test_persons_previews_say_what_certified_intervals_assume():
+    schema = dps.Schema([dps.Boolean("smoker")])
+    asked = {"it": dps.Proportion("smoker")}
+    for k, said in ((1, False), (4, True)):
+        plan = dps.plan(schema, asked, budget=dps.PureDP(4), rows_per_person=k)
+        printed = " ".join(str(plan.preview(2_000)).split())
+        assert ("take all rows as independent" in printed) == said

@@ -56,5 +56,5 @@ def test_long_names_are_whole_in_the_legend():
 def test_refusals():
     with pytest.raises(dps.RequestError, match=r"is of plan\.curve"):
         dps.plots.curve(3)
-    with pytest.raises(dps.RequestError, match="at most 10 analyses, and this curve has 11"):
+    with pytest.raises(dps.RequestError, match="at most 10 analyses, not 11"):
         dps.plots.curve(made({f"a{i}": [1, 1, 1] for i in range(11)}))

@@ -316,7 +316,8 @@ def test_the_number_of_rows_that_are_used_is_the_public_one():
     frame = pd.DataFrame({"id": [1, 1, 1, 2, None], "c": list("aabba"), "x": [1, 2, 3, 4, 5]})
     assert dps.measure(plan_of(n=3), frame).n == 3
     assert dps.measure(plan_of(), frame).n == 3
-    with pytest.raises(DataError, match="n = 5 rows and the table has 3"):
+    used = "those that are used, the first 2 rows of each person, are 3"
+    with pytest.raises(DataError, match=f"n = 5 rows and {used}"):
         dps.measure(plan_of(n=5), frame)
     with pytest.raises(DataError, match="the table has no rows"):
         dps.measure(plan_of(), frame.assign(id=None))

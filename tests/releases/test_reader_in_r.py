@@ -173,6 +173,10 @@ def test_what_the_reader_does_not_answer(survey_in_r, tmp_path):
         "there is no column 'weight'": {"columns": ["weight"]},
         "always true or always false": {"condition": "smoker == 'yes' or smoker == 'no'"},
         "compare at declared edges": {"condition": "age > 20"},
+        "'maybe' is not a level of 'smoker'; its levels: 'no', 'yes'": {
+            "condition": "smoker == 'maybe'"
+        },
+        "has levels, which compare by == and != only": {"condition": "smoker > 'no'"},
         "cannot read the condition": {"condition": "smoker = 'yes'"},
         "alpha must be": {"columns": ["smoker"], "alpha": 0.7},
         "a person may have 3 rows": {"file": "persons.zip", "columns": ["smoker"]},

@@ -107,7 +107,7 @@ def test_the_promise_names_the_neighbours():
     assert "within a factor of 2.72." in pure[0]
     assert "13.6%" in pure[1]
     assert pure[-1].startswith("The number of rows is public")
-    assert "but for an exceptional part of 1e-09" in approx[0]
+    assert "up to an additional probability of at most 1e-09" in approx[0]
     assert "whether a given row is in the table" in approx[1]
     assert "number of rows" not in " ".join(approx)
     assert f"exp({40:g})" in promise(dps.PureDP(40), Neighbours())[0]

@@ -194,6 +194,8 @@ def test_the_kind_may_be_left_out_where_the_keys_tell_it(tmp_path):
         ({"name": "x", "kind": "category"}, "column 'x': a category needs a name and levels"),
         ({"low": 0, "high": 1}, "column None: a number needs a name"),
         ({"name": "x", "low": 0}, "column 'x': declare low and high, or values"),
+        ({"name": "x", "low": 0}, "high is missing here: the largest value that is possible"),
+        ({"name": "x", "high": 0}, "low is missing here: the smallest value that is possible"),
         ({"name": "x", "low": "min", "high": 1}, "low must be a finite number, got 'min'"),
         ("x", "a column must be a table of keys, got 'x'"),
     ],

@@ -73,7 +73,7 @@ class ElasticNet:
         alpha = moments.usual_penalty if self.alpha is None else self.alpha
         title = "Lasso" if self.l1_ratio == 1 else f"Elastic net, l1_ratio = {self.l1_ratio:g}"
         return ElasticNetResult(
-            title=f"{title}: {self.formula}",
+            title=f"{title}: {design.design.titled(self.formula, release.schema)}",
             terms=tuple(design.design.names),
             design=design,
             moments=moments,

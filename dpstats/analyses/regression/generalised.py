@@ -86,9 +86,9 @@ class Generalised:
         """Its answers may be combined from several measurements."""
         return True
 
-    def _title(self, name: str) -> str:
+    def _title(self, name: str, moments: DesignMoments) -> str:
         given = "" if self.given is None else f" (given {self.given})"
-        return f"{name} regression: {self.formula}{given}"
+        return f"{name} regression: {moments.design.titled(self.formula, moments.schema)}{given}"
 
 
 def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:

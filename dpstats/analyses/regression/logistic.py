@@ -35,7 +35,7 @@ FEWER = (
 
 @dataclass(frozen=True)
 class Logistic(Generalised):
-    """Logistic regression of a Boolean on numbers and categories.
+    """Logistic regression of a column with two levels on numbers and categories.
 
     With one or two columns on the right and no `given`, the counts of their cells by the outcome
     are measured, and for numbers how far rows lie from the middle of their bin; numbers need
@@ -47,7 +47,10 @@ class Logistic(Generalised):
     Parameters
     ----------
     formula : str
-        Such as ``"ill ~ age + C(region)"``, as for `dps.OLS`.
+        Such as ``"ill ~ age + C(region)"``, as for `dps.OLS`. Of a Boolean the odds of true are
+        modelled; of another column with two levels those of the second, as in R. With
+        ``"C(vote, Treatment('yes')) ~ age"`` they are those of the level that is not named. A level
+        for missing cells does not count as one.
     given : str, optional
         Regression in the rows with this condition. Rows without a value of the response, or of a
         number in the formula, are left out in any case.
@@ -74,7 +77,8 @@ class Logistic(Generalised):
 
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""
-        moments, title = self._moments(release.schema), self._title("Logistic")
+        moments = self._moments(release.schema)
+        title = self._title("Logistic", moments)
         model = self._density(release.schema)
         if not self._binned(moments):
             return density_result(LogisticResult, title, release, self, model)
@@ -100,7 +104,8 @@ class Logistic(Generalised):
         name, level = moments.design.response
         if level is None:
             raise RequestError(
-                f"the response of a logistic regression must be a Boolean, and {name!r} is a "
-                "number; declare it as dps.Boolean, or use dps.OLS or dps.Poisson"
+                f"the response of a logistic regression must be a column with two levels, and "
+                f"{name!r} is a number; declare it with two levels, such as levels = [0, 1], or as "
+                "a Boolean, or use OLS or Poisson"
             )
         return moments

@@ -16,7 +16,7 @@ from dpstats.families.block import Family
 from dpstats.families.losses.block import LossBlock
 from dpstats.families.losses.functions import loss_from_dict
 from dpstats.families.losses.grid import axes_of
-from dpstats.families.losses.linear import LinearLosses
+from dpstats.families.losses.linear import LinearLosses, linear_design
 from dpstats.families.losses.tabulated import TabulatedLoss
 from dpstats.inference.losses.risk_surface import RiskSurface
 from dpstats.measured.view import ReleaseView
@@ -132,7 +132,8 @@ class LossGrid:
         what = (
             self._plain["kind"]
             if self.formula is None
-            else f"{_named(self._plain)}, {self.formula}"
+            else f"{_named(self._plain)}, "
+            + linear_design(release.schema, self.formula).titled(self.formula, release.schema)
         )
         return fitted(release, block, f"M-estimation: {what}", cell_rules(release.schema, self))
 

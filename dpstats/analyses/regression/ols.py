@@ -48,7 +48,7 @@ _SINGULAR = (
 
 @dataclass(frozen=True)
 class OLS:
-    """Linear regression of a number (or a Boolean) on numbers and categories.
+    """Linear regression of a number (or of a column with two levels) on numbers and categories.
 
     Values outside the bounds of the schema are clamped to the nearer bound, in regressors and
     response alike, and coefficients are for the clamped values.
@@ -144,7 +144,7 @@ class OLS:
         )  # fmt: skip
         intervals = LinearIntervals(model, moments.to_basis, moments.shift)
         return OLSResult(
-            title=self._title(),
+            title=self._title(moments),
             terms=moments.design.names,
             params=Named(intervals.estimates, moments.design.names),
             sampling_variance=intervals.sampling_variance,
@@ -162,11 +162,12 @@ class OLS:
             moments=moments,
         )
 
-    def _title(self) -> str:
+    def _title(self, moments: DesignMoments) -> str:
         options = [f"ridge = {self.ridge:g}"] if self.ridge else []
         options += ["HC1"] if self.cov_type == "HC1" else []
         options += [] if self.given is None else [f"given {self.given}"]
-        return f"OLS: {self.formula}" + (f" ({', '.join(options)})" if options else "")
+        formula = moments.design.titled(self.formula, moments.schema)
+        return f"OLS: {formula}" + (f" ({', '.join(options)})" if options else "")
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = DesignMoments.of(schema, self.formula, self.given, penalty=self.ridge > 0)

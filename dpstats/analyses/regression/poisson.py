@@ -48,7 +48,8 @@ class Poisson(Generalised):
     def infer(self, release: ReleaseView) -> PoissonResult:
         """Coefficients in original units with noise-aware intervals."""
         model = self._density(release.schema)
-        return density_result(PoissonResult, self._title("Poisson"), release, self, model)
+        title = self._title("Poisson", model.moments)
+        return density_result(PoissonResult, title, release, self, model)
 
     def _density(self, schema: Schema) -> DensityModel:
         return DensityModel(self._moments(schema), Log(), robust=True)

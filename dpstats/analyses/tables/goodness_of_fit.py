@@ -9,14 +9,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
-from dpstats.families.tables.cells import Cells
+from dpstats.families.conditions import CellSet
+from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.simulation import (
     MOST_SIMULATIONS,
     calibration_generator,
@@ -30,6 +32,7 @@ from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Category, Column, Schema
+from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.spending import splits_of_fit
 
 
@@ -50,7 +53,8 @@ class GoodnessOfFit:
     probabilities : sequence or mapping
         The null hypothesis: one probability per level (or bin) in the order of the schema, or a
         mapping from each level's label (or declared value) to its probability; a pandas Series
-        is a mapping from its index. Positive, sum 1 (to 1e-9).
+        is a mapping from its index. Positive, sum 1 (to 1e-9). Of a column with ``allow_missing``,
+        without a probability for "(missing)" the test is of the rows that have a value.
     simulations : int
         Simulated tables, 99 to a million; no p-value is below 1 / (simulations + 1).
     seed : int
@@ -95,6 +99,11 @@ class GoodnessOfFit:
             numbers = [as_float(value) for value in values]
         except (TypeError, ValueError):
             raise RequestError(f"probabilities must be numbers, got {short(given)}") from None
+        if labelled and dict(zip(labels, numbers, strict=True)).get(MISSING_LABEL) == 0:
+            raise RequestError(
+                f"probabilities give {MISSING_LABEL!r} a probability of 0; leave it out, and the "
+                "test is of the shares among the rows that have a value"
+            )
         check_probabilities(numbers)
         plain = dict(zip(labels, numbers, strict=True)) if labelled else tuple(numbers)
         object.__setattr__(self, "probabilities", plain)
@@ -119,11 +128,17 @@ class GoodnessOfFit:
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated and certified tests, residuals and effect size."""
         p0 = self.expected_shares(release.schema)
-        family = self.family(release.schema)
-        best, tested = (
-            Departures(a, p0)
-            for a in (release.answers(family, with_count=True), _tested(release, family))
-        )
+        column = release.schema[self.column]
+        given = Subgroup.of(release.schema, None, [self.column]) if len(p0) < column.bins else None
+        if given is None:
+            family = self.family(release.schema)
+            best, tested = (
+                Departures(a, p0)
+                for a in (release.answers(family, with_count=True), _tested(release, family))
+            )
+        else:
+            best = tested = Departures(_of_answered(release, column, given), p0)
+        among = "" if given is None else f" among the {given.described},"
         n, d = best.n, len(p0)
         rng = calibration_generator(tested.answers, (self.seed, 0))
         statistic, pvalue = tested.test(self.simulations, rng)
@@ -133,7 +148,7 @@ class GoodnessOfFit:
         largest = float(np.sqrt(1 / p0.min() - 1))
         return ChiSquareResult(
             title=f"Goodness of fit: {self.column}",
-            null=f"{self.column} has the given probabilities in the population",
+            null=f"{self.column} has the given probabilities{among} in the population",
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
@@ -159,8 +174,12 @@ class GoodnessOfFit:
             largest_effect=largest,
             certified_at=partial(_certified, tested),
             effect_at=partial(self._effect_at, best),
-            notes=(*noise_notes(excess, d - 1, n * p0), cell_rules(release.schema, self)),
-            tables=(TableOfCells.of([release.schema[self.column]]),),
+            notes=(
+                *subgroup_notes(given, best.answers.rows),
+                *noise_notes(excess, d - 1, n * p0),
+                cell_rules(release.schema, self),
+            ),
+            tables=(TableOfCells((self.column,), (column.bin_labels[:d],)),),
         )
 
     def _effect_at(self, best: Departures, alpha: float) -> Floats:
@@ -170,9 +189,13 @@ class GoodnessOfFit:
         return effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
 
     def expected_shares(self, schema: Schema) -> Floats:
-        """Probabilities (d,) in the order of the levels."""
+        """Probabilities (d,) in the order of the levels; without one of "(missing)" if none is."""
         column, given = schema[self.column], self.probabilities
         labels = list(column.bin_labels)
+        named = {str(label) for label in given} if isinstance(given, Mapping) else set()
+        without = MISSING_LABEL not in named if named else len(given) == len(labels) - 1
+        if column.allow_missing and without:
+            labels.pop()
         if isinstance(given, Mapping):
             positions = {label: _position(column, label) for label in given}
             unknown = [label for label, i in positions.items() if i is None]
@@ -184,16 +207,39 @@ class GoodnessOfFit:
                     + (f"unknown labels {unknown}; " if unknown else "")
                     + (f"no probability for {lacking}; " if lacking else "")
                     + ("a level is named twice; " if twice else "")
-                    + f"its levels or bins are {labels}"
+                    + f"its levels or bins are {labels}{_optional(column)}"
                 )
             ordered = sorted((i, given[label]) for label, i in positions.items() if i is not None)
             return check_probabilities([probability for _, probability in ordered])
         if len(given) != len(labels):
             raise RequestError(
                 f"{len(given)} probabilities were given, but {self.column!r} has {len(labels)} "
-                f"levels or bins: {labels}"
+                f"levels or bins: {labels}{_optional(column)}"
             )
         return check_probabilities(given)
+
+
+def _optional(column: Column) -> str:
+    """That the level of missing cells may be left out, where there is one."""
+    if not column.allow_missing:
+        return ""
+    return f"; without {MISSING_LABEL!r} the test is of the rows that have a value"
+
+
+def _of_answered(release: ReleaseView, column: Column, given: Subgroup) -> Answers:
+    """Counts of the levels, and last the number of rows with a value, whose share is free.
+
+    Given that number, the counts are multinomial with the probabilities of the null hypothesis,
+    whatever made the other cells missing.
+    """
+    every = np.arange(column.bins)
+    cells = (CellSet((column,), (every == i).tobytes()) for i in every[:-1])
+    levels = [
+        Indicator(cell, f"{column.name}={label}")
+        for cell, label in zip(cells, column.bin_labels[:-1], strict=True)
+    ]
+    answered = CellSet((column,), given.over((column,)).tobytes())
+    return release.answers([*levels, Indicator(answered, given.name)]).of_counted_rows()
 
 
 def _position(column: Column, label: str) -> int | None:

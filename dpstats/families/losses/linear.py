@@ -19,7 +19,7 @@ from dpstats.families.losses.block import LARGEST, LossBlock
 from dpstats.families.losses.functions import LinearLoss, loss_from_dict
 from dpstats.families.losses.grid import Axis, axes_of
 from dpstats.families.subgroups import require_answered
-from dpstats.schema import Boolean, Column, Number, Schema
+from dpstats.schema import Column, Number, Schema
 
 _CONSTANT = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<bare>[^\s~`]+))\s*~\s*1\s*")
 
@@ -37,7 +37,7 @@ class LinearLosses(LossBlock):
     columns : tuple of columns
     loss : a loss of a response and a predictor
     response : feature
-        A number, or the indicator that a Boolean is true.
+        A number, or the indicator of one of two levels.
     regressors : tuple of feature or None
         A number, the indicator of a level, or None for the intercept; one per axis.
     axes : tuple of Axis
@@ -73,8 +73,8 @@ class LinearLosses(LossBlock):
             a grid that does not name its coefficients.
         """
         design = linear_design(schema, formula)
-        if loss.binary != isinstance(schema[design.response[0]], Boolean):
-            needed = "a Boolean" if loss.binary else "a number"
+        if loss.binary != (design.response[1] is not None):
+            needed = "a column with two levels" if loss.binary else "a number"
             raise RequestError(
                 f"the {loss.kind} loss needs {needed} on the left of {excerpt(formula)}"
             )
@@ -254,13 +254,10 @@ def linear_design(schema: Schema, formula: str) -> Design:
     """
     constant = _CONSTANT.fullmatch(formula) if isinstance(formula, str) else None
     if constant is not None:
-        from dpstats.families.formula import Regressor
+        from dpstats.families.formula import Regressor, response_feature
 
         column = schema[constant["quoted"] or constant["bare"]]
-        if not isinstance(column, Number | Boolean):
-            raise RequestError(f"the response {column.name!r} must be a number or a Boolean")
-        response = (column.name, None if isinstance(column, Number) else 1)
-        return Design(response, (Regressor("Intercept", ()),), (), slice(0, 1))
+        return Design(response_feature(column), (Regressor("Intercept", ()),), (), slice(0, 1))
     design = Design.of(formula, schema)
     if any(len(regressor.factors) > 1 for regressor in design.regressors):
         raise RequestError(

@@ -39,7 +39,7 @@ from dpstats.planning.previews.simulated import (
     Simulation,
     tells_nothing,
 )
-from dpstats.results.base import Result
+from dpstats.results.base import OF_INDEPENDENT_ROWS, Result
 from dpstats.results.rendering import NO_INTERVAL, UNCERTIFIED, significant
 
 if TYPE_CHECKING:
@@ -301,6 +301,15 @@ class Preview:
             lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
         if any(row[4].endswith(_TABLE) for row in self._rows):
             lines.append(FOR_TABLE)
+        if (
+            self.plan is not None
+            and self.plan.strategy.rows_per_person > 1
+            and any(
+                np.isfinite(o.certified_width) and o.certified_target == "population"
+                for o in self.outlooks
+            )
+        ):
+            lines.append(OF_INDEPENDENT_ROWS.strip())
         return [*lines, *self.accuracy.lines(theory=self.theory)]
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ SCHEMA = dps.Schema([
     dps.Number("gap", 0, 4, points=5, edges=[1, 2, 3, 4], allow_missing=True),
     dps.Number("bare", 0, 1, missing=0),
     dps.Number("pay", 1, 100, scale="log", points=65, edges=[3, 10, 30], missing=1),
+    dps.Category("vote", ["no", "yes"], allow_missing=True), dps.Category("turned", ["yes", "no"]),
 ])  # fmt: skip
 
 
@@ -59,6 +60,32 @@ def test_cells_without_noise_are_statsmodels(formula, unit, rows, no_noise):
     np.testing.assert_allclose(ours.params, theirs.params.iloc[order], rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(ours.bse, theirs.bse.iloc[order], rtol=1e-6)
     np.testing.assert_allclose(ours.pvalues, theirs.pvalues.iloc[order], rtol=0.2, atol=1e-3)
+
+
+@pytest.mark.parametrize("right", ["few + C(g)", "x + u + C(g)"])
+def test_two_levels_are_a_response_as_a_boolean_is(right, rows, no_noise):
+    """The second level counts as 1, as in R; or the one that Treatment does not name."""
+    words = np.where(rows["y"], "yes", "no")
+    one = rows.assign(vote=words, turned=words)
+    plain, text, turned, named, linear = (
+        fitted(asked, one)
+        for asked in (
+            dps.Logistic(f"y ~ {right}"), dps.Logistic(f"vote ~ {right}"),
+            dps.Logistic(f"turned ~ {right}"),
+            dps.Logistic(f"C(turned, Treatment('no')) ~ {right}"), dps.OLS(f"turned ~ {right}"),
+        )
+    )  # fmt: skip
+    tolerance = {"rtol": 1e-6} if "few" in right else {"atol": 0.5 * max(plain.bse)}
+    for found, sign in ((text, 1), (turned, -1), (named, 1)):
+        np.testing.assert_allclose(found.params, sign * np.asarray(plain.params), **tolerance)
+    assert plain.title == f"Logistic regression: y ~ {right}"
+    assert text.title.endswith(", for vote == 'yes'")
+    assert turned.title.endswith(", for turned == 'no'")
+    assert named.title.endswith(", for turned == 'yes'")
+    wanted = fitted(dps.OLS(f"y ~ {right}"), one)
+    slopes = -np.asarray(wanted.params)[1:]
+    np.testing.assert_allclose(np.asarray(linear.params)[1:], slopes, rtol=1e-5, atol=1e-7)
+    assert linear.title.endswith(", for turned == 'no'")
 
 
 def test_joint_tests_without_noise_are_the_score_test_of_statsmodels(rows, no_noise):
@@ -268,8 +295,9 @@ def test_rows_with_a_condition_only(rows):
 @pytest.mark.parametrize(
     ("analysis", "message"),
     [
-        (dps.Logistic("x ~ u"), "must be a Boolean"),
-        (dps.Logistic("g ~ u"), 'kind = "boolean"'),
+        (dps.Logistic("x ~ u"), "must be a column with two levels"),
+        (dps.Logistic("g ~ u"), "two levels, of which the second counts as 1"),
+        (dps.Logistic("C(vote, Treatment('(missing)')) ~ u"), "two levels"),
         (dps.Logistic("y ~ bare"), "add edges="),
         (dps.Poisson("y ~ x"), "number of at least 0"),
         (dps.Poisson("x ~ u"), "number of at least 0"),

@@ -300,7 +300,12 @@ grid = {Intercept = [0, 10, 11]}
         ("logistic", "ill ~ x", {**SQUARE, "x": (0, 1, 2)}, "at least 3"),
         ("logistic", "ill ~ x", {**SQUARE, "x": (0, 1, 999)}, "2048 points"),
         ("logistic", "ill ~ x", "x", "grid must name the parameters"),
-        ("logistic", "pay ~ x", SQUARE, "the logistic loss needs a Boolean on the left"),
+        (
+            "logistic",
+            "pay ~ x",
+            SQUARE,
+            "logistic loss needs a column with two levels",
+        ),
         ("huber", "ill ~ x", SQUARE, "takes the parameters"),
         ("pinball", "ill ~ x", SQUARE, "the pinball loss needs a number on the left"),
         ("logistic", "ill ~ x:age", SQUARE, "has a product or a square"),

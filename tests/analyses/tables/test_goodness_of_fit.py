@@ -289,3 +289,59 @@ def test_a_small_alpha_takes_as_many_draws_as_its_tails_need(schema, survey):
     link = released(schema, survey, {"l": dps.Independence("region", "smoker")}).infer("l")
     with pytest.raises(dps.RequestError, match="too small"):
         link.conf_int(alpha=1e-5)
+
+
+ANSWERED = dps.Schema([dps.Category("g", ["a", "b", "c"], allow_missing=True)])
+
+
+def of_counts(schema, fit, counts, epsilon=1.0, unit="replace"):
+    """A test on rows with so many of each level, the last of them missing."""
+    rows = pd.DataFrame({"g": np.repeat(np.array([*"abc", None], dtype=object), counts)})
+    plan = dps.plan(schema, {"it": fit}, budget=dps.PureDP(epsilon), unit=unit)
+    return dps.release(plan, rows, rng=0, m=200).infer("it")
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_rows_with_a_value_are_a_table_of_their_own(no_noise, unit):
+    """With no probability of missing cells, which may have any share."""
+    counts = [480, 330, 190]
+    named = dict(zip("abc", P0, strict=True))
+    for fit in (dps.GoodnessOfFit("g", P0), dps.GoodnessOfFit("g", named)):
+        result = of_counts(ANSWERED, fit, [*counts, 3_000], 5.0, unit)
+        expected = stats.chisquare(counts, 1000 * np.array(P0))
+        assert result.pearson == pytest.approx(expected.statistic, rel=1e-6)
+        assert result.pvalue == pytest.approx(expected.pvalue, abs=0.03)
+        assert (result.nobs, result.df) == (1000, 2)
+        assert result.certified.low <= expected.statistic <= result.certified.high
+        assert list(result.to_frame()["g"]) == ["a", "b", "c"]
+        assert list(result.crosstab("g").columns) == ["a", "b", "c"]
+        assert "among the rows with a value of g" in result.summary()
+    every = of_counts(ANSWERED, dps.GoodnessOfFit("g", [0.12, 0.08, 0.05, 0.75]), [*counts, 3_000])
+    assert (every.nobs, every.df) == (4000, 3)
+
+
+def test_missing_cells_need_no_probability_and_have_none_of_zero():
+    with pytest.raises(dps.RequestError, match="leave it out"):
+        dps.GoodnessOfFit("g", {"a": 0.5, "b": 0.3, "c": 0.2, "(missing)": 0})
+    with pytest.raises(dps.RequestError, match="the test is of the rows that have a value"):
+        dps.plan(ANSWERED, {"it": dps.GoodnessOfFit("g", [0.5, 0.5])}, budget=dps.PureDP(1))
+    plan = dps.plan(ANSWERED, {"it": dps.GoodnessOfFit("g", P0)}, budget=dps.PureDP(1))
+    with pytest.raises(dps.RequestError, match="about the same levels"):
+        plan.solve(power=0.8, of="it", alternative=[0.4, 0.3, 0.2, 0.1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(("n", "missing"), [(60, 0.7), (300, 0.3), (2_000, 0.05)])
+def test_level_among_the_rows_with_a_value(n, missing, unit):
+    """400 releases: a level of .05 is exceeded by less than 3 standard errors (.033)."""
+    fit = dps.GoodnessOfFit("g", P0, simulations=999)
+    plan = dps.plan(ANSWERED, {"it": fit}, budget=dps.PureDP(0.3), unit=unit)
+    rng = np.random.default_rng(n)
+    p = [*((1 - missing) * np.array(P0)), missing]
+    values = np.array([*"abc", None], dtype=object)
+    found = []
+    for _ in range(400):
+        rows = pd.DataFrame({"g": values[rng.choice(4, n, p=p)]})
+        found.append(dps.release(plan, rows, rng=0, m=100).infer("it").pvalue)
+    assert np.mean(np.array(found) <= 0.05) <= 0.083

@@ -45,7 +45,7 @@ def regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, eq=False)
 class BinnedModel(Cached):
-    """Of one or two columns: the table of their cells by a Boolean outcome, and bin offsets."""
+    """Of one or two columns: the table of their cells by the outcome, and bin offsets."""
 
     moments: DesignMoments
 
@@ -104,11 +104,13 @@ class BinnedModel(Cached):
         table, *offsets = self.blocks
         assert isinstance(table, Table)
         answers = release.answers(self.blocks)
-        outcome = [c.name for c in table.columns].index(self.moments.design.response[0])
+        response, event = self.moments.design.response
+        assert event is not None
+        outcome = [c.name for c in table.columns].index(response)
         size = math.prod(column.bins for column in self.columns)
         sums = np.asarray(answers.sums, dtype=np.float64)
         place = np.arange(table.size).reshape(table.shape)
-        pair = [np.take(place, level, axis=outcome).ravel() for level in (0, 1)]
+        pair = [np.take(place, level, axis=outcome).ravel() for level in (1 - event, event)]
         parts = [table.size + size * j + np.arange(size) for j in range(len(offsets))]
         kept = self._kept()
         order = np.concatenate([part[kept] for part in (*pair, *parts)])
@@ -117,7 +119,7 @@ class BinnedModel(Cached):
         found = (sums[order] / unit).reshape(-1, int(kept.sum()))
         x = self.moments.regressors_at(self._values(""))[kept]
         slopes, remainder = self._expansion(x, kept)
-        every = kept.all() and self.moments.schema[self.moments.design.response[0]].bins == 2
+        every = kept.all() and self.moments.schema[response].bins == 2
         n = release.n if every else max(round(float(found[:2].sum())), 1)
         groups = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
         laplace = np.array([w[order] / unit * law.variance**0.5 for w, law in groups])
