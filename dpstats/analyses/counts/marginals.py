@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpstats.analyses.counts.proportion import ProportionResult, proportions_result
+from dpstats.analyses.counts.proportion import ProportionResult, of_persons, proportions_result
 from dpstats.analyses.notes import cell_rules
 from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
@@ -71,7 +71,7 @@ class Marginals:
         )
         answers = release.answers(family)  # before the candidates, which may lack its columns
         fitted = family.evaluate(release.candidates).average(np.asarray(release.weights))
-        return proportions_result(
+        result = proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,
             answers,
@@ -80,3 +80,4 @@ class Marginals:
             notes=(cell_rules(release.schema, self),),
             fitted=fitted,
         )
+        return of_persons(result, release.answers(family, with_count=True))

@@ -129,7 +129,7 @@ class Proportion:
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),
             )
-            return _of_persons(result, release.answers(family, with_count=True), totals)
+            return of_persons(result, release.answers(family, with_count=True), totals)
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
         return _group_result(self, group, answers, str(release.budget), rules, totals)
@@ -333,8 +333,8 @@ def proportions_result(
     )
 
 
-def _of_persons(
-    result: ProportionResult, answers: Answers, totals: PersonVariance | None
+def of_persons(
+    result: ProportionResult, answers: Answers, totals: PersonVariance | None = None
 ) -> ProportionResult:
     """The same where a person may have several rows; the count of rows is the last answer."""
     rows = answers.rows.with_totals(totals is not None)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 _LEAST_ROWS = 2  # for a mean and its error
+_ADDED = 2.0  # persons with the trait and without, half the square of the quantile 1.96
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class NoisyMean:
     spread : float
         At least 1: how many times the sampling variance of independent rows is allowed for, such as
         the most rows of one person. The t law has as many times fewer degrees of freedom.
+    share : bool
+        The numbers are 0 and 1, and the mean is a share: see `few`.
     """
 
     observed: Floats
@@ -54,6 +57,7 @@ class NoisyMean:
     most: float
     seed: int = 0
     spread: float = 1.0
+    share: bool = False
 
     @classmethod
     def of_column(cls, answers: Answers, f: int) -> NoisyMean:
@@ -84,7 +88,7 @@ class NoisyMean:
         count, most = float(answers.sums[f]), np.inf if law is not None else size
         observed, mixing = np.array([size, count, count]), np.array([[1, 0], [0, 1], [0, 1.0]])
         spread = float(rows.rows_per_person)
-        return cls(observed, mixing, (law, answers.law(f)), np.ones(2), most, seed, spread)
+        return cls(observed, mixing, (law, answers.law(f)), np.ones(2), most, seed, spread, True)
 
     @classmethod
     def of_trait(cls, answers: Answers, f: int = 0) -> NoisyMean:
@@ -94,7 +98,7 @@ class NoisyMean:
         most, spread = rows.estimate if rows.public else np.inf, float(rows.rows_per_person)
         seed = calibration_seed(answers, f)
         observed = mixing @ answers.sums[f : f + 2]
-        return cls(observed, mixing, laws, np.ones(2), most, seed, spread)
+        return cls(observed, mixing, laws, np.ones(2), most, seed, spread, True)
 
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:
@@ -183,7 +187,23 @@ class NoisyMean:
         """
         mean, variance, n = self.moments
         persons = n if self.spread == 1 else np.maximum(n / self.spread, float(_LEAST_ROWS))
-        return mean, self.spread * variance / (n - 1), persons
+        return mean, self.spread * variance / (n - 1) + self.few, persons
+
+    @cached_property
+    def few(self) -> Floats:
+        """Draws (m,) of what is added to the squared error of a share; zeros for other means.
+
+        Where few persons have a trait, or few are without it, the variance p (1 - p) is estimated
+        too small: as 0 where none was seen. It is taken at the share with two persons more of
+        either kind, as in the interval of Agresti and Coull (1998), if that is larger.
+        """
+        mean, _, n = self.moments
+        if not self.share:
+            return np.zeros(DRAWS)
+        more, p = _ADDED * self.spread, np.clip(mean, 0, 1)
+        moved = (n * p + more) / (n + 2 * more)
+        larger = np.maximum(moved * (1 - moved) - p * (1 - p), 0)
+        return np.asarray(self.spread * larger / (n - 1))
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats, Floats]:

@@ -149,4 +149,5 @@ class PersonVariance:
         for f, weight in self._weights(means, sizes, slopes).items():
             noise = draw_evenly(self.products.law(f), DRAWS, rng)
             total += weight * (self.products.sums[f] - noise) / float(self.products.bounds[f])
-        return np.asarray(self._factor(sizes) * np.maximum(total, 0))
+        few = sum(slope**2 * group.few for slope, group in zip(slopes, groups, strict=True))
+        return np.asarray(self._factor(sizes) * (np.maximum(total, 0) + few))
