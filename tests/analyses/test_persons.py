@@ -10,6 +10,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpstats as dps
+from dpstats.analyses.counts import marginals
 from dpstats.errors import RequestError
 from dpstats.privacy import noise
 
@@ -85,13 +86,41 @@ def test_limits_of_a_mean_and_a_share_are_those_of_t(silent, frame):
     n, k = len(frame), 4
     for name, column in (("mean", frame["y"]), ("share", frame["ill"].astype(float))):
         result = silent[0].infer(name)
-        error = np.sqrt(k * column.var())
+        variance = column.var()
+        if name == "share":  # with three persons more of either kind
+            moved = (column.sum() + 3 * k) / (n + 6 * k)
+            variance = moved * (1 - moved)
+        error = np.sqrt(k * variance)
         reach = stats.t.ppf(0.975, n / k - 1) * error / np.sqrt(n)
         wanted = [column.mean() - reach, column.mean() + reach]
         np.testing.assert_allclose(np.ravel(result.conf_int()), wanted, rtol=2e-4)
         value = column.mean() + 1.3 * error / np.sqrt(n)
         p = 2 * stats.t.sf(1.3, n / k - 1)
         np.testing.assert_allclose(result.test(value).pvalue, p, rtol=2e-3)
+
+
+def test_a_share_of_few_persons_keeps_its_width(released, frame):
+    """Where nobody has a trait the upper limit is that of 0 of n / k persons, 3 k / n or more."""
+    n, k = len(frame), 4
+    asked = {"share": dps.Proportion("ill"), "table": dps.Marginals(["ill", "g"])}
+    release = released(frame.assign(ill=False), asked, k)
+    for name, place in (("share", 0), ("table", 2)):
+        low, high = np.asarray(release.infer(name).conf_int()).reshape(-1, 2)[place]
+        assert low <= 1e-9
+        assert 2.5 * k / n < high < 5 * k / n
+    assert release.infer("share").test(1.0 * k / n).pvalue > 0.05
+
+
+def test_tables_of_a_release_of_persons_are_those_of_its_shares(silent, frame, released):
+    asked = {"share": dps.Proportion("ill and g"), "table": dps.Marginals(["ill", "g"])}
+    release = released(frame, asked, 4)
+    one = np.ravel(release.infer("share").conf_int())
+    table = release.infer("table")
+    np.testing.assert_allclose(np.asarray(table.conf_int())[3], one, rtol=1e-3)
+    assert "4 times that of independent rows" in str(table)
+    alpha = np.asarray(table.conf_int(simultaneous=True))[3]
+    assert alpha[0] < one[0]
+    assert alpha[1] > one[1]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -137,9 +166,9 @@ def test_results_say_what_they_assume(name, silent):
     assert "A person" not in text
 
 
-def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
+def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released, monkeypatch):
     asked = {
-        "table": dps.Marginals(["ill", "g"]), "test": dps.Independence("ill", "g"),
+        "test": dps.Independence("ill", "g"),
         "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}), "pca": dps.PCA(["x", "y"]),
         "corr": dps.Correlation(["x", "y"]),
         "cov": dps.Covariance(["x", "y"]), "quantile": dps.Quantile("x"),
@@ -147,6 +176,8 @@ def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
         "tree": dps.GraphicalModel(["x", "y"], structure="tree"),
         "huber": dps.Huber("y ~ 1", 1.0, {"Intercept": (-1, 3, 5)}),
     }  # fmt: skip
+    monkeypatch.setattr(marginals, "MOST_OF_PERSONS", 3)
+    asked["table"] = dps.Marginals(["ill", "g"])  # of four cells
     release = released(frame, asked, 4)
     for name in asked:
         text = " ".join(release.infer(name).summary().split())

@@ -18,6 +18,8 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 
+MOST_OF_PERSONS = 500  # cells that allow for several rows of a person, 6 ms each
+
 
 @dataclass(frozen=True)
 class Marginals:
@@ -64,7 +66,11 @@ class Marginals:
         return True
 
     def infer(self, release: ReleaseView) -> ProportionResult:
-        """The proportion in every cell, each with its own interval."""
+        """The proportion in every cell, each with its own interval.
+
+        Where a person may have several rows, the intervals of up to 500 cells allow for that, as
+        those of `Proportion` do; results with more say that they do not.
+        """
         family = self.family(release.schema)
         tables = tuple(
             TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
@@ -80,4 +86,6 @@ class Marginals:
             notes=(cell_rules(release.schema, self),),
             fitted=fitted,
         )
+        if len(family.names) > MOST_OF_PERSONS:
+            return result
         return of_persons(result, release.answers(family, with_count=True))
