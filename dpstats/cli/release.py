@@ -151,7 +151,6 @@ def _check_zip(output: Path) -> None:
 
 
 def _release(options: argparse.Namespace) -> None:
-    _check_zip(options.output)
     plan = read_plan(options.plan)
     _check_digest(plan, options.digest)
     from dpstats.private.measure import measure
@@ -169,6 +168,7 @@ def _release(options: argparse.Namespace) -> None:
     paid = place_of_measurements(options.output)
     for place in (options.output, paid):
         check_apart(place, read)
+    _check_zip(options.output)
     settings = _synthesis(options)
     force = options.force and os.path.exists(options.output)
 
@@ -206,12 +206,12 @@ def _release(options: argparse.Namespace) -> None:
 
 
 def _synthesize(options: argparse.Namespace) -> None:
-    _check_zip(options.output)
     from dpstats import files
     from dpstats.measured.measurements import Measurements
     from dpstats.releases.paid import check_apart, stopped_in_order
 
     check_apart(options.output, {"file of the measurements": options.measurements})
+    _check_zip(options.output)
     settings = _synthesis(options)
     measurements = Measurements.load(options.measurements)
     force = options.force and os.path.exists(options.output)

@@ -155,10 +155,7 @@ def unread(error: Exception, *, line: bool = False) -> str:
     """
     uneven = _UNEVEN.match(str(error)) if isinstance(error, pa.ArrowInvalid) else None
     if uneven is None:
-        return (
-            f"reading the rows failed ({type(error).__name__}); see that the file is complete and "
-            "opens in another program, and write it again if not"
-        )
+        return f"reading the rows failed ({type(error).__name__})"
     which = f"line {uneven['line']}" if line and uneven["line"] else "a line"
     return (
         f"{which} has more or fewer fields than the first, or a quote is not closed; put text that "

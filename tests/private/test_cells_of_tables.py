@@ -156,7 +156,7 @@ def test_csv_rows_longer_than_a_block_are_read(tmp_path, monkeypatch):
 def test_a_quote_that_swallows_the_last_lines_is_refused(tmp_path, end):
     """The reader takes them for one cell: three rows would be lost without a word."""
     schema = Schema([Category("word", ["no", "yes"])])
-    with pytest.raises(DataError, match="a quote is not closed; nothing was released"):
+    with pytest.raises(DataError, match=r"a quote is not closed; .*; nothing was released"):
         read_csv(f'word,note\nyes,a\nno,"b\nno,c\nyes,d\nyes,e{end}', schema, tmp_path)
     closed = f'word,note\nyes,a\nno,"b\nno,c"\n\nyes,d\nyes,"e\nf"{end}'
     assert read_csv(closed, schema, tmp_path) == ([[1, 3]], 4)
