@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -19,6 +19,9 @@ from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 
 MOST_OF_PERSONS = 500  # cells that allow for several rows of a person, 6 ms each
+_JOINTLY = """\
+joint limits (simultaneous=True) and one-sided p-values are too short for cells of few persons, \
+below about 20: they rest on a normal law"""
 
 
 @dataclass(frozen=True)
@@ -88,4 +91,7 @@ class Marginals:
         )
         if len(family.names) > MOST_OF_PERSONS:
             return result
-        return of_persons(result, release.answers(family, with_count=True))
+        result = of_persons(result, release.answers(family, with_count=True))
+        if not result.rows.allowed_for:
+            return result
+        return replace(result, notes=[*result.notes, _JOINTLY])
