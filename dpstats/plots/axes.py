@@ -149,11 +149,15 @@ def panels_of(ax: Axes, rows: Sequence[int]) -> list[Axes]:
     return [figure.add_subplot(grid[place]) for place in range(len(rows))]
 
 
+def _longest(names: Sequence[str]) -> int:
+    """Characters of the longest line of some labels."""
+    return max((len(line) for name in names for line in name.split("\n")), default=0)
+
+
 def room_across(ax: Axes, names: Sequence[str]) -> float:
     """About how many points the axes are wide, beside labels on the left."""
-    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
     size = _points("medium")
-    return max(_across(ax)[1] - _CHARACTER * size * longest - 3 * size, 5 * size)
+    return max(_across(ax)[1] - _CHARACTER * size * _longest(names) - 3 * size, 5 * size)
 
 
 def some_of(names: Sequence[str], room: float) -> list[int]:
@@ -164,8 +168,7 @@ def some_of(names: Sequence[str], room: float) -> list[int]:
 
 def fits_across(names: Sequence[str], room: float) -> bool:
     """Whether labels stand beside each other in so many points, evenly spaced."""
-    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    return len(names) * (longest + 1) * _CHARACTER * _points("medium") <= room
+    return len(names) * (_longest(names) + 1) * _CHARACTER * _points("medium") <= room
 
 
 def characters_in(room: float) -> int:

@@ -89,9 +89,7 @@ class Marginals:
             notes=(cell_rules(release.schema, self),),
             fitted=fitted,
         )
-        if len(family.names) > MOST_OF_PERSONS:
+        if answers.rows.rows_per_person == 1 or len(family.names) > MOST_OF_PERSONS:
             return result
         result = of_persons(result, release.answers(family, with_count=True))
-        if not result.rows.allowed_for:
-            return result
         return replace(result, notes=[*result.notes, _JOINTLY])
