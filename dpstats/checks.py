@@ -1,11 +1,12 @@
 """Checks of the arguments that intervals and tests share."""
 
+import difflib
 import functools
 import math
 import numbers
 import re
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -19,6 +20,7 @@ Method = Literal["noise_aware", "certified"]
 AnyMethod = Method | Literal["shortest"]  # the last for proportions alone
 Target = Literal["population", "table"]
 Progress = Callable[[str, int, int | None], None]  # text, done, total
+_ALIKE = 0.65  # likeness of a misspelt name, by difflib
 _QUOTED = 40  # characters of a value that a message quotes
 _LONGEST = 200  # of a condition or formula
 _MOST_ROWS = 2**53  # a float64 holds every whole number up to it
@@ -259,6 +261,24 @@ def first_few(values: Sequence[object], most: int = 12) -> str:
     return f"[{shown}{', ...' if len(values) > most else ''}]"
 
 
+def did_you_mean(given: object, known: Iterable[object]) -> str:
+    """The known names that a misspelt one, or several, may mean, to follow it in a message.
+
+    Examples
+    --------
+    >>> did_you_mean("meen", ["mean", "ols"]), did_you_mean("gamma", ["mean", "ols"])
+    (" (did you mean 'mean'?)", '')
+    >>> did_you_mean(["Row", "budgt", "x"], ["rows", "budget"])
+    " (did you mean 'rows', 'budget'?)"
+    """
+    names = {str(name).casefold(): name for name in known}
+    found = []
+    for one in given if isinstance(given, list) else [given]:
+        text = str(one)[:_QUOTED].casefold()
+        found += [names[name] for name in difflib.get_close_matches(text, names, 1, _ALIKE)]
+    return f" (did you mean {', '.join(map(repr, dict.fromkeys(found)))}?)" if found else ""
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun.
 
@@ -294,7 +314,10 @@ def check_choice(
 ) -> None:
     """Raise an error if `value` is not one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise error(f"{name} must be one of {list(allowed)}, got {short(value)}")
+        raise error(
+            f"{name} must be one of {list(allowed)}, got {short(value)}"
+            f"{did_you_mean(value, allowed) if isinstance(value, str) else ''}"
+        )
 
 
 def check_text(what: str, text: object, error: type[RequestError] = RequestError) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import json
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dpstats.checks import first_few, short
+from dpstats.checks import did_you_mean, first_few, short
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Family
 
@@ -44,6 +43,13 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "poisson": ("regression.poisson", "Poisson"),
     "proportion": ("counts.proportion", "Proportion"),
     "quantile": ("counts.quantile", "Quantile"),
+}
+_ALSO_CALLED = {  # what others call a kind -> the kind
+    "median": "quantile",
+    "regression": "ols",
+    "t_test": "mean_difference",
+    "chi_square": "independence",
+    "table": "marginals",
 }
 GROUP = "dpstats.analyses"  # of entry points: kind = "module:Class"
 _RESERVED = ("kind", "name", "share")  # keys of an [[analysis]] table that are no parameters
@@ -123,14 +129,15 @@ def find(kind: object) -> type[Any]:
             _load_entry_point(kind)
         if kind in _registered:
             return _registered[kind]
-    alike = difflib.get_close_matches(str(kind)[:40], BUILT_IN, n=1, cutoff=0.85)
-    if alike:
-        raise RequestError(f"unknown kind of analysis {short(kind)}; did you mean {alike[0]!r}?")
+    known = kinds()
+    meant = did_you_mean(_ALSO_CALLED.get(str(kind), kind), known)
     raise RequestError(
-        f"unknown kind of analysis {short(kind)}; import the module that registers it, or register "
-        f"its class with dps.register. For the command line, install the package that has it, with "
-        f"{short(kind)} = 'module:Class' as an entry point of the group {GROUP!r}"
-    )
+        f"unknown kind of analysis {short(kind)}{meant}; known: {known}"
+        + ("" if meant else
+           "; for one of your own, import the module that registers it, or register its class with "
+           "dps.register. For the command line, install the package that has it, with "
+           f"{short(kind)} = 'module:Class' as an entry point of the group {GROUP!r}")
+    )  # fmt: skip
 
 
 def kinds() -> list[str]:
@@ -287,7 +294,11 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
     if unknown or lacking:
         raise RequestError(
             f"analysis of kind {kind!r}: "
-            + (f"unknown keys {first_few(unknown)}; " if unknown else "")
+            + (
+                f"unknown keys {first_few(unknown)}{did_you_mean(unknown, fields)}; "
+                if unknown
+                else ""
+            )
             + (f"missing keys {lacking}; " if lacking else "")
             + f"it takes {list(fields)}"
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, class_name, find, kinds
-from dpstats.checks import short
+from dpstats.checks import did_you_mean, short
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
 
@@ -118,8 +118,9 @@ def _kind(node: ast.expr, text: str) -> str:
     for kind in kinds():
         if name in (kind, class_name(kind)):
             return kind
-    known = ", ".join(sorted(map(class_name, kinds())))
-    raise _unreadable(text, f"it calls no analysis; the analyses are {known}")
+    known = sorted(map(class_name, kinds()))
+    meant = did_you_mean(name, [*known, *kinds()])
+    raise _unreadable(text, f"it calls no analysis{meant}; the analyses are {', '.join(known)}")
 
 
 def _lists(value: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import excerpt, short
+from dpstats.checks import did_you_mean, excerpt, short
 from dpstats.errors import ConditionError, FileFormatError
 from dpstats.schema import Boolean, Column, Schema
 
@@ -219,8 +219,8 @@ class _Reader:
         name = self.quoted.get(node.id, node.id)
         if name not in self.schema:
             raise ConditionError(
-                f"{excerpt(self.text)} names an unknown column {short(name)}; "
-                f"columns: {list(self.schema.names)}"
+                f"{excerpt(self.text)} names an unknown column {short(name)}"
+                f"{did_you_mean(name, self.schema.names)}; columns: {list(self.schema.names)}"
             )
         return self.schema[name]
 

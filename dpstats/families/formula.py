@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import excerpt, short
+from dpstats.checks import did_you_mean, excerpt, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.features import Feature, has_sign
 from dpstats.schema import Boolean, Category, Column, Number
@@ -189,8 +189,8 @@ class _Factor:
         match = group or square or log
         name = (match["quoted"] or match["bare"]) if match else text
         if name not in schema.names:
-            known = f"columns: {list(schema.names)}"
-            raise RequestError(f"{excerpt(text)} is not a column; {known}; {GRAMMAR}")
+            known = f"{did_you_mean(name, schema.names)}; columns: {list(schema.names)}"
+            raise RequestError(f"{excerpt(text)} is not a column{known}; {GRAMMAR}")
         column = schema[name]
         if (square or log) and not isinstance(column, Number):
             raise RequestError(f"{name!r} is not a number, which {text} needs")
@@ -232,7 +232,10 @@ def named_number(schema: Schema, text: str) -> Number:
     log = None if text in schema.names else _LOGARITHM.fullmatch(text)
     column = schema[(log["quoted"] or log["bare"]) if log else text]
     if not isinstance(column, Number):
-        raise RequestError(f"{column.name!r} is not a number: it has no mean")
+        raise RequestError(
+            f"{column.name!r} is not a number: it has no mean; for the shares of its levels use "
+            f"dps.Marginals([{column.name!r}], 1)"
+        )
     check_scale(column, text, log=bool(log and log["log"]))
     return column
 

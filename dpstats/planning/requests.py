@@ -8,8 +8,8 @@ from typing import Any
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, kinds
-from dpstats.checks import first_few, short
+from dpstats.analyses.registry import analysis_from_dict
+from dpstats.checks import did_you_mean, first_few, short
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.plan import Plan, plan
@@ -35,6 +35,7 @@ _KEYS = {
     "analysis",
     "guesses",
 }
+_AMOUNTS = {"epsilon", "delta", "rho"}
 
 
 def load_request(
@@ -87,7 +88,10 @@ def load_request(
 
 def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) -> Plan:
     if unknown := sorted(set(document) - _KEYS):
-        raise RequestError(f"unknown keys {first_few(unknown)}; known: {sorted(_KEYS)}")
+        raise RequestError(
+            f"unknown keys {first_few(unknown)}{did_you_mean(unknown, _KEYS)}; known: "
+            f"{sorted(_KEYS)}"
+        )
     if "column" in document and not {"analysis", "budget"} & document.keys():
         raise RequestError(
             "this is a schema, not a request; write a request with schema = 'FILE', [budget] and "
@@ -130,12 +134,12 @@ def _budget(table: Any) -> Budget:
 
 
 def _read_budget(plain: Mapping[str, Any]) -> Budget:
-    if unknown := sorted(set(plain) - {"epsilon", "delta", "rho"}):
+    if unknown := sorted(set(plain) - _AMOUNTS):
         above = sorted(set(unknown) & _KEYS)
         remedy = f"put {above} above the first [table]" if above else "correct or remove them"
         raise RequestError(
-            f"[budget] has unknown keys {first_few(unknown)}; it takes epsilon, epsilon and delta, "
-            f"or rho; {remedy}"
+            f"[budget] has unknown keys {first_few(unknown)}{did_you_mean(unknown, _AMOUNTS)}; it "
+            f"takes epsilon, epsilon and delta, or rho; {remedy}"
         )
     given = {key: _fraction(value) for key, value in plain.items()}
     for key, value in given.items():
@@ -173,13 +177,11 @@ def _analyses(tables: Any) -> tuple[dict[str, Analysis[Result]], dict[str, Any]]
         if not isinstance(label, str) or not label.strip():
             raise RequestError("every [[analysis]] needs a name")
         if label in analyses:
-            raise RequestError(f"two analyses are named {label!r}")
+            raise RequestError(f"two analyses are named {label!r}; give each a name of its own")
         if "share" in plain:
             shares[label] = plain.pop("share")
         try:
             analyses[label] = analysis_from_dict(plain)
         except RequestError as error:
-            known = kinds()
-            more = "" if plain.get("kind") in known else f"; known kinds: {known}"
-            raise RequestError(f"[[analysis]] {label!r}: {error}{more}") from None
+            raise RequestError(f"[[analysis]] {label!r}: {error}") from None
     return analyses, shares

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, family_of
-from dpstats.checks import first_few
+from dpstats.checks import did_you_mean, first_few
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.measured.contents import unasked
@@ -41,7 +41,8 @@ class PlannedAnalyses:
         """
         if name not in self.requests:
             raise NotMeasuredError(
-                f"this release has no analysis {name!r}; it has {list(self.requests)}"
+                f"this release has no analysis {name!r}{did_you_mean(name, self.requests)}; it has "
+                f"{list(self.requests)}"
             )
         return analysis_from_dict(self.requests[name])
 

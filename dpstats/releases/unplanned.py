@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from dpstats.checks import Target, excerpt
+from dpstats.checks import Target, did_you_mean, excerpt
 from dpstats.errors import ConditionError
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.view import ReleaseView
@@ -204,8 +204,9 @@ def _named(release: _Release, query: Any, *options: str | None) -> Any:
             return release._planned.named(query)
         if planned and _LONE_NAME.fullmatch(query) and query.strip() not in release.schema:
             raise ConditionError(
-                f"{excerpt(query)} names an unknown column, and no planned analysis; "
-                f"columns: {list(release.schema.names)}; planned: {list(planned)}; or write a "
+                f"{excerpt(query)} names an unknown column, and no planned analysis"
+                f"{did_you_mean(query, [*release.schema.names, *planned])}; columns: "
+                f"{list(release.schema.names)}; planned: {list(planned)}; or write a "
                 'condition, such as "age >= 65"'
             ) from error
     return query

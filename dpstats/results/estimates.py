@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
@@ -17,7 +18,6 @@ from dpstats.checks import (
     check_alpha,
     check_alternative,
     check_method,
-    check_number,
     check_target,
     first_few,
     short,
@@ -25,7 +25,7 @@ from dpstats.checks import (
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
-from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
 from dpstats.results.rendering import (
     MOST,
@@ -37,7 +37,6 @@ from dpstats.results.rendering import (
     table_of,
     with_dates,
 )
-from dpstats.schema.dates import day_of
 from dpstats.spending import LEAST_COMPUTED
 
 if TYPE_CHECKING:
@@ -301,14 +300,18 @@ class EstimateResult(Cached, Result):
         return self.scalar
 
     def test(
-        self, value: float, alternative: Alternative = "two-sided", *, term: str | None = None
+        self,
+        value: float | date | str,
+        alternative: Alternative = "two-sided",
+        *,
+        term: str | None = None,
     ) -> HypothesisResult:
         """Test whether a parameter equals `value`.
 
         Parameters
         ----------
-        value : float
-            Of a term that is a date, a date or text such as "2024-05-01" too.
+        value : float, date or str
+            A date, or text such as "2024-05-01", for a term that is a date.
         alternative : {"two-sided", "larger", "smaller"}
         term : str, optional
             One of `terms`; needed where there are several.
@@ -319,8 +322,7 @@ class EstimateResult(Cached, Result):
         """
         i = self._place(term)
         check_alternative(alternative)
-        day = day_of(value) if self.terms[i] in self.dates else None
-        value = check_number("value", value) if day is None else day
+        value = tested_value(value, self.terms[i] in self.dates)
         several = len(self.terms) > 1
         intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
         pvalue = float(intervals.pvalues(value, alternative)[0])

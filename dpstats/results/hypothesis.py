@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import date
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -12,14 +13,22 @@ from dpstats.checks import (
     Alternative,
     Target,
     check_alpha,
+    check_number,
     check_target,
 )
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
 from dpstats.results.rendering import Page, shown_pvalue, significant
+from dpstats.schema.dates import day_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def tested_value(value: float | date | str, dated: bool) -> float:
+    """The value of a null hypothesis; of a term that is dated, a date or its text is a day."""
+    day = day_of(value) if dated else None
+    return check_number("value", cast("float", value)) if day is None else day
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,6 @@ from dpstats.checks import (
     check_alpha,
     check_alternative,
     check_method,
-    check_number,
     check_target,
 )
 from dpstats.corrected.verdicts import CertifiedChiSquare
@@ -27,7 +27,7 @@ from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
 from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, notes_for
 from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
-from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Days, Numerals, Page, brief_list, more_rows, with_dates
 from dpstats.spending import for_noise, percent
@@ -192,7 +192,9 @@ class RowsResult(_FromRows):
         """The same frame."""
         return self.intervals_frame(alpha=alpha, target=target)
 
-    def test(self, value: float, alternative: Alternative = "two-sided") -> HypothesisResult:
+    def test(
+        self, value: float | date | str, alternative: Alternative = "two-sided"
+    ) -> HypothesisResult:
         """Certified test of: the parameter equals `value` (single-parameter results only).
 
         The p-value is the smallest alpha whose interval excludes the value, on the side of the
@@ -200,7 +202,8 @@ class RowsResult(_FromRows):
 
         Parameters
         ----------
-        value : float
+        value : float, date or str
+            A date, or text such as "2024-05-01", for a parameter that is a date.
         alternative : {"two-sided", "larger", "smaller"}
 
         Raises
@@ -214,7 +217,8 @@ class RowsResult(_FromRows):
                 "their intervals with conf_int()"
             )
         check_alternative(alternative)
-        value = check_number("value", value)
+        dated = self.terms[0] in self.dates
+        value = tested_value(value, dated)
 
         def rejected(alpha: float) -> bool:
             low, high = self.conf_int(alpha=alpha).tolist()
@@ -229,7 +233,7 @@ class RowsResult(_FromRows):
                 least, pvalue = (least, middle) if rejected(middle) else (middle, pvalue)
         return HypothesisResult(
             self.title,
-            f"{self.terms[0]} = {value:g} in the population",
+            f"{self.terms[0]} = {Days(0)(value) if dated else f'{value:g}'} in the population",
             np.nan,
             pvalue,
             alternative,

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import check_label, check_text, first_few, is_finite, is_number, short
+from dpstats.checks import (
+    check_label,
+    check_text,
+    did_you_mean,
+    first_few,
+    is_finite,
+    is_number,
+    short,
+)
 from dpstats.display import as_html
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.column_fields import (
@@ -124,8 +132,8 @@ class Category:
             if isinstance(known, str) == isinstance(label, str) and known == label:
                 return code
         raise SchemaError(
-            f"{what}{short(label)} is not a level of {self.name!r}; levels: "
-            f"{first_few(self.labels)}"
+            f"{what}{short(label)} is not a level of {self.name!r}"
+            f"{did_you_mean(label, self.labels)}; levels: {first_few(self.labels)}"
         )
 
     @property
@@ -280,6 +288,19 @@ class Boolean(Category):
         plain = super().to_dict()
         del plain["levels"]
         return plain
+
+    def bins_where(self, comparison: str, value: Level) -> frozenset[int]:
+        """As of any category; of text such as 'yes' it says what to write."""
+        try:
+            return super().bins_where(comparison, value)
+        except ConditionError as error:
+            if not isinstance(value, str):
+                raise
+            name = self.name if self.name.isidentifier() else f"`{self.name}`"
+            raise ConditionError(
+                f"{error}; for true write {name}, for false not {name}; if the table holds yes and "
+                f"no as text, declare {self.name!r} with levels ['no', 'yes'], not as a boolean"
+            ) from None
 
 
 class _FrozenMapping(dict[str, Level]):

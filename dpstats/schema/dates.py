@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from dpstats.checks import is_number
+from dpstats.checks import is_number, listed, short
 from dpstats.errors import SchemaError
 
 _EPOCH = date(1970, 1, 1)
@@ -31,18 +31,32 @@ def day_text(day: float) -> str:
     return (_EPOCH + timedelta(days=round(day))).isoformat()
 
 
+def bounds_of(number: Any) -> dict[str, object]:
+    """What a `Number` declares that may be dates, by what it is called in messages."""
+    edges = listed(number.edges)
+    first = edges[0] if isinstance(edges, Sequence) and edges else None
+    return {"low": number.low, "high": number.high, "edges": first,
+            "missing": number.missing}  # fmt: skip
+
+
 def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]:
-    """What changes in a `Number` whose `low` is a date: its fields in days, one point for each day.
+    """What changes in a `Number` of dates: its fields in days, one point for each day.
 
     Raises
     ------
     SchemaError
+        If some of its fields are dates and others are not.
     """
+    dated = (what for what, value in bounds_of(number).items() if day_of(value) is not None)
+    one = next(dated, "")
 
     def read(what: str, value: object) -> Any:
         day = day_of(value)
         if day is None and not (number.dates and is_number(value)):
-            raise SchemaError(f"{where}: {what} must be a date such as 2024-05-01, as low is")
+            alike = f", as {one} {'are' if one == 'edges' else 'is'}" if one else ""
+            raise SchemaError(
+                f"{where}: {what} must be a date such as 2024-05-01{alike}; got {short(value)}"
+            )
         return value if day is None else day
 
     if number.values is not None:

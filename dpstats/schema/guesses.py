@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.checks import first_few, is_finite, is_number, short
+from dpstats.checks import did_you_mean, first_few, is_finite, is_number, short
 from dpstats.errors import SchemaError
 from dpstats.schema.category import Category
 from dpstats.schema.column_fields import MISSING_LABEL
@@ -177,7 +177,8 @@ class Guesses:
             raise SchemaError("guesses must be a table: [guesses.typical], [guesses.shares], ...")
         if unknown := sorted(set(plain) - set(_KEYS)):
             raise SchemaError(
-                f"unknown keys {first_few(unknown)} in [guesses]; it takes {list(_KEYS)}"
+                f"unknown keys {first_few(unknown)} in [guesses]{did_you_mean(unknown, _KEYS)}; it "
+                f"takes {list(_KEYS)}"
             )
         return cls(**plain)
 

@@ -34,7 +34,7 @@ from dpstats.schema.column_fields import (
     drop_defaults,
 )
 from dpstats.schema.comparisons import bins_where
-from dpstats.schema.dates import day_of, day_text, days_of_bounds
+from dpstats.schema.dates import bounds_of, day_of, day_text, days_of_bounds
 from dpstats.schema.grid import (
     MAX_POINTS,
     check_width,
@@ -103,7 +103,7 @@ class Number:
     >>> dps.Number("age", 0, 120, points=121, edges=[18, 65]).bin_labels
     ('[0, 18)', '[18, 65)', '[65, 120]')
     >>> dps.Number("score", values=[17.5, 22, 27], missing=22).missing_rule()
-    'missing: counted as 22; outside: nearest declared value'
+    'missing or not a number: counted as 22; outside: nearest declared value'
     >>> dps.Number("income", 0, 500, edges=[100], allow_missing=True).bin_labels
     ('[0, 100)', '[100, 500]', '(missing)')
     >>> dps.Number("admitted", "2020-01-01", "2024-12-31", edges=["2023-01-01"]).bin_labels
@@ -136,7 +136,7 @@ class Number:
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
         if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
             raise SchemaError(f"{where}: scale='log' is for numbers declared by low and high")
-        if self.dates or day_of(self.low) is not None:
+        if self.dates or any(day_of(one) is not None for one in bounds_of(self).values()):
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
@@ -149,8 +149,13 @@ class Number:
             if not all(is_number(value) and is_finite(value) for value in given):
                 raise SchemaError(f"{where}: each of {what} must be a finite number")
             frozen = tuple(map(_plain, given))
-            if any(b <= a for a, b in pairwise(frozen)):
-                raise SchemaError(f"{where}: {what} must be strictly increasing")
+            for pair in pairwise(frozen):
+                if pair[0] >= pair[1]:
+                    a, b = map(day_text, pair) if self.dates else pair
+                    raise SchemaError(
+                        f"{where}: {what} must be strictly increasing, and {b} follows {a}; sort "
+                        "them, and give each once"
+                    )
             object.__setattr__(self, what, frozen)
         if self.values is None:
             self._check_bounds(where)
@@ -500,17 +505,18 @@ class Number:
         return as_html(self.name, lines)
 
     def missing_rule(self) -> str:
-        """How missing and out-of-range cells are counted, as text."""
+        """How cells without a number, and those out of range, are counted, as text."""
+        lacking = f"missing or not a {'date' if self.dates else 'number'}"
         outside = "nearest declared value" if self.values else "clamped to the bounds"
         if self.scale == "log":
             outside += f", 0 and below to {self.low:g}"
         if self.allow_missing:
-            return f"missing: counted as {MISSING_LABEL!r}; outside: {outside}"
+            return f"{lacking}: counted as {MISSING_LABEL!r}; outside: {outside}"
         counted = self.grid[self.missing_code + self.half_points]
         value = self.text(counted) if self.dates else f"{counted:g}"
         if not self.dates and self.missing is not None and f"{self.missing:g}" != value:
             value += f" (the grid point nearest {self.missing:g})"
-        return f"missing: counted as {value}; outside: {outside}"
+        return f"{lacking}: counted as {value}; outside: {outside}"
 
     def text(self, value: Any) -> str:
         """A declared number, or date, as the shortest text that identifies it."""

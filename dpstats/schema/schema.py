@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes
-from dpstats.checks import columns_named, counted, excerpt, first_few, short
+from dpstats.checks import columns_named, counted, did_you_mean, excerpt, first_few, short
 from dpstats.display import as_html, html_table
 from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
@@ -34,6 +34,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
         | {"allow_missing", "scale"}
     ),
 }
+_TELLING = ("levels", "low", "high", "values")  # keys that say which kind a column is
 Column = Category | Number
 
 _MOST_COLUMNS = 10_000
@@ -114,7 +115,10 @@ class Schema:
         for column in self.columns:
             if isinstance(name, str) and column.name == name:
                 return column
-        raise SchemaError(f"the schema has no column {short(name)}; columns: {list(self.names)}")
+        raise SchemaError(
+            f"the schema has no column {short(name)}{did_you_mean(name, self.names)}; columns: "
+            f"{list(self.names)}"
+        )
 
     def select(self, names: Iterable[str]) -> Schema:
         """The schema of some columns, in the order of this schema."""
@@ -208,7 +212,7 @@ class Schema:
         >>> written = Path("survey.toml").write_text(text)
         >>> print(dps.Schema.load("survey.toml"))
         age  number, 0 to 120, 1025 points, bins [0, 18) [18, 65) [65, 120];
-            missing: counted as 60; outside: clamped to the bounds
+            missing or not a number: counted as 60; outside: clamped to the bounds
         """
         document = read_toml(path)
         with files.named_in_errors(Path(path)):
@@ -414,14 +418,19 @@ def _column(plain: Mapping[str, Any]) -> Column:
     guessed = "category" if "levels" in given else "number" if number else None
     kind = given.pop("kind", guessed)
     if not isinstance(kind, str) or kind not in _KINDS:
+        got = f"{short(kind)}{did_you_mean(kind, _KINDS)}"
+        if kind is None:
+            keys = sorted(set(given) - {"name"})
+            got = f"the keys {first_few(keys)}{did_you_mean(keys, _TELLING)}"
         raise SchemaError(
             f"{where}: give levels, or low and high, or values, "
-            f"or kind = one of {sorted(_KINDS)}; got {short(kind)}"
+            f"or kind = one of {sorted(_KINDS)}; got {got}"
         )
     unknown = sorted(set(given) - _KEYS[kind])
     if unknown:
         raise SchemaError(
-            f"{where}: unknown keys {first_few(unknown)}; a {kind} takes {sorted(_KEYS[kind])}"
+            f"{where}: unknown keys {first_few(unknown)}{did_you_mean(unknown, _KEYS[kind])}; "
+            f"a {kind} takes {sorted(_KEYS[kind])}"
         )
     try:
         return _KINDS[kind](**given)

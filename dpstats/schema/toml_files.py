@@ -29,7 +29,17 @@ def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
     except SchemaError:
         raise
     except ValueError as error:  # of TOML, of UTF-8, or a number of thousands of digits
-        raise SchemaError(f"{path.name} is not valid TOML: {error}") from None
+        raise SchemaError(f"{path.name} is not valid TOML: {error}{_cure(error)}") from None
     except RecursionError:
         raise SchemaError(f"{path.name} is nested too deeply") from None
     return document
+
+
+def _cure(error: ValueError) -> str:
+    """What to do about the commonest fault; the file is not quoted, which may be a table."""
+    if not str(error).startswith(("Invalid value", "Expected newline")):
+        return ""
+    return (
+        '; text needs double quotes, as in kind = "ols", and single ones inside, as in condition '
+        "= \"smoker == 'yes'\"; true and false are in lower case"
+    )

@@ -235,8 +235,8 @@ def test_results_name_the_rule_of_every_column_they_use(no_noise):
     assert "smoker: missing or undeclared: counted as '(missing)'" in table
     assert "age" not in table
     for found in (release.infer("mean"), release.infer(dps.Mean(["age", "pay"]))):
-        assert "age: missing: counted as 40" in found.summary()
-        assert "pay: missing: counted as '(missing)'" in found.summary()
+        assert "age: missing or not a number: counted as 40" in found.summary()
+        assert "pay: missing or not a number: counted as '(missing)'" in found.summary()
         assert "region" not in found.summary()
 
 

@@ -299,8 +299,12 @@ def test_entry_points_are_imported_when_a_file_needs_them(tmp_path, monkeypatch)
         ("broken", "cannot be imported from 'one_missing:Broken'"),
         ("misnamed", "whose kind is 'installed'"),
         ("number", "takes the class of an analysis"),
-        ("proportoin", "unknown kind of analysis 'proportoin'; did you mean 'proportion'"),
-        ("nonsense", "unknown kind of analysis 'nonsense'; import the module"),
+        (
+            "proportoin",
+            r"unknown kind of analysis 'proportoin' \(did you mean 'proportion'\?\); known: \[",
+        ),
+        ("median", r"'median' \(did you mean 'quantile'\?\)"),
+        ("nonsense", "unknown kind of analysis 'nonsense'; known: .*; for one of your own, import"),
         ("9" * 400, "unknown kind of analysis a text of 400 characters"),
     ]:
         with pytest.raises(dps.RequestError, match=message):

@@ -79,12 +79,16 @@ def test_reference_and_shares(tmp_path):
         ("rows = 100", "rows = 100\nweights = 'most'", "weights must be one of"),
         ("rows = 100", "rows = -1", "number of rows n must be"),
         ("epsilon = 0.5", 'epsilon = "0.5"', "epsilon = '0.5' is text; write a"),
-        ("rows = 100", "row = 100", "unknown keys \\['row'\\]"),
+        ("rows = 100", "row = 100", r"unknown keys \['row'\] \(did you mean 'rows'\?\)"),
         ('kind = "proportion"', 'kind = "median"', "unknown kind of analysis"),
-        ('kind = "proportion"', 'kind = "proportion"\ngivn = "x"', "unknown keys \\['givn'\\]"),
+        (
+            'kind = "proportion"',
+            'kind = "proportion"\ngivn = "x"',
+            r"unknown keys \['givn'\] \(did you mean 'given'\?\)",
+        ),
         ("condition =", "given =", "missing keys \\['condition'\\]"),
         ('name = "smoking"', "", "needs a name"),
-        ("levels =", "level =", "give levels"),
+        ("levels =", "level =", r"got the keys \['level'\] \(did you mean 'levels'\?\)"),
         ("levels =", "bounds = 1\nlevels =", "unknown keys \\['bounds'\\]"),
         ("smoker == 'yes'", "smoker == 'maybe'", "not a level"),
     ],
@@ -100,6 +104,8 @@ def test_mistakes_are_explained(tmp_path, old, new, message):
 def test_not_toml(tmp_path):
     with pytest.raises(dps.RequestError, match="not valid TOML"):
         load_request(write(tmp_path, "a = = 1"))
+    with pytest.raises(dps.RequestError, match='text needs double quotes, as in kind = "ols"'):
+        load_request(write(tmp_path, "kind = secret"))
     with pytest.raises(dps.RequestError, match="cannot read"):
         load_request(tmp_path / "none.toml")
 

@@ -111,7 +111,10 @@ def test_a_table_of_a_number_without_edges_counts_the_missing_cells():
 def test_plain_forms_and_rules():
     assert Schema.from_dict(SCHEMA.to_dict()) == SCHEMA
     assert SCHEMA.to_dict()[0]["allow_missing"] is True
-    assert AGE.missing_rule() == "missing: counted as '(missing)'; outside: clamped to the bounds"
+    assert (
+        AGE.missing_rule()
+        == "missing or not a number: counted as '(missing)'; outside: clamped to the bounds"
+    )
     assert Number("age", 0, 100, points=11, edges=[20, 60]) != AGE
     AGE.require_missing("moments")
     with pytest.raises(RequestError, match=r"missing= .* or allow_missing=True, to use the rows"):

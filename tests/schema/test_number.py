@@ -226,7 +226,10 @@ def test_comparisons_only_at_declared_edges_on_their_side(closed):
         ({"low": 0, "high": 1, "points": MAX_POINTS + 2}, f"from 2 to {MAX_POINTS} .*, got"),
         ({"low": 0, "high": 1, "points": MAX_POINTS - 1}, f"an even one to {MAX_POINTS // 2}.*got"),
         ({"low": 1, "high": 1 + 2**-50, "points": 99}, "99 points from .* are not distinct"),
-        ({"low": 0, "high": 1, "edges": [0.5, 0.2]}, "edges must be strictly increasing"),
+        (
+            {"low": 0, "high": 1, "edges": [0.5, 0.2]},
+            "strictly increasing, and 0.2 follows 0.5; sort",
+        ),
         ({"low": 0, "high": 1, "edges": [0.5, 0.5]}, "edges must be strictly increasing"),
         ({"low": 0, "high": 1, "edges": [0]}, r"edges must lie strictly inside .* \[0, 1\]"),
         ({"low": 0, "high": 1, "edges": [1.5]}, "edges must lie strictly inside the bounds"),
@@ -308,7 +311,10 @@ def test_a_number_of_dates_codes_days():
                             missing="2022-06-01")  # fmt: skip
     assert column.points == len(column.codes_in_use) == 1826
     assert column.bin_labels == ("[2020-01-01, 2023-01-01)", "[2023-01-01, 2024-12-30]")
-    assert column.missing_rule() == "missing: counted as 2022-06-01; outside: clamped to the bounds"
+    assert (
+        column.missing_rule()
+        == "missing or not a date: counted as 2022-06-01; outside: clamped to the bounds"
+    )
     texts = ["2020-01-01", "2022-12-31", " 2023-01-01 ", "2024-02-29T23:59:59+02:00", "1999-01-01",
              "2099-01-01 00:00", "", "2023-02-29", "2023-13-01", "2023-1-1", "19844",
              "x"]  # fmt: skip
@@ -370,7 +376,8 @@ def test_dates_survive_files_and_replacement():
         ({"low": "2020-01-01", "high": 5}, "high must be a date such as 2024-05-01, as low is"),
         ({"low": "2020-01-01"}, "high must be a date"),
         ({"low": "2020-01-01", "high": "2020-02-30"}, "high must be a date"),
-        ({"low": 0, "high": "2020-02-20"}, "high must be a finite number"),
+        ({"low": 0, "high": "2020-02-20"}, "low must be a date .*, as high is; got 0$"),
+        ({"low": 0, "high": 1, "edges": ["2020-02-20"]}, "low must be a date .*, as edges are"),
         ({"low": "2020-01-02", "high": "2020-01-01"}, "low must be below high"),
         ({"low": "2020-01-01", "high": "2020-12-31", "points": 12}, "one grid point for every day"),
         ({"low": "2020-01-01", "high": "2020-12-31", "edges": "auto"}, "edges must be a list"),

@@ -159,7 +159,7 @@ class DifferenceResult(EstimateResult):
         """The risk difference."""
         return slice(1)
 
-    def test(
+    def test(  # type: ignore[override]  # no difference of shares is a date
         self,
         value: float | None = None,
         alternative: Alternative = "two-sided",

@@ -77,7 +77,7 @@ class Quantile:
             number = isinstance(p, int | float | np.floating) and not isinstance(p, bool)
             if not number or not 0 < p < 1:
                 raise RequestError(
-                    f"a probability must be a number between 0 and 1, got {short(asked)}"
+                    f"a probability must be a number between 0 and 1, got {short(p)}"
                 )
         given = tuple(as_float(p) for p in given)
         if not given or len(set(given)) < len(given):
@@ -180,7 +180,10 @@ class Quantile:
     def _number(self, schema: Schema) -> Number:
         column = schema[self.column]
         if not isinstance(column, Number):
-            raise RequestError(f"{self.column!r} is not a number: it has no quantiles")
+            raise RequestError(
+                f"{self.column!r} is not a number: it has no quantiles; for the shares of its "
+                f"levels use dps.Marginals([{self.column!r}], 1)"
+            )
         if column.value_bins < 2:
             raise RequestError(
                 f"{self.column!r} has a single bin; add edges=[...] to the schema, the points at "

@@ -191,7 +191,7 @@ class GraphResult(PairGraph, EstimateResult):
         """Whether `test` needs no pair."""
         return len(self.terms) == 1
 
-    def test(
+    def test(  # type: ignore[override]  # no correlation is a date
         self, value: float = 0.0, alternative: Alternative = "two-sided", *, term: str | None = None
     ) -> HypothesisResult:
         """Test whether the partial correlation of one pair equals `value`; not adjusted.
