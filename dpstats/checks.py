@@ -279,6 +279,17 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
     return f" (did you mean {', '.join(map(repr, dict.fromkeys(found)))}?)" if found else ""
 
 
+def lines_shown(every: int, most: int) -> int:
+    """How many lines of a list to print: one more than most, if that is all that is left.
+
+    Examples
+    --------
+    >>> lines_shown(4, 5), lines_shown(6, 5), lines_shown(7, 5)
+    (4, 6, 5)
+    """
+    return every if every <= most + 1 else most
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun.
 

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
 
 _LEAD = re.compile(r"\s*\S{1,24}\s{2,}(?=\S)")  # a name with its description beside it
+_OPTIONS = "fit|solver|draw|like|alpha|start|minus|over|term"  # of commands
+_KEYS = (  # of requests and schemas
+    "missing|edges|levels|values|points|low|high|other|given|by|groups|clip_norm|center|ridge|"
+    "cov_type|penalties|person_totals|reference|weights|allocation|unit|rows_per_person|person"
+)
+_VALUES = "entropy|minimax|columns|highs|pulp|systematic|iid|certified|noise_aware|table|population"
+_CALLS = r"(?:dps|release)\.[\w.]+(?: or dps\.[\w.]+)*(?: with \S+)?|\w+="
+_ALONE = r"(?=[\s,;:.)]|$)"  # after an option without a value
 _COMMAND = re.compile(r"dpstats [a-z]+ [^;'\n]*")  # to be copied in one piece
 
 
@@ -66,10 +74,11 @@ def _wrapped(text: object, stream: TextIO) -> str:
     from dpstats.display import line_width  # later: it takes a while
 
     width = line_width(stream)
-    if width == sys.maxsize:
-        return str(text)
     own = getattr(text, "fitted", None)  # of what knows its own table
-    return fitted(str(text), width) if own is None else str(own())
+    if width == sys.maxsize or own is None:
+        return fitted(as_commands(str(text)), width)
+    lines = ((line, as_commands(line)) for line in str(own()).split("\n"))
+    return "\n".join(new if new == line else fitted(new, width) for line, new in lines)
 
 
 def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) -> None:
@@ -95,31 +104,60 @@ def close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def as_flags(message: str) -> str:
-    """A message of the library with options and methods as the command line spells them.
+def as_commands(text: str) -> str:
+    """What the library prints, with calls and options as the command line and files spell them.
+
+    Names of terms and conditions stay as they are: no option of theirs is followed by a blank, or
+    by one of these values.
 
     Examples
     --------
-    >>> as_flags("replace it with overwrite=True (--force on the command line)")
+    >>> as_commands("replace it with overwrite=True (--force on the command line)")
     'replace it with --force'
+    >>> as_commands("open it with dps.load ('dpstats show' or 'dpstats infer')")
+    "open it with 'dpstats show' or 'dpstats infer'"
+    >>> as_commands("7 more rows in to_frame(); print them with most= (dpstats infer --rows)")
+    '7 more rows; print them with dpstats infer --rows'
+    >>> as_commands("see release.bound, or preview with like= rows that resemble yours")
+    'see dpstats bound, or preview with --like rows that resemble yours'
+    >>> as_commands("drop solver=, or give fit='minimax'")
+    'drop --solver, or give --fit minimax'
+    >>> as_commands("declare allow_missing=True, use dps.Mean, or plan without clip_norm=")
+    'declare allow_missing = true, use Mean, or plan without clip_norm'
+    >>> as_commands("use reference=dps.LogLinear(), or stages=2")
+    'use a [reference] of kind = "log_linear", or stages = 2'
+    """
+    text = re.sub(r"\S+= ?\S* \((--\w+) on the command line\)", r"\1", text)
+    text = re.sub(r"open \w+ with dps\.[\w.]+ \(on the command line: ([^)]*)\)", r"\1", text)
+    text = re.sub(rf"(?:{_CALLS}) \(('?dpstats [^)]*)\)", r"\1", text)
+    text = re.sub(r"\brelease\.(bound|infer|explain)\b(?!\()", r"dpstats \1", text)
+    text = re.sub(r" in to_frame\(\)(?=;)|\bsummary\((?=target='table'\))", "", text)
+    text = re.sub(rf"\b(fit|solver|draw|method|target)='({_VALUES})'\)?", r"--\1 \2", text)
+    text = re.sub(rf"\b({_OPTIONS})={_ALONE}", r"--\1", text)
+    text = re.sub(rf"\b({_KEYS})={_ALONE}", r"\1", text)
+    text = re.sub(r"\b(allow_missing|person_totals)=True", r"\1 = true", text)
+    text = re.sub(r"\bstages=2\b", "stages = 2", text)
+    text = re.sub(r"\b(scale|link|cov_type|allocation|unit)='(\w+)'", r'\1 = "\2"', text)
+    text = re.sub(r"\breference=dps\.(\w+)\(\)", _reference, text)
+    return re.sub(r"\bdps\.(?=[A-Z])", "", text)
+
+
+def _reference(found: re.Match[str]) -> str:
+    """A reference as a request has it."""
+    return f'a [reference] of kind = "{re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[1]).lower()}"'
+
+
+def as_flags(message: str) -> str:
+    r"""The same of a message, and keys of files that have any value.
+
+    Examples
+    --------
     >>> as_flags("give n= (--rows on the command line)")
     'give --rows'
-    >>> as_flags("drop solver=, or give fit='minimax'")
-    'drop --solver, or give --fit minimax'
-    >>> as_flags("see release.bound")
-    'see dpstats bound'
-    >>> as_flags("declare allow_missing=True, or use dps.Mean")
-    'declare allow_missing = true, or use Mean'
+    >>> as_flags("'region' has scale='log'; add edges=[...]")
+    '\'region\' has scale = "log"; add edges = [...]'
     """
-    message = re.sub(r"\S+= ?\S* \((--\w+) on the command line\)", r"\1", message)
-    message = message.replace("release.bound", "dpstats bound")
-    message = re.sub(r"\b(fit|solver|draw)=(?:'(\w+)')?", r"--\1 \2", message).replace(" ,", ",")
-    message = re.sub(r"\b(allow_missing|person_totals)=True", r"\1 = true", message)
-    message = re.sub(r"\b(scale|link|cov_type)='(\w+)'", r'\1 = "\2"', message)
-    keys = "missing|edges|levels|values|points|low|high|other"
-    message = re.sub(rf"\b({keys})=(?=[\s,;:.)]|$)", r"\1", message)
-    message = re.sub(rf"\b({keys})=(?=[^\s=])", r"\1 = ", message)
-    return re.sub(r"\bdps\.(?=[A-Z])", "", message)
+    return re.sub(rf"\b({_KEYS})=(?=[^\s=])", r"\1 = ", as_commands(message))
 
 
 def as_options(message: str) -> str:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpstats.auditing.noise_source import MISS
+from dpstats.checks import lines_shown
 from dpstats.display import as_html
 from dpstats.files import short_digest
 
@@ -233,7 +234,8 @@ def _printed(audit: Audit) -> str:
 def _printed_blocks(audit: Audit) -> list[BlockAudit]:
     failed = [block for block in audit.blocks if not block.passed]
     passed = [block for block in audit.blocks if block.passed]
-    kept = {id(block) for block in (*failed, *passed[: max(0, _MOST - len(failed))])}
+    most = lines_shown(len(audit.blocks), _MOST)
+    kept = {id(block) for block in (*failed, *passed[: max(0, most - len(failed))])}
     return [block for block in audit.blocks if id(block) in kept]
 
 

@@ -226,3 +226,8 @@ def _check(options: argparse.Namespace) -> None:
             f"the table has no {columns_named(fit.absent)}: it cannot be released under this plan; "
             "correct the names in its header, or in the schema"
         )
+    if fit.refused:
+        raise DataError(
+            "its number of rows cannot be released under this plan: make the plan for that number, "
+            "or correct the table"
+        )

@@ -74,15 +74,17 @@ def _show(options: argparse.Namespace) -> None:
 
 def _parts(held: Release | Measurements | Plan) -> list[str]:
     """The schema, the analyses as they are written, and what was or will be measured."""
+    from dpstats.checks import lines_shown
     from dpstats.display import fitted_table, line_width
     from dpstats.results.rendering import more_rows
 
     table, title, whole = _measured(held)
     table = table[["first_function", *table.columns.drop("first_function")]]
-    cells = [[_cell(value) for value in row] for row in table.head(_MOST).itertuples(index=False)]
+    most = lines_shown(len(table), _MOST)
+    cells = [[_cell(value) for value in row] for row in table.head(most).itertuples(index=False)]
     text = [j for j, name in enumerate(table.columns) if table[name].dtype.kind not in "if"]
     shown = "\n".join(fitted_table(list(table.columns), cells, text, line_width(sys.stdout)))
-    left = len(table) - _MOST
+    left = len(table) - most
     more = f"\n\n{more_rows(left, whole).partition(';')[0]}" if left > 0 else ""
     return [f"Schema\n{held.schema}", "\n".join(_analyses(held)), f"{title}\n{shown}{more}"]
 

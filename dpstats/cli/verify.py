@@ -20,13 +20,19 @@ def add_commands(commands: Commands) -> None:
 
 def _verify(options: argparse.Namespace) -> bool:
     """Print the argument; False if anything does not agree or cannot be decided."""
+    from dpstats import files
     from dpstats.errors import FileFormatError
+    from dpstats.releases.opening import not_wanted
     from dpstats.verifying.arguing import verify
     from dpstats.verifying.reading import NotReadError
 
     try:
         verdict = verify(options.file)
     except NotReadError as error:
+        wanted = ("a release, measurements or a plan", "a release", "measurements", "a plan")
+        ours = files.read_bytes(options.file, most=2).startswith((b"PK", b"{"))  # but damaged
+        if not ours or files.mistaken(options.file, *wanted):
+            raise not_wanted(options.file, *wanted) from None
         raise FileFormatError(str(error)) from None
     show(verdict.text)
     return verdict.agrees

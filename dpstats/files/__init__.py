@@ -6,6 +6,7 @@ from dpstats.files.archives import (
     save_archive,
     unpack,
 )
+from dpstats.files.mistaken import mistaken
 from dpstats.files.places import (
     as_path,
     check_kind,
@@ -50,6 +51,7 @@ __all__ = [
     "holds_measurements",
     "kind_of",
     "load_archive",
+    "mistaken",
     "named_in_errors",
     "pack",
     "parse_json",

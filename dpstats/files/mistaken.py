@@ -14,16 +14,18 @@ from pathlib import Path
 _START = 2**12  # bytes that hold the marks of a text file
 _LARGEST = 2**24  # bytes of a .toml file that is read to see what it declares
 _OPENED_BY = {
-    "a release": "open it with dps.load",
-    "measurements": "open them with dps.Measurements.load, and make a release of them with "
-    "dps.synthesize ('dpstats synthesize')",
-    "a plan": "open it with dps.Plan.load, and make a release under it with dps.release "
-    "('dpstats release')",
+    "a release": "open it with dps.load ('dpstats show' or 'dpstats infer')",
+    "measurements": "open them with dps.Measurements.load ('dpstats show'), and make a release of "
+    "them with dps.synthesize ('dpstats synthesize')",
+    "a plan": "open it with dps.Plan.load ('dpstats show'), and make a release under it with "
+    "dps.release ('dpstats release')",
     "a ledger": "open it with dps.Ledger.open ('dpstats ledger show')",
     "a request": "make its plan with 'dpstats plan'",
-    "a schema": "open it with dps.Schema.load",
-    "guesses": "open them with dps.Guesses.load",
-    "a table": "make a plan, and pass both to dps.check or dps.release ('dpstats check', "
+    "a schema": "open it with dps.Schema.load (on the command line: name it in a request, as in "
+    'schema = "FILE")',
+    "guesses": "open them with dps.Guesses.load (on the command line: give them to "
+    "'dpstats preview' with --like)",
+    "a table": "make a plan, and pass both to dps.check or dps.release ('dpstats check' or "
     "'dpstats release')",
     "a workbook": "save its table as CSV",
     "a page": "open it with a browser",

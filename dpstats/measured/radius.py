@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.checks import lines_shown
 from dpstats.spending import percent
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Radius(Mapping[str, float]):
     def __str__(self) -> str:
         low, high = self.n if isinstance(self.n, tuple) else (self.n, self.n)
         rows = f"n = {low}" if low == high else f"n from {low} to {high}"
-        shown = list(self)[:_SHOWN]
+        shown = list(self)[: lines_shown(len(self), _SHOWN)]
         width = max(len(name) for name in shown)
         lines = [f"  {name:<{width}}  {self[name]:.3g}" for name in shown]
         more = len(self) - len(shown)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.base import answered
 from dpstats.analyses.counts.quantile import Quantile
-from dpstats.checks import Method, check_method, first_few, short
+from dpstats.checks import Method, check_method, did_you_mean, first_few, short
 from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
@@ -55,10 +55,13 @@ class Measure(ABC):
         What it is.
     advice : str
         What to ask for where the target is out of reach.
+    chosen : str
+        Which of several parameters it is of, if the request does not say, and how to say it.
     """
 
     details: str
     advice: str
+    chosen: str = ""
 
     @abstractmethod
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
@@ -92,7 +95,7 @@ class Width(Measure):
         asked, widths = self.subject, []
         simulation = Simulation(strategy, n, self.rows, base)
         found = (simulation.few if self.few else simulation.results)(asked.analysis)
-        self.whose = _parameter(found[0])
+        self.whose, self.chosen = _parameter(found[0]), self._chosen(found[0])
         for result in found:
             widths.append(self._width(result))
             if self.method == "certified" and result.certified_target == "table":
@@ -116,7 +119,8 @@ class Width(Measure):
         if term not in terms:
             which = f"its terms: {first_few(terms)}" if terms else "drop term="
             raise RequestError(
-                f"{self.subject.name!r} has no interval of a term {short(term)}; {which}"
+                f"{self.subject.name!r} has no interval of a term {short(term)}"
+                f"{did_you_mean(term, terms)}; {which}"
             )
         ends = frame[["conf_low", "conf_high"]].to_numpy()[terms.index(term)]
         return float(ends[1] - ends[0])
@@ -129,6 +133,17 @@ class Width(Measure):
             return ""
         some = result.terms[result.previewed]
         return f" of {some[0]!r}" if len(some) == 1 else f", {_parameter(result)}"
+
+    def _chosen(self, result: Result) -> str:
+        """Which parameter is taken where there are several, and how to take another."""
+        if self.term is not None or not isinstance(result, EstimateResult):
+            return ""
+        some, every = result.terms[result.previewed], result.terms
+        if len(some) != 1 or len(every) == 1:
+            return ""
+        return (
+            f"the width is that of {some[0]!r}; for another give term=, one of {first_few(every)}"
+        )
 
 
 def _parameter(result: Result) -> str:

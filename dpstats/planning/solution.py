@@ -63,7 +63,7 @@ class Solution(Generic[P]):
         The largest smaller value that was tried, at most 2% below, and what the preview shows
         there; None if the least value of the range suffices.
     details, note : str
-        What the quantity is, and a warning or "".
+        What the quantity is; and warnings, one a line, or "".
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Solution(Generic[P]):
             name = f"n = {value}" if isinstance(value, int) else text_of(value)
             beside = f"at {name} it is {significant(other)}"
         lines = [asked, f"{least}: {self.quantity} {significant(self.reached)}; {beside}"]
-        lines += [self.note] if self.note else []
+        lines += self.note.splitlines()
         return "\n".join(line for one in lines for line in wrapped(one))
 
     __repr__ = __str__

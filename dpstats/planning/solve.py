@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal
 
-from dpstats.checks import Method, Progress, check_alpha, check_finite, short
+from dpstats.checks import Method, Progress, check_alpha, check_finite, did_you_mean, short
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import check_rows
@@ -64,7 +64,7 @@ class Solvable:
             Name of the analysis.
         width : float, optional
             Wanted width of its interval. Of several, the median, or that of the coefficient or
-            mean whose width `preview` shows; `details` says which.
+            mean whose width `preview` shows first; `details` says which, `note` names the others.
         delta : float, optional
             Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
             with probability 1 - alpha where the rows match the noisy answers.
@@ -118,7 +118,7 @@ class Solvable:
         if not isinstance(of, str) or of not in self.analyses:
             raise RequestError(
                 f"of= must name an analysis of the plan, one of {list(self.analyses)}; got "
-                f"{short(of)}"
+                f"{short(of)}{did_you_mean(of, self.analyses)}"
             )
         if getattr(self, "start", None) is not None:
             raise RequestError("a plan with start= adds to a budget that is spent: use preview")
@@ -273,7 +273,7 @@ class _Problem(Generic[P]):
         )
         raise RequestError(
             f"{self._not_even(unknown, seen)} at n = {n}: it gives "
-            f"{_shown(seen[unknown.range[1]])}{alone}; {cure}"
+            f"{_shown(seen[unknown.range[1]])}{alone}; {cure}{self._chosen}"
         )
 
     def least_rows(self, budget: Budget) -> Solution[P]:
@@ -290,11 +290,15 @@ class _Problem(Generic[P]):
             return self._solution(unknown, hit, miss, seen)
         raise RequestError(
             f"{self._not_even(unknown, seen)} at {text_of(budget)}: it gives "
-            f"{_shown(seen[unknown.range[1]])}; {self.measure.advice}"
+            f"{_shown(seen[unknown.range[1]])}; {self.measure.advice}{self._chosen}"
         )
 
     def _rows(self, budget: Budget) -> _Unknown[P]:
         return _Unknown("n", self.plan, budget, self.plan.strategy.n or USUAL_ROWS, ROWS)
+
+    @property
+    def _chosen(self) -> str:
+        return f"; {self.measure.chosen}" if self.measure.chosen else ""
 
     def _not_even(self, unknown: _Unknown[P], seen: Mapping[float, float]) -> str:
         """The start of a refusal; that of the reference where it is the reason."""
@@ -353,7 +357,13 @@ class _Problem(Generic[P]):
     ) -> Solution[P]:
         plan, n, _ = unknown.at(hit)
         missed = {v: self.measure.shortfall(m, self.target) > 0 for v, m in seen.items()}
+        notes = [self.measure.chosen] if self.measure.chosen else []
         odd = [v for v in seen if v != hit and missed[v] == (v > hit)]
+        notes += [
+            f"more is not always better here: at {unknown.text(value)} the {self.quantity} is "
+            f"{_shown(seen[value])}"
+            for value in odd[:1]
+        ]
         return Solution(
             plan=plan,
             of=self.of,
@@ -364,11 +374,7 @@ class _Problem(Generic[P]):
             reached=seen[hit],
             below=None if miss is None else (unknown.as_given(miss), seen[miss]),
             details=self.measure.details,
-            note="".join(
-                f"Note: more is not always better here: at {unknown.text(value)} the "
-                f"{self.quantity} is {_shown(seen[value])}"
-                for value in odd[:1]
-            ),
+            note="\n".join(f"Note: {note}" for note in notes),
         )
 
 

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError, RequestError
+from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.header import is_row
 from dpstats.private.likely_meaning import advice_on, alike
+from dpstats.private.measure import check_rows
 from dpstats.private.persons import of_persons
 from dpstats.private.sources import Route, Source, unread
 from dpstats.private.tables import find_source
@@ -58,7 +59,8 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     -------
     SchemaFit
         For every column that the plan reads, in the rows that it uses: missing, undeclared and
-        clamped cells, the commonest values outside the declaration, and what they may mean. It
+        clamped cells, the commonest values outside the declaration, what they may mean, and as what
+        undeclared ones count. It also says whether `release` would refuse the number of rows. It
         prints as a table; `to_frame()` has it as a pandas DataFrame.
 
     Raises
@@ -81,6 +83,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     sex        1           2        0  'Male' (2)
     <BLANKLINE>
     sex: 'Male': did you mean 'male'?
+    sex: missing or undeclared: counted as 'female'
     """
     if not isinstance(plan, Plan):
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
@@ -104,11 +107,21 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
         raise DataError(counted)
     rows, columns = counted
+    refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
     if not absent:
-        return SchemaFit(rows, columns, persons=persons)
+        return SchemaFit(rows, columns, persons=persons, refused=refused)
     found = source.first_line or f"it has {len(source.fields)} columns"
     return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
+
+
+def _refused(rows: int, plan: Plan) -> str:
+    """Why a release would refuse this number of rows, where it is public; "" if it would not."""
+    try:
+        check_rows(rows, plan)
+    except DpstatsError as error:
+        return str(error).partition("; nothing was")[0]
+    return ""
 
 
 def _lacks_header(fields: Sequence[str], schema: Schema) -> bool:
@@ -138,6 +151,8 @@ class ColumnFit:
         column holds more than a thousand different ones.
     advice : tuple of str
         What the values may mean.
+    rule : str
+        As what cells count that are missing or undeclared.
     """
 
     name: str
@@ -146,6 +161,7 @@ class ColumnFit:
     clamped: int
     commonest: tuple[tuple[str, int], ...]
     advice: tuple[str, ...]
+    rule: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,6 +181,8 @@ class SchemaFit:
         What these fields are.
     persons : str
         Which rows are used, where the plan knows persons by a column of keys; all else is of these.
+    refused : str
+        Why `release` would refuse the number of rows; "" if it would not.
     """
 
     rows: int
@@ -173,6 +191,7 @@ class SchemaFit:
     fields: tuple[str, ...] = ()
     found: str = ""
     persons: str = ""
+    refused: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """One row per column: column, missing, undeclared, clamped, commonest, advice."""
@@ -188,7 +207,8 @@ class SchemaFit:
     def _page(self) -> Page:
         cells = [[c.name, *(f"{count:,}" for count in (c.missing, c.undeclared, c.clamped)),
                   _listed(c.commonest)] for c in self.columns]  # fmt: skip
-        advice = [f"{c.name}: {line}" for c in self.columns for line in c.advice]
+        advice = [f"{c.name}: {line}" for c in self.columns
+                  for line in (*c.advice, *([c.rule] if c.undeclared else []))]  # fmt: skip
         if self.absent:
             advice += [
                 f"the table has no column {name!r}"
@@ -197,9 +217,11 @@ class SchemaFit:
             ]
             advice.append(f"{self.found}: {', '.join(map(repr, self.fields))}")
         outside = any(c.undeclared or c.clamped for c in self.columns)
-        if self.columns and not self.absent and not self.rows:
+        if self.refused:
+            advice.append(f"a release would be refused: {self.refused}")
+        elif self.columns and not self.absent and not self.rows:
             advice.append("the table has no rows")
-        elif self.columns and not self.absent and not outside:
+        if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
         used = self.persons and f": {self.persons}"
         header = ["", "missing", "undeclared", "clamped", "commonest outside"]
@@ -267,8 +289,9 @@ class _Tally:
         advice = advice_on(self.column, [text for text, _ in order], stored)
         commonest = tuple(order[:SHOWN])
         return ColumnFit(
-            self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice
-        )
+            self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice,
+            self.column.missing_rule(),
+        )  # fmt: skip
 
 
 def _outside(values: pa.Array, column: Column) -> tuple[NDArray[np.bool_], ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpstats.schema import Category, Column, Number, arrow
+from dpstats.schema import Boolean, Category, Column, Number, arrow
 
 _TRUTH = {
     word: value
@@ -42,7 +42,14 @@ def advice_on(column: Column, values: Sequence[str], stored: pa.DataType | None)
     if isinstance(column, Category):
         found = ((value, _levels_alike(column, value)) for value in values)
         meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
-        return tuple(f"{value!r}: did you mean {level!r}?" for value, level in meant)
+        lines = [f"{value!r}: did you mean {level!r}?" for value, level in meant]
+        if lines and isinstance(column, Boolean):
+            texts = [value for value, _ in meant][:2]
+            lines.append(
+                "a Boolean reads true, false, 1 and 0; for other texts declare levels, such as "
+                f"{texts}, and no boolean"
+            )
+        return tuple(lines)
     return tuple(dict.fromkeys([*_on_type(column, stored), *_on_numbers(column, values)]))
 
 

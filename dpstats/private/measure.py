@@ -147,14 +147,14 @@ def _measured(
     if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
         source = replace(source, rows=None)
     if source.rows is not None:
-        _check_rows(source.rows, plan)
+        check_rows(source.rows, plan)
     roles = [planned.role for planned in now.values()]
     blocks = [p.block for p in now.values() if p.role not in ("persons", "count")]
     with unspent("while reading rows"), of_each:
         totals, n = exact_sums(source, plan.columns, blocks, progress)
     try:
         if n != source.rows:
-            _check_rows(n, plan)
+            check_rows(n, plan)
         if "persons" in roles:
             at = roles.index("persons")
             totals[at:at] = of_each.taken()
@@ -338,7 +338,7 @@ def _check_noise_source(noise: Noise) -> None:
         draw_uniforms(1)
 
 
-def _check_rows(rows: int, plan: Plan) -> None:
+def check_rows(rows: int, plan: Plan) -> None:
     """Compare a public number of rows with the plan; a private one is not used."""
     if plan.unit == "add_remove":
         return

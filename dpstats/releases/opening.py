@@ -35,10 +35,22 @@ def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
         return Plan.load(path)
     if path.suffix.lower() == ".toml":
         return load_request(path)
-    files.check_kind(path, "a file of dpstats")
-    raise FileFormatError(
-        f"{path.name} is not a file of dpstats: neither a release, measurements, a plan, a ledger "
-        "nor a request"
+    raise not_wanted(path, "a file of dpstats")
+
+
+def not_wanted(path: Path, *wanted: str) -> FileFormatError:
+    """The error for a file of another kind than those that are wanted, or of none of dpstats.
+
+    Parameters
+    ----------
+    path : Path
+    *wanted : str
+        As in `files.check_kind`.
+    """
+    return FileFormatError(
+        files.mistaken(path, *wanted)
+        or f"{path.name} is not a file of dpstats: neither a release, measurements, a plan, a "
+        "ledger nor a request"
     )
 
 
@@ -50,6 +62,8 @@ def open_release(path: Path) -> Release:
     RequestError
         If it holds something else; with what it holds, and what to do with that.
     """
+    if path.suffix.lower() == ".toml":  # a request, perhaps, whose plan would open
+        files.check_kind(path, "a release")
     found = open_file(path)
     match found:
         case Release():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.checks import Target
+from dpstats.checks import Target, lines_shown
 from dpstats.results.base import footer
 from dpstats.results.rendering import Numerals, Page
 from dpstats.spending import percent
@@ -99,7 +99,7 @@ class Bounds:
         return frame
 
     def _page(self) -> Page:
-        shown = range(min(len(self), _SHOWN))
+        shown = range(lines_shown(len(self), _SHOWN))
         rows = []
         for i in shown:
             low, high = float(self.low[i]), float(self.high[i])
@@ -109,7 +109,8 @@ class Bounds:
         known, below = {row[-1] for row in rows}, []
         if len(known) == 1:  # said once
             header, rows, below = header[:2], [row[:2] for row in rows], [f"From: {known.pop()}."]
-        more = [f"and {len(self) - _SHOWN} more"] if len(self) > _SHOWN else []
+        left = len(self) - len(shown)
+        more = [f"and {left} more"] if left else []
         level = percent(self.alpha)
         each = "" if len(self) == 1 else ", each by itself"
         return Page(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from dpstats.checks import lines_shown
 from dpstats.results.rendering import Page, significant
 from dpstats.spending import percent
 
@@ -79,9 +80,9 @@ class Explanation:
         if self.verdict != "out of reach":
             lines += [
                 f"  {term}: from {significant(low)} to {significant(high)}, with {level}"
-                for term, (low, high) in pairs[:_SHOWN]
+                for term, (low, high) in pairs[: lines_shown(len(pairs), _SHOWN)]
             ]
-            more = len(pairs) - _SHOWN
+            more = len(pairs) - lines_shown(len(pairs), _SHOWN)
             lines += [f"  and {more} more"] if more > 0 else []
         else:
             known = dict.fromkeys(self.bounds.known_from)

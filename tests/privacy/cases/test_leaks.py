@@ -227,7 +227,7 @@ def test_p72_frames_after_other_failures(
     caplog.set_level(logging.DEBUG)
     for target, name, planted in (
         (dps.Ledger, "spend", overspent),
-        (measuring, "_check_rows", late),
+        (measuring, "check_rows", late),
         (kernel.Kernel, "check_rows", many),
     ):
         with monkeypatch.context() as patch:
