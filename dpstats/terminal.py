@@ -19,7 +19,8 @@ _LEAD = re.compile(r"\s*\S{1,24}\s{2,}(?=\S)")  # a name with its description be
 _OPTIONS = "fit|solver|draw|like|alpha|start|minus|over|term"  # of commands
 _KEYS = (  # of requests and schemas
     "missing|edges|levels|values|points|low|high|other|given|by|groups|clip_norm|center|ridge|"
-    "cov_type|penalties|person_totals|reference|weights|allocation|unit|rows_per_person|person"
+    "cov_type|penalties|estimator|tolerance|separators|person_totals|reference|weights|allocation|"
+    "unit|rows_per_person|person"
 )
 _VALUES = "entropy|minimax|columns|highs|pulp|systematic|iid|certified|noise_aware|table|population"
 _CALLS = r"(?:dps|release)\.[\w.]+(?: or dps\.[\w.]+)*(?: with \S+)?|\w+="
@@ -124,20 +125,22 @@ def as_commands(text: str) -> str:
     'drop --solver, or give --fit minimax'
     >>> as_commands("declare allow_missing=True, use dps.Mean, or plan without clip_norm=")
     'declare allow_missing = true, use Mean, or plan without clip_norm'
-    >>> as_commands("use reference=dps.LogLinear(), or stages=2")
-    'use a [reference] of kind = "log_linear", or stages = 2'
+    >>> as_commands("use reference=dps.LogLinear(), or allocation='optimal'")
+    'use a [reference] of kind = "log_linear", or allocation = "optimal"'
     """
     text = re.sub(r"\S+= ?\S* \((--\w+) on the command line\)", r"\1", text)
     text = re.sub(r"open \w+ with dps\.[\w.]+ \(on the command line: ([^)]*)\)", r"\1", text)
     text = re.sub(rf"(?:{_CALLS}) \(('?dpstats [^)]*)\)", r"\1", text)
     text = re.sub(r"\brelease\.(bound|infer|explain)\b(?!\()", r"dpstats \1", text)
-    text = re.sub(r" in to_frame\(\)(?=;)|\bsummary\((?=target='table'\))", "", text)
+    text = re.sub(r"('dpstats \w+') or dps\.\w+", r"\1", text)
+    text = re.sub(r"\bdps\.plan\b(?!\()", "'dpstats plan'", text)
+    text = re.sub(r",? in to_frame\(\)(?=;|$)|\bsummary\((?=target='table'\))", "", text)
+    text = text.replace("(simultaneous=True)", "(--simultaneous)")
     text = re.sub(rf"\b(fit|solver|draw|method|target)='({_VALUES})'\)?", r"--\1 \2", text)
     text = re.sub(rf"\b({_OPTIONS})={_ALONE}", r"--\1", text)
     text = re.sub(rf"\b({_KEYS})={_ALONE}", r"\1", text)
     text = re.sub(r"\b(allow_missing|person_totals)=True", r"\1 = true", text)
-    text = re.sub(r"\bstages=2\b", "stages = 2", text)
-    text = re.sub(r"\b(scale|link|cov_type|allocation|unit)='(\w+)'", r'\1 = "\2"', text)
+    text = re.sub(r"\b(allocation|unit)='(\w+)'", r'\1 = "\2"', text)
     text = re.sub(r"\breference=dps\.(\w+)\(\)", _reference, text)
     return re.sub(r"\bdps\.(?=[A-Z])", "", text)
 
@@ -148,7 +151,7 @@ def _reference(found: re.Match[str]) -> str:
 
 
 def as_flags(message: str) -> str:
-    r"""The same of a message, and keys of files that have any value.
+    r"""The same of a message, and keys of files and options that have any value.
 
     Examples
     --------
@@ -156,8 +159,13 @@ def as_flags(message: str) -> str:
     'give --rows'
     >>> as_flags("'region' has scale='log'; add edges=[...]")
     '\'region\' has scale = "log"; add edges = [...]'
+    >>> as_flags("did you mean alpha=0.05?")
+    'did you mean --alpha 0.05?'
     """
-    return re.sub(rf"\b({_KEYS})=(?=[^\s=])", r"\1 = ", as_commands(message))
+    message = re.sub(r"\balpha=(?=[\d.])", "--alpha ", as_commands(message))
+    quoted = "scale|link|cov_type|structure|estimator|form"
+    message = re.sub(rf"\b({quoted})='(\w+)'", r'\1 = "\2"', message)
+    return re.sub(rf"\b({_KEYS}|stages)=(?=[^\s=])", r"\1 = ", message)
 
 
 def as_options(message: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dpstats.checks import Method, check_alpha, check_method, short
+from dpstats.checks import Method, check_alpha, check_method, did_you_mean, short
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
 from dpstats.measured.strategy import Strategy, check_rows
@@ -166,8 +166,9 @@ class Previewable:
         names = [of] if isinstance(of, str) else list(self.analyses if of is None else of)
         if unknown := [name for name in names if name not in self.analyses]:
             raise RequestError(
-                f"of= must name analyses of the plan, among {list(self.analyses)}; got "
-                f"{short(unknown[0])}"
+                "of= (--of on the command line) must name analyses of the plan, among "
+                f"{list(self.analyses)}; got {short(unknown[0])}"
+                f"{did_you_mean(unknown[0], self.analyses)}"
             )
         own = self.strategy.budget
         totals = (

@@ -76,6 +76,11 @@ def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder
     assert main(["check", "plan.json", "rows.csv"]) == REFUSED
     assert main(["check", "plan.json", "none.csv"]) == REFUSED
     assert "there is no file 'none.csv'" in capsys.readouterr().err
+    assert main(["plan", "request.toml", "--rows", "1999", "-o", "other.json"]) == DONE
+    assert main(["check", "other.json", "survey.csv"]) == REFUSED
+    printed = capsys.readouterr()
+    assert "the plan was made for n = 1999 rows and the table has 2000" in printed.out
+    assert "its number of rows cannot be released under this plan" in printed.err
 
 
 GUESSES = "[guesses.shares]\nsmoker = { yes = 0.05 }\n"

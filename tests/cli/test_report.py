@@ -29,7 +29,7 @@ def test_both_pages_and_what_is_refused(folder, capsys, monkeypatch):
     assert "the output 's.zip' is the release" in capsys.readouterr().err
     assert Path("s.zip").read_bytes() == before
     assert main(["report", "request.toml", "-o", "r.html"]) == REFUSED
-    assert "is not a release; it holds a plan" in capsys.readouterr().err
+    assert "is a request, not a release; make its plan with" in capsys.readouterr().err
 
     monkeypatch.setattr(pictures, "can_draw", lambda: False)
     assert main([*page, "--force"]) == DONE

@@ -9,7 +9,7 @@ import pytest
 import dpstats as dps
 from dpstats.cli import DONE, main
 from dpstats.display import line_width
-from dpstats.terminal import fitted, progress
+from dpstats.terminal import as_commands, fitted, progress
 
 
 def test_sentences_wrap_and_hang_below_what_they_describe():
@@ -23,6 +23,14 @@ def test_sentences_wrap_and_hang_below_what_they_describe():
     assert " ".join(fitted(said, 40).split()) == said
     for text in ("", "\n\n", "-----", "x\n-----"):
         assert fitted(text, 40) == text
+
+
+def test_names_of_terms_and_conditions_stay_as_they_are():
+    """A table may have columns that are named as options of Python are."""
+    for text in ("low=[0, 18)", "fit=yes, draw=no", "draw=='yes' and low<=3", "missing=no",
+                 "stages=2, alpha=0.1", "method=certified", "like>=3 given unit != 'replace'",
+                 "release.bounds", "by=a: 0.2 [0.1, 0.3]"):  # fmt: skip
+        assert as_commands(text) == text
 
 
 def test_progress_says_how_much_is_done_and_the_time_left(monkeypatch):

@@ -30,9 +30,21 @@ def test_a_plan_that_was_edited(folder, capsys):
     assert "Disagreement: the noise spends 1 on rows" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["request.toml", "survey.csv", "none"])
-def test_other_files_are_refused(folder, capsys, name):
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("request.toml", "request.toml is a request, not a release, measurements or a plan; make"),
+        ("survey.csv", "survey.csv is a table, not a release, measurements or a plan; make"),
+        ("notes.txt", "notes.txt is not a file of dpstats: neither a release"),
+        ("other.json", "other.json is not a plan of dpstats"),
+        ("none", "cannot read none: No such file"),
+    ],
+)
+def test_other_files_are_refused(folder, capsys, name, says):
+    (folder / "notes.txt").write_text("secret")
+    (folder / "other.json").write_text("{}")
     assert main(["verify", name]) == REFUSED
     out, err = capsys.readouterr()
     assert not out
-    assert err.startswith(f"dpstats: {name} ")
+    assert err.startswith(f"dpstats: {says}")
+    assert "secret" not in err

@@ -326,6 +326,12 @@ def test_the_width_is_that_of_a_named_term(plan):
     named = plan.solve(width=0.2, of="line", term="x", n=2_000)
     assert usual.details == named.details == "noise-aware 0.95 interval of 'x'"
     assert named.reached == usual.reached
+    assert usual.note == "Note: the width is that of 'x'; for another give term=, one of " + (
+        "['Intercept', 'x']"
+    )
+    assert named.note == ""
+    with pytest.raises(dps.RequestError, match=r"; the width is that of 'x'; for another give"):
+        plan.solve(width=1e-6, of="line", n=2_000)
     other = plan.solve(width=0.2, of="line", term="Intercept", n=2_000)
     assert other.details == "noise-aware 0.95 interval of 'Intercept'"
     widths = other.plan.preview(2_000).widths().set_index(["analysis", "term"])["width"]

@@ -82,7 +82,12 @@ def test_it_says_what_the_values_may_mean(plan):
         "sex": ("'Male': did you mean 'male'?", "'male ': did you mean 'male'?"),
         "married": ("'1': did you mean 'yes'?", "'0': did you mean 'no'?"),
         "code": ("'2,5': did you mean 2.5?",),
-        "smoker": ("'no': did you mean False?", "'yes': did you mean True?"),
+        "smoker": (
+            "'no': did you mean False?",
+            "'yes': did you mean True?",
+            "a Boolean reads true, false, 1 and 0; for other texts declare levels, such as "
+            "['no', 'yes'], and no boolean",
+        ),
         "income": (
             "a decimal comma, as in '1,5': write a decimal point",
             "thousands separators, as in '1.234,5': write plain numbers",
@@ -158,6 +163,39 @@ def test_it_prints_well_and_says_that_it_is_not_private(plan):
     good = pd.DataFrame({"sex": ["male"], "married": ["no"], "code": [1], "smoker": [True],
                          "income": [3], "score": [22], "admitted": ["2020-05-01"]})  # fmt: skip
     assert "every cell that is not missing fits its declaration" in str(dps.check(plan, good))
+
+
+def test_it_says_as_what_undeclared_cells_count():
+    schema = dps.Schema([dps.Number(c, 0, 9, points=10, missing=3) for c in "xy"])
+    asked = {"m": dps.Mean(["x", "y"])}
+    fit = dps.check(dps.plan(schema, asked, budget=dps.PureDP(1)),
+                    pd.DataFrame({"x": ["NA", "2"], "y": [None, "2"]}))  # fmt: skip
+    assert "\nx: missing or not a number: counted as 3; outside" in str(fit)
+    assert "\ny: missing" not in str(fit)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "says"),
+    [
+        ({"n": 4}, 3, "the plan was made for n = 4 rows and the table has 3; make the plan"),
+        ({"n": 4}, 4, ""),
+        ({"n": 4, "unit": "add_remove"}, 3, ""),  # the number is private there
+        ({}, 0, "the table has no rows"),
+        ({"n": 4, "person": "key"}, 5, ""),
+        ({"n": 5, "person": "key"}, 5, "those that are used, the first row of each person, are 4"),
+    ],
+)
+def test_it_says_what_a_release_would_say_of_the_number_of_rows(options, rows, says):
+    schema = dps.Schema([dps.Boolean("b")])
+    plan = dps.plan(schema, {"p": dps.Proportion("b")}, budget=dps.PureDP(9), **options)
+    table = pd.DataFrame({"b": [True] * rows, "key": [1, 1, 2, 3, 4][:rows]})
+    fit = dps.check(plan, table)
+    assert says in fit.refused
+    assert bool(says) == ("a release would be refused: " in str(fit)) == bool(fit.refused)
+    if fit.refused:
+        with pytest.raises(dps.DataError) as refused:
+            dps.measure(plan, table)
+        assert str(refused.value).startswith(f"{fit.refused}; nothing was")
 
 
 def test_columns_that_are_absent_are_shown_with_what_there_is(plan, tmp_path):

@@ -489,6 +489,15 @@ def test_published_cells_hold_labels():
         dps.corrected.infer(dps.Proportion("stage == '1'"), other, **known)
 
 
+def test_a_mean_of_dates_is_tested_with_a_date():
+    schema = dps.Schema([dps.Number("day", "2024-01-01", "2024-03-31", missing="2024-01-01")])
+    rows = pd.DataFrame({"day": pd.date_range("2024-01-01", "2024-03-31")})
+    found = dps.corrected.infer(dps.Mean("day"), rows, radius=0.01, schema=schema, n=5_000)
+    test = found.test("2024-02-15")
+    assert (test.null, test.pvalue) == ("mean of day = 2024-02-15 in the population", 1)
+    assert found.test("2024-03-15", "smaller").pvalue < 0.05
+
+
 def test_rows_may_hold_dates_missing_numbers_and_missing_answers():
     """As a frame, and as read from the file, where all of them are text or numbers."""
     schema = dps.Schema([

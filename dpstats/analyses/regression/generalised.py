@@ -47,7 +47,7 @@ SEPARATED = (
 TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
 ONE_OF_TWO = (
     "this release has no second stage for this formula: these are the results of the first; "
-    "dps.plan(..., start=release) adds it"
+    "a plan with start= adds it"
 )
 
 
