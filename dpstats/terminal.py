@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 _LEAD = re.compile(r"\s*\S{1,24}\s{2,}(?=\S)")  # a name with its description beside it
 _OPTIONS = "fit|solver|draw|like|alpha|start|minus|over|term"  # of commands
-_KEYS = (  # of requests and schemas
-    "missing|edges|levels|values|points|low|high|other|given|by|groups|clip_norm|center|ridge|"
-    "cov_type|penalties|estimator|tolerance|separators|person_totals|reference|weights|allocation|"
-    "unit|rows_per_person|person"
+_DECLARED = "missing|edges|levels|values|points|low|high|other"  # of schemas
+_KEYS = (  # of schemas and requests
+    f"{_DECLARED}|given|by|groups|clip_norm|center|ridge|cov_type|penalties|estimator|tolerance|"
+    "separators|person_totals|reference|weights|allocation|unit|rows_per_person|person"
 )
 _VALUES = "entropy|minimax|columns|highs|pulp|systematic|iid|certified|noise_aware|table|population"
 _CALLS = r"(?:dps|release)\.[\w.]+(?: or dps\.[\w.]+)*(?: with \S+)?|\w+="
@@ -165,7 +165,7 @@ def as_flags(message: str) -> str:
     message = re.sub(r"\balpha=(?=[\d.])", "--alpha ", as_commands(message))
     quoted = "scale|link|cov_type|structure|estimator|form"
     message = re.sub(rf"\b({quoted})='(\w+)'", r'\1 = "\2"', message)
-    return re.sub(rf"\b({_KEYS}|stages)=(?=[^\s=])", r"\1 = ", message)
+    return re.sub(rf"\b({_DECLARED}|stages|clip_norm)=(?=[^\s=])", r"\1 = ", message)
 
 
 def as_options(message: str) -> str:

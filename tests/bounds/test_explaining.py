@@ -1,7 +1,9 @@
 """What a release says it knows of a question."""
 
+import dataclasses
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -69,6 +71,18 @@ def test_it_names_the_analysis_to_ask_for_and_what_that_would_give(unplanned):
     assert "smoker &amp; ill" in found._repr_html_()
     assert "Target: the private table itself; for the population use release.bound" in text
     assert "Target" not in str(unplanned["pairs"].explain("rich"))  # no interval, no target
+
+
+@pytest.mark.parametrize(("terms", "last"), [(6, "  t5: from 0 to 1"), (7, "  and 2 more")])
+def test_no_line_says_that_one_more_is_left(unplanned, terms, last):
+    found = unplanned["pairs"].explain("smoker & ill")
+    bounds = dataclasses.replace(
+        found.bounds, terms=[f"t{i}" for i in range(terms)], low=np.zeros(terms),
+        high=np.ones(terms), informative=np.ones(terms, dtype=bool),
+        known_from=["its own noise"] * terms,
+    )  # fmt: skip
+    lines = str(dataclasses.replace(found, bounds=bounds)).split("Target")[0].splitlines()
+    assert lines[-1].startswith(last)
 
 
 def test_families_of_functions_ask_for_their_tables(unplanned):
