@@ -107,8 +107,10 @@ class Bounds:
             rows.append([self.terms[i], show.certified(low, high), self.known_from[i]])
         header = ["", f"{percent(self.alpha)} certified", "from"]
         known, below = {row[-1] for row in rows}, []
+        words = (0, 2)
         if len(known) == 1:  # said once
             header, rows, below = header[:2], [row[:2] for row in rows], [f"From: {known.pop()}."]
+            words = (0,)
         more = [f"and {len(self) - _SHOWN} more"] if len(self) > _SHOWN else []
         level = percent(self.alpha)
         each = "" if len(self) == 1 else ", each by itself"
@@ -117,7 +119,7 @@ class Bounds:
             [],
             header,
             rows,
-            words=(0, 2),
+            words=words,
             after=[
                 *more,
                 *below,

@@ -73,7 +73,7 @@ class NoisyMean:
             (law, answers.law(f), answers.law(f + 1)),
             np.append(1.0, units),
             size if law is None else np.inf,
-            calibration_seed(answers, f),
+            calibration_seed(answers.subset(slice(f, f + 2))),  # beside any other columns
             float(rows.rows_per_person),
         )
 
@@ -108,7 +108,8 @@ class NoisyMean:
         laws = tuple(group.law(f) for f in range(len(PARTS)))
         most = answers.rows.estimate if answers.rows.public else np.inf
         moments = TO_MOMENTS @ (group.sums / units)
-        seed, spread = calibration_seed(answers, i), float(answers.rows.rows_per_person)
+        # by its own answers alone: the same draws beside any other groups
+        seed, spread = calibration_seed(group), float(answers.rows.rows_per_person)
         return cls(moments, TO_MOMENTS, laws, units, most, seed, spread)
 
     @cached_property
