@@ -11,8 +11,10 @@ import numpy as np
 from dpstats.errors import NotMeasuredError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family
+from dpstats.families.features import is_level
 from dpstats.families.merging import BlockIndex
-from dpstats.families.tables.cells import ROWS
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.answers import Answers
 from dpstats.measured.measurements import Measurements
 
@@ -133,11 +135,11 @@ def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
         try:
             answer(block)
         except NotMeasuredError:
-            found += _functions(measurements, block)
+            found += _functions(measurements, answer, block)
     return f"it lacks {_listed(list(dict.fromkeys(found)))}" if found else ""
 
 
-def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
+def _functions(measurements: Measurements, answer: Answer, wanted: Block) -> Iterable[str]:
     """The part of a block that does not follow: a description of it, or its functions by name."""
     kind = kind_of(wanted)
     if kind == "condition":
@@ -148,7 +150,26 @@ def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
         return [f"the {kind} of {of}{options and ' with ' + options}"]
     sources = BlockIndex([noisy.block for noisy in measurements.sources])
     follows = sources.derivable(wanted, complements=measurements.count is None)
-    return [f"the mean of {name!r}" for name, f in zip(wanted.names, follows, strict=True) if not f]
+    names = [name for name, f in zip(wanted.names, follows, strict=True) if not f]
+    shares = {name for name in names if _is_share(answer, wanted, wanted.names.index(name))}
+    return [f"the mean of {name!r}" for name in names if name not in shares or shares >= {*names}]
+
+
+def _is_share(answer: Answer, wanted: Block, f: int) -> bool:
+    """Whether a moment is the share of levels of which a table follows: it is not what is missing.
+
+    Products with numbers follow from no table, and are measured together with such shares.
+    """
+    if not isinstance(wanted, Moments) or wanted.given is not None:
+        return False
+    term = wanted.terms[f]
+    if not all(map(is_level, term)):
+        return False
+    try:
+        answer(Table(tuple(c for c in wanted.columns if c.name in dict(term))))
+    except NotMeasuredError:
+        return False
+    return True
 
 
 def _listed(texts: Sequence[str]) -> str:
