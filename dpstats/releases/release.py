@@ -271,7 +271,8 @@ class Release(Cached, Unplanned, Interchange):
         same = self._planned.about(family.column_names)
         raise NotMeasuredError(
             f"this release cannot answer {spelled(analysis)}: {missing}; ask the custodian to plan "
-            "it" + (", or see release.bound for what the answers leave open" if some else "")
+            "it"
+            + (", or see release.bound for what the answers leave open" if some else "")
             + (f"; planned on the same columns: {', '.join(same)}" if same else "")
         )
 
