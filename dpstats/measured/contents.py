@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -150,26 +151,30 @@ def _functions(measurements: Measurements, answer: Answer, wanted: Block) -> Ite
         return [f"the {kind} of {of}{options and ' with ' + options}"]
     sources = BlockIndex([noisy.block for noisy in measurements.sources])
     follows = sources.derivable(wanted, complements=measurements.count is None)
-    names = [name for name, f in zip(wanted.names, follows, strict=True) if not f]
-    shares = {name for name in names if _is_share(answer, wanted, wanted.names.index(name))}
-    return [f"the mean of {name!r}" for name in names if name not in shares or shares >= {*names}]
+    names = wanted.names
+    lacked = [f for f, known in enumerate(follows) if not known]
+    if isinstance(wanted, Moments) and wanted.given is None:
+        shares = _shares(answer, wanted)
+        lacked = [f for f in lacked if f not in shares] or lacked
+    return [f"the mean of {names[f]!r}" for f in lacked]
 
 
-def _is_share(answer: Answer, wanted: Block, f: int) -> bool:
-    """Whether a moment is the share of levels of which a table follows: it is not what is missing.
+def _shares(answer: Answer, wanted: Moments) -> set[int]:
+    """Moments of levels alone of which a table follows, so that they are not what is missing.
 
     Products with numbers follow from no table, and are measured together with such shares.
     """
-    if not isinstance(wanted, Moments) or wanted.given is not None:
-        return False
-    term = wanted.terms[f]
-    if not all(map(is_level, term)):
-        return False
-    try:
-        answer(Table(tuple(c for c in wanted.columns if c.name in dict(term))))
-    except NotMeasuredError:
-        return False
-    return True
+    levels = {
+        f: tuple(name for name, _ in term)
+        for f, term in enumerate(wanted.terms)
+        if all(map(is_level, term))
+    }
+    known = set()
+    for columns in set(levels.values()):
+        with suppress(NotMeasuredError):
+            answer(Table(tuple(c for c in wanted.columns if c.name in columns)))
+            known.add(columns)
+    return {f for f, columns in levels.items() if columns in known}
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -82,7 +82,11 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     ax.set_yscale("log")
     ax.set_xticks(curve.budgets, [f"{budget:.3g}" for budget in curve.budgets])
     ax.xaxis.set_minor_locator(NullLocator())
-    log_ticks(ax.yaxis, 9)
+    if any(np.isfinite(widths).any() for widths in curve.widths.values()):
+        log_ticks(ax.yaxis, 9)
+    else:  # crosses alone, on no scale
+        ax.set_ylim(0.1, 1)
+        ax.yaxis.set_ticks([])
     ax.set_xlabel(curve.parameter)
     single = len(names) == 1
     ax.set_ylabel(f"width, {names[0]}" if single else "width, each in the unit of its parameter")
