@@ -42,6 +42,7 @@ def test_crosses_alone_are_drawn():
     ax.figure.draw_without_rendering()
     assert len(ax.collections[0].get_offsets()) == 3
     assert not len(ax.get_yticks())
+    assert ax.get_xlim()[0] < 0.5 < 2 < ax.get_xlim()[1]
 
 
 def test_it_draws_on_given_axes_and_the_legend_covers_no_data():
