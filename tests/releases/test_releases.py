@@ -556,6 +556,14 @@ def test_what_was_not_measured_is_named(asked, message, unit):
         assert internal not in text
 
 
+def test_what_was_planned_on_the_same_columns_is_named():
+    release = wide({"means": dps.GroupMeans("pay", by="smoker"), "age": dps.Mean("age")})
+    with pytest.raises(NotMeasuredError) as refused:
+        release.infer(dps.OLS("pay ~ smoker"))
+    text = "; planned on the same columns: 'means' (dps.GroupMeans('pay', 'smoker'))"
+    assert str(refused.value).endswith(text)
+
+
 def test_measured_lists_what_can_be_asked():
     analyses = {
         "tables": dps.Marginals(["smoker", "region"]),
