@@ -68,13 +68,15 @@ def fitted_table(
     text: Collection[int],
     room: int | None = None,
     *,
+    first: int | None = None,
     rule: bool = False,
 ) -> list[str]:
     r"""Lines of a table that fit: text wraps, and columns without room come below the rest.
 
     `text` has the numbers of the columns of text, which are left-aligned; the others are numbers.
     The first column is repeated where columns come below. `room` is the width of a line, by default
-    that of the terminal; `rule` asks for a rule below the header.
+    that of the terminal, `first` that of a line of the first column at most; `rule` asks for a rule
+    below the header.
 
     Examples
     --------
@@ -85,6 +87,7 @@ def fitted_table(
     """
     room = line_width() if room is None else room
     natural = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    natural[0] = min(natural[0], first or natural[0])
     wide = _narrowed(natural, text, room, max(_LEAST_CELL, room // _FIFTH))
     if _together(wide) > room:  # text in full, and some columns below
         wide = [min(w, 2 * room // _FIFTH) if j in text else w for j, w in enumerate(natural)]

@@ -34,7 +34,10 @@ def cell_rules(schema: Schema, analysis: Asking) -> str:
 
 def subgroup_note(group: Subgroup, size: float, noise: float) -> str:
     """Which rows an answer is about, their noisy number and the sd of its noise."""
-    return f"{group.described}: about {size:.0f} (noise sd {noise:.2g} rows)"
+    return (
+        f"{group.described}: about {size:.0f} (noise sd {noise:.2g} rows; other analyses may have "
+        "other noise)"
+    )
 
 
 def subgroup_notes(group: Subgroup | None, rows: RowCount) -> list[str]:

@@ -25,6 +25,7 @@ from dpstats.bounds.consistent import (
 )
 from dpstats.bounds.ends import Ends
 from dpstats.bounds.joint_certificate import JointCertificate, joint_certificate, places_of
+from dpstats.bounds.own_units import have_units, in_own_units
 from dpstats.bounds.programs import Contradiction
 from dpstats.bounds.questions import (
     Interval,
@@ -61,9 +62,10 @@ UNBOUNDED = (
     "release.infer has a noise-aware one"
 )
 OF_FUNCTIONS = (
-    "these are means of what {} is computed from, with every number coded to [-1, 1] by its "
-    "declared bounds; they are not its estimates, of which none is bounded"
+    "these are means of what {} is computed from{}; they are not its estimates, of which none is "
+    "bounded"
 )
+CODED = ", with every number coded to [-1, 1] by its declared bounds"
 _NOTHING = 1e-9
 _LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
 
@@ -158,12 +160,21 @@ class Asker:
             return self._of_difference(analysis)
         if isinstance(analysis, MeanDifference):
             return self._of_mean_difference(analysis)
-        found = self.of_family(family.answering)
-        if all(isinstance(block, Table | Indicator) for block in family.answering.blocks):
-            return found
-        name = type(analysis).__name__
-        return replace(found, terms=[f"mean of {term}" for term in found.terms],
-                       notes=(*found.notes, OF_FUNCTIONS.format(name)))  # fmt: skip
+        return self._of_functions(family.answering.blocks, type(analysis).__name__)
+
+    def _of_functions(self, blocks: Sequence[Block], name: str) -> Bounds:
+        """Means of what an analysis is computed from, in units of the columns where they have."""
+        parts = [self._of_block(block) for block in blocks]
+        if all(isinstance(block, Table | Indicator) for block in blocks):
+            return self._joined(parts)
+        coded = not have_units(blocks)
+        if not coded:
+            parts = [in_own_units(*pair) for pair in zip(blocks, parts, strict=True)]
+        found = self._joined(parts)
+        note = OF_FUNCTIONS.format(name, CODED if coded else "")
+        return replace(
+            found, terms=[f"mean of {term}" for term in found.terms], notes=(*found.notes, note)
+        )
 
     def _questions(self, analysis: Any) -> list[Question] | None:
         """Those that an analysis is about, one for each parameter, if they are known."""

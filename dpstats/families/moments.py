@@ -246,12 +246,16 @@ class Moments(Block):
     @property
     def names(self) -> list[str]:
         """Such as ``age``, ``age^2``, ``age^2*income*sign(smoker)*region=north``."""
+        return self.named({number.name: number.measured_name for number in self.numbers})
+
+    def named(self, numbers: Mapping[str, str]) -> list[str]:
+        """Names in which the numbers, by column, are written in another way."""
         labels = {c.name: c.bin_labels for c in self.columns}
-        logs: dict[Feature, str] = {(c.name, None): c.measured_name for c in self.numbers}
+        written: dict[Feature, str] = {(name, None): text for name, text in numbers.items()}
         suffix = "" if self.given is None else f", {self.given.name}"
         return [
             "*".join(
-                (logs.get(feature) or feature_name(feature, labels.get(feature[0], ())))
+                (written.get(feature) or feature_name(feature, labels.get(feature[0], ())))
                 + (f"^{power}" if power > 1 else "")
                 for feature, power in Counter(term or (("rows", None),)).items()
             )

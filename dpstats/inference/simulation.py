@@ -22,7 +22,7 @@ _WIDE = 1000.0
 _POINTS = 2**14
 
 
-def calibration_seed(answers: Answers, purpose: int | tuple[int, ...] = 0) -> int:
+def calibration_seed(answers: Answers, purpose: int | str | tuple[int, ...] = 0) -> int:
     """Seed of draws that calibrate a statement about some answers.
 
     A hash of the answers' stored uniforms, which are independent of the rows and of the noise. A
@@ -32,7 +32,7 @@ def calibration_seed(answers: Answers, purpose: int | tuple[int, ...] = 0) -> in
     Parameters
     ----------
     answers : Answers
-    purpose : int or tuple of int
+    purpose : int, str or tuple of int
         Different purposes have different draws.
     """
     # Sums of uniforms may differ in their last bits between machines.

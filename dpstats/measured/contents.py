@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +12,10 @@ import numpy as np
 from dpstats.errors import NotMeasuredError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family
+from dpstats.families.features import is_level
 from dpstats.families.merging import BlockIndex
-from dpstats.families.tables.cells import ROWS
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.answers import Answers
 from dpstats.measured.measurements import Measurements
 
@@ -133,11 +136,11 @@ def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
         try:
             answer(block)
         except NotMeasuredError:
-            found += _functions(measurements, block)
+            found += _functions(measurements, answer, block)
     return f"it lacks {_listed(list(dict.fromkeys(found)))}" if found else ""
 
 
-def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
+def _functions(measurements: Measurements, answer: Answer, wanted: Block) -> Iterable[str]:
     """The part of a block that does not follow: a description of it, or its functions by name."""
     kind = kind_of(wanted)
     if kind == "condition":
@@ -148,7 +151,30 @@ def _functions(measurements: Measurements, wanted: Block) -> Iterable[str]:
         return [f"the {kind} of {of}{options and ' with ' + options}"]
     sources = BlockIndex([noisy.block for noisy in measurements.sources])
     follows = sources.derivable(wanted, complements=measurements.count is None)
-    return [f"the mean of {name!r}" for name, f in zip(wanted.names, follows, strict=True) if not f]
+    names = wanted.names
+    lacked = [f for f, known in enumerate(follows) if not known]
+    if isinstance(wanted, Moments) and wanted.given is None:
+        shares = _shares(answer, wanted)
+        lacked = [f for f in lacked if f not in shares] or lacked
+    return [f"the mean of {names[f]!r}" for f in lacked]
+
+
+def _shares(answer: Answer, wanted: Moments) -> set[int]:
+    """Moments of levels alone of which a table follows, so that they are not what is missing.
+
+    Products with numbers follow from no table, and are measured together with such shares.
+    """
+    levels = {
+        f: tuple(name for name, _ in term)
+        for f, term in enumerate(wanted.terms)
+        if all(map(is_level, term))
+    }
+    known = set()
+    for columns in set(levels.values()):
+        with suppress(NotMeasuredError):
+            answer(Table(tuple(c for c in wanted.columns if c.name in columns)))
+            known.add(columns)
+    return {f for f, columns in levels.items() if columns in known}
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,7 @@ from dpstats.checks import Method, Progress
 from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
-from dpstats.planning.measures import Subject, Width
+from dpstats.planning.measures import Subject, Width, finer
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import seen_by_analyses
 from dpstats.planning.previews.preview import width_text
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from dpstats.analyses.base import Analysis
     from dpstats.results.base import Result
+
+_FLAT = 0.05  # of the least width, by which the others of a flat curve exceed it at most
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +49,8 @@ class Curve:
         Of the intervals.
     said : str
         Which rows were simulated.
+    notes : tuple of str
+        Where more budget hardly helps, and what does.
 
     Examples
     --------
@@ -65,6 +70,7 @@ class Curve:
     method: Method
     alpha: float
     said: str
+    notes: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """One row per analysis and budget: analysis, of, epsilon (or rho), width."""
@@ -103,13 +109,14 @@ class Curve:
 
     def __str__(self) -> str:
         header, *rows = self._cells
-        return "\n".join([*wrapped(self.title), *fitted_table(header, rows, ())])
+        notes = itertools.chain.from_iterable(map(wrapped, self.notes))
+        return "\n".join([*wrapped(self.title), *fitted_table(header, rows, ()), *notes])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         header, *rows = self._cells
-        return as_html("dpstats widths", [self.title], html_table(header, rows))
+        return as_html("dpstats widths", [self.title], html_table(header, rows), self.notes)
 
 
 def curve_of(
@@ -133,11 +140,13 @@ def curve_of(
     """
     widths: dict[str, Floats] = {}
     whose: dict[str, str] = {}
+    notes = []
     total = len(analyses) * len(at)
     for done, (name, analysis) in enumerate(analyses.items()):
         found = []
         try:
-            measure = Width(Subject(strategy, analysis, name, like, alpha), method, few=False)
+            subject = Subject(strategy, analysis, name, like, alpha)
+            measure = Width(subject, method, few=False)
             for step, one in enumerate(at.values()):
                 if progress is not None:
                     progress("previewing", done * len(at) + step, total)
@@ -149,6 +158,9 @@ def curve_of(
                 raise
             continue
         widths[name], whose[name] = np.array(found), measure.whose
+        if len(found) > 1 and np.isfinite(found).all() and np.ptp(found) <= _FLAT * min(found):
+            why = finer(subject) or "the sampling of the rows decides its width"
+            notes.append(f"{name}: more budget hardly helps here: {why}")
     if not widths:
         raise RequestError("no analysis of the plan has intervals: there is no width to show")
     if progress is not None:
@@ -156,5 +168,5 @@ def curve_of(
     budgets = np.array([float(total) for total in at])
     return Curve(
         strategy.budget.parameter, budgets, widths, whose, n, method, alpha,
-        like.said(strategy.columns),
+        like.said(strategy.columns), tuple(notes),
     )  # fmt: skip

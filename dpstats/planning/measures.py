@@ -85,7 +85,9 @@ class Width(Measure):
         self.rows = pretend_rows(subject.strategy, subject.like, simulated.PRETEND_RELEASES)
         self.interval = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
         self.details = self.interval
-        self.advice = f"{_finer(subject)}ask for a larger width"
+        self.advice = "ask for a larger width"
+        if edges := finer(subject):
+            self.advice = f"{edges}, or {self.advice}"
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The median over as many simulated releases as a preview has, or over its first few.
@@ -154,7 +156,7 @@ def _parameter(result: Result) -> str:
     return some[0] if len(some) == 1 else f"median of {len(some)} terms"
 
 
-def _finer(subject: Subject) -> str:
+def finer(subject: Subject) -> str:
     """What to declare for narrower intervals of a quantile, which end at edges; "" for others."""
     analysis, schema = subject.analysis, subject.strategy.schema
     column = schema[analysis.column] if isinstance(analysis, Quantile) else None
@@ -162,7 +164,7 @@ def _finer(subject: Subject) -> str:
         return ""
     return (
         f"{AT_EDGES}, here {spacing(column)} apart: declare finer edges of {column.name!r} in the "
-        "schema, or "
+        "schema"
     )
 
 

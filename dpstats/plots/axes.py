@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -15,15 +16,18 @@ from dpstats.schema.dates import day_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.transforms import Transform
 
 _MARGINS, _ROW = 1.3, 0.36  # inches: of a plot without rows, and of a label of two lines
 _LONGEST = 20  # characters of a name in one line
 _LINE_OF_NAME, LINES = 24, 6  # characters of a line, and lines, of a name where there is room
+_LONGER = 1.5  # times as long a line, of a name that takes more lines than that
 _LINE = 60  # characters of a line of a title, at most
 _CHARACTER = 0.62  # width of a character, in units of the size of the font
 _HANDLE, _BETWEEN = 2.8, 2.0  # of an entry of a legend besides its text, and of two of them
 _BIN = re.compile(r"([\[(][^\s\[\]()]+,) ([^\s\[\]()]+[\])])")
+_COMPARED = re.compile(r"([=!<>]=|[<>]) ")
 _LINE_HEIGHT = 1.3  # in units of the size of the font
 _YEAR = 366  # days
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
@@ -190,9 +194,24 @@ def axis_of(ax: Axes, *, dates: bool = False, log: bool = False) -> None:
         ax.xaxis.set_major_formatter(lambda value, _: day_text(value))
     elif log:
         ax.set_xscale("log")
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        log_ticks(ax.xaxis, max(3, int(_across(ax)[1] / 60)))
     else:
         few_ticks(ax)
+
+
+def log_ticks(axis: Axis, most: int) -> None:
+    """About so many numbers on a logarithmic axis, written out, and no ticks between them."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low)
+    if decades <= 1:  # 1, 2 and 5 in every decade may be a single one
+        axis.set_major_locator(MaxNLocator(min(most, 5), steps=[1, 2, 5, 10]))
+    else:
+        subs = (1, 2, 5) if 3 * decades <= most else (1,)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=most))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
 def label_rows(names: Sequence[str], lines: int = LINES) -> int:
@@ -229,17 +248,18 @@ def _lines_of(name: str, lines: int, line: int = _LINE_OF_NAME) -> list[str]:
     """A name in so many lines, without its middle where they are too few."""
     if len(name) <= _LONGEST:
         return [name]
-    found = _wrapped(name, line)
-    if 1 < lines >= len(found):
-        return found
+    for wide in (line, int(_LONGER * line)) if lines > 1 else ():
+        found = _wrapped(name, wide)
+        if len(found) <= lines:
+            return found
     kept = (_LONGEST if lines == 1 else lines * (line - 4)) // 2
     cut = f"{name[:kept]}…{name[1 - kept :]}"
     return [cut] if lines == 1 else _wrapped(cut, line)
 
 
 def _wrapped(name: str, line: int) -> list[str]:
-    """Lines of a name, broken at spaces, but not within a bin such as "[18, 40)"."""
-    whole = _BIN.sub("\\1\u00a0\\2", name)
+    """Lines of a name, broken at spaces, but not within a bin "[18, 40)" or before a value."""
+    whole = _COMPARED.sub("\\1\u00a0", _BIN.sub("\\1\u00a0\\2", name))
     return [
         one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line, break_on_hyphens=False)
     ]

@@ -9,7 +9,7 @@ import numpy as np
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
 from dpstats.planning.curve import Curve
-from dpstats.plots.axes import axes_of, labels_of, legend_below, titled
+from dpstats.plots.axes import axes_of, labels_of, legend_below, log_ticks, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,8 +64,6 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
         raise RequestError(f"the plot of widths is of plan.curve(...), got {short(curve)}")
     check_drawn(len(curve.widths))
     ax = axes_of(ax)
-    from matplotlib.ticker import LogLocator
-
     names = [curve.label(name) for name in curve.widths]
     columns = 2 if max(map(len, names)) <= _HALF else 1
     labels = labels_of(names, "analysis", lines=3, line=2 * _HALF // columns)
@@ -81,9 +79,11 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xticks(curve.budgets, [f"{budget:.3g}" for budget in curve.budgets])
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(lambda width, _: f"{width:g}")
     ax.minorticks_off()
+    if any(len(line.get_xdata()) for line in ax.lines):
+        log_ticks(ax.yaxis, 9)
+    else:  # crosses alone, on no scale
+        ax.set(xlim=(curve.budgets[0] / 2, curve.budgets[-1] * 2), ylim=(0.1, 1), yticks=[])
     ax.set_xlabel(curve.parameter)
     single = len(names) == 1
     ax.set_ylabel(f"width, {names[0]}" if single else "width, each in the unit of its parameter")

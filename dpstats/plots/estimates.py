@@ -54,7 +54,8 @@ def forest(
     result : EstimateResult
         Such as those of `OLS`, `GroupMeans` and of its ``pairwise()``.
     terms : sequence of str, optional
-        The parameters to draw, at most 60: coefficients of one unit fit one axis. Default: all.
+        The parameters to draw, at most 60: coefficients of one unit fit one axis. Default: all but
+        an intercept, beside which slopes look like nothing; ``terms=result.terms`` draws it too.
     alpha : float
         Error probability of each interval.
     method : {"noise_aware", "certified"}
@@ -142,9 +143,14 @@ def _drawn(
     ax.set_xlim(*edges)
 
 
+def drawn_of(terms: Sequence[str]) -> list[str]:
+    """The terms without an intercept, unless it is the only one."""
+    return [term for term in terms if term != "Intercept"] or list(terms)
+
+
 def _places(result: EstimateResult, terms: Sequence[str] | None) -> list[int]:
     """Numbers of the terms to draw."""
-    asked = list(result.terms) if terms is None else list(terms)
+    asked = drawn_of(result.terms) if terms is None else list(terms)
     if not asked or not set(asked) <= set(result.terms):
         raise RequestError(f"terms must be some of {first_few(result.terms)}, got {short(terms)}")
     if len(asked) > MOST:

@@ -238,7 +238,7 @@ def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) ->
     ax.set_yticks(y, labels_of(names, "function", lines=LINES))
     ax.set_ylim(len(y) - 0.5, -0.5)
     few_ticks(ax)
-    ax.set_xlabel("difference from the noisy answer")
+    ax.set_xlabel("difference from the noisy answer", loc="right")  # beside long names
     legend_below(ax, room=36, ncols=2)
     return ax
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, family_of
+from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.checks import did_you_mean, first_few
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
@@ -57,6 +57,14 @@ class PlannedAnalyses:
             except RequestError as error:
                 unread[name] = f"analysis {name!r} cannot be read here: {error}"
         return analyses, unread
+
+    def about(self, columns: frozenset[str]) -> list[str]:
+        """Those of exactly these columns, each by its name and as it was asked."""
+        return [
+            f"{name!r} ({spelled(one)})"
+            for name, one in self.read()[0].items()
+            if one.family(self.schema).column_names == columns
+        ]
 
     def notes(self, measured: Family) -> list[str]:
         """A note where blocks were measured that no analysis asks for, as it is read here."""

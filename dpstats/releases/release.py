@@ -268,9 +268,12 @@ class Release(Cached, Unplanned, Interchange):
             if error.__cause__ is not None or not missing:  # the analysis explains it better
                 raise
         some = not family.column_names.isdisjoint(self.measurements.family.column_names)
+        same = self._planned.about(family.column_names)
         raise NotMeasuredError(
             f"this release cannot answer {spelled(analysis)}: {missing}; ask the custodian to plan "
-            "it" + (", or see release.bound for what the answers leave open" if some else "")
+            "it"
+            + (", or see release.bound for what the answers leave open" if some else "")
+            + (f"; planned on the same columns: {', '.join(same)}" if same else "")
         )
 
     def intervals(

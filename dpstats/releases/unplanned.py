@@ -64,8 +64,9 @@ class Unplanned:
             A condition: the share of rows with it, as in `dps.Proportion`; or the name of a planned
             analysis that is no condition. Of `dps.Proportion`, `dps.Mean`, `dps.GroupMeans`,
             `dps.Difference` and `dps.MeanDifference`, what they estimate. Of another analysis that
-            does not follow from the measurements, and of a family: the mean of every function, in
-            unit scale.
+            does not follow from the measurements: the means that it is computed from, those of
+            moments in units of the columns, ``(age - 60)^2`` with 60 the middle of the bounds. Of a
+            family: the mean of every function, in unit scale.
         given : str, optional
             The share among the rows with this condition.
         minus, over : str, optional

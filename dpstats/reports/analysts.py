@@ -43,7 +43,7 @@ from dpstats.reports.page import (
 from dpstats.reports.pictures import Picture, can_draw
 from dpstats.reports.words import of_several, promise
 from dpstats.results.base import Result
-from dpstats.results.rendering import shortened, significant
+from dpstats.results.rendering import significant
 from dpstats.spending import USUAL_BETA, percent
 
 if TYPE_CHECKING:
@@ -244,25 +244,24 @@ class AnalystReport(Cached):
     def _certificate(self) -> Section:
         accuracies = self._accuracies
         rows = [
-            [name, f"{len(one.names):,}", significant(_misfit(one)),
-             significant(float(one.joint_radius.max())), significant(one.delta),
-             shortened(one.worst)]
+            [name, significant(_misfit(one)), significant(float(one.joint_radius.max())),
+             significant(one.delta), one.worst]
             for name, one in accuracies.items()
         ]  # fmt: skip
-        header = [
-            "analysis", "functions", "misfit to the answers", "noise", "bound", "largest for",
-        ]  # fmt: skip
+        header = ["analysis", "misfit to the answers", "noise", "bound", "largest for"]
         whole = self.release.accuracy()
+        left = self.release.measurements.published.size - len(whole.names)
+        others = f" It leaves out {counted(left, 'function')} that only sampling variances need."
         return Section(
             "certificate",
             "The certificate",
             (
-                paragraph(" ".join(str(whole).splitlines())),
+                paragraph(" ".join(str(whole).splitlines()) + (others if left else "")),
                 self._pictures(figures.of_certificate(whole)),
                 heading("Per analysis"),
                 paragraph(
                     f"Each bound holds with probability {percent(USUAL_BETA)} by itself, for all "
-                    f"functions of its analysis jointly; {SCALED}."
+                    f"functions that its analysis uses jointly; {SCALED}."
                 ),
                 prose(table("Certificate of each analysis", header, rows), last=True),
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import keyword
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from dpstats.analyses.base import answered
 from dpstats.analyses.counts.marginals import Marginals
@@ -23,10 +23,11 @@ from dpstats.schema import Category, Number
 _PAIRED = 12  # columns up to which pairs are tried
 _NAMED = 8  # columns or pairs that a row lists
 
+_MEAN, _LEAST = "mean and variance", "least squares of one column on another"
+_OF_VALUES = (_MEAN, _LEAST)  # of logarithms, where these are what was measured
 _OF_ONE: dict[str, Callable[[str], Any]] = {
     "shares of all levels of one column": lambda c: Marginals((c,), 1),
     "quantiles and the distribution function": lambda c: Quantile(c),
-    "mean and variance": lambda c: Mean(c),
 }
 _OF_TWO: dict[str, Callable[[str, str], Any]] = {
     "table of two columns": lambda a, b: Marginals((a, b), 2),
@@ -45,7 +46,11 @@ def answerable(release: Release) -> list[list[str]]:
     def share(*columns: str) -> Proportion:
         return Proportion(" and ".join(conditions[name] for name in columns))
 
-    of_one = _OF_ONE | {"conditions on one column": share}
+    def mean(name: str) -> Mean:
+        column = release.schema[name]
+        return Mean(_term(column) if _is_log(column) else name)
+
+    of_one = _OF_ONE | {_MEAN: mean, "conditions on one column": share}
 
     def line(a: str, b: str) -> OLS:
         """The response a number, on the logarithmic scale where that is the measured one."""
@@ -54,17 +59,19 @@ def answerable(release: Release) -> list[list[str]]:
             first, second = second, first
         return OLS(f"{_term(first)} ~ {_term(second)}")
 
-    least = {"least squares of one column on another": line}
+    least = {_LEAST: line}
     of_two = _OF_TWO | least | {"conditions on two columns": share}
     tried: list[tuple[str, Iterable[tuple[str, ...]], Callable[..., Any]]] = [
         *((what, [(name,) for name in names], make) for what, make in of_one.items()),
         *((what, pairs, make) for what, make in of_two.items()),
     ]
+    written = {c.name: c.measured_name if _is_log(c) else c.name for c in release.columns}
     rows = []
     for what, groups, make in tried:
         found = list(_answered(release, groups, make))
         if found:
-            listed = [" and ".join(group) for group, _ in found[:_NAMED]]
+            shown = written if what in _OF_VALUES else {name: name for name in names}
+            listed = [" and ".join(shown[name] for name in group) for group, _ in found[:_NAMED]]
             more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
             numbers = (one for names, one in found if _numbers(release, names))
             example = f"release.infer({spelled(next(numbers, found[0][1]))})"
@@ -84,8 +91,11 @@ def _named(column: Category | Number) -> str:
 
 
 def _term(column: Category | Number) -> str:
-    log = isinstance(column, Number) and column.scale == "log"
-    return f"log({_named(column)})" if log else _named(column)
+    return f"log({_named(column)})" if _is_log(column) else _named(column)
+
+
+def _is_log(column: Category | Number) -> TypeGuard[Number]:
+    return isinstance(column, Number) and column.scale == "log"
 
 
 def _condition(column: Category | Number) -> str:

@@ -163,8 +163,8 @@ def _proof(release: Release) -> Section:
         "bounds. A cell that does not fit gets a declared code, so no row moves a sum by more than "
         "the schema allows.",
         f"The private table enters through exact integer sums of {count} of functions with public "
-        f"ranges. How far one row can move a block, {norm}, follows from the ranges. The table "
-        "below has it for each block.",
+        f"ranges. How far {held.neighbours.rows} can move a block, {norm}, follows from the "
+        "ranges. The table below has it for each block.",
         f"Independent {law} noise is added to each sum. OpenDP draws it exactly, as an integer, "
         f"from the random source of the operating system, without a seed. Source: {source}.",
         "Blocks compose: what they spend adds up, in exact fractions"
@@ -264,16 +264,21 @@ def _spent(release: Release) -> Section:
 
 def _numbers(release: Release) -> Section:
     held = release.measurements
+    whose = "row" if held.neighbours == Neighbours(held.unit) else "person"
     functions = (
         one
         for planned, scales in zip(held.strategy.blocks, held.strategy.block_scales, strict=True)
-        for one in zip(planned.block.names, scales.tolist(), planned.block.bounds, strict=True)
-    )
+        for one in zip(
+            planned.block.names, scales.tolist(),
+            planned.block.bounds * held.rows_per_person**planned.block.degree, strict=True,
+        )
+    )  # fmt: skip
     rows = [
         [name, f"{noisy:,}", significant(held.budget.law(scale).variance ** 0.5), f"{most:,}"]
         for (name, scale, most), noisy in zip(functions, held.noisy_sums[:MOST].tolist(),
                                               strict=False)
     ]  # fmt: skip
+    header = ["function", "noisy answer", "noise sd", f"most of a {whose}"]
     left = len(held.noisy_sums) - len(rows)
     more = [paragraph(f"{counted(left, 'more answer')} in answers.csv.")] if left else []
     return Section(
@@ -286,10 +291,10 @@ def _numbers(release: Release) -> Section:
                 "declared grid between the middle of the bounds and its value, negative below the "
                 "middle (half steps, if the grid has an even number of points); a product, as that "
                 "of such numbers. Some functions have coarser grids of their own. The last column "
-                "has, for every answer, the most that one row can add or take away. Negative "
+                f"has, for every answer, the most that one {whose} can add or take away. Negative "
                 "counts are noise, and are published as they are."
             ),
-            table("Noisy answers", ["function", "noisy answer", "noise sd", "most of a row"], rows),
+            table("Noisy answers", header, rows),
             *more,
         ),
     )

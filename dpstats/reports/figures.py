@@ -20,6 +20,7 @@ from dpstats.analyses.tables.independence import Independence
 from dpstats.errors import DpstatsError
 from dpstats.measured.certificate import Accuracy
 from dpstats.plots.axes import label_rows
+from dpstats.plots.estimates import drawn_of
 from dpstats.releases.release import Release
 from dpstats.reports.pictures import Picture
 from dpstats.results.base import Result
@@ -158,7 +159,7 @@ def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
     """The parameters, each unit on axes of its own; no intercept, which would hide the others."""
     whole = isinstance(result, LinearResult) or len(result.units) > 1
     terms = result.terms if whole else result.terms[result.previewed]
-    terms = [term for term in terms if term != "Intercept"] or terms
+    terms = drawn_of(terms)
     left_out = ", ".join(term for term in result.terms if term not in terms)
     if len(terms) <= MOST:
         yield Picture(

@@ -246,6 +246,19 @@ class Result(ABC):
     def __hash__(self) -> int:
         return hash((type(self), self.title))
 
+    if not TYPE_CHECKING:  # a type checker would take any attribute as known
+
+        def __getattr__(self, name: str) -> Any:
+            """What is not found: `plot` is explained."""
+            if name == "plot":
+                raise AttributeError(
+                    "a result has no plot(): dps.plots has a function for each kind of figure, "
+                    "such as dps.plots.forest(result) for estimates with their intervals; "
+                    "dir(dps.plots) lists them",
+                    name=name,
+                )
+            return object.__getattribute__(self, name)  # raises the error as usual
+
     def __dir__(self) -> list[str]:
         """Public names: what tab completion shows."""
         return [name for name in super().__dir__() if not name.startswith("_")]

@@ -107,8 +107,10 @@ class Bounds:
             rows.append([self.terms[i], show.certified(low, high), self.known_from[i]])
         header = ["", f"{percent(self.alpha)} certified", "from"]
         known, below = {row[-1] for row in rows}, []
+        words: tuple[int, ...] = (0, 2)
         if len(known) == 1:  # said once
             header, rows, below = header[:2], [row[:2] for row in rows], [f"From: {known.pop()}."]
+            words = (0,)
         left = len(self) - len(shown)
         more = [f"and {left} more"] if left else []
         level = percent(self.alpha)
@@ -118,7 +120,7 @@ class Bounds:
             [],
             header,
             rows,
-            words=(0, 2),
+            words=words,
             after=[
                 *more,
                 *below,

@@ -26,7 +26,7 @@ LEAST_SHOWN = 1e-6  # the numeric accuracy of p-values
 MOST = 60  # rows of a table that print
 NO_INTERVAL = "none"  # for an interval that says nothing
 UNCERTIFIED = 'certified "none": no interval holds for every possible table at this n and budget'
-_WIDEST = 48  # characters of a name in a table
+_WIDEST = 48  # characters of a name in a line
 _MOST_DIGITS = 15  # of a float64
 _FIXED = 1e-4, 1e7  # magnitudes between these print without a power of ten
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 and 9999
@@ -191,7 +191,7 @@ def brief(name: str, estimate: float, low: float, high: float, *, date: bool = F
     'smoking: 0.252 [0.246, 0.258]'
     """
     show = Days(0) if date else Numerals.of((estimate, low, high), high - low, digits=2)
-    return f"{shortened(name)}: {show(estimate)} {show.interval(low, high)}"
+    return f"{_shortened(name)}: {show(estimate)} {show.interval(low, high)}"
 
 
 def brief_list(
@@ -353,11 +353,10 @@ def text_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)
 ) -> list[str]:
     """Lines of a table with a rule below the header, as wide as it is; `words` align left."""
-    cut = [[shortened(row[0]), *row[1:]] for row in rows]
-    return fitted_table(header, cut, words, sys.maxsize, rule=True)
+    return fitted_table(header, rows, words, sys.maxsize, first=_WIDEST, rule=True)
 
 
-def shortened(text: str, less: int = 0) -> str:
-    """A name for the first column of a table, with room for so many more characters."""
-    most = _WIDEST - less
-    return text if len(text) <= most else text[: most - 3] + "..."
+def _shortened(text: str) -> str:
+    """A name in one line, without the middle of a long one."""
+    half = (_WIDEST - 3) // 2
+    return text if len(text) <= _WIDEST else f"{text[:half]}...{text[-half:]}"

@@ -153,8 +153,13 @@ def draw(found, path):
             for step in by_size[sizes[-1]][0]:
                 axis.plot(sizes, [by_size[s][0][step] for s in sizes], marker="o", ms=3, label=step)
             axis.set(xscale="log", yscale="log")
-            low, high = axis.get_ylim()
-            sized(axis, sizes, ylim=(low / 2, 2 * high), xlabel=title, ylabel="CPU seconds")
+            above = {
+                "loc": "lower center",
+                "bbox_to_anchor": (0.5, 1),
+                "ncols": 3,
+                "frameon": False,
+            }
+            sized(axis, sizes, above, xlabel=title, ylabel="CPU seconds")
 
 
 def main():

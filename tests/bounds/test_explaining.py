@@ -229,6 +229,30 @@ def test_moments_are_not_shown_as_the_estimates_that_follow_from_them(unplanned,
     assert not any("not its estimates" in note for note in shares.notes)
 
 
+def test_moments_are_bounded_in_units_of_the_columns(unplanned):
+    release, asked = unplanned["conditions"], dps.OLS("income ~ age + C(region)")
+    found, coded = release.bound(asked), release.bound(asked.family(release.schema).answering)
+    place = found.terms.index
+    for term, name, scale, shift in (
+        ("age", "age", 60, 60), ("income", "income", 50, 50),
+        ("(age - 60)^2", "age^2", 60**2, 0), ("(age - 60)*(income - 50)", "age*income", 3_000, 0),
+        ("(age - 60)*region=south", "age*region=south", 60, 0),
+        ("region=south", "region=south", 1, 0),
+    ):  # fmt: skip
+        here, there = place(f"mean of {term}"), coded.terms.index(name)
+        np.testing.assert_allclose(found.low[here], shift + scale * coded.low[there])
+        np.testing.assert_allclose(found.high[here], shift + scale * coded.high[there])
+    assert not any("coded to" in note for note in found.notes)
+    assert found.low[place("mean of income")] > 0  # measured, so not the whole range
+
+
+def test_a_bound_is_printed_whole_on_a_narrow_terminal(unplanned, monkeypatch):
+    found = unplanned["pairs"].bound("smoker and region == 'south' and age >= 65 and not ill")
+    monkeypatch.setenv("COLUMNS", "50")
+    assert "not ill" in found.fitted()
+    assert "not ill" in str(found)
+
+
 @pytest.mark.parametrize(
     "asked",
     [dps.Mean("income"), dps.OLS("income ~ age"), dps.Proportion("smoker", given="ill")],

@@ -47,6 +47,17 @@ def test_analyses_without_intervals_are_left_out_unless_asked_for(plan, curve):
         alone.curve(N)
 
 
+def test_a_budget_that_buys_nothing_is_said_to(curve):
+    assert not curve.notes
+    schema = dps.Schema([dps.Number("x", 0, 100, edges=[50], missing=0), dps.Boolean("smoker")])
+    asked = {"median": dps.Quantile("x"), "smoking": dps.Proportion("smoker")}
+    found = dps.plan(schema, asked, budget=dps.PureDP(1)).curve(N, budgets=[50, 90])
+    assert [note.split(":")[0] for note in found.notes] == ["median", "smoking"]
+    assert "declare finer edges of 'x' in the schema" in " ".join(str(found).split())
+    assert found.notes[1].endswith("the sampling of the rows decides its width")
+    assert "declare finer edges" in found._repr_html_()
+
+
 def test_unbounded_intervals_are_said_to_be(curve):
     assert np.isinf(curve.widths["line"][0])
     text = str(curve)

@@ -6,7 +6,15 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.plots.axes import LINES, ink_on, label_rows, labels_of, legend_below, titled
+from dpstats.plots.axes import (
+    LINES,
+    axis_of,
+    ink_on,
+    label_rows,
+    labels_of,
+    legend_below,
+    titled,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -80,6 +88,29 @@ def test_numbers_stand_out_on_every_colour(name):
 def test_a_name_is_not_broken_within_a_bin():
     (label,) = labels_of(["offset of age, age=[18, 30)"], lines=3)
     assert label == "offset of age,\nage=[18, 30)"
+
+
+def test_a_name_of_many_lines_is_whole_in_longer_ones():
+    name = " and ".join(f"column{i} == 'value{i}'" for i in range(7))
+    (label,) = labels_of([name], lines=LINES)
+    assert " ".join(label.split()) == name
+    assert all(line.count("==") == line.count("'") / 2 for line in label.split("\n"))  # its value
+
+
+@pytest.mark.parametrize("ends", [(21_000, 39_000), (9_000, 210_000), (1e-3, 1e6)])
+def test_logarithmic_axes_have_few_numbers_written_out(ends):
+    from matplotlib import pyplot
+
+    figure, ax = pyplot.subplots(layout="constrained")
+    ax.set_xlim(*ends)
+    axis_of(ax, log=True)
+    figure.draw_without_rendering()
+    shown = [tick.label1.get_text() for tick in ax.xaxis.get_major_ticks()
+             if ends[0] <= tick.get_loc() <= ends[1]]  # fmt: skip
+    assert 2 <= len(shown) <= 12
+    assert all(set(text) <= set("0123456789,.") for text in shown)
+    assert not len(ax.xaxis.get_minorticklocs())
+    pyplot.close(figure)
 
 
 @pytest.mark.parametrize("columns", [1, 2])

@@ -37,6 +37,14 @@ def test_lines_hold_the_widths_and_crosses_what_is_unbounded():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.5", "1", "2"]
 
 
+def test_crosses_alone_are_drawn():
+    ax = dps.plots.curve(made({"a": [np.inf] * 3}))
+    ax.figure.draw_without_rendering()
+    assert len(ax.collections[0].get_offsets()) == 3
+    assert not len(ax.get_yticks())
+    assert ax.get_xlim()[0] < 0.5 < 2 < ax.get_xlim()[1]
+
+
 def test_it_draws_on_given_axes_and_the_legend_covers_no_data():
     figure, ax = pyplot.subplots(layout="constrained")
     assert dps.plots.curve(made({"a": [0.3, 0.2, 0.1]}), ax=ax) is ax

@@ -79,6 +79,32 @@ def test_some_terms_are_drawn_in_the_order_asked_for(result):
             dps.plots.forest(result, terms=terms)
 
 
+def test_slopes_entries_and_ratios_have_axes_on_which_they_are_seen():
+    """No intercept beside slopes, and a panel for each unit of a covariance or a comparison."""
+    from matplotlib import pyplot
+
+    def drawn(result, terms=None):
+        axes = np.atleast_1d(dps.plots.forest(result, terms=terms))
+        return [[label.get_text() for label in ax.get_yticklabels()] for ax in axes]
+
+    schema = dps.Schema([*(dps.Number(name, 0, 9, missing=0) for name in "xy"),
+                         *map(dps.Boolean, "ab")])  # fmt: skip
+    asked = {"line": dps.OLS("y ~ x"), "gap": dps.Difference("a", "b"),
+             "spread": dps.Covariance(["x", "y"])}  # fmt: skip
+    plan = dps.plan(schema, asked, budget=dps.PureDP(50))
+    numbers = np.arange(600)
+    rows = pd.DataFrame({"x": numbers % 10, "y": numbers % 7, "a": numbers % 2 == 0,
+                         "b": numbers % 3 == 0})  # fmt: skip
+    release = dps.release(plan, rows, m=200, rng=0)
+    line = release.infer("line")
+    assert drawn(line) == [["x"]]
+    assert drawn(line, line.terms) == [["Intercept", "x"]]
+    assert drawn(line, ["Intercept"]) == [["Intercept"]]
+    assert drawn(release.infer("spread")) == [["var(x)"], ["cov(x, y)"], ["var(y)"]]
+    assert drawn(release.infer("gap")) == [["risk difference"], ["risk ratio", "odds ratio"]]
+    pyplot.close("all")
+
+
 def test_units_have_panels_and_scales_their_axes(no_noise):
     """Means of two columns, dates among them, and quantiles of a logarithmic column."""
     from matplotlib import pyplot

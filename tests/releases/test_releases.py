@@ -534,8 +534,7 @@ def wide(analyses, unit="replace"):
         ),
         (
             dps.OLS("pay ~ smoker"),
-            "dps.OLS('pay ~ smoker'): it lacks the mean of 'smoker=yes' and the mean of "
-            "'pay*smoker=yes'",
+            "dps.OLS('pay ~ smoker'): it lacks the mean of 'pay*smoker=yes'",  # a share follows
         ),
         (
             dps.MeanDifference("pay", by="smoker"),
@@ -555,6 +554,14 @@ def test_what_was_not_measured_is_named(asked, message, unit):
     assert text == f"this release cannot answer {message}; ask the custodian to plan it{other}"
     for internal in ("Indicator", "Table", "Monomials", "GroupMoments", "Block"):
         assert internal not in text
+
+
+def test_what_was_planned_on_the_same_columns_is_named():
+    release = wide({"means": dps.GroupMeans("pay", by="smoker"), "age": dps.Mean("age")})
+    with pytest.raises(NotMeasuredError) as refused:
+        release.infer(dps.OLS("pay ~ smoker"))
+    text = "; planned on the same columns: 'means' (dps.GroupMeans('pay', 'smoker'))"
+    assert str(refused.value).endswith(text)
 
 
 def test_measured_lists_what_can_be_asked():

@@ -38,6 +38,20 @@ def test_every_example_is_answered(release):
         assert isinstance(eval(example, {"release": release, "dps": dps}), dps.Result)
 
 
+def test_logarithms_are_listed_where_they_were_measured():
+    number = dps.Number("pay slip", 1, 1e4, points=65, scale="log", edges=[10, 100], missing=10)
+    plan = dps.plan(dps.Schema([number]), {"pay": dps.Mean("log(`pay slip`)"),
+                                           "median": dps.Quantile("pay slip")},
+                    budget=dps.PureDP(9))  # fmt: skip
+    rows = pd.DataFrame({"pay slip": np.arange(1.0, 601.0)})
+    release = dps.release(plan, rows, m=200, k=200, rng=0)
+    found = {what: (columns, example) for what, columns, example in answerable(release)}
+    assert found["mean and variance"][0] == "log(pay slip)"
+    assert found["quantiles and the distribution function"][0] == "pay slip"
+    for _, example in found.values():
+        assert isinstance(eval(example, {"release": release, "dps": dps}), dps.Result)
+
+
 def test_what_is_not_listed_cannot_be_answered(release):
     for other in (dps.Quantile("x"), dps.Correlation(["a b", "x"]), dps.Independence("a b", "x")):
         with pytest.raises(dps.DpstatsError):
@@ -67,5 +81,5 @@ def test_the_response_of_an_example_is_a_number():
     release = dps.release(plan, rows, m=200, k=200, rng=0)
     examples = {what: (about, example) for what, about, example in answerable(release)}
     about, example = examples["least squares of one column on another"]
-    assert (about, example) == ("place and pay", "release.infer(dps.OLS('log(pay) ~ place'))")
+    assert (about, example) == ("place and log(pay)", "release.infer(dps.OLS('log(pay) ~ place'))")
     assert isinstance(eval(example, {"release": release, "dps": dps}), dps.Result)

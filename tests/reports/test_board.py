@@ -76,6 +76,20 @@ def test_it_shows_what_was_declared_and_asked_and_what_a_row_can_add(tmp_path):
     assert "grid units: a row counts as the steps of the declared grid" in text
 
 
+def test_persons_are_counted_alike_on_the_whole_page(tmp_path):
+    schema = dps.Schema([dps.Boolean("smoker")])
+    plan = dps.plan(schema, {"p": dps.Proportion("smoker")}, budget=dps.ZCDP(2),
+                    rows_per_person=3, person="who", person_totals=True)  # fmt: skip
+    rows = pd.DataFrame({"smoker": [True, False] * 60, "who": [i // 3 for i in range(120)]})
+    dps.report(dps.release(plan, rows, m=50, k=50, rng=0), tmp_path / "b.html", audience="board")
+    text = html.unescape((tmp_path / "b.html").read_text())
+    assert "How far all rows of one person can move a block" in text
+    assert "the most that one person can add or take away" in text
+    assert cells(text, "Blocks")[0][3] == "9"  # squared, of 3 rows
+    assert {row[-1] for row in cells(text, "Noisy answers")} == {"3", "9"}  # rows, and squares
+    assert "one row can" not in text
+
+
 def test_members_are_those_of_the_file(hostile, pages):
     rows = cells(pages["board"].read_text("utf-8"), "Members of the file")
     assert {row[0] for row in rows} == {*hostile._members(), "digests.json"}

@@ -268,3 +268,7 @@ def test_completion_shows_public_names_with_the_fields():
     assert {field.name for field in fields(found)} < set(names)
     assert {"conf_int", "summary", "interval_of", "preview_remark"} < set(names)
     assert all(hasattr(found, name) for name in names)
+    with pytest.raises(AttributeError, match=r"dps\.plots\.forest\(result\)"):
+        found.plot()
+    with pytest.raises(AttributeError, match="no attribute 'params_'"):
+        found.params_  # noqa: B018

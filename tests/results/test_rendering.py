@@ -97,11 +97,12 @@ def test_a_bounded_parameter_keeps_its_decimals_below_a_large_standard_error():
     assert cells == ["0.600", "1219", "[0.550, 1.000]", "[0.504, 1.000]", "100%"]
 
 
-def test_tables_align_shorten_and_escape():
-    header, rows = ["", "a"], [["x" * 60, "1"], ["<b>", "22"]]
+def test_tables_align_wrap_and_escape():
+    header, rows = ["", "a"], [["x" * 50 + "y" * 10, "1"], ["<b>", "22"]]
     lines = text_table(header, rows)
-    assert {len(line) for line in lines} == {48 + 2 + 2}
-    assert lines[2].startswith("x" * 45 + "...")
+    assert lines[2] == "x" * 48 + "   1"  # a long name takes a further line, and loses nothing
+    assert lines[3].split() == ["xx" + "y" * 10]
+    assert {len(line) for line in (*lines[:3], *lines[4:])} == {48 + 2 + 2}
     page = html_table(header, rows)
     assert '<th scope="row">&lt;b&gt;</th><td>22</td>' in page
     assert page.count('<th scope="col">') == 1  # of the heading without text a plain cell

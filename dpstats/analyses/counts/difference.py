@@ -155,6 +155,11 @@ class DifferenceResult(EstimateResult):
         return self.terms[0]
 
     @property
+    def units(self) -> list[list[str]]:
+        """The difference, and both ratios."""
+        return [self.terms[:1], self.terms[1:]]
+
+    @property
     def previewed(self) -> slice:
         """The risk difference."""
         return slice(1)

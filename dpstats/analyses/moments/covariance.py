@@ -161,6 +161,11 @@ class CovarianceResult(EstimateResult):
         return "covariances, in products of the columns' units"
 
     @property
+    def units(self) -> list[list[str]]:
+        """Every entry by itself, in a product of units."""
+        return [[term] for term in self.terms]
+
+    @property
     def covariance_(self) -> Floats:
         """(p, p) covariance matrix, original units, divisor n - 1 as `numpy.cov`."""
         p = len(self.location_)

@@ -43,6 +43,7 @@ class NoisyMean:
         Public upper bound of the size; inf if there is none.
     seed : int
         Of the draws of the noise, different for groups that are compared; see `calibration_seed`.
+        That of a column or a group is the same whatever else is asked with it.
     spread : float
         At least 1: how many times the sampling variance of independent rows is allowed for, such as
         the most rows of one person. The t law has as many times fewer degrees of freedom.
@@ -73,7 +74,7 @@ class NoisyMean:
             (law, answers.law(f), answers.law(f + 1)),
             np.append(1.0, units),
             size if law is None else np.inf,
-            calibration_seed(answers, f),
+            calibration_seed(answers.subset(slice(f, f + 2)), answers.names[f]),
             float(rows.rows_per_person),
         )
 
@@ -108,7 +109,8 @@ class NoisyMean:
         laws = tuple(group.law(f) for f in range(len(PARTS)))
         most = answers.rows.estimate if answers.rows.public else np.inf
         moments = TO_MOMENTS @ (group.sums / units)
-        seed, spread = calibration_seed(answers, i), float(answers.rows.rows_per_person)
+        seed = calibration_seed(group, group.names[0])
+        spread = float(answers.rows.rows_per_person)
         return cls(moments, TO_MOMENTS, laws, units, most, seed, spread)
 
     @cached_property

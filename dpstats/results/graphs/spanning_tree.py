@@ -15,7 +15,6 @@ from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
 from dpstats.results.estimates import METHODS, EstimateResult
 from dpstats.results.graphs.pair_graph import EVEN_ROWS, PairGraph, pair_names, strongest_first
-from dpstats.results.rendering import shortened
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
@@ -183,10 +182,7 @@ class TreeResult(PairGraph, EstimateResult):
             ["in_tree", "strength"], ascending=False, kind="stable"
         )
         marks = np.where(order["in_tree"], " (tree, " + order["verdict"] + ")", "")
-        order["term"] = [
-            shortened(term, len(mark)) + mark
-            for term, mark in zip(order["term"], marks.tolist(), strict=True)
-        ]
+        order["term"] += marks
         dropped = ["first", "second", "in_tree", "verdict", "strength"]
         return order.drop(columns=dropped).head(most)
 
