@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 import dpstats as dps
 from dpstats import families
 from dpstats.analyses.registry import _parameters, _required, registry
+from dpstats.families.losses.functions import LOSSES
 from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.planning import requests
 from dpstats.privacy import ledger_file
@@ -90,6 +92,19 @@ def test_keys_of_every_analysis():
     assert keys("request-file.md", "Keys of [[analysis]]") == list(entry)[:3]
 
 
+def test_kinds_of_losses_and_their_keys():
+    asked = {kind.strip("`"): cells for kind, *cells in tables("request-file.md", "Keys of loss")}
+    held = {kind.strip("`"): listed for kind, listed in tables("archive.md", "Keys of loss")}
+    assert set(asked) == set(held) == {*LOSSES, dps.TabulatedLoss.kind}
+    for kind, loss in LOSSES.items():
+        own = [field.name for field in fields(loss)]
+        assert asked[kind][0] == f"`dps.{loss.__name__}`"
+        assert named(asked[kind][1]) == named(held[kind]) == own
+    schema = dps.Schema([dps.Boolean("a")])
+    made = dps.TabulatedLoss.of(schema, ["a"], {"t": (0, 1, 3)}, lambda row, at: at["t"])
+    assert ["kind", *named(held["table"])] == list(made.to_dict())
+
+
 def test_kinds_of_references_and_their_keys():
     found = {
         re.fullmatch("`(.*)`", kind)[1]: (name, set(named(listed)))
@@ -107,7 +122,8 @@ def test_kinds_of_references_and_their_keys():
 @pytest.fixture(scope="module", params=["replace", "add_remove"])
 def archive(request, tmp_path_factory):
     """A plan, and the members of its release."""
-    schema = dps.Schema([dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)])
+    columns = [dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)]
+    schema = dps.Schema(columns, guesses=dps.Guesses(shares={"a": 0.3}))
     asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
     plan = dps.plan(
         schema,

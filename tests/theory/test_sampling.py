@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 from scipy.optimize import linprog
 
 import dpstats as dps
@@ -250,7 +251,7 @@ def test_peak_and_row_of_a_folded_kernel(h, k):
     """A kernel's largest value and the largest sum of a row over the lattice, by brute force."""
     rows = np.linspace(0, 1, 401)
     values = folded(np.linspace(0, 1, 401)[:, None], rows, h)
-    np.testing.assert_allclose(np.trapezoid(values, rows, axis=1), 1, atol=1e-3)
+    np.testing.assert_allclose(trapezoid(values, rows, axis=1), 1, atol=1e-3)
     assert 0.99 * PEAK / h < values.max() <= PEAK / h
     lattice = folded((np.arange(k + 1) / k)[:, None], rows, h).sum(axis=0)
     assert lattice.max() <= k + FACES / h
@@ -276,7 +277,7 @@ def test_the_condition_number_of_a_bernstein_density():
         estimate = table @ counts / n
         estimate += rng.laplace(0, 2 * (k + 1.2 / h) / (n * theorem.epsilon), k + 1)
         density = np.clip(estimate, 0, None) @ basis
-        number = np.trapezoid(nu**2 / density, y) * np.trapezoid(density, y)
+        number = trapezoid(nu**2 / density, y) * trapezoid(density, y)
         failures += (np.abs(density - nu) > 2 * tau / 3).any()
         assert number <= theorem.sizes(0.5).condition_number
     assert failures <= 40 * 2 * gamma

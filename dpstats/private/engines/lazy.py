@@ -39,6 +39,6 @@ def lazy_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> 
 def _collected(frame: Any) -> Iterator[Any]:
     """The rows of a LazyFrame in data frames, a few at a time where polars can."""
     if not hasattr(frame, "collect_batches"):
-        yield frame.collect(engine="streaming")
+        yield frame.collect()
         return
     yield from frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)

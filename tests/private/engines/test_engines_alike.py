@@ -89,6 +89,17 @@ def test_cuts_order_and_engine_change_no_integer(loop, drawn, tables):
     run()
 
 
+def test_a_polars_that_cannot_stream_is_read_whole(loop, drawn, tables, monkeypatch):
+    monkeypatch.delattr(pl.LazyFrame, "collect_batches", raising=False)
+
+    @settings(drawn.settings, max_examples=5)
+    @given(drawn.cases(loop.blocks, ["polars, lazily"]))
+    def run(case):
+        drawn.check(loop, case, tables)
+
+    run()
+
+
 @pytest.mark.slow
 def test_ten_thousand_partitionings(loop, drawn, tables):
     """Prints how many of each engine; seven minutes of CPU time."""
