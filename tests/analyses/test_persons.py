@@ -10,7 +10,6 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.counts import marginals
 from dpstats.errors import RequestError
 from dpstats.privacy import noise
 
@@ -166,7 +165,7 @@ def test_results_say_what_they_assume(name, silent):
     assert "A person" not in text
 
 
-def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released, monkeypatch):
+def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
     asked = {
         "test": dps.Independence("ill", "g"),
         "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}), "pca": dps.PCA(["x", "y"]),
@@ -176,8 +175,6 @@ def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released, monke
         "tree": dps.GraphicalModel(["x", "y"], structure="tree"),
         "huber": dps.Huber("y ~ 1", 1.0, {"Intercept": (-1, 3, 5)}),
     }  # fmt: skip
-    monkeypatch.setattr(marginals, "MOST_OF_PERSONS", 3)
-    asked["table"] = dps.Marginals(["ill", "g"])  # of four cells
     release = released(frame, asked, 4)
     for name in asked:
         text = " ".join(release.infer(name).summary().split())
