@@ -132,8 +132,11 @@ class Answers(Cached):
         """The same as if every person had k rows that are all alike, k the most that there can be.
 
         Sums, their noise and the number of rows are divided by k, or where the number of rows is
-        public by what leaves a whole number of persons. Counts are then binomial.
+        public by what leaves a whole number of persons. Counts are then binomial. Where rows are
+        independent these are the answers themselves.
         """
+        if self.rows.rows_per_person == 1:
+            return self
         rows, sources = self.rows, self._rows.sources
         persons = sources.fewest_persons if rows is sources.rows else rows.fewest_persons
         unit = rows.value / persons.value if rows.public else float(rows.rows_per_person)

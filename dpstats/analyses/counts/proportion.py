@@ -329,7 +329,7 @@ def proportions_result(
         rows=answers.rows,
         budget=budget,
         scalar=scalar,
-        notes=[*notes, *rare_shares(estimate, answers.n)],
+        notes=[*notes, *rare_shares(estimate, answers.of_persons.n)],
         fitted=fitted,
         tables=tables,
     )
@@ -373,7 +373,7 @@ def _group_result(
             "the group is small relative to the noise: ignore the estimate, use the interval"
         )
     else:
-        notes += rare_shares(np.array([group.risk]), size)
+        notes += rare_shares(np.array([group.risk]), size / rows.rows_per_person)
     notes.append(rules)
     within = "" if analysis.given is None else f" | {analysis.given}"
     terms = [f"{analysis.condition}{within}"]
