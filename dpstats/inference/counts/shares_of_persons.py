@@ -19,17 +19,7 @@ combination of the two W, so the covariance of the two scores is at most the ide
 that of independent ones. Normal scores are then in a symmetric convex set, such as that of
 `inference.counts.two_risks`, at least as often (Anderson 1955).
 
-References
-----------
-Anderson, T. W. (1955). The integral of a symmetric unimodal function over a symmetric convex set
-and some probability inequalities. Proc. Amer. Math. Soc. 6, 170-176.
-Korn, E. L. and Graubard, B. I. (1998). Confidence intervals for proportions with small expected
-number of positive counts estimated from survey data. Survey Methodology 24, 193-201: the same with
-an estimated number of persons, which takes the place of n / k.
-Marshall, A. W., Olkin, I. and Arnold, B. C. (2011). Inequalities: theory of majorization and its
-applications, second edition. Springer.
-Pinelis, I. (1998). Optimal tail comparison based on comparison of moments. High Dimensional
-Probability, 297-314. Birkhauser.
+References are in docs/explanation/inference/persons.md.
 """
 
 from __future__ import annotations
