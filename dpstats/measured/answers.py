@@ -20,7 +20,7 @@ from dpstats.measured.combining import Sources, WeightRows, law_of_key
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.laws import joint_quantiles
-from dpstats.privacy.weighted_noise import JointNoise
+from dpstats.privacy.weighted_noise import JointNoise, divided
 from dpstats.schema import Schema
 from dpstats.spending import bonferroni
 
@@ -57,6 +57,8 @@ class Answers(Cached):
         The distinct laws of the noise on the sums.
     law_of : (d,) int64
         Index into `law_table`.
+    unit : float
+        What sums were divided by: see `of_persons`.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Answers(Cached):
     law_of: NDArray[np.intp]
     _rows: WeightRows = field(repr=False)
     _measured: tuple[list[LatticeLaw], NDArray[np.intp]] = field(repr=False)
+    unit: float = 1.0
 
     @property
     def n(self) -> int:
@@ -124,6 +127,27 @@ class Answers(Cached):
             self, rows=RowCount(float(self.sums[-1]), self.law(-1), self.rows.rows_per_person)
         )
 
+    @cached_property
+    def of_persons(self) -> Answers:
+        """The same as if every person had k rows that are all alike, k the most that there can be.
+
+        Sums, their noise and the number of rows are divided by k, or where the number of rows is
+        public by what leaves a whole number of persons. Counts are then binomial. Where rows are
+        independent these are the answers themselves.
+        """
+        if self.rows.rows_per_person == 1:
+            return self
+        rows, sources = self.rows, self._rows.sources
+        persons = sources.fewest_persons if rows is sources.rows else rows.fewest_persons
+        unit = rows.value / persons.value if rows.public else float(rows.rows_per_person)
+        return replace(
+            self,
+            sums=self.sums / unit,
+            rows=persons,
+            law_table=[divided(law, unit) for law in self.law_table],
+            unit=self.unit * unit,
+        )
+
     def law(self, f: int) -> NoiseLaw:
         """The noise law of function number f."""
         return self.law_table[int(self.law_of[f])]
@@ -141,7 +165,7 @@ class Answers(Cached):
     @cached_property
     def weights(self) -> Floats:
         """The noise on the sums as weights (d, |F|) on the independent measured noises."""
-        return self._rows.matrix()
+        return self._rows.matrix() / self.unit
 
     @cached_property
     def with_count(self) -> tuple[list[JointNoise], NDArray[np.intp]] | None:
@@ -149,13 +173,17 @@ class Answers(Cached):
 
         None where the number of rows is public, or is not the one that was measured.
         """
-        if self.rows.public or self.rows is not self._rows.sources.rows:
+        sources = self._rows.sources
+        measured = self.rows is sources.rows or self.rows is sources.fewest_persons
+        if self.rows.public or not measured:
             return None
         keys = self._rows.joint_keys(self.law_of)
         distinct = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        budget = self._rows.sources.measurements.budget
+        budget = sources.measurements.budget
         laws = [
-            JointNoise(tuple((a, b, budget.law(scale, count)) for a, b, scale, count in key))
+            JointNoise(tuple((a, b, budget.law(scale, count)) for a, b, scale, count in key)).over(
+                self.unit
+            )
             for key in distinct
         ]
         return laws, np.array([distinct[key] for key in keys], dtype=np.intp)
@@ -180,7 +208,7 @@ class Answers(Cached):
             laws, which = self._measured
             variances = np.array([law.variance for law in laws])[which]
             crossed = (weights @ self.weights * variances) @ self._rows.sources.weights_of_count
-            noise -= 2 * share * float(crossed)
+            noise -= 2 * share * float(crossed) / self.unit
         return noise + share**2 * count.variance
 
     @cached_property

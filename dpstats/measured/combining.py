@@ -211,6 +211,11 @@ class Sources(Cached):
         return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]), k)
 
     @cached_property
+    def fewest_persons(self) -> RowCount:
+        """The fewest persons that have these rows."""
+        return self.rows.fewest_persons
+
+    @cached_property
     def weights_of_count(self) -> Floats:
         """Weights (measured functions,) of their noises in the estimated number of rows."""
         if self.n is not None:

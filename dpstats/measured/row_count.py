@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dpstats.privacy.weighted_noise import divided
 from dpstats.spending import for_row_count
 
 if TYPE_CHECKING:
@@ -50,6 +51,14 @@ class RowCount:
     def with_totals(self, measured: bool) -> RowCount:
         """As `of_persons`, from products of person totals if they were measured."""
         return replace(self.of_persons, from_totals=measured)
+
+    @property
+    def fewest_persons(self) -> RowCount:
+        """The fewest persons that have so many rows; a whole number where rows are public."""
+        if self.law is None:
+            return RowCount(max(1.0, float(self.estimate // self.rows_per_person)))
+        k = self.rows_per_person
+        return RowCount(self.estimate / k, divided(self.law, k))
 
     @property
     def value(self) -> int:

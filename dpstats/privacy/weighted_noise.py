@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.privacy.laws import LatticeLaw
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import NoiseLaw
 
 _POINTS = 2**17
 _TAIL = 28.0  # the window leaves out a probability below exp(-28), about 1e-12
@@ -141,6 +144,14 @@ class Combination:
         return math.ceil(self._window)
 
 
+def divided(law: NoiseLaw, unit: float) -> NoiseLaw:
+    """Law of a noise over a positive unit."""
+    if unit == 1:
+        return law
+    parts = law.parts if isinstance(law, Combination) else ((1.0, law),)
+    return Combination(tuple((weight / unit, one) for weight, one in parts))  # type: ignore[misc]
+
+
 @dataclass(frozen=True)
 class JointNoise:
     """Joint law of the noise on a sum, sum of a Z, and on the number of rows, sum of b Z.
@@ -169,6 +180,10 @@ class JointNoise:
         """Variance of the noise on (sum - p rows), of the shape of p."""
         own, crossed, count = self.moments
         return np.asarray(own - 2 * p * crossed + p**2 * count, dtype=np.float64)
+
+    def over(self, unit: float) -> JointNoise:
+        """The same of the sum and the number of rows over a positive unit."""
+        return JointNoise(tuple((a / unit, b / unit, law) for a, b, law in self.parts))
 
     @cached_property
     def reach(self) -> float:

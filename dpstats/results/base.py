@@ -30,9 +30,9 @@ OF_POPULATION = f"{SILENT} on the population"  # the same, where the table has o
 _SHORTEST = "shortest ones are for shares of all rows, not of a group or of those with a value"
 _BY_NAME = {"conf_int", "intervals_frame", "summary", "to_frame", "to_latex"}
 OF_INDEPENDENT_ROWS = (
-    " Certified limits for the population take all rows as independent, also those of one person: "
-    "they can be narrower than the noise-aware ones, and too narrow. Those for the private table "
-    "hold for any rows."
+    " Certified limits and verdicts for the population take all rows as independent, also those of "
+    "one person: they can be narrower than the noise-aware ones, and too narrow. Those for the "
+    "private table hold for any rows."
 )
 INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
 

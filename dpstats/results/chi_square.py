@@ -309,10 +309,12 @@ class ChiSquareResult(Cached, HypothesisResult):
     def _of_population(self, alpha: float) -> list[str]:
         certified, (low, high) = self._certified(alpha), self._effect(alpha)
         show = Numerals.of((self.effect, low, high), high - low)
+        k = self.rows.rows_per_person
+        over = f" over {k}" if k > 1 else ""
         return [
             f"p-value {shown_pvalue(self.pvalue)} (statistic {significant(self.statistic)}, "
             "calibrated for noise)",
-            f"{self.classical} statistic of the noisy counts: {fixed(self.pearson, 2)} on "
+            f"{self.classical} statistic of the noisy counts{over}: {fixed(self.pearson, 2)} on "
             f"{self.df} df (p-value {shown_pvalue(self.pearson_pvalue)} if there were no noise; "
             "not valid here)",
             str(certified),

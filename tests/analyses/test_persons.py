@@ -10,7 +10,6 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.counts import marginals
 from dpstats.errors import RequestError
 from dpstats.privacy import noise
 
@@ -82,33 +81,72 @@ def test_sampling_variances_are_k_times_those_of_independent_rows(name, silent):
         np.testing.assert_allclose(*same, atol=2e-3)  # noise of another scale, which is hardly any
 
 
-def test_limits_of_a_mean_and_a_share_are_those_of_t(silent, frame):
-    n, k = len(frame), 4
-    for name, column in (("mean", frame["y"]), ("share", frame["ill"].astype(float))):
-        result = silent[0].infer(name)
-        variance = column.var()
-        if name == "share":  # with three persons more of either kind
-            moved = (column.sum() + 3 * k) / (n + 6 * k)
-            variance = moved * (1 - moved)
-        error = np.sqrt(k * variance)
-        reach = stats.t.ppf(0.975, n / k - 1) * error / np.sqrt(n)
-        wanted = [column.mean() - reach, column.mean() + reach]
-        np.testing.assert_allclose(np.ravel(result.conf_int()), wanted, rtol=2e-4)
-        value = column.mean() + 1.3 * error / np.sqrt(n)
-        p = 2 * stats.t.sf(1.3, n / k - 1)
-        np.testing.assert_allclose(result.test(value).pvalue, p, rtol=2e-3)
+def test_limits_of_a_mean_are_those_of_t(silent, frame):
+    n, k, column = len(frame), 4, frame["y"]
+    result = silent[0].infer("mean")
+    error = np.sqrt(k * column.var() / n)
+    reach = stats.t.ppf(0.975, n / k - 1) * error
+    wanted = [column.mean() - reach, column.mean() + reach]
+    np.testing.assert_allclose(np.ravel(result.conf_int()), wanted, rtol=2e-4)
+    p = 2 * stats.t.sf(1.3, n / k - 1)
+    np.testing.assert_allclose(result.test(column.mean() + 1.3 * error).pvalue, p, rtol=2e-3)
 
 
-def test_a_share_of_few_persons_keeps_its_width(released, frame):
-    """Where nobody has a trait the upper limit is that of 0 of n / k persons, 3 k / n or more."""
-    n, k = len(frame), 4
+@pytest.mark.parametrize("ill", [None, 0, 7])
+@pytest.mark.parametrize("alpha", [0.05, 1e-5])
+def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, released, frame):
+    """The tails of the binomial count of n / k persons and of a uniform, here without noise."""
+    k, n = 4, len(frame) // 4 * 4 + 3  # whose quarter is not whole
+    some = pd.concat([frame, frame.assign(id=1_000)])[:n].assign(id=np.arange(n) // k)
+    some["ill"] = some["ill"] if ill is None else np.arange(n) < ill
     asked = {"share": dps.Proportion("ill"), "table": dps.Marginals(["ill", "g"])}
-    release = released(frame.assign(ill=False), asked, k)
-    for name, place in (("share", 0), ("table", 2)):
-        low, high = np.asarray(release.infer(name).conf_int()).reshape(-1, 2)[place]
-        assert low <= 1e-9
-        assert 2.5 * k / n < high < 5 * k / n
-    assert release.infer("share").test(1.0 * k / n).pvalue > 0.05
+    release = released(some, asked, k)
+    persons, unit = n // k, n / (n // k)
+    for result, term in ((release.infer("share"), 0), (release.infer("table"), 3)):
+        answers = result.intervals.rows.answers
+        count = int(np.sum(some["ill"] & (some["g"] | (term == 0))))
+        at = count / unit + answers.uniforms[term] + 0.5
+        below = int(np.floor(at))
+        ends = np.asarray(result.conf_int(alpha=alpha)).reshape(-1, 2)[term]
+        for end, level in zip(ends, (1 - alpha / 2, alpha / 2), strict=True):
+            share = stats.binom.pmf(below, persons, end) * (at - below)
+            tail = stats.binom.cdf(below - 1, persons, end) + share
+            if 0 < end < 1:
+                np.testing.assert_allclose(tail, level, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["test", "strata", "fit", "quantile", "quantile in a group"])
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_what_is_read_off_counts_is_that_of_a_release_of_persons(name, unit, released, frame):
+    """Rows that are alike, four of each person, say what a row of each person does."""
+    asked = {
+        "test": dps.Independence("ill", "g"),
+        "strata": dps.Independence("ill", "g", given="visits"),
+        "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}),
+        "quantile": dps.Quantile("visits", [0.25, 0.5]),
+        "quantile in a group": dps.Quantile("visits", 0.5, given="ill"),
+    }[name]  # fmt: skip
+    one = frame.assign(id=range(len(frame)))
+    four = one.loc[one.index.repeat(4)]
+    single, alike = (
+        released(some, {"it": asked}, k, unit=unit, budget=dps.PureDP(10_000 * k)).infer("it")
+        for some, k in ((one, 1), (four, 4))
+    )
+    if name.startswith("quantile"):
+        np.testing.assert_array_equal(single.conf_int(), alike.conf_int())
+        ends = ["low", "high"]
+        np.testing.assert_allclose(
+            single.distribution()[ends], alike.distribution()[ends], atol=2.5 / len(frame)
+        )  # fmt: skip
+        np.testing.assert_allclose(
+            single.distribution()["band_low"], alike.distribution()["band_low"], atol=0.01
+        )
+    else:
+        np.testing.assert_allclose(single.pvalue, alike.pvalue, atol=0.03)
+        np.testing.assert_allclose(single.residuals, alike.residuals, atol=0.05)
+        np.testing.assert_allclose(single.conf_int(), alike.conf_int(), atol=0.03)
+        np.testing.assert_allclose(4 * single.observed, alike.observed, atol=2)
+    assert "the sampling variance is taken as 4 times" in " ".join(alike.summary().split())
 
 
 def test_tables_of_a_release_of_persons_are_those_of_its_shares(silent, frame, released):
@@ -166,18 +204,15 @@ def test_results_say_what_they_assume(name, silent):
     assert "A person" not in text
 
 
-def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released, monkeypatch):
+def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
     asked = {
-        "test": dps.Independence("ill", "g"),
-        "fit": dps.GoodnessOfFit("g", {False: 0.5, True: 0.5}), "pca": dps.PCA(["x", "y"]),
+        "pca": dps.PCA(["x", "y"]),
         "corr": dps.Correlation(["x", "y"]),
-        "cov": dps.Covariance(["x", "y"]), "quantile": dps.Quantile("x"),
+        "cov": dps.Covariance(["x", "y"]),
         "graph": dps.GraphicalModel(["x", "y"]),
         "tree": dps.GraphicalModel(["x", "y"], structure="tree"),
         "huber": dps.Huber("y ~ 1", 1.0, {"Intercept": (-1, 3, 5)}),
     }  # fmt: skip
-    monkeypatch.setattr(marginals, "MOST_OF_PERSONS", 3)
-    asked["table"] = dps.Marginals(["ill", "g"])  # of four cells
     release = released(frame, asked, 4)
     for name in asked:
         text = " ".join(release.infer(name).summary().split())

@@ -328,6 +328,32 @@ def test_answers_come_with_the_number_of_rows_where_it_is_not_public(unit):
     assert min(combined) - 1e-9 <= both.sums[2] <= max(combined) + 1e-9
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_counts_of_persons_are_those_of_rows_over_the_most_of_one(unit):
+    """With their noise, on them and on the number of rows; whole persons where rows are public."""
+    k, rows = 3, frame().assign(id=np.arange(N) // 3)
+    asked = {"t": dps.Marginals(["tall", "age"]), "p": dps.Proportion("tall")}
+    plan = dps.plan(
+        SCHEMA, asked, budget=PureDP(1), unit=unit, rows_per_person=k, person="id"
+    )  # fmt: skip
+    of_rows = answer(dps.measure(plan, rows), Cells.condition(SCHEMA, "tall or age >= 40"))
+    persons, of = of_rows.of_persons, N / (N // k) if unit == "replace" else k
+    assert persons.of_persons is persons
+    np.testing.assert_allclose(persons.sums * of, of_rows.sums)
+    np.testing.assert_allclose(persons.rows.estimate * of, of_rows.rows.estimate)
+    assert persons.law(0).variance * of**2 == pytest.approx(of_rows.law(0).variance)
+    np.testing.assert_allclose(persons.noise_covariance * of**2, of_rows.noise_covariance)
+    np.testing.assert_allclose(persons.means, of_rows.means, rtol=1 / 100)
+    if unit == "replace":
+        assert persons.n == N // k
+        return
+    (joint, _), (divided, _) = of_rows.with_count, persons.with_count
+    assert joint[0].moments[1] > 0  # the count of rows has noise of these cells
+    np.testing.assert_allclose(np.array(divided[0].moments) * of**2, joint[0].moments)
+    noises = [one.noise_of_shares(np.array([0.3])) for one in (persons, of_rows)]
+    np.testing.assert_allclose(*noises, rtol=0.02)
+
+
 # What cannot be answered
 
 

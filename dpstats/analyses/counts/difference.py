@@ -24,8 +24,8 @@ from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_gradients, measure_of
-from dpstats.inference.counts.shares_of_persons import SHARES, DifferenceOfPersons
-from dpstats.inference.moments.person_variance import PersonVariance
+from dpstats.inference.counts.shares_of_persons import DifferenceFromTotals, SharesOfPersons
+from dpstats.inference.moments.person_variance import SHARES, PersonVariance
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
@@ -193,7 +193,7 @@ class DifferenceResult(EstimateResult):
         value = (0.0 if i == 0 else 1.0) if value is None else float(value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
-        assert isinstance(self.intervals, DifferenceIntervals | DifferenceOfPersons)
+        assert isinstance(self.intervals, DifferenceIntervals | SharesOfPersons)
         pvalue = self.intervals.pvalue(MEASURES[i], value, alternative)
         return self._tested(i, value, pvalue, alternative)
 
@@ -203,7 +203,7 @@ def _result(
     totals: PersonVariance | None,
 ) -> DifferenceResult:  # fmt: skip
     intervals, rows = DifferenceIntervals(answers), answers.rows.with_totals(totals is not None)
-    of_persons = DifferenceOfPersons(intervals, totals)
+    from_totals = None if totals is None else DifferenceFromTotals(intervals, totals)
     groups = intervals.groups
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
@@ -213,8 +213,8 @@ def _result(
     sampling, privacy = (slopes**2 @ np.array([pair[i] for pair in variances]) for i in (0, 1))
     unbounded = np.isnan(sampling)
     sampling *= rows.rows_per_person
-    if rows.allowed_for and totals is not None:
-        sampling = of_persons.variances(slopes)
+    if from_totals is not None:
+        sampling = from_totals.variances(slopes)
     params[np.isnan(params)] = 1.0  # 0/0 shows no difference; its intervals remain valid
     sampling[unbounded], privacy[unbounded] = np.inf, 0.0
     notes = [
@@ -237,7 +237,7 @@ def _result(
         params=Named(params, terms),
         sampling_variance=sampling,
         privacy_variance=privacy,
-        intervals=of_persons if rows.allowed_for else intervals,
+        intervals=SharesOfPersons(intervals, from_totals) if rows.allowed_for else intervals,
         rows=rows,
         budget=budget,
         notes=notes,

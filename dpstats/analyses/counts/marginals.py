@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -17,11 +17,6 @@ from dpstats.families.tables.cells import Cells, Table, tables_of_degree
 from dpstats.measured.view import ReleaseView
 from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
-
-MOST_OF_PERSONS = 500  # cells that allow for several rows of a person, 6 ms each
-_JOINTLY = """\
-joint limits (simultaneous=True) and one-sided p-values are too short for cells of few persons, \
-below about 20: they rest on a normal law"""
 
 
 @dataclass(frozen=True)
@@ -69,11 +64,7 @@ class Marginals:
         return True
 
     def infer(self, release: ReleaseView) -> ProportionResult:
-        """The proportion in every cell, each with its own interval.
-
-        Where a person may have several rows, the intervals of up to 500 cells allow for that, as
-        those of `Proportion` do; results with more say that they do not.
-        """
+        """The proportion in every cell, each with its own interval, as of `Proportion`."""
         family = self.family(release.schema)
         tables = tuple(
             TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
@@ -89,7 +80,4 @@ class Marginals:
             notes=(cell_rules(release.schema, self),),
             fitted=fitted,
         )
-        if answers.rows.rows_per_person == 1 or len(family.names) > MOST_OF_PERSONS:
-            return result
-        result = of_persons(result, release.answers(family, with_count=True))
-        return replace(result, notes=[*result.notes, _JOINTLY])
+        return of_persons(result)

@@ -26,8 +26,10 @@ from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
-from dpstats.inference.counts.shares_of_persons import SHARES, SharesOfPersons
-from dpstats.inference.moments.person_variance import PersonVariance
+from dpstats.inference.counts.shares_of_persons import SharesOfPersons
+from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
+from dpstats.inference.moments.noisy_mean import NoisyMean
+from dpstats.inference.moments.person_variance import SHARES, PersonVariance
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
@@ -129,7 +131,7 @@ class Proportion:
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),
             )
-            return of_persons(result, release.answers(family, with_count=True), totals)
+            return of_persons(result, totals, release.answers(family, with_count=True))
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
         return _group_result(self, group, answers, str(release.budget), rules, totals)
@@ -327,24 +329,28 @@ def proportions_result(
         rows=answers.rows,
         budget=budget,
         scalar=scalar,
-        notes=[*notes, *rare_shares(estimate, answers.n)],
+        notes=[*notes, *rare_shares(estimate, answers.of_persons.n)],
         fitted=fitted,
         tables=tables,
     )
 
 
 def of_persons(
-    result: ProportionResult, answers: Answers, totals: PersonVariance | None = None
+    result: ProportionResult, totals: PersonVariance | None = None, counted: Answers | None = None
 ) -> ProportionResult:
-    """The same where a person may have several rows; the count of rows is the last answer."""
-    rows = answers.rows.with_totals(totals is not None)
+    """The same where a person may have several rows.
+
+    `totals` are those of the only share, and `counted` its answers with the number of rows.
+    """
+    rows = result.rows.with_totals(totals is not None)
     if not rows.allowed_for:
         return result
     assert isinstance(result.intervals, ProportionIntervals)
-    intervals = SharesOfPersons.of_all(result.intervals, answers, totals)
-    sampling = rows.rows_per_person * result.sampling_variance
-    if totals is not None:
-        sampling = np.array([c.sampling_variance for c in intervals.persons.contrasts])
+    sampling, means = rows.rows_per_person * result.sampling_variance, None
+    if totals is not None and counted is not None:
+        contrast = Contrast((NoisyMean.of_share(counted),), 0.0, 1.0, totals)
+        sampling, means = np.array([contrast.sampling_variance]), MeanIntervals((contrast,))
+    intervals = SharesOfPersons(result.intervals, means)
     return replace(result, sampling_variance=sampling, intervals=intervals, rows=rows)
 
 
@@ -357,16 +363,17 @@ def _group_result(
     size = group.size(answers.n)
     sampling, privacy = group.variances(group.risk, size)
     sampling *= rows.rows_per_person
-    of_persons = SharesOfPersons.of_group(intervals, totals)
-    if rows.allowed_for and totals is not None:
-        sampling = np.array(of_persons.persons.contrasts[0].sampling_variance)
+    means = None
+    if totals is not None:
+        contrast = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
+        sampling, means = np.array(contrast.sampling_variance), MeanIntervals((contrast,))
     notes = [subgroup_note(about, size, group.size_noise)]
     if group.hidden_by_noise:
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"
         )
     else:
-        notes += rare_shares(np.array([group.risk]), size)
+        notes += rare_shares(np.array([group.risk]), size / rows.rows_per_person)
     notes.append(rules)
     within = "" if analysis.given is None else f" | {analysis.given}"
     terms = [f"{analysis.condition}{within}"]
@@ -377,7 +384,7 @@ def _group_result(
         params=Named([group.risk], terms),
         sampling_variance=np.array([sampling]),
         privacy_variance=np.array([privacy]),
-        intervals=of_persons if rows.allowed_for else intervals,
+        intervals=SharesOfPersons(intervals, means) if rows.allowed_for else intervals,
         rows=rows,
         budget=budget,
         scalar=True,

@@ -170,7 +170,7 @@ class Quantile:
             sampling_variance=np.array([point[1] for point in points]),
             privacy_variance=np.array([point[2] for point in points]),
             intervals=intervals,
-            rows=answers.rows,
+            rows=answers.rows.of_persons,
             budget=str(release.budget),
             scalar=scalar,
             notes=[*notes, cell_rules(release.schema, self)],
@@ -278,8 +278,9 @@ class QuantileResult(EstimateResult):
         low, high = intervals.of_edges(alpha, method, target)
         if not isinstance(rng, np.random.Generator):
             rng = calibration_generator(intervals.answers, rng)
+        counts = intervals.counts(method, target)
         band_low, band_high = distribution_band(
-            intervals.answers, intervals.fitted, alpha, method, target, rng
+            counts, intervals.fitted, alpha, method, target, rng
         )
         edges = intervals.edges
         if intervals.number.dates:

@@ -132,12 +132,13 @@ class GoodnessOfFit:
         given = Subgroup.of(release.schema, None, [self.column]) if len(p0) < column.bins else None
         if given is None:
             family = self.family(release.schema)
-            best, tested = (
+            rows, of_rows = (
                 Departures(a, p0)
                 for a in (release.answers(family, with_count=True), _tested(release, family))
             )
         else:
-            best = tested = Departures(_of_answered(release, column, given), p0)
+            rows = of_rows = Departures(_of_answered(release, column, given), p0)
+        best, tested = rows.of_persons, of_rows.of_persons
         among = "" if given is None else f" among the {given.described},"
         n, d = best.n, len(p0)
         rng = calibration_generator(tested.answers, (self.seed, 0))
@@ -152,18 +153,18 @@ class GoodnessOfFit:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
-            rows=best.answers.rows,
+            rows=rows.answers.rows.of_persons,
             budget=str(release.budget),
             footer=footer(
-                best.answers.rows,
+                rows.answers.rows.of_persons,
                 release.budget,
                 "noise-aware (simulation of sampling and of the known law of the privacy noise "
                 f"under the null, {self.simulations} tables)",
             ),
             df=d - 1,
             cells=best.counts.names,
-            observed=best.counts.sums,
-            expected=n * p0,
+            observed=rows.counts.sums,
+            expected=rows.n * p0,
             residuals=standardised(best.observed, n * p0 * (1 - p0), noise_variances),
             classical="Pearson's",
             pearson=pearson,
@@ -172,10 +173,10 @@ class GoodnessOfFit:
             effect=float(np.clip(np.sqrt(max(0.0, pearson - excess) / n), 0, largest)),
             levels=1,
             largest_effect=largest,
-            certified_at=partial(_certified, tested),
+            certified_at=partial(_certified, of_rows),
             effect_at=partial(self._effect_at, best),
             notes=(
-                *subgroup_notes(given, best.answers.rows),
+                *subgroup_notes(given, rows.answers.rows),
                 *noise_notes(excess, d - 1, n * p0),
                 cell_rules(release.schema, self),
             ),

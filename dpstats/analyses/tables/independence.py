@@ -132,7 +132,8 @@ class Independence:
         """Calibrated p-value, Cramer's V and a certified verdict."""
         from scipy import special
 
-        counts = noisy_table(self, release)
+        of_rows = noisy_table(self, release)
+        counts = of_rows.of_persons
         rng = calibration_generator(counts.answers, (self.seed, 0))
         statistic, pvalue = counts.test(self.simulations, rng)
         observed, expected = counts.observed, counts.expected(counts.observed)
@@ -144,7 +145,7 @@ class Independence:
         within += "" if group is None else f", given {self.given}"
         pearson, df = counts.classical(), (rows - 1) * (columns - 1)
         excess = float(np.sum(association.noise_variance / expected.ravel()))
-        notes = subgroup_notes(group, counts.answers.rows)
+        notes = subgroup_notes(group, of_rows.answers.rows)
         notes += noise_notes(excess, strata * df, expected)
         if expected.sum(axis=(1, 2)).min() < _FEW:
             notes.append(
@@ -164,10 +165,10 @@ class Independence:
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
-            rows=counts.answers.rows,
+            rows=of_rows.answers.rows.of_persons,
             budget=str(release.budget),
             footer=footer(
-                counts.answers.rows,
+                of_rows.answers.rows.of_persons,
                 release.budget,
                 f"score statistic, parametric bootstrap with {self.simulations} tables; the "
                 "interval of Cramer's V is approximate (bootstrap); the p-value says whether there "
@@ -175,8 +176,8 @@ class Independence:
             ),
             df=df,
             cells=counts.names,
-            observed=observed.ravel(),
-            expected=expected.ravel(),
+            observed=of_rows.observed.ravel(),
+            expected=of_rows.expected(of_rows.observed).ravel(),
             residuals=standardised(
                 (observed - expected).ravel(),
                 association.residual_variance,
@@ -189,7 +190,7 @@ class Independence:
             effect=effect,
             levels=min(rows, columns) - 1,
             largest_effect=1.0,
-            certified_at=partial(_verdict, counts),
+            certified_at=partial(_verdict, of_rows),
             effect_at=partial(self._effect_at, counts, association, pvalue),
             notes=(*notes, cell_rules(release.schema, self)),
             tables=(TableOfCells.of(release.schema[c] for c in (*strata_of, self.a, self.b)),),

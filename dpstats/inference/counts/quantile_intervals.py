@@ -42,6 +42,11 @@ class QuantileIntervals(Cached):
         """Error that a p-value spends on the number of rows."""
         return ProportionIntervals(self.answers).least_pvalue
 
+    def counts(self, method: Method, target: Target) -> Answers:
+        """The answers; counts of persons where the sampling of these is inferred."""
+        sampled = method == "noise_aware" and target == "population"
+        return self.answers.of_persons if sampled else self.answers
+
     @property
     def discrete(self) -> bool:
         """Whether bins are single declared values."""
@@ -89,7 +94,7 @@ class QuantileIntervals(Cached):
         weights[j], weights[j + 1] = 1 - share, share
         mass, inner = self.fitted, weights[1:-1]
         covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
-        sampling = weights @ covariance @ weights / self.answers.n
+        sampling = weights @ covariance @ weights / self.answers.of_persons.n
         privacy = self.answers.noise_less_rows(inner, probability) / self.answers.n**2
         slope = ((high - low) / (above - below)) ** 2
         place = (high - low) ** 2 / 12
@@ -98,7 +103,7 @@ class QuantileIntervals(Cached):
 
     def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends (edges,) of the distribution function at every edge, computed once."""
-        whole = ProportionIntervals(self.answers)
+        whole = ProportionIntervals(self.counts(method, target))
         return self._once((alpha, method, target), lambda: whole.conf_int(alpha, method, target))
 
     def bins(
@@ -152,8 +157,8 @@ class QuantileIntervals(Cached):
         return larger if alternative == "larger" else smaller
 
     def _of_edge(self, j: int) -> ProportionIntervals | GroupIntervals:
-        """The distribution function at the end of bin j."""
-        return ProportionIntervals(self.answers.subset(slice(j, j + 1)))
+        """The distribution function at the end of bin j, of the population."""
+        return ProportionIntervals(self.answers.of_persons.subset(slice(j, j + 1)))
 
     def _bin_of(self, value: float) -> int:
         if self.discrete:
@@ -202,8 +207,10 @@ class GroupQuantileIntervals(QuantileIntervals):
         return self._once((alpha, method, target), lambda: self._inverted(alpha, method, target))
 
     def _inverted(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        edges = range(len(self.answers.sums))
-        found = [self._of_edge(j).conf_int(alpha, method, target) for j in edges]
+        persons = self.counts(method, target) is not self.answers
+        pairs = self.pairs.of_persons if persons else self.pairs
+        each = (GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2))) for j in self._numbers)
+        found = [one.conf_int(alpha, method, target) for one in each]
         low, high = np.array(found).reshape(-1, 2).T
         return low, high
 
@@ -214,13 +221,17 @@ class GroupQuantileIntervals(QuantileIntervals):
         if method == "certified" or target == "table":
             return super()._excluded(probability, alpha, method, target)
         beta = for_group_size(bonferroni(alpha, 2))
-        edges = range(len(self.answers.sums))
         pvalues = [
-            [self._of_edge(j).pvalue(probability, side, beta) for j in edges]
+            [self._of_edge(j).pvalue(probability, side, beta) for j in self._numbers]
             for side in ("smaller", "larger")
         ]
         below, above = np.array(pvalues) <= alpha / 2
         return below, above
 
     def _of_edge(self, j: int) -> GroupIntervals:
-        return GroupIntervals(self.pairs.subset(slice(2 * j, 2 * j + 2)))
+        return GroupIntervals(self.pairs.of_persons.subset(slice(2 * j, 2 * j + 2)))
+
+    @property
+    def _numbers(self) -> range:
+        """Of the edges."""
+        return range(len(self.answers.sums))

@@ -1,14 +1,32 @@
 """Intervals and tests of shares where a person may have several rows.
 
-A count is then no binomial one. Noise-aware limits for the population are those of the mean of a
-column of zeros and ones, with a sampling variance that allows for persons, see
-`RowCount.of_persons`; all others are those of rows.
+A count of rows is then no binomial one. Noise-aware limits for the population are those of the
+count over k, the most rows of one person, as if it counted persons: see `Answers.of_persons`. With
+person totals they are those of the mean of a column of zeros and ones. All others are those of
+rows.
+
+Of persons with k rows that are all alike the count over k is binomial, so the limits are exact. Let
+W = sum of w_i, w_i the rows of person i with the trait less p times all its rows, which has mean
+zero at the true share p. In general its variance is at most that of n / k such persons, n the
+number of rows (Cauchy and Schwarz). Where the trait does not go with the number of a person's rows,
+E f(W) is at most theirs for every convex f too: rows of a person that are all alike are the extreme
+by Jensen's inequality, and so are n / k persons with k rows by majorisation (Marshall, Olkin and
+Arnold 2011, 11.E). Tails are then at most e times theirs (Pinelis 1998), and were below them in
+panels that were simulated.
+
+A person may have rows in both of two groups that are compared. The bound holds for every
+combination of the two W, so the covariance of the two scores is at most the identity as a matrix,
+that of independent ones. Normal scores are then in a symmetric convex set, such as that of
+`inference.counts.two_risks`, at least as often (Anderson 1955).
+
+References are in docs/explanation/inference/persons.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -25,63 +43,73 @@ from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
-    from dpstats.measured.answers import Answers
 
-SHARES = (0.0, 1.0)  # the values of a row without the trait and with it
+
+OfRows: TypeAlias = ProportionIntervals | GroupIntervals | DifferenceIntervals
+"""Intervals from counts of independent rows."""
 
 
 @dataclass(frozen=True)
 class SharesOfPersons:
-    """Intervals and tests of d shares, of all rows or of a group.
+    """Intervals and tests of shares, of all rows or of a group, or of two groups compared.
 
     Attributes
     ----------
-    rows : ProportionIntervals or GroupIntervals
+    rows : ProportionIntervals, GroupIntervals or DifferenceIntervals
         Of independent rows: exact for the private table.
-    persons : MeanIntervals
-        The same shares as means.
+    from_totals : MeanIntervals, DifferenceFromTotals or None
+        Those for the population where person totals were measured.
     """
 
-    rows: ProportionIntervals | GroupIntervals
-    persons: MeanIntervals
-    range_widths: ClassVar[float] = 1.0
+    rows: OfRows
+    from_totals: MeanIntervals | DifferenceFromTotals | None = None
 
-    @classmethod
-    def of_all(
-        cls, rows: ProportionIntervals, answers: Answers, totals: PersonVariance | None = None
-    ) -> SharesOfPersons:
-        """Shares of all rows; the last of the answers is the number of rows if it is noisy.
+    @cached_property
+    def persons(self) -> OfRows | MeanIntervals | DifferenceFromTotals:
+        """Those for the population."""
+        if self.from_totals is not None:
+            return self.from_totals
+        return replace(self.rows, answers=self.rows.answers.of_persons)
 
-        With the sampling variance of persons, if there is one share and `totals` are measured.
-        """
-        means = (NoisyMean.of_share(answers, f) for f in range(len(rows.answers.sums)))
-        found = tuple(Contrast((mean,), 0.0, 1.0, totals) for mean in means)
-        return cls(rows, MeanIntervals(found))
+    @property
+    def range_widths(self) -> Floats | float:
+        """Of all values that the parameters can have."""
+        return self.rows.range_widths
 
-    @classmethod
-    def of_group(
-        cls, rows: GroupIntervals, totals: PersonVariance | None = None
-    ) -> SharesOfPersons:
-        """The share within a group."""
-        mean = NoisyMean.of_trait(rows.answers)
-        return cls(rows, MeanIntervals((Contrast((mean,), 0.0, 1.0, totals),)))
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value spends on unknown sizes."""
+        return float(getattr(self.persons, "least_pvalue", 0.0))
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays in [0, 1]."""
+        """Lower and upper limits, two (d,) arrays."""
         if method == "certified" or target == "table":
             return self.rows.conf_int(alpha, method, target)
         low, high = self.persons.conf_int(alpha, method, target)
-        return np.clip(low, 0, 1), np.clip(high, 0, 1)
+        if isinstance(self.persons, MeanIntervals):  # of numbers in [-1, 1]
+            return np.clip(low, 0, 1), np.clip(high, 0, 1)
+        return low, high
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits; noise-aware ones by Bonferroni's inequality."""
         if method == "certified" or target == "table":
             return self.rows.simultaneous(alpha, method, target)
-        return self.conf_int(bonferroni(alpha, len(self.persons.contrasts)), method, target)
+        return self.conf_int(bonferroni(alpha, self._several), method, target)
+
+    @property
+    def _several(self) -> int:
+        if isinstance(self.rows, GroupIntervals):
+            return 1
+        if isinstance(self.rows, DifferenceIntervals):
+            return len(MEASURES)
+        return len(self.rows.answers.sums)
 
     def subset(self, chosen: slice) -> SharesOfPersons:
         """The same for some of them."""
-        return SharesOfPersons(self.rows.subset(chosen), self.persons.subset(chosen))
+        totals = self.from_totals
+        return SharesOfPersons(
+            self.rows.subset(chosen), None if totals is None else totals.subset(chosen)
+        )
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each equals `value`.
@@ -89,28 +117,35 @@ class SharesOfPersons:
         Raises
         ------
         RequestError
-            For a value that is not in [0, 1].
+            For a share that is not in [0, 1].
         """
-        return self.persons.pvalues(check_proportion(value), alternative)
+        if not isinstance(self.rows, DifferenceIntervals):
+            value = check_proportion(value)
+        return self.persons.pvalues(value, alternative)
+
+    def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
+        """P-value of one measure of two groups."""
+        assert isinstance(self.persons, DifferenceIntervals | DifferenceFromTotals)
+        return self.persons.pvalue(measure, value, alternative)
 
 
 @dataclass(frozen=True)
-class DifferenceOfPersons:
-    """Intervals and tests of two groups compared, from the four noisy counts of `Difference`.
+class DifferenceFromTotals:
+    """Intervals and tests of two groups compared for the population, from person totals.
 
     The difference of risks is that of two means. Ratios are compared on the logarithm, to first
     order in the sampling error; a draw of the noise with a risk that has no logarithm says nothing.
-    A person may have rows in both groups: the bound on the sampling variance holds all the same,
-    and where person totals were measured their products over both groups are too.
+    A person may have rows in both groups: products of totals over both are measured too.
+
+    Attributes
+    ----------
+    rows : DifferenceIntervals
+        With the four noisy counts.
+    totals : PersonVariance
     """
 
     rows: DifferenceIntervals
-    totals: PersonVariance | None = None
-
-    @property
-    def range_widths(self) -> Floats:
-        """(d,) of all values that the measures can have."""
-        return self.rows.range_widths
+    totals: PersonVariance
 
     @property
     def _means(self) -> tuple[NoisyMean, NoisyMean]:
@@ -118,7 +153,6 @@ class DifferenceOfPersons:
 
     def variances(self, slopes: Floats) -> Floats:
         """Of combinations (k, 2) of the shares, (k,), from person totals; nan where they are."""
-        assert self.totals is not None
         known = ~np.isnan(slopes).any(axis=1)
         found = np.full(len(slopes), np.nan)
         found[known] = [self.totals.variance(self._means, row) for row in slopes[known].tolist()]
@@ -135,9 +169,7 @@ class DifferenceOfPersons:
         slopes = [1 / (p * (1 - p)) if odds else 1 / p for p in (a, b)]
         parts = [slopes[0] ** 2 * square_a, slopes[1] ** 2 * square_b]
         total = np.maximum(parts[0] + parts[1], 1e-300)
-        error = total
-        if self.totals is not None:
-            error = self.totals.drawn(self._means, [slopes[0], -slopes[1]], total)
+        error = self.totals.drawn(self._means, [slopes[0], -slopes[1]], total)
         df = total**2 / np.maximum(
             parts[0] ** 2 / (n_a - 1) + parts[1] ** 2 / (n_b - 1), 1e-300
         )  # fmt: skip
@@ -145,8 +177,6 @@ class DifferenceOfPersons:
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), of the ratios in [0, inf]."""
-        if method == "certified" or target == "table":
-            return self.rows.conf_int(alpha, method, target)
         ends = [self._difference.interval(alpha, method, target)]
         for measure in MEASURES[1:]:
             law = self._law(measure)
@@ -159,13 +189,7 @@ class DifferenceOfPersons:
     def _difference(self) -> Contrast:
         return Contrast(self._means, 0.0, 1.0, self.totals)
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits; noise-aware ones by Bonferroni's inequality."""
-        if method == "certified" or target == "table":
-            return self.rows.simultaneous(alpha, method, target)
-        return self.conf_int(bonferroni(alpha, len(MEASURES)), method, target)
-
-    def subset(self, chosen: slice) -> DifferenceOfPersons:
+    def subset(self, chosen: slice) -> DifferenceFromTotals:
         """The same for some of the measures."""
         return replace(self, rows=self.rows.subset(chosen))
 

@@ -15,6 +15,7 @@ from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.privacy.laws import LatticeLaw
+from dpstats.privacy.weighted_noise import Combination
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class NoisyMean:
     observed : (3,) float64
         Noisy size, sum and sum of squares.
     mixing : (3, k) float64
-        The noise on them as combinations, with entries 0, 1 and -1, of k independent noises.
+        The noise on them as combinations of k independent noises.
     laws : tuple of k laws
         None for what is public.
     units : (k,) float64
@@ -79,17 +80,25 @@ class NoisyMean:
         )
 
     @classmethod
-    def of_share(cls, answers: Answers, f: int) -> NoisyMean:
-        """All rows, 1 where a condition holds, else 0, from its count; the number of rows last."""
-        rows, seed = answers.rows, calibration_seed(answers, f)
-        if rows.public:
-            size, law = rows.estimate, None
-        else:
-            size, law = float(answers.sums[-1]), answers.law(-1)
-        count, most = float(answers.sums[f]), np.inf if law is not None else size
-        observed, mixing = np.array([size, count, count]), np.array([[1, 0], [0, 1], [0, 1.0]])
-        spread = float(rows.rows_per_person)
-        return cls(observed, mixing, (law, answers.law(f)), np.ones(2), most, seed, spread, True)
+    def of_share(cls, answers: Answers) -> NoisyMean:
+        """All rows, 1 where a condition holds and else 0, from its count; their number last."""
+        rows, joint = answers.rows, answers.with_count
+        size, count = rows.estimate if rows.public else float(answers.sums[-1]), answers.sums[0]
+        weights = [(0.0, 1.0), (1.0, 0.0)]
+        laws: tuple[NoiseLaw | None, ...] = (None, answers.law(0))
+        if joint is not None:
+            parts = joint[0][int(joint[1][0])].parts
+            weights, laws = [(a, b) for a, b, _ in parts], tuple(law for *_, law in parts)
+        return cls(
+            np.array([size, count, count]),
+            np.array(weights).T[[1, 0, 0]],
+            laws,
+            np.ones(len(laws)),
+            size if rows.public else np.inf,
+            calibration_seed(answers),
+            float(rows.rows_per_person),
+            share=True,
+        )
 
     @classmethod
     def of_trait(cls, answers: Answers, f: int = 0) -> NoisyMean:
@@ -262,12 +271,9 @@ class NoisyMean:
         if self.certain:
             bounds = np.array([0.0 if law is None else law.quantile(0.0) for law in self.laws])
             return list((np.abs(self.mixing[:count]) @ (bounds / self.units)).tolist())
-        laws = [_law_of(row, self.laws) for row in self.mixing[:count]]
-        each = bonferroni(beta, sum(law is not None for law in laws))
-        return [
-            0.0 if law is None else law.quantile(each) / unit
-            for law, unit in zip(laws, self.units.tolist(), strict=False)
-        ]
+        found = [_law_of(row, self.laws) for row in self.mixing[:count] / self.units]
+        each = bonferroni(beta, sum(law is not None for law, _ in found))
+        return [0.0 if law is None else weight * law.quantile(each) for law, weight in found]
 
     def box(self, beta: float, *, squares: bool = True) -> tuple[float, float, float, float]:
         """Bounds that hold jointly with probability 1 - beta, whatever the rows.
@@ -294,15 +300,20 @@ class NoisyMean:
         return low, high, float(np.clip(bound, nearest**2, 1.0)) - nearest**2, least
 
 
-def _law_of(row: Floats, laws: Sequence[NoiseLaw | None]) -> NoiseLaw | None:
-    """Law of a sum, up to signs, of equal symmetric noises."""
-    used = [law for weight, law in zip(row, laws, strict=True) if weight]
+def _law_of(row: Floats, laws: Sequence[NoiseLaw | None]) -> tuple[NoiseLaw | None, float]:
+    """Law of a combination of noises, and what to multiply it by; None where there is no noise."""
+    pairs = zip(np.abs(row).tolist(), laws, strict=True)  # the noises are symmetric
+    used = [(weight, law) for weight, law in pairs if weight and law is not None]
+    if not used:
+        return None, 1.0
+    weight, first = used[0]
     if len(used) == 1:
-        return used[0]
-    first = used[0]
-    assert isinstance(first, LatticeLaw)
-    assert all(law == first for law in used)
-    return replace(first, terms=len(used) * first.terms)
+        return first, weight
+    lattice = [(own, law) for own, law in used if isinstance(law, LatticeLaw)]
+    assert len(lattice) == len(used)
+    if all(part == used[0] for part in used) and isinstance(first, LatticeLaw):
+        return replace(first, terms=len(used) * first.terms), weight
+    return Combination(tuple(lattice)), 1.0
 
 
 SquaredErrors: TypeAlias = Callable[[Sequence[NoisyMean], Sequence[Floats], Floats], Floats]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.measured.view import ReleaseView
 
+SHARES = (0.0, 1.0)  # the values of a row without the trait and with it
 _PURPOSE = 7  # of draws, distinct from those of means
 MOST_NOISE = 0.4  # of the bound: with more, products of totals say less than the bound does
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,11 @@ class NoisyTable:
 
     answers: Answers
     cells: NDArray[np.int64]
+
+    @property
+    def of_persons(self) -> NoisyTable:
+        """The same of persons, whose rows may depend on each other: see `Answers.of_persons`."""
+        return replace(self, answers=self.answers.of_persons)
 
     @property
     def n(self) -> int:
