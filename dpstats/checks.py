@@ -274,7 +274,7 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
     names = {str(name).casefold(): name for name in known}
     found = []
     for one in given if isinstance(given, list) else [given]:
-        text = str(one)[:_QUOTED].casefold()
+        text = (one[:_QUOTED] if isinstance(one, str) else short(one)).casefold()
         found += [names[name] for name in difflib.get_close_matches(text, names, 1, _ALIKE)]
     return f" (did you mean {', '.join(map(repr, dict.fromkeys(found)))}?)" if found else ""
 

@@ -130,7 +130,8 @@ def find(kind: object) -> type[Any]:
         if kind in _registered:
             return _registered[kind]
     known = kinds()
-    meant = did_you_mean(_ALSO_CALLED.get(str(kind), kind), known)
+    usual = _ALSO_CALLED.get(kind, kind) if isinstance(kind, str) else kind
+    meant = did_you_mean(usual, known)
     raise RequestError(
         f"unknown kind of analysis {short(kind)}{meant}; known: {known}"
         + ("" if meant else

@@ -228,6 +228,6 @@ def _check(options: argparse.Namespace) -> None:
         )
     if fit.refused:
         raise DataError(
-            "its number of rows cannot be released under this plan: make the plan for that number, "
-            "or correct the table"
+            "this table cannot be released under this plan: its number of rows would be refused, "
+            "for the reason that is printed with the fit"
         )

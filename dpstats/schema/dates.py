@@ -54,9 +54,8 @@ def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]
         day = day_of(value)
         if day is None and not (number.dates and is_number(value)):
             alike = f", as {one} {'are' if one == 'edges' else 'is'}" if one else ""
-            raise SchemaError(
-                f"{where}: {what} must be a date such as 2024-05-01{alike}; got {short(value)}"
-            )
+            got = "" if what.startswith("each") else f"; got {short(value)}"
+            raise SchemaError(f"{where}: {what} must be a date such as 2024-05-01{alike}{got}")
         return value if day is None else day
 
     if number.values is not None:

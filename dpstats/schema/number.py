@@ -149,12 +149,11 @@ class Number:
             if not all(is_number(value) and is_finite(value) for value in given):
                 raise SchemaError(f"{where}: each of {what} must be a finite number")
             frozen = tuple(map(_plain, given))
-            for pair in pairwise(frozen):
-                if pair[0] >= pair[1]:
-                    a, b = map(day_text, pair) if self.dates else pair
+            for i, (a, b) in enumerate(pairwise(frozen), 1):
+                if a >= b:  # not quoted: a list may be a column of the table, given by mistake
                     raise SchemaError(
-                        f"{where}: {what} must be strictly increasing, and {b} follows {a}; sort "
-                        "them, and give each once"
+                        f"{where}: {what} must be strictly increasing, and number {i + 1} of them "
+                        f"is not above number {i}; sort them, and give each once"
                     )
             object.__setattr__(self, what, frozen)
         if self.values is None:

@@ -13,6 +13,7 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.spelled_text import analysis_from_text
 from dpstats.cli import DONE, REFUSED, main
+from dpstats.terminal import as_commands
 
 MORE = """
 [[analysis]]
@@ -178,7 +179,7 @@ def test_show_prints_all_that_a_plan_or_measurements_hold(archive, printed):
     plan = dps.Plan.load("plan.json")
     for name, held in {"plan.json": plan, "measured.zip": archive.measurements}.items():
         text = printed("show", name)
-        assert text.startswith(str(held))
+        assert text.startswith(as_commands(str(held)))
         _, schema, analyses, blocks = text.removeprefix(str(held)).split("\n\n")
         assert schema == f"Schema\n{held.schema}"
         assert "old: Proportion(\"smoker == 'yes'\", given='age >= 65')" in analyses

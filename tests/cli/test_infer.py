@@ -5,6 +5,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, REFUSED, main
+from dpstats.terminal import as_commands
 
 GRAPH = """
 [[column]]
@@ -50,12 +51,12 @@ def test_options_of_summaries(folder, capsys):
         return capsys.readouterr().out.rstrip()
 
     graph, picture = release.infer("graph"), release.infer("picture")
-    assert printed("graph", "--simultaneous") == graph.summary(simultaneous=True)
+    assert printed("graph", "--simultaneous") == as_commands(graph.summary(simultaneous=True))
     smoking = release.infer("smoking").summary(simultaneous=True)
     assert printed("smoking", "--simultaneous") == smoking
     smoking = release.infer("smoking").summary(method="shortest")
     assert printed("smoking", "--method", "shortest") == smoking
-    assert printed("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
+    assert printed("graph", "--adjust", "fdr_bh") == as_commands(graph.summary(adjust="fdr_bh"))
     weights = release.infer("weights")
     pairs = printed("weights", "--adjust", "holm")
     assert pairs == f"{weights.summary()}\n\n{weights.pairwise().summary()}"

@@ -257,6 +257,7 @@ def test_cells_over_more_columns_in_any_order(order, seed):
         ),
         ("smoker in ['yes', 'maybe']", "'maybe' is not a level of 'smoker'"),
         ("smoker == 1", "1 is not a level of 'smoker'"),
+        (f"smoker == {hex(10**5_000)}", "a whole number of 16610 bits is not a level"),
         (
             "`class` == '1'",
             "'1' is not a level of 'class' \\(did you mean 1\\?\\); levels: \\[1, 2.5, 4\\]",

@@ -355,7 +355,7 @@ def test_infer_and_show_name_what_a_file_holds(folder, capsys):
     for file, sentence in {
         "paid.zip": "make a release of them with: dpstats synthesize paid.zip -o RELEASE.zip",
         "plan.json": "it holds a plan",
-        "request.toml": "it holds a plan",
+        "request.toml": "is a request, not a release",
         "book": "it holds a ledger",
         "survey.csv": "survey.csv is a table, not a file of dpstats",
         ".": "it is not a file",

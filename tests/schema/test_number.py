@@ -228,7 +228,7 @@ def test_comparisons_only_at_declared_edges_on_their_side(closed):
         ({"low": 1, "high": 1 + 2**-50, "points": 99}, "99 points from .* are not distinct"),
         (
             {"low": 0, "high": 1, "edges": [0.5, 0.2]},
-            "strictly increasing, and 0.2 follows 0.5; sort",
+            "strictly increasing, and number 2 of them is not",
         ),
         ({"low": 0, "high": 1, "edges": [0.5, 0.5]}, "edges must be strictly increasing"),
         ({"low": 0, "high": 1, "edges": [0]}, r"edges must lie strictly inside .* \[0, 1\]"),

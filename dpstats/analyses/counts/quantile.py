@@ -73,12 +73,11 @@ class Quantile:
         asked: Any = self.probability
         several = isinstance(asked, Sequence) or getattr(asked, "ndim", 0) > 0
         given = tuple(asked) if several and not isinstance(asked, str) else (asked,)
-        for p in given:
+        for i, p in enumerate(given, 1):
             number = isinstance(p, int | float | np.floating) and not isinstance(p, bool)
             if not number or not 0 < p < 1:
-                raise RequestError(
-                    f"a probability must be a number between 0 and 1, got {short(p)}"
-                )
+                which = f"number {i} of them is not" if several else f"got {short(p)}"
+                raise RequestError(f"a probability must be a number between 0 and 1; {which}")
         given = tuple(as_float(p) for p in given)
         if not given or len(set(given)) < len(given):
             raise RequestError(

@@ -210,7 +210,7 @@ def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):
         ("kind", 0.5, "is not a number"),
         ("plain", 0.5, "edges"),
         ("age", 0.0, "between 0 and 1"),
-        ("age", [0.5, 1.5], "between 0 and 1, got 1.5"),
+        ("age", [0.5, 1.5], "between 0 and 1; number 2 of them is not"),
         ("age", [], "one probability"),
         ("age", [0.5, 0.5], "different"),
         ("age", "0.5", "between 0 and 1"),

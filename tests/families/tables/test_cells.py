@@ -174,7 +174,10 @@ def test_a_table_equals_the_crosstab_of_pandas():
         (lambda: Cells.table(SCHEMA, []), "non-empty list"),
         (lambda: Cells.table(SCHEMA, "age"), "non-empty list"),
         (lambda: Cells.table(SCHEMA, ["age", "age"]), "named twice"),
-        (lambda: Cells.table(SCHEMA, ["agee"]), "no column 'agee'; columns: "),
+        (
+            lambda: Cells.table(SCHEMA, ["agee"]),
+            "no column 'agee' \\(did you mean 'age'\\?\\); columns: ",
+        ),
         (
             lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]),
             "'x' has a single bin; add edges",
