@@ -80,7 +80,7 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     ax.set_yscale("log")
     ax.set_xticks(curve.budgets, [f"{budget:.3g}" for budget in curve.budgets])
     ax.minorticks_off()
-    if any(len(line.get_xdata()) for line in ax.lines):
+    if any(np.size(line.get_xdata()) for line in ax.lines):
         log_ticks(ax.yaxis, 9)
     else:  # crosses alone, on no scale
         ax.set(xlim=(curve.budgets[0] / 2, curve.budgets[-1] * 2), ylim=(0.1, 1), yticks=[])
