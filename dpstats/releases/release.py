@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, overload
 
 from dpstats import files
-from dpstats.analyses.base import Analysis, R, answered
+from dpstats.analyses.base import Analysis, R
 from dpstats.analyses.person_totals import possible_blocks
 from dpstats.analyses.registry import spelled
 from dpstats.analyses.second_stage import needs
@@ -23,37 +23,34 @@ from dpstats.checks import (
     check_method,
     check_target,
     counted,
-    short,
 )
 from dpstats.density.rows import random_order
 from dpstats.display import as_html
-from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_to_members
-from dpstats.measured.certificate import Accuracy, certify, certify_answers
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.published import printed, written
-from dpstats.measured.radius import Radius
+from dpstats.measured.published import printed
 from dpstats.privacy.budget import Budget
+from dpstats.releases.certified import Certified, check_analysis
 from dpstats.releases.interchange import CAUTION, Interchange, limits
 from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.releases.unplanned import Unplanned
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.schema import Schema
-from dpstats.spending import USUAL_BETA, bonferroni
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MEMBERS = ("release.json", "measurements.json", "answers.csv", "candidates.csv")
-MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Release(Cached, Unplanned, Interchange):
+class Release(Cached, Certified, Unplanned, Interchange):
     """A differentially private release.
 
     Attributes
@@ -259,7 +256,7 @@ class Release(Cached, Unplanned, Interchange):
         """
         if isinstance(analysis, str):
             return self._planned.named(analysis).infer(self)
-        _check_analysis("infer", analysis)
+        check_analysis("infer", analysis)
         try:
             return analysis.infer(self)
         except NotMeasuredError as error:
@@ -326,127 +323,6 @@ class Release(Cached, Unplanned, Interchange):
         if not frames:
             return pd.DataFrame(columns=["analysis", *INTERVAL_COLUMNS])
         return pd.concat(frames, ignore_index=True)
-
-    def accuracy(
-        self,
-        analysis: str | Analysis[Result] | None = None,
-        *,
-        alpha: float = 0.05,
-        of: Literal["rows", "weights"] = "rows",
-    ) -> Accuracy:
-        """Certificate of the synthetic rows (or of the weighted candidates).
-
-        Parameters
-        ----------
-        analysis : str or Analysis, optional
-            Only the functions whose answers this analysis uses, at a level of their own: they hold
-            jointly with probability 1 - alpha, whatever else was measured. Default: all measured
-            functions. Both leave out what only calibrates intervals.
-        alpha : float
-            The certificate holds with probability at least 1 - alpha over the privacy noise.
-        of : {"rows", "weights"}
-
-        Raises
-        ------
-        NotMeasuredError
-            If the functions of the analysis do not follow from what was measured.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Number("age", 0, 99, missing=40)])
-        >>> asked = {"smoking": dps.Proportion("smoker"), "age": dps.Mean("age")}
-        >>> plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000, "age": 50})
-        >>> release = dps.release(plan, rows)
-        >>> release.accuracy().names, release.accuracy("smoking").names
-        (['smoker', 'age', 'age^2'], ['smoker'])
-        """
-        weights = self.counts / self.k if of == "rows" else self.weights
-        target = "synthetic rows" if of == "rows" else "weighted candidates"
-        if analysis is None:
-            means = self.measurements.published.evaluate(self.candidates).average(weights)
-            return certify(self._sources, means, alpha=alpha, target=target)
-        named = isinstance(analysis, str)
-        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
-        _check_analysis("accuracy", asked)
-        family = answered(asked, self.schema)
-        return certify_answers(
-            self.answers(family, with_count=True),
-            family,
-            family.evaluate(self.candidates).average(weights),
-            alpha=alpha,
-            target=target,
-            analysis=str(analysis) if named else spelled(asked),
-        )
-
-    def radius(self, analysis: str | Analysis[Result], *, alpha: float = USUAL_BETA) -> Radius:
-        """How far means over the synthetic rows may be from the private ones, for one analysis.
-
-        It is what someone who has only the rows needs, with n: see `dps.corrected`. Intervals at
-        level 95% spend 5% on the radius and on sampling together, so the default level is 97.5%.
-
-        Parameters
-        ----------
-        analysis : str or Analysis
-            The radius is for the functions whose answers it uses.
-        alpha : float
-            Probability that some function (or a measured number of rows) is out of its bound.
-
-        Returns
-        -------
-        Radius
-            A mapping of function name to bound, in unit scale; ``radius.max`` is a single one.
-
-        Raises
-        ------
-        NotMeasuredError
-            If the functions of the analysis do not follow from what was measured.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-        >>> radius = dps.release(plan, rows).radius("smoking")
-        >>> radius.level, radius["smoker"] < 0.001
-        (0.975, True)
-        """
-        _check_analysis("radius", analysis)
-        found = self.accuracy(analysis, alpha=alpha)
-        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
-        spectral = getattr(asked, "spectral_radius", None)
-        shares = self.counts / self.k
-        return Radius(
-            analysis=found.analysis,
-            names=tuple(found.names),
-            values_of=found.joint_bounds,
-            alpha=alpha,
-            n=found.rows,
-            spectral=None if spectral is None else spectral(self, shares, alpha),
-            of_sums=found.of_sums,
-            estimate=self._sources.rows.value,
-        )
-
-    @cached_property
-    def _published(self) -> dict[str, Any]:
-        """The certificate as it is written in the file and printed."""
-        own = {}
-        for name, analysis in self.analyses.items():
-            try:
-                if answered(analysis, self.schema).size <= MOST_PUBLISHED:
-                    own[name] = self.accuracy(analysis, alpha=USUAL_BETA)
-            except Exception:  # one of another package may raise anything; the release is paid for
-                continue
-        return written(self._whole, own)
-
-    @cached_property
-    def _whole(self) -> Accuracy:
-        """The certificate of all functions, at its usual level."""
-        return self.accuracy()
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
         """Synthetic rows in original units, only the columns that the plan's family touches.
@@ -547,12 +423,3 @@ class Release(Cached, Unplanned, Interchange):
     def __repr__(self) -> str:
         names = ", ".join(self.measurements.requests)
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
-
-
-def _check_analysis(method: str, given: object) -> None:
-    """Refuse what is neither the name of an analysis nor an analysis."""
-    if not isinstance(given, str) and (isinstance(given, type) or not hasattr(given, "infer")):
-        raise RequestError(
-            f"{method} takes the name of an analysis, or an analysis with its parameters such as "
-            f"dps.Proportion(\"smoker == 'yes'\"); got {short(given)}"
-        )
