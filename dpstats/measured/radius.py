@@ -61,6 +61,8 @@ class Radius(Mapping[str, float]):
         Number of private rows where it is public; else bounds on it.
     spectral : SpectralRadius or None
         Of principal components.
+    rows_per_person : int
+        The most rows of one person, which are not independent.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class Radius(Mapping[str, float]):
     # than what follows from the means.
     of_sums: Floats | None = field(default=None)
     estimate: float | None = None
+    rows_per_person: int = 1
 
     def __getitem__(self, name: str) -> float:
         try:

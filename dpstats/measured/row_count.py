@@ -29,6 +29,8 @@ class RowCount:
         Whether the noise-aware intervals of a result allow for that.
     from_totals : bool
         Whether they do so from products of person totals, rather than by the bound.
+    whole : bool
+        Whether the number itself is; a number of rows over another need not be.
     """
 
     estimate: float
@@ -36,6 +38,7 @@ class RowCount:
     rows_per_person: int = 1
     allowed_for: bool = False
     from_totals: bool = False
+    whole: bool = True
 
     @property
     def of_persons(self) -> RowCount:
@@ -54,11 +57,11 @@ class RowCount:
 
     @property
     def fewest_persons(self) -> RowCount:
-        """The fewest persons that have so many rows; a whole number where rows are public."""
+        """The fewest persons that have so many rows; a whole number only where rows are public."""
         if self.law is None:
             return RowCount(max(1.0, float(self.estimate // self.rows_per_person)))
         k = self.rows_per_person
-        return RowCount(self.estimate / k, divided(self.law, k))
+        return RowCount(self.estimate / k, divided(self.law, k), whole=False)
 
     @property
     def value(self) -> int:
@@ -88,9 +91,15 @@ class RowCount:
         return self.within(0 if self.law is None else self.law.quantile(beta))
 
     def within(self, q: float) -> tuple[int, int]:
-        """Bounds on the numbers of rows whose distance from the estimate is at most q."""
-        high = max(1, math.floor(self.estimate + q + 1e-9))
-        return min(high, max(1, math.ceil(self.estimate - q - 1e-9))), high
+        """Bounds on the numbers of rows whose distance from the estimate is at most q.
+
+        The next whole numbers outside, for a number that need not be whole.
+        """
+        low, high = self.estimate - q, self.estimate + q
+        if not self.whole:
+            return max(1, math.floor(low)), max(1, math.ceil(high))
+        most = max(1, math.floor(high + 1e-9))
+        return min(most, max(1, math.ceil(low - 1e-9))), most
 
     def __str__(self) -> str:
         return f"n = {self.value}" + ("" if self.public else " (measured with noise)")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
-from dpstats.privacy.laws import LatticeLaw
+from dpstats.privacy.laws import DiscreteLaplace, LatticeLaw
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
@@ -150,6 +150,14 @@ def divided(law: NoiseLaw, unit: float) -> NoiseLaw:
         return law
     parts = law.parts if isinstance(law, Combination) else ((1.0, law),)
     return Combination(tuple((weight / unit, one) for weight, one in parts))  # type: ignore[misc]
+
+
+def laplace_scale(law: NoiseLaw) -> float:
+    """Scale of a single Laplace noise, also over a unit; zero for any other law."""
+    weight, one = 1.0, law
+    if isinstance(law, Combination) and len(law.parts) == 1:
+        weight, one = law.parts[0]
+    return weight * one.scale if isinstance(one, DiscreteLaplace) and one.terms == 1 else 0.0
 
 
 @dataclass(frozen=True)

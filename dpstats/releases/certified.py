@@ -155,6 +155,7 @@ class Certified:
             spectral=None if spectral is None else spectral(self, shares, alpha),
             of_sums=found.of_sums,
             estimate=release._sources.rows.value,
+            rows_per_person=release._sources.rows.rows_per_person,
         )
 
     @cached_property

@@ -8,7 +8,7 @@ certified ones are shown, which need bounds and no law.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -128,6 +128,7 @@ def infer(
     if not _reads_bounds(analysis, result):
         result = analysis.infer(view.strict)
     view.draws.refused = True
+    k = radius.rows_per_person if isinstance(radius, Radius) else 1
     if isinstance(result, ChiSquareResult):
         return RowsTest(
             title=result.title,
@@ -135,7 +136,7 @@ def infer(
             cells=result.cells,
             shares=np.asarray(result.observed) / known.size,
             beta=known.beta,
-            rows=result.rows,
+            rows=replace(result.rows, rows_per_person=k),
             n=known.n,
             effect_name=result.effect_name,
             levels=result.levels,
@@ -153,7 +154,7 @@ def infer(
         params=Named(np.asarray(result.params), result.terms),
         intervals=result.intervals,
         beta=known.beta,
-        rows=result.rows,
+        rows=replace(result.rows, rows_per_person=k),
         n=known.n,
         scalar=result.scalar,
         notes=[note for note in result.notes if note.startswith(SILENT)],

@@ -25,7 +25,7 @@ from dpstats.display import as_html
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
-from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, notes_for
+from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, about_persons, notes_for
 from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
@@ -428,6 +428,7 @@ def _footer(beta: float, rows: RowCount, n: tuple[int, int], target: Target) -> 
     return (
         f"Target: {TARGETS[target]}. {_counted(rows, n)}. Method: certified, from the rows and a "
         f"radius that holds with probability {percent(beta)}, which is counted."
+        f"{about_persons(rows, target)}"
     )
 
 

@@ -115,6 +115,43 @@ def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, 
                 np.testing.assert_allclose(tail, level, rtol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["share", "table", "band"])
+def test_persons_with_fewer_rows_do_not_make_a_certain_share(name, released, frame):
+    """A number of rows that is no multiple of k leaves no whole number of persons in its set."""
+    k, rows = 5, frame[:499].assign(id=np.arange(499) // 5, ill=True, visits=0.0)
+    asked = {
+        "share": dps.Proportion("ill"), "table": dps.Marginals(["ill"], 1),
+        "band": dps.Quantile("visits", 0.5),
+    }  # fmt: skip
+    options = {"unit": "add_remove", "budget": dps.PureDP(50_000)}
+    result = released(rows, {"it": asked[name]}, k, **options).infer("it")
+    if name == "band":
+        low = result.distribution()["low"][0]
+    else:
+        low = np.asarray(result.conf_int()).reshape(-1, 2)[-1][0]
+    assert 0.93 < low < 0.9999  # of 100 of 100 persons
+
+
+@pytest.mark.parametrize("k", [6, 20])
+def test_limits_of_effects_allow_for_rows_that_are_independent(k, released):
+    """The law at the bound says that statistics so small do not happen."""
+    shares = np.array([0.405, 0.345, 0.25])
+    truth = np.sqrt(np.sum((shares - [0.4, 0.35, 0.25]) ** 2 / [0.4, 0.35, 0.25]))
+    schema = dps.Schema([dps.Category("w", ["a", "b", "c"]), dps.Boolean("z")])
+    asked = {"w": dps.GoodnessOfFit("w", [0.4, 0.35, 0.25]), "v": dps.Independence("w", "z")}
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        rows = pd.DataFrame({"w": rng.choice(["a", "b", "c"], 3_000, p=shares)})
+        rows = rows.assign(z=rng.random(3_000) < 0.5, id=np.arange(3_000) // k)
+        plan = dps.plan(schema, asked, budget=dps.PureDP(500), rows_per_person=k, person="id")
+        release = dps.release(plan, rows, m=50, k=5, rng=0)
+        for name in asked:
+            low, high = release.infer(name).conf_int()
+            # half the largest direction, whatever the statistic: 1.96 sqrt(k / n)
+            assert low <= release.infer(name).effect < high
+            assert high > 1.5 * np.sqrt(k / 3_000) > truth
+
+
 @pytest.mark.parametrize("name", ["test", "strata", "fit", "quantile", "quantile in a group"])
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_what_is_read_off_counts_is_that_of_a_release_of_persons(name, unit, released, frame):
@@ -218,6 +255,17 @@ def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
         text = " ".join(release.infer(name).summary().split())
         assert "A person may have up to 4 rows, which are not independent" in text, name
     assert re.search("several rows of one person are not", " ".join(str(release).split()))
+
+
+def test_inference_from_rows_alone_says_that_it_takes_them_as_independent(silent):
+    for release, several in zip(silent, (True, False), strict=True):
+        radius = release.radius("share")
+        found = dps.corrected.infer(
+            ALLOWED["share"], release.to_frame(), radius=radius, schema=release.schema
+        )
+        text = " ".join(found.summary().split())
+        assert ("A person may have up to 4 rows, which are not independent" in text) is several
+        assert "A person" not in found.summary(target="table")
 
 
 def test_shortest_intervals_are_for_single_rows(silent):

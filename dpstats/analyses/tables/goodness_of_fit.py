@@ -174,7 +174,7 @@ class GoodnessOfFit:
             levels=1,
             largest_effect=largest,
             certified_at=partial(_certified, of_rows),
-            effect_at=partial(self._effect_at, best),
+            effect_at=partial(self._effect_at, best, rows.answers.rows.rows_per_person > 1),
             notes=(
                 *subgroup_notes(given, rows.answers.rows),
                 *noise_notes(excess, d - 1, n * p0),
@@ -183,11 +183,13 @@ class GoodnessOfFit:
             tables=(TableOfCells((self.column,), (column.bin_labels[:d],)),),
         )
 
-    def _effect_at(self, best: Departures, alpha: float) -> Floats:
+    def _effect_at(self, best: Departures, several: bool, alpha: float) -> Floats:
         """Noise-aware interval for the effect."""
         rng = calibration_generator(best.answers, (self.seed, 1))
         noise = best.noise(draws_for_interval(alpha, self.simulations), rng)
-        return effect_interval(best.observed, noise, best.n, best.p0, rng, alpha=alpha)
+        return effect_interval(
+            best.observed, noise, best.n, best.p0, rng, alpha=alpha, bounded=several
+        )
 
     def expected_shares(self, schema: Schema) -> Floats:
         """Probabilities (d,) in the order of the levels; without one of "(missing)" if none is."""

@@ -137,7 +137,8 @@ class Independence:
         rng = calibration_generator(counts.answers, (self.seed, 0))
         statistic, pvalue = counts.test(self.simulations, rng)
         observed, expected = counts.observed, counts.expected(counts.observed)
-        association = Association(expected, counts.n, counts.covariance)
+        several = of_rows.answers.rows.rows_per_person > 1
+        association = Association(expected, counts.n, counts.covariance, several)
         effect = association.cramers_v(observed)
         strata, rows, columns = observed.shape
         strata_of, group = self._strata(release.schema), self._group(release.schema)

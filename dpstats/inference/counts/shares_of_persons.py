@@ -8,18 +8,9 @@ rows.
 Of persons with k rows that are all alike the count over k is binomial, so the limits are exact. Let
 W = sum of w_i, w_i the rows of person i with the trait less p times all its rows, which has mean
 zero at the true share p. In general its variance is at most that of n / k such persons, n the
-number of rows (Cauchy and Schwarz). Where the trait does not go with the number of a person's rows,
-E f(W) is at most theirs for every convex f too: rows of a person that are all alike are the extreme
-by Jensen's inequality, and so are n / k persons with k rows by majorisation (Marshall, Olkin and
-Arnold 2011, 11.E). Tails are then at most e times theirs (Pinelis 1998), and were below them in
-panels that were simulated.
-
-A person may have rows in both of two groups that are compared. The bound holds for every
-combination of the two W, so the covariance of the two scores is at most the identity as a matrix,
-that of independent ones. Normal scores are then in a symmetric convex set, such as that of
-`inference.counts.two_risks`, at least as often (Anderson 1955).
-
-References are in docs/explanation/inference/persons.md.
+expected number of rows (Cauchy and Schwarz), also of combinations of two W of groups that share
+persons. What is known of the tails, and what was simulated, is in
+docs/explanation/inference/persons.md.
 """
 
 from __future__ import annotations

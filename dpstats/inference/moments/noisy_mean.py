@@ -86,6 +86,7 @@ class NoisyMean:
         size, count = rows.estimate if rows.public else float(answers.sums[-1]), answers.sums[0]
         weights = [(0.0, 1.0), (1.0, 0.0)]
         laws: tuple[NoiseLaw | None, ...] = (None, answers.law(0))
+        assert rows.public or joint is not None
         if joint is not None:
             parts = joint[0][int(joint[1][0])].parts
             weights, laws = [(a, b) for a, b, _ in parts], tuple(law for *_, law in parts)

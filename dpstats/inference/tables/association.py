@@ -25,11 +25,16 @@ class Association:
     n : int
     covariance : (d, d) float64
         Covariance of the noise on the cells.
+    bounded : bool
+        n multinomial rows have the largest sampling covariance that there may be. The statistic may
+        then be smaller than its law says, but not than the square of its component along the
+        direction of the table: see `effect_size.effect_interval`.
     """
 
     expected: Floats
     n: int
     covariance: Floats
+    bounded: bool = False
 
     @cached_property
     def _shares(self) -> tuple[Floats, Floats]:
@@ -106,6 +111,8 @@ class Association:
         found = float(self.phi_squared(observed, self.expected))
         estimate = self.cramers_v(observed)
         direction = self._direction(observed)
+        plain = self.noise_variance.reshape(self.expected.shape) / self.expected
+        root = np.sqrt(max(self.n * found + float(plain.sum()), 0.0))  # of Pearson's statistic
         falling = direction < 0
         edge = float(np.min(-self.expected[falling] / direction[falling]))
         steps = edge * np.concatenate([np.linspace(0, 1, _STEPS) ** 2, np.geomspace(1.2, 1e3, 12)])
@@ -118,6 +125,8 @@ class Association:
             noisy = tables.reshape(noise.shape) + noise
             drawn = self.phi_squared(noisy, fit(noisy))
             larger[i], smaller[i] = np.mean(drawn >= found), np.mean(drawn <= found)
+            if self.bounded:
+                smaller[i] = np.mean(self._along(direction, noisy, fit(noisy)) <= root)
         # Tail probabilities are monotone in V; remove the error of the simulation.
         values = np.maximum.accumulate(values)
         larger = np.maximum.accumulate(larger)
@@ -127,6 +136,13 @@ class Association:
         if smaller[-1] <= alpha / 2:
             high = float(np.interp(-alpha / 2, -smaller, values))
         return min(low, estimate), min(max(high, estimate), 1.0)
+
+    def _along(self, direction: Floats, tables: Floats, expected: Floats) -> Floats:
+        """Component (...,) of the residuals along a direction, a root of Pearson's statistic."""
+        weights = direction / self.expected
+        inside = (tables - expected) * weights
+        length = np.sqrt(np.sum(direction * weights))
+        return np.asarray(inside.sum(axis=(-3, -2, -1)) / length)
 
     def _direction(self, observed: Floats) -> Floats:
         """Interactions of the projected table, or of its first cell if it has none."""

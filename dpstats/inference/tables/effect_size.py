@@ -11,7 +11,14 @@ from dpstats.inference.tables.simplex import project_to_total
 
 
 def effect_interval(
-    departures: Floats, noise: Floats, n: int, p0: Floats, rng: np.random.Generator, *, alpha: float
+    departures: Floats,
+    noise: Floats,
+    n: int,
+    p0: Floats,
+    rng: np.random.Generator,
+    *,
+    alpha: float,
+    bounded: bool = False,
 ) -> Floats:
     """Noise-aware interval for w = sqrt(sum (p - p0)^2 / p0), Cohen's effect size.
 
@@ -20,6 +27,10 @@ def effect_interval(
     ``n w^2 + 2 w <e, xi> + |xi|^2 / n`` in the metric of 1 / p0, and xi is simulated. The direction
     and the sampling law are plugged in, so the interval is approximate; its coverage is checked
     by simulation.
+
+    Where only a bound on the sampling covariance is known, Q may be smaller than its law says. It
+    is at least the square of the component along e, whose lower quantile is smallest at the bound:
+    the upper limit is that of the component.
 
     Parameters
     ----------
@@ -31,6 +42,8 @@ def effect_interval(
     p0 : (d,) float64
     rng : numpy Generator
     alpha : float
+    bounded : bool
+        n multinomial rows have the largest covariance that there may be.
 
     Returns
     -------
@@ -53,8 +66,12 @@ def effect_interval(
     def above(w: float) -> float:
         return float(np.mean(n * w**2 + 2 * w * along + square >= observed))
 
+    def along_above(w: float) -> float:
+        return float(np.mean(n * w + along >= np.sqrt(n * observed)))
+
+    least = along_above if bounded else above
     low = _crossing(lambda w: above(w) - alpha / 2, largest)
-    high = _crossing(lambda w: above(w) - (1 - alpha / 2), largest)
+    high = _crossing(lambda w: least(w) - (1 - alpha / 2), largest)
     return np.array([low, high])
 
 

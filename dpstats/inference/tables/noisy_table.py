@@ -20,7 +20,7 @@ from dpstats.inference.tables.score_statistic import (
 )
 from dpstats.inference.tables.simplex import project_to_total
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.weighted_noise import laplace_scale
 from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
@@ -75,12 +75,8 @@ class NoisyTable:
     @cached_property
     def scales(self) -> Floats:
         """Scale of the noise where it is a single Laplace variable, else zero, (K, R, C)."""
-        laws = self.answers.law_table
-        single = [
-            law.scale if isinstance(law, DiscreteLaplace) and law.terms == 1 else 0.0
-            for law in laws
-        ]
-        return np.array(single)[self.answers.law_of[self.cells]]
+        scales = np.array([laplace_scale(law) for law in self.answers.law_table])
+        return scales[self.answers.law_of[self.cells]]
 
     @cached_property
     def interaction_noise(self) -> float:

@@ -186,6 +186,8 @@ def cochran_mantel_haenszel(tables: Floats) -> float:
     """
     sizes = tables.sum(axis=(1, 2))
     tables, sizes = tables[sizes > 1], sizes[sizes > 1]
+    if not len(sizes):
+        return 0.0
     rows, columns = (tables.sum(axis=axis) / sizes[:, np.newaxis] for axis in (2, 1))
     expected = sizes[:, np.newaxis, np.newaxis] * rows[:, :, np.newaxis] * columns[:, np.newaxis]
     excess = (tables - expected).sum(axis=0)[:-1, :-1].ravel()
