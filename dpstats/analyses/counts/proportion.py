@@ -131,6 +131,8 @@ class Proportion:
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),
             )
+            if totals is None:
+                return of_persons(result)
             return of_persons(result, totals, release.answers(family, with_count=True))
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
