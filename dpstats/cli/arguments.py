@@ -21,6 +21,14 @@ TABLE = (
 )
 
 
+def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:
+    """Refuse a name that promises another kind of file than is written."""
+    from dpstats.errors import RequestError
+
+    if output.suffix.lower() not in ("", ending):
+        raise RequestError(f"{what}: name it {output.stem}{ending}, not {output.name}{more}")
+
+
 def read_plan(
     path: Path,
     rows: int | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpstats.cli.arguments import TABLE, Commands
+from dpstats.cli.arguments import TABLE, Commands, check_ending
 from dpstats.terminal import say, show
 
 
@@ -36,6 +36,7 @@ def _init(options: argparse.Namespace) -> None:
             "survey.toml'"
         )
     check_apart(options.output, {} if options.data is None else {"table": options.data})
+    check_ending(options.output, "a schema template is a TOML file", ".toml")
     names = named(options.header) if options.data is None else header_of(options.data)
     text = template(names)
     files.write_atomically(options.output, text.encode(), overwrite=options.force)

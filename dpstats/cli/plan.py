@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpstats.cli.arguments import TABLE, Commands, budget_of, read_like, read_plan
+from dpstats.cli.arguments import (
+    TABLE,
+    Commands,
+    budget_of,
+    check_ending,
+    read_like,
+    read_plan,
+)
 from dpstats.terminal import as_options, progress, show
 
 if TYPE_CHECKING:
@@ -210,6 +217,7 @@ def _plan(options: argparse.Namespace) -> None:
         options.person_totals,
     )  # fmt: skip
     check_apart(options.output, {"request": options.request, "start": options.start})
+    check_ending(options.output, "a plan is a JSON file", ".json")
     plan.save(options.output, overwrite=options.force)
     show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")
 

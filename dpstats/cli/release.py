@@ -8,13 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpstats.cli.arguments import TABLE, Commands, read_plan
+from dpstats.cli.arguments import TABLE, Commands, check_ending, read_plan
 from dpstats.terminal import agrees, attended, progress, say, show
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
     from dpstats.planning.plan import Plan
     from dpstats.privacy.ledger import Ledger
+
+_ZIP = (
+    "a release is a zip archive",
+    ".zip",
+    "; its synthetic rows are in it as rows.csv",
+)
 
 
 def add_commands(commands: Commands) -> None:
@@ -139,17 +145,6 @@ def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
         raise RequestError("you declined; nothing was spent")
 
 
-def _check_zip(output: Path) -> None:
-    """Refuse a name that promises another kind of file than a release is."""
-    from dpstats.errors import RequestError
-
-    if output.suffix.lower() not in ("", ".zip"):
-        raise RequestError(
-            f"a release is a zip archive: name it {output.stem}.zip, not {output.name}; its "
-            "synthetic rows are in it as rows.csv"
-        )
-
-
 def _release(options: argparse.Namespace) -> None:
     plan = read_plan(options.plan)
     _check_digest(plan, options.digest)
@@ -168,7 +163,7 @@ def _release(options: argparse.Namespace) -> None:
     paid = place_of_measurements(options.output)
     for place in (options.output, paid):
         check_apart(place, read)
-    _check_zip(options.output)
+    check_ending(options.output, *_ZIP)
     settings = _synthesis(options)
     force = options.force and os.path.exists(options.output)
 
@@ -211,7 +206,7 @@ def _synthesize(options: argparse.Namespace) -> None:
     from dpstats.releases.paid import check_apart, stopped_in_order
 
     check_apart(options.output, {"file of the measurements": options.measurements})
-    _check_zip(options.output)
+    check_ending(options.output, *_ZIP)
     settings = _synthesis(options)
     measurements = Measurements.load(options.measurements)
     force = options.force and os.path.exists(options.output)

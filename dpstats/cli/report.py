@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpstats.cli.arguments import Commands, read_like
+from dpstats.cli.arguments import Commands, check_ending, read_like
 from dpstats.terminal import progress, say, show
 
 
@@ -40,6 +40,7 @@ def _report(options: argparse.Namespace) -> None:
     from dpstats.reports.report import report
 
     check_apart(options.output, {"release": options.release, "pattern": options.like})
+    check_ending(options.output, "a report is a page", ".html", "; print it to PDF in a browser")
     release = open_release(options.release)
     if options.audience == "analysts" and not can_draw():
         say("dpstats: no figures: install matplotlib with: pip install 'dpstats[plots]'")

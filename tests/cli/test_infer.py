@@ -207,3 +207,13 @@ def test_a_release_is_no_csv(folder, capsys):
     for command in (["release", "request.toml", "survey.csv"], ["synthesize", "z.zip"]):
         assert main([*command, "-o", "z.csv"]) == REFUSED
         assert "name it z.zip, not z.csv" in capsys.readouterr().err
+
+
+def test_outputs_have_the_ending_of_what_is_written(folder, capsys):
+    for command, given, better in (
+        (["report", "z.zip"], "z.pdf", "z.html"), (["init", "survey.csv"], "n.json", "n.toml"),
+        (["plan", "request.toml"], "p.toml", "p.json"),
+    ):  # fmt: skip
+        assert main([*command, "-o", given]) == REFUSED
+        assert f"name it {better}, not {given}" in capsys.readouterr().err
+        assert not (folder / given).exists()
