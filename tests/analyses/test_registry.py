@@ -328,3 +328,15 @@ def test_import_of_dpstats_looks_for_no_entry_points():
         "assert not [name for name in sys.modules if name.startswith('dpstats.')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_preview_names_an_analysis_whose_result_is_none(monkeypatch):
+    from dpstats.planning.previews import simulated
+
+    monkeypatch.setattr(simulated, "inferred", lambda *_: 0.3)
+    schema = dps.Schema([dps.Boolean("smoker")])
+    plan = dps.plan(schema, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    with pytest.raises(
+        dps.errors.RequestError, match=r"Proportion\('smoker'\) must return a result.* float"
+    ):
+        plan.preview(n=1_000)

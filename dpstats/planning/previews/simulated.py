@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import inferred
+from dpstats.analyses.registry import inferred, spelled
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Progress
+from dpstats.errors import RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows
@@ -103,7 +104,13 @@ class Simulation:
 
 
 def _infer(analysis: Analysis[Result], release: ReleaseView) -> Result:
-    return inferred(analysis, release, "on a simulated release of a preview")
+    found: object = inferred(analysis, release, "on a simulated release of a preview")
+    if not isinstance(found, Result):
+        raise RequestError(
+            f"infer() of {spelled(analysis)} must return a result, such as dps.EstimateResult, for "
+            f"a preview; it returned a {type(found).__name__}"
+        )
+    return found
 
 
 def _settled(widths: Floats) -> bool:
