@@ -89,6 +89,7 @@ class Result(ABC):
     preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
     may_be_unbounded: ClassVar[bool] = False  # whether the noise can take the ends of an interval
     certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
+    of_population: ClassVar[bool] = True  # whether it has intervals or tests for the population
 
     @property
     @abstractmethod
@@ -329,4 +330,4 @@ def preview_of_persons(results: Mapping[str, Result], k: int) -> list[str]:
 
 def _ignores_persons(result: Result) -> bool:
     rows: RowCount | None = getattr(result, "rows", None)  # an own class may have none
-    return rows is None or not rows.allowed_for
+    return result.of_population and (rows is None or not rows.allowed_for)
