@@ -34,8 +34,9 @@ def cell_rules(schema: Schema, analysis: Asking) -> str:
 
 def subgroup_note(group: Subgroup, size: float, noise: float) -> str:
     """Which rows an answer is about, their noisy number and the sd of its noise."""
+    sd = np.format_float_positional(noise, 2, fractional=False, trim="-")
     return (
-        f"{group.described}: about {size:.0f} (noise sd {noise:.2g} rows; other analyses may have "
+        f"{group.described}: about {size:.0f} (noise sd {sd} rows; other analyses may have "
         "other noise)"
     )
 

@@ -287,7 +287,14 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
         For an unknown kind, or for parameters that the class does not take.
     """
     given = dict(plain)
-    kind = given.pop("kind", None)
+    if "kind" not in given:
+        meant = next((key for key in given if did_you_mean(key, ["kind"])), None)
+        raise RequestError(
+            f"an analysis needs a kind, such as 'proportion'; known: {kinds()}"
+            if meant is None
+            else f"unknown key {meant!r}{did_you_mean(meant, ['kind'])}"
+        )
+    kind = given.pop("kind")
     analysis = find(kind)
     fields = {field.name: field for field in _parameters(analysis)}
     unknown = sorted(set(given) - set(fields))

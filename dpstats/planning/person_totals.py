@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.person_totals import person_blocks, possible_blocks
-from dpstats.checks import short
+from dpstats.checks import did_you_mean, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
@@ -45,11 +45,17 @@ def asked_for(
                 "person_totals="
             )
         return able
-    names = [] if isinstance(person_totals, str) else list(person_totals)
-    if not names or not all(name in analyses for name in names):
+    names = list(person_totals) if isinstance(person_totals, list | tuple) else []
+    unknown = [name for name in names if not isinstance(name, str) or name not in analyses]
+    if not names or unknown:
+        got = (
+            f"{first_few(unknown)}{did_you_mean(unknown, analyses)}"
+            if unknown
+            else short(person_totals)
+        )
         raise RequestError(
-            f"person_totals must be True, or names of analyses of the plan, {list(analyses)}; got "
-            f"{short(person_totals)}"
+            "person_totals must be True, or names of analyses of the plan, "
+            f"{list(analyses)}; got {got}"
         )
     found = {name: person_blocks(analyses[name], schema) for name in names}
     for name, blocks in found.items():

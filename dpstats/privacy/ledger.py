@@ -236,7 +236,8 @@ class Ledger:
         parameter = KINDS[self.kind].parameter
         amounts = [f"{name:<9} {parameter} = {self._text(value)}" for name, value in lines]
         note = [] if self.kind == PureDP.kind else [_RHO_ADDS]
-        return "\n".join([*amounts, *note, str(self.neighbours)])
+        known = "" if self.person is None else f"; persons are known by the key {self.person!r}"
+        return "\n".join([*amounts, *note, f"{self.neighbours}{known}"])
 
     def table(self) -> str:
         """All spendings as lines: date, amount, digest of the plan, table and note.
@@ -314,15 +315,15 @@ class Ledger:
             )
         if neighbours.person != self.person:
             raise BudgetError(
-                f"this ledger counts what is spent with person={self.person!r}, got "
-                f"{neighbours.person!r}; amounts for rows and for persons, or for persons known by "
-                f"different keys, cannot be added; plan with the ledger's, {start}"
+                f"this ledger counts budgets for {self.neighbours.protected}, and this one is for "
+                f"{neighbours.protected}; amounts for rows and for persons, or for persons known "
+                f"by different keys, cannot be added; plan for what it counts, {start}"
             )
         if k != self.rows_per_person:
             raise BudgetError(
-                f"this ledger counts what is spent with rows_per_person={self.rows_per_person}, "
-                f"got {k}; amounts for different numbers of rows of one person cannot be added; "
-                f"plan with the ledger's, {start}"
+                f"this ledger counts budgets for {self.neighbours.protected}, and this one is for "
+                f"{neighbours.protected}; amounts for different numbers of rows of one person "
+                f"cannot be added; plan for what it counts, {start}"
             )
         remaining = self.cap - spent
         if budget.total > remaining:

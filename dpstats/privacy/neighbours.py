@@ -130,6 +130,11 @@ class Neighbours:
         return "one row" if k == 1 else f"up to {k} rows of one person"
 
     @property
+    def protected(self) -> str:
+        """The same, with the key by which persons are known."""
+        return self.rows if self.person is None else f"{self.rows} by the key {self.person!r}"
+
+    @property
     def persons(self) -> str:
         """How many rows a person has."""
         k = self.rows_per_person
@@ -137,6 +142,11 @@ class Neighbours:
         if self.person is None:
             return rows
         return f"{rows} used, the first by the key {self.person!r}"
+
+    @property
+    def stated(self) -> str:
+        """The relation and, where persons are known, which of their rows are used."""
+        return str(self) if self.person is None else f"{self}; {self.persons}"
 
     def __str__(self) -> str:
         known = self.person is not None and self.unit == "replace"

@@ -102,13 +102,18 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     if present:
         known = key if key not in absent else None
         source.check_names(schema.select(column.name for column in present), known)
-    used = source if key is None or key in absent else of_persons(source, key, plan.rows_per_person)
+    used, keyless = source, list[int]()
+    if key is not None and key not in absent:
+        used = of_persons(source, key, plan.rows_per_person, keyless=keyless)
     counted = _counted(used, present)
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
         raise DataError(counted)
     rows, columns = counted
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
+    if unused := sum(keyless):
+        rest = "row without a key is" if unused == 1 else "rows without a key are"
+        persons += f"; {unused:,} {rest} not used"
     if not absent:
         return SchemaFit(rows, columns, persons=persons, refused=refused)
     found = source.first_line or f"it has {len(source.fields)} columns"
@@ -181,6 +186,7 @@ class SchemaFit:
         What these fields are.
     persons : str
         Which rows are used, where the plan knows persons by a column of keys; all else is of these.
+        Also how many have no key, unless an engine chose the rows.
     refused : str
         Why `release` would refuse the number of rows; "" if it would not.
     """
@@ -220,7 +226,7 @@ class SchemaFit:
         if self.refused:
             advice.append(f"a release would be refused: {self.refused}")
         elif self.columns and not self.absent and not self.rows:
-            advice.append("the table has no rows")
+            advice.append("no row is used" if self.persons else "the table has no rows")
         if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
         used = self.persons and f": {self.persons}"

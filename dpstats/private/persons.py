@@ -105,7 +105,11 @@ class PersonTotals:
 
 
 def of_persons(
-    source: Source, person: str, most: int, totals: PersonTotals | None = None
+    source: Source,
+    person: str,
+    most: int,
+    totals: PersonTotals | None = None,
+    keyless: list[int] | None = None,
 ) -> Source:
     """The same table with the first `most` rows of each person.
 
@@ -121,6 +125,9 @@ def of_persons(
         Positive.
     totals : PersonTotals, optional
         To which all rows are added that are used.
+    keyless : list of int, optional
+        Gets the number of rows without a key of each batch, unless an engine chooses the rows. It
+        is private: for the custodian's screen only.
     """
     if source.limited is not None:
         if totals is not None and totals.asked:
@@ -134,7 +141,7 @@ def of_persons(
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
         every = source.batches([*names, person])
-        return one_by_one(first_rows(every, list(names), person, most, totals))
+        return one_by_one(first_rows(every, list(names), person, most, totals, keyless))
 
     return replace(source, parts=parts, rows=None, sums=None)  # an engine would sum all rows
 
@@ -145,11 +152,14 @@ def first_rows(
     person: str,
     most: int,
     totals: PersonTotals | None = None,
+    keyless: list[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches with some columns, and without later rows of a person."""
     used: dict[bytes, int] = {}
     for batch in batches:
         codes, distinct = _codes(batch.column(person))
+        if keyless is not None:
+            keyless.append(int(np.count_nonzero(codes < 0)))
         kept = _kept(codes, distinct, used, most)
         held = batch.select(names)
         rows = held if kept.all() else _in_place(held).filter(pa.array(kept))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -89,6 +89,7 @@ class Result(ABC):
     preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
     may_be_unbounded: ClassVar[bool] = False  # whether the noise can take the ends of an interval
     certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
+    of_population: ClassVar[bool] = True  # whether it has intervals or tests for the population
 
     @property
     @abstractmethod
@@ -311,7 +312,22 @@ def about_persons(rows: RowCount, target: Target) -> str:
             f" A person may have up to {k} rows: the sampling variance is taken as {k} times that "
             f"of independent rows, the most it can be.{OF_INDEPENDENT_ROWS}"
         )
+    return f" {_not_allowed_for(k, 'here')}."
+
+
+def _not_allowed_for(k: int, of: str) -> str:
     return (
-        f" A person may have up to {k} rows, which are not independent: intervals and tests here "
-        "do not allow for that, and may be too short or reject too often."
+        f"A person may have up to {k} rows, which are not independent: intervals and tests {of} do "
+        "not allow for that, and may be too short or reject too often"
     )
+
+
+def preview_of_persons(results: Mapping[str, Result], k: int) -> list[str]:
+    """A line on those of some results whose intervals do not allow for k rows of a person."""
+    names = [name for name, result in results.items() if _ignores_persons(result)]
+    return [f"{_not_allowed_for(k, 'of ' + ', '.join(names))}."] if k > 1 and names else []
+
+
+def _ignores_persons(result: Result) -> bool:
+    rows: RowCount | None = getattr(result, "rows", None)  # an own class may have none
+    return result.of_population and (rows is None or not rows.allowed_for)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -66,6 +66,8 @@ class ElasticNetResult(Cached, Result):
     >>> bool(low <= estimate <= high)
     True
     """
+
+    of_population: ClassVar[bool] = False
 
     terms: tuple[str, ...]
     design: DesignMoments = field(compare=False)

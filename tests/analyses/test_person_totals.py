@@ -218,7 +218,8 @@ def test_previews_take_the_rows_of_a_person_to_be_equal():
     [
         ({"rows_per_person": 4}, "name it with person="),
         ({"rows_per_person": 64, "person": "id"}, "rows_per_person of at most 63"),
-        ({"person": "id", "person_totals": ["other"]}, "must be True, or names of analyses"),
+        ({"person": "id", "person_totals": ["men"]}, r"\['men'\] \(did you mean 'mean'\?\)"),
+        ({"person": "id", "person_totals": 1}, "names of analyses of the plan, .*; got 1"),
         ({"person": "id", "person_totals": "mean"}, "must be True, or names of analyses"),
         ({"person": "id", "person_totals": []}, "must be True, or names of analyses"),
         ({"person": "id", "person_totals": ["test"]}, "'test' has no intervals from person"),

@@ -284,6 +284,13 @@ def installed(tmp_path, monkeypatch, lines, package="one", module=MODULE):
     monkeypatch.syspath_prepend(tmp_path)
 
 
+def test_a_misspelt_key_of_the_kind_is_named():
+    with pytest.raises(dps.RequestError, match=r"unknown key 'knd' \(did you mean 'kind'\?\)"):
+        analysis_from_dict({"knd": "proportion", "condition": "smoker"})
+    with pytest.raises(dps.RequestError, match="an analysis needs a kind, such as 'proportion'"):
+        analysis_from_dict({"condition": "smoker"})
+
+
 def test_entry_points_are_imported_when_a_file_needs_them(tmp_path, monkeypatch):
     lines = ["installed = one_analyses:Installed", "broken = one_missing:Broken",
              "misnamed = one_analyses:Installed", "number = one_analyses:dataclasses"]  # fmt: skip

@@ -503,3 +503,14 @@ def test_persons_previews_say_what_certified_intervals_assume():
         plan = dps.plan(schema, asked, budget=dps.PureDP(4), rows_per_person=k)
         printed = " ".join(str(plan.preview(2_000)).split())
         assert ("take all rows as independent" in printed) == said
+
+
+def test_persons_previews_name_analyses_whose_intervals_do_not_allow_for_several_rows():
+    schema = dps.Schema([dps.Boolean("smoker"), *(dps.Number(c, 0, 9, missing=0) for c in "xy")])
+    asked = {"it": dps.Proportion("smoker"), "axes": dps.PCA(["x", "y"]),
+             "lasso": dps.Lasso("x ~ y")}  # fmt: skip
+    for k, said in ((1, False), (4, True)):
+        plan = dps.plan(schema, asked, budget=dps.PureDP(4), rows_per_person=k, person="id")
+        printed = " ".join(str(plan.preview(2_000)).split())
+        line = "A person may have up to 4 rows, which are not independent: intervals and tests of"
+        assert (f"{line} axes do not allow for that" in printed) == said

@@ -32,4 +32,7 @@ def test_plans_and_previews_print_them():
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(20), n=200)
     for text in (str(plan), str(plan.preview())):
         assert "Caution: epsilon = 20 is a large budget" in text
+    assert "can learn about one row." in " ".join(str(plan).split())
+    of_persons = dps.plan(SCHEMA, asked, budget=dps.PureDP(20), person="id", rows_per_person=2)
+    assert "can learn about one person." in " ".join(str(of_persons).split())
     assert "Caution" not in str(dps.plan(SCHEMA, asked, budget=dps.PureDP(1)))

@@ -319,7 +319,7 @@ def test_the_number_of_rows_that_are_used_is_the_public_one():
     used = "those that are used, the first 2 rows of each person, are 3"
     with pytest.raises(DataError, match=f"n = 5 rows and {used}"):
         dps.measure(plan_of(n=5), frame)
-    with pytest.raises(DataError, match="the table has no rows"):
+    with pytest.raises(DataError, match="no rows with a key in the column 'id'; nothing was"):
         dps.measure(plan_of(), frame.assign(id=None))
     hidden = dps.measure(plan_of(unit="add_remove"), frame.assign(id=None))
     assert hidden.strategy.n is None
@@ -353,15 +353,19 @@ def test_files_requests_and_ledgers_hold_the_column(tmp_path):
     assert dps.Plan.load(tmp_path / "plan.json") == made
     assert made.to_dict()["person_key"] == "id"
     assert made.digest != plan_of(person=None).digest
-    assert "replacing the values in all rows of one person" in " ".join(str(made).split())
+    said = " ".join(str(made).split())
+    relation = "replacing the values in all rows of one person"
+    assert f"{relation}; at most 2 rows per person used, the first by the key 'id'" in said
+    forgotten = " ".join(str(plan_of(rows_per_person=1, unit="add_remove")).split())
+    assert "; one row per person used, the first by the key 'id'" in forgotten
     frame = pd.DataFrame({"id": [1, 1, 2] * 30, "c": ["a"] * 90, "x": [1] * 90})
     book = Ledger.create(tmp_path / "l", dps.PureDP(3), person="id", rows_per_person=9)
     release = dps.release(made, frame, m=50, ledger=book)
     dps.measure(plan_of(rows_per_person=1), frame, ledger=book)  # protects the same persons
     assert Ledger.open(tmp_path / "l").spent == 2
-    with pytest.raises(BudgetError, match="person='id', got None"):
+    with pytest.raises(BudgetError, match="for all rows of one person by the key 'id', and"):
         dps.measure(plan_of(person=None), frame, ledger=book)
-    with pytest.raises(BudgetError, match="--rows-per-person 2"):
+    with pytest.raises(BudgetError, match=r"one row, and .* 2 rows of .*--rows-per-person 2"):
         Ledger.create(tmp_path / "rows", dps.PureDP(3)).check(dps.PureDP(1), rows_per_person=2)
     release.save(tmp_path / "r.zip")
     text = " ".join(str(dps.load(tmp_path / "r.zip")).split())
@@ -456,6 +460,11 @@ def test_a_check_is_of_the_rows_that_are_used():
     assert fit.rows == 3
     assert fit.to_frame()[["undeclared", "clamped"]].to_numpy().tolist() == [[1, 0], [0, 1]]
     assert "3 rows: at most 2 rows per person used, the first by the key 'id'" in str(fit)
+    assert "; 1 row without a key is not used" in " ".join(str(fit).split())
+    said = " ".join(str(dps.check(plan, frame.assign(id=None))).split())
+    assert "0 rows: " in said
+    assert "; 5 rows without a key are not used" in said
+    assert "the table has no rows with a key in the column 'id'" in said
     without = dps.check(plan, frame.drop(columns="id").rename(columns={"c": "Id"}))
     assert without.absent == ("c", "id")
     with pytest.raises(DataError, match="more than one column"):

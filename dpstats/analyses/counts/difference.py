@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.counts.proportion import answered_in
 from dpstats.analyses.notes import cell_rules
-from dpstats.checks import Alternative, check_alternative
+from dpstats.checks import Alternative, check_alternative, check_number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
@@ -190,7 +190,7 @@ class DifferenceResult(EstimateResult):
         """
         check_alternative(alternative)
         i = 0 if term is None else self._place(term)
-        value = (0.0 if i == 0 else 1.0) if value is None else float(value)
+        value = (0.0 if i == 0 else 1.0) if value is None else check_number("value", value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
         assert isinstance(self.intervals, DifferenceIntervals | SharesOfPersons)

@@ -39,7 +39,7 @@ from dpstats.planning.previews.simulated import (
     Simulation,
     tells_nothing,
 )
-from dpstats.results.base import OF_INDEPENDENT_ROWS, Result
+from dpstats.results.base import OF_INDEPENDENT_ROWS, Result, preview_of_persons
 from dpstats.results.rendering import NO_INTERVAL, UNCERTIFIED, significant
 
 if TYPE_CHECKING:
@@ -301,13 +301,11 @@ class Preview:
             lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
         if any(row[4].endswith(_TABLE) for row in self._rows):
             lines.append(FOR_TABLE)
-        if (
-            self.plan is not None
-            and self.plan.strategy.rows_per_person > 1
-            and any(
-                np.isfinite(o.certified_width) and o.certified_target == "population"
-                for o in self.outlooks
-            )
+        k = 1 if self.plan is None else self.plan.strategy.rows_per_person
+        lines += preview_of_persons({name: found[0] for name, found in self.results.items()}, k)
+        if k > 1 and any(
+            np.isfinite(o.certified_width) and o.certified_target == "population"
+            for o in self.outlooks
         ):
             lines.append(OF_INDEPENDENT_ROWS.strip())
         return [*lines, *self.accuracy.lines(theory=self.theory)]

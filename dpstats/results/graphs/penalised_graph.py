@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -66,6 +66,8 @@ class PenalisedGraphResult(PairGraph, Result):
     >>> sorted(release.infer(sparse).to_networkx(penalty=0.1).edges)
     [('a', 'b'), ('b', 'c')]
     """
+
+    of_population: ClassVar[bool] = False
 
     columns: tuple[str, ...]
     estimator: str

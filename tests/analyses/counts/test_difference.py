@@ -197,6 +197,8 @@ def test_result_tests_and_frame(schema, survey):
     for options, message in (
         ({"value": 2}, "not possible"),
         ({"value": -1, "term": "risk ratio"}, "not possible"),
+        ({"value": "a"}, "value must be numbers"),
+        ({"value": [0, 1]}, "value must be a single number"),
         ({"term": "share"}, "odds ratio"),
         ({"alternative": "greater"}, "larger"),
     ):
