@@ -37,6 +37,11 @@ class OneWay:
         return np.array([group.size for group in self.groups])
 
     @cached_property
+    def _df(self) -> Floats:
+        """(k,) degrees of freedom of each mean: of rows, or of the fewest persons that have them."""
+        return np.array([max(group.size / group.spread - 1, 1.0) for group in self.groups])
+
+    @cached_property
     def _sampling(self) -> Floats:
         return np.array([group.sampling_variance for group in self.groups])
 
@@ -77,7 +82,7 @@ class OneWay:
 
         k, weights = len(self.groups), self._weights
         squares = float(self._between(self._means[np.newaxis])[0])
-        df = np.maximum(self._sizes - 1, 1.0) / np.maximum(self._sampling * weights, 1e-12) ** 2
+        df = self._df / np.maximum(self._sampling * weights, 1e-12) ** 2
         spread = float(np.sum((1 - weights / weights.sum()) ** 2 / df))
         statistic = squares / (k - 1) / (1 + 2 * (k - 2) / (k**2 - 1) * spread)
         df_denom = min((k**2 - 1) / (3 * spread), _MOST_DF)
@@ -103,7 +108,7 @@ class OneWay:
         uniform, normal = rng.random(shape), rng.standard_normal(shape)
         mean, square, size = np.stack([group.drawn for group in self.groups], axis=-1)
         drawn = mean - self._means + np.sqrt(square) * special.stdtrit(size - 1, uniform)
-        t = special.stdtrit(np.maximum(self._sizes - 1, 1.0), uniform)
+        t = special.stdtrit(self._df, uniform)
         return drawn, np.sqrt(self._sampling) * t + np.sqrt(self._noise) * normal
 
     @cached_property

@@ -1,5 +1,7 @@
 """Welch's test of noisy groups: its level, and what noise does to the effect size."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -56,6 +58,10 @@ def test_two_groups_have_the_test_of_their_difference():
     assert statistic == pytest.approx(0.1**2 / errors.sum())
     assert (df_num, pvalue) == (1, pytest.approx(t.pvalue))
     assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a - 1)))
+    # of persons with up to 20 rows there may be 3 in the smaller group
+    rows = groups(means, sizes=a, sds=b).groups
+    *_, df = OneWay(tuple(replace(group, spread=20.0) for group in rows)).welch()
+    assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a / 20 - 1)))
 
 
 @pytest.mark.parametrize("law", [DiscreteLaplace(12.0), DiscreteGaussian(15.0)], ids=str)
