@@ -38,7 +38,7 @@ class OneWay:
 
     @cached_property
     def _df(self) -> Floats:
-        """(k,) degrees of freedom of each mean: of rows, or of the fewest persons that have them."""
+        """(k,) degrees of freedom of each mean: of rows, or of the fewest persons with them."""
         return np.array([max(group.size / group.spread - 1, 1.0) for group in self.groups])
 
     @cached_property
