@@ -48,6 +48,11 @@ def _new_ledger(options: argparse.Namespace) -> None:
 
     if (options.delta is None) == (options.kind == "approx"):
         raise RequestError("give --delta with --kind approx, and with no other kind")
+    if options.person is not None and options.rows_per_person != 1:
+        raise RequestError(
+            "a ledger with --person counts persons, whatever rows of them are used: leave "
+            "--rows-per-person out"
+        )
     delta = None if options.delta is None else number_of(options.delta)
     limit = budget_of(options.cap, options.kind, "--cap", delta)
     ledger = Ledger.create(

@@ -55,6 +55,13 @@ def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
     assert "different kinds cannot be added" in capsys.readouterr().err
 
 
+def test_a_ledger_of_persons_counts_no_rows(folder, capsys):
+    new = ["ledger", "new", "book", "--cap", "1", "--person", "id"]
+    assert main([*new, "--rows-per-person", "3"]) == REFUSED
+    assert "leave --rows-per-person out" in capsys.readouterr().err
+    assert main(new) == DONE
+
+
 def test_a_ledger_and_a_request_of_approximate_privacy(folder, capsys):
     request = (folder / "request.toml").read_text()
     whole = "epsilon = 1\ndelta = 1e-6"
