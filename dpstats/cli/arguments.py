@@ -24,8 +24,10 @@ TABLE = (
 def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:
     """Refuse a name that promises another kind of file than is written."""
     from dpstats.errors import RequestError
+    from dpstats.files import check_place
 
     if output.suffix.lower() not in ("", ending):
+        check_place(output, overwrite=True)  # what nothing replaces is said first
         raise RequestError(f"{what}: name it {output.stem}{ending}, not {output.name}{more}")
 
 
