@@ -78,11 +78,12 @@ class Explanation:
         pairs = [*zip(self.bounds.terms, self.bounds, strict=True)]
         lines = [f"{self.verdict}: {MEANING[self.verdict]}"]
         if self.verdict != "out of reach":
+            most = lines_shown(len(pairs), _SHOWN)
             lines += [
                 f"  {term}: from {significant(low)} to {significant(high)}, with {level}"
-                for term, (low, high) in pairs[: lines_shown(len(pairs), _SHOWN)]
+                for term, (low, high) in pairs[:most]
             ]
-            more = len(pairs) - lines_shown(len(pairs), _SHOWN)
+            more = len(pairs) - most
             lines += [f"  and {more} more"] if more > 0 else []
         else:
             known = dict.fromkeys(self.bounds.known_from)

@@ -123,10 +123,12 @@ class Association:
             values[i] = np.sqrt(_phi_squared(p) / levels)
             tables = rng.multinomial(self.n, p.ravel(), len(noise))
             noisy = tables.reshape(noise.shape) + noise
-            drawn = self.phi_squared(noisy, fit(noisy))
-            larger[i], smaller[i] = np.mean(drawn >= found), np.mean(drawn <= found)
+            fitted = fit(noisy)
+            drawn = self.phi_squared(noisy, fitted)
+            below = drawn <= found
             if self.bounded:
-                smaller[i] = np.mean(self._along(direction, noisy, fit(noisy)) <= root)
+                below = self._along(direction, noisy, fitted) <= root
+            larger[i], smaller[i] = np.mean(drawn >= found), np.mean(below)
         # Tail probabilities are monotone in V; remove the error of the simulation.
         values = np.maximum.accumulate(values)
         larger = np.maximum.accumulate(larger)
