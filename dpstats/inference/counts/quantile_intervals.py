@@ -44,8 +44,7 @@ class QuantileIntervals(Cached):
 
     def counts(self, method: Method, target: Target) -> Answers:
         """The answers; counts of persons where the sampling of these is inferred."""
-        sampled = method == "noise_aware" and target == "population"
-        return self.answers.of_persons if sampled else self.answers
+        return self.answers.of_persons if _sampled(method, target) else self.answers
 
     @property
     def discrete(self) -> bool:
@@ -207,9 +206,8 @@ class GroupQuantileIntervals(QuantileIntervals):
         return self._once((alpha, method, target), lambda: self._inverted(alpha, method, target))
 
     def _inverted(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        persons = self.counts(method, target) is not self.answers
-        pairs = self.pairs.of_persons if persons else self.pairs
-        each = (GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2))) for j in self._numbers)
+        edges, sampled = range(len(self.answers.sums)), _sampled(method, target)
+        each = (self._of_edge(j, sampled=sampled) for j in edges)
         found = [one.conf_int(alpha, method, target) for one in each]
         low, high = np.array(found).reshape(-1, 2).T
         return low, high
@@ -221,17 +219,19 @@ class GroupQuantileIntervals(QuantileIntervals):
         if method == "certified" or target == "table":
             return super()._excluded(probability, alpha, method, target)
         beta = for_group_size(bonferroni(alpha, 2))
+        edges = range(len(self.answers.sums))
         pvalues = [
-            [self._of_edge(j).pvalue(probability, side, beta) for j in self._numbers]
+            [self._of_edge(j).pvalue(probability, side, beta) for j in edges]
             for side in ("smaller", "larger")
         ]
         below, above = np.array(pvalues) <= alpha / 2
         return below, above
 
-    def _of_edge(self, j: int) -> GroupIntervals:
-        return GroupIntervals(self.pairs.of_persons.subset(slice(2 * j, 2 * j + 2)))
+    def _of_edge(self, j: int, *, sampled: bool = True) -> GroupIntervals:
+        pairs = self.pairs.of_persons if sampled else self.pairs
+        return GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2)))
 
-    @property
-    def _numbers(self) -> range:
-        """Of the edges."""
-        return range(len(self.answers.sums))
+
+def _sampled(method: Method, target: Target) -> bool:
+    """Whether the sampling of persons is inferred, from counts of these."""
+    return method == "noise_aware" and target == "population"
