@@ -133,7 +133,8 @@ class Proportion:
             )
             if totals is None:
                 return of_persons(result)
-            return of_persons(result, totals, release.answers(family, with_count=True))
+            mean = NoisyMean.of_share(release.answers(family, with_count=True))
+            return of_persons(result, Contrast((mean,), 0.0, 1.0, totals))
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
         return _group_result(self, group, answers, str(release.budget), rules, totals)
@@ -337,21 +338,15 @@ def proportions_result(
     )
 
 
-def of_persons(
-    result: ProportionResult, totals: PersonVariance | None = None, counted: Answers | None = None
-) -> ProportionResult:
-    """The same where a person may have several rows.
-
-    `totals` are those of the only share, and `counted` its answers with the number of rows.
-    """
-    rows = result.rows.with_totals(totals is not None)
+def of_persons(result: ProportionResult, mean: Contrast | None = None) -> ProportionResult:
+    """The same where a person may have several rows; `mean` is the only share, from totals."""
+    rows = result.rows.with_totals(mean is not None)
     if not rows.allowed_for:
         return result
     assert isinstance(result.intervals, ProportionIntervals)
     sampling, means = rows.rows_per_person * result.sampling_variance, None
-    if totals is not None and counted is not None:
-        contrast = Contrast((NoisyMean.of_share(counted),), 0.0, 1.0, totals)
-        sampling, means = np.array([contrast.sampling_variance]), MeanIntervals((contrast,))
+    if mean is not None:
+        sampling, means = np.array([mean.sampling_variance]), MeanIntervals((mean,))
     intervals = SharesOfPersons(result.intervals, means)
     return replace(result, sampling_variance=sampling, intervals=intervals, rows=rows)
 
