@@ -108,7 +108,7 @@ class Described(HasStrategy):
             f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {self.neighbours.stated}{already}",
-            *cautions(self.budget, self.strategy.n, self.neighbours.rows),
+            *cautions(self.budget, self.strategy.n, self.neighbours.whom),
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",
             *self._second_stages,

@@ -17,11 +17,11 @@ def pair_of(budget: Budget) -> tuple[float, float]:
     return float(budget.total), 0.0
 
 
-def cautions(budget: Budget, n: int | None, whose: str = "one row") -> list[str]:
+def cautions(budget: Budget, n: int | None, whom: str = "row") -> list[str]:
     """Sentences on a large epsilon or delta; none for most budgets.
 
-    `whose` is what may differ, `Neighbours.rows`. Under `ZCDP` delta is a choice of how to state
-    the guarantee, and says nothing about it.
+    `whom` is what is protected, as `Neighbours.whom`. Under `ZCDP` delta is a choice of how to
+    state the guarantee, and says nothing about it.
 
     Examples
     --------
@@ -34,11 +34,10 @@ def cautions(budget: Budget, n: int | None, whose: str = "one row") -> list[str]
     epsilon, delta = pair_of(budget)
     said = []
     if epsilon > _LARGE_EPSILON:
-        whom = whose if whose == "one row" else "one person"
         said.append(
             f"Caution: epsilon = {epsilon:.4g} is a large budget: it hardly limits what somebody "
-            f"who knows all other rows can learn about {whom}. Take a smaller one unless that is "
-            "acceptable"
+            f"who knows all other rows can learn about one {whom}. Take a smaller one unless that "
+            "is acceptable"
         )
     if not isinstance(budget, ApproxDP):
         return said

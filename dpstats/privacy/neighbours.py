@@ -130,6 +130,11 @@ class Neighbours:
         return "one row" if k == 1 else f"up to {k} rows of one person"
 
     @property
+    def whom(self) -> str:
+        """What is protected as a whole: "row", or "person" where one may have several."""
+        return "row" if self == Neighbours(self.unit) else "person"
+
+    @property
     def protected(self) -> str:
         """The same, with the key by which persons are known."""
         return self.rows if self.person is None else f"{self.rows} by the key {self.person!r}"

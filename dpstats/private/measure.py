@@ -343,19 +343,14 @@ def check_rows(rows: int, plan: Plan) -> None:
     if plan.unit == "add_remove":
         return
     if rows == 0:
-        raise DataError(f"{no_rows(plan.person)}; nothing was released or spent")
+        key = "" if plan.person is None else f" with a key in the column {plan.person!r}"
+        raise DataError(f"the table has no rows{key}; nothing was released or spent")
     if plan.n is not None and rows != plan.n:
         raise DataError(
             f"the plan was made for n = {plan.n} rows and {_which(plan)} {rows}; "
             "make the plan for that number; nothing was spent"
         )
     plan.check_reference(rows)
-
-
-def no_rows(person: str | None) -> str:
-    """That there is no row to use: none, or none with a key."""
-    key = "" if person is None else f" with a key in the column {person!r}"
-    return f"the table has no rows{key}"
 
 
 def _which(plan: Plan) -> str:

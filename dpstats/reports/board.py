@@ -214,7 +214,7 @@ def _of_persons(neighbours: Neighbours) -> str:
 
 
 def _to_persons(neighbours: Neighbours) -> str:
-    return "" if neighbours == Neighbours(neighbours.unit) else " (to all rows of one person)"
+    return "" if neighbours.whom == "row" else " (to all rows of one person)"
 
 
 def _spent(release: Release) -> Section:
@@ -264,7 +264,7 @@ def _spent(release: Release) -> Section:
 
 def _numbers(release: Release) -> Section:
     held = release.measurements
-    whose = "row" if held.neighbours == Neighbours(held.unit) else "person"
+    whom = held.neighbours.whom
     functions = (
         one
         for planned, scales in zip(held.strategy.blocks, held.strategy.block_scales, strict=True)
@@ -278,7 +278,7 @@ def _numbers(release: Release) -> Section:
         for (name, scale, most), noisy in zip(functions, held.noisy_sums[:MOST].tolist(),
                                               strict=False)
     ]  # fmt: skip
-    header = ["function", "noisy answer", "noise sd", f"most of a {whose}"]
+    header = ["function", "noisy answer", "noise sd", f"most of a {whom}"]
     left = len(held.noisy_sums) - len(rows)
     more = [paragraph(f"{counted(left, 'more answer')} in answers.csv.")] if left else []
     return Section(
@@ -291,7 +291,7 @@ def _numbers(release: Release) -> Section:
                 "declared grid between the middle of the bounds and its value, negative below the "
                 "middle (half steps, if the grid has an even number of points); a product, as that "
                 "of such numbers. Some functions have coarser grids of their own. The last column "
-                f"has, for every answer, the most that one {whose} can add or take away. Negative "
+                f"has, for every answer, the most that one {whom} can add or take away. Negative "
                 "counts are noise, and are published as they are."
             ),
             table("Noisy answers", header, rows),
