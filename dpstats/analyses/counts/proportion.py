@@ -131,7 +131,7 @@ class Proportion:
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),
             )
-            if totals is None:
+            if totals is None or result.rows.rows_per_person == 1:
                 return of_persons(result)
             mean = NoisyMean.of_share(release.answers(family, with_count=True))
             return of_persons(result, Contrast((mean,), 0.0, 1.0, totals))
