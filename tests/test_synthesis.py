@@ -41,8 +41,10 @@ def plan(epsilon=1.0, **options):
 
 
 @pytest.fixture(scope="module")
-def held():
-    return dps.measure(plan(), table())
+def held(seeded_noise):
+    """The same every time: a rare draw of the noise gives a release one note more."""
+    with _noise_from(seeded_noise(0)):
+        return dps.measure(plan(), table())
 
 
 def same(first, second):
