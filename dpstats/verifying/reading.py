@@ -194,9 +194,12 @@ def _archive(data: bytes) -> Held:
         held.wrong.append("answers.csv has a uniform outside [-1/2, 1/2]")
     else:
         held.said.append(f"answers.csv: one whole number for each of {len(expected)} functions.")
-    k, used = held.rows_per_person, " used," if "person_key" in held.document else ";"
+    k, keyed = held.rows_per_person, "person_key" in held.document
     most = "one row" if k == 1 else f"at most {k} rows"
-    if not str(held.document.get("person")).startswith(f"{most} per person{used}"):
+    ends = (" used,", " is used," if k == 1 else " are used,") if keyed else (";",)
+    if not str(held.document.get("person")).startswith(
+        tuple(f"{most} per person{e}" for e in ends)
+    ):
         held.wrong.append(f"the file does not say that it protects persons with {most}")
     if held.document.get("not_private") is not False:
         held.wrong.append("the noise came from a source for tests: the file is not private")

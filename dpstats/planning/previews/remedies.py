@@ -106,9 +106,9 @@ class Remedy:
         shown = list(finite.items())[:_MOST_DROPPED]
         more = f" and {len(finite) - len(shown)} more" if len(finite) > len(shown) else ""
         text = joined([f"{significant(w)} of {term}{self._now(term)}" for term, w in shown], finite)
-        still = [f"{term} in {k} of {self.releases} releases" for term, k in self.lost.items()]
+        still = [f"{term} ({k} of {self.releases} releases)" for term, k in self.lost.items()]
         named = joined(still[:_MOST_DROPPED], self.lost)
-        rest = f"; still no statement on {named}" if still else ""
+        rest = f"; still without a useful interval: {named}" if still else ""
         return f"{self.change}: width {text}{more}{rest}"
 
     def _now(self, term: str) -> str:
