@@ -138,7 +138,8 @@ class OLSResult(RegressionResult):
         model, one = self._law.model, self.moments.constant
         if not self._law.known:
             return np.nan
-        total = float(model.second_moments[-1, -1])
+        response = model.rows[-1] + self.moments.absorbed @ model.rows[:-1] * (one is None)
+        total = float(response @ model.matrix.matrix @ response)
         if one is not None:  # known, so the mean square of the constant is positive
             with_one = model.matrix.matrix @ one
             total -= float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
@@ -199,9 +200,9 @@ class OLSResult(RegressionResult):
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
-        rows = self.moments.design.matrix(exog, self.moments.schema)
+        rows = self.moments.half_range * self.moments.at(exog)
         names = [str(i) for i in range(len(rows))]
-        intervals = self._along(rows)
+        intervals = LinearIntervals(self._law.model, rows, rows @ self.moments.absorbed)
         new = replace(intervals, extra=self.moments.half_range**2)
         mean = self._combined(f"Predicted mean, {self.title}", names, intervals)
         responses = self._combined(f"New responses, {self.title}", names, new)
