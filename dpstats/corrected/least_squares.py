@@ -15,6 +15,7 @@ from dpstats.spending import check_beta
 
 MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
+_ROUNDING = 2.0**-50  # of every entry, as given and as the equations are solved
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
 _OPTIMAL = 0
 
@@ -40,7 +41,9 @@ def solution_bounds(
     -----
     Let b0 solve A0 b0 = c0 at the centre. Any solution has A0 (b - b0) = (A0 - A) b + (c - c0), so
     |b - b0| <= |A0^-1| (D |b| + d), and with M = |A0^-1| D of spectral radius below 1,
-    |b - b0| <= (I - M)^-1 |A0^-1| (D |b0| + d); then |h'(b - b0)| <= |h'A0^-1| (D |b| + d).
+    |b - b0| <= (I - M)^-1 |A0^-1| (D |b0| + d); then |h'(b - b0)| <= |h'A0^-1| (D |b| + d). There D
+    and d also hold the rounding of the entries and of the solver, which excludes no singular matrix
+    where units hide that it is one.
 
     The solutions are exactly the b with |A0 b - c0| <= D |b| + d (Oettli and Prager 1964), a
     polyhedron in every orthant, so linear programs give the bounds. Orthants are visited from that
@@ -63,6 +66,9 @@ def solution_bounds(
     centre = inverse @ right
     if not np.all(np.isfinite(centre)):
         return low, high
+    exact = not (np.any(radius > 0) or np.any(right_radius > 0))
+    radius = radius + p * _ROUNDING * np.abs(matrix)
+    right_radius = right_radius + p * _ROUNDING * np.abs(right)
     growth = np.abs(inverse) @ radius
     first = np.abs(inverse) @ (radius @ np.abs(centre) + right_radius)
     largest = np.abs(centre) + first
@@ -70,7 +76,7 @@ def solution_bounds(
         largest = np.abs(centre) + np.linalg.solve(np.eye(p) - growth, first)
         reach = np.abs(directions @ inverse) @ (radius @ largest + right_radius)
         low, high = directions @ centre - reach, directions @ centre + reach
-    if p <= MOST_UNKNOWNS and (np.any(radius > 0) or np.any(right_radius > 0)):
+    if p <= MOST_UNKNOWNS and not exact:
         # The solver's tolerances are absolute: unknowns and directions of size one.
         unit = np.where(largest > 0, largest, 1.0)
         scaled = directions * unit

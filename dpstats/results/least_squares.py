@@ -134,7 +134,7 @@ class OLSResult(RegressionResult):
 
     @cached_property
     def _explained(self) -> float:
-        """R-squared of the noisy moments, not clipped to [0, 1]; nan if unknown."""
+        """R-squared of the noisy moments, not clipped to [0, 1]; nan if unknown or undefined."""
         model, one = self._law.model, self.moments.constant
         if not self._law.known:
             return np.nan
@@ -143,13 +143,16 @@ class OLSResult(RegressionResult):
         if one is not None:  # known, so the mean square of the constant is positive
             with_one = model.matrix.matrix @ one
             total -= float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
+        if abs(total) <= model.rounding:
+            return np.nan
         left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
         return 1 - left / total if total > 0 else -np.inf
 
     @property
     def rsquared(self) -> float:
-        """Share of the response's variance that is explained, in [0, 1]; nan if `bse` is infinite.
+        """Share of the response's variance that is explained, in [0, 1].
 
+        nan if `bse` is infinite, or if the response does not vary.
         Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
         From noisy moments, with no interval.
         """
@@ -219,7 +222,9 @@ class OLSResult(RegressionResult):
     def _head(self, alpha: float, target: Target) -> list[str]:
         if not self._law.known:
             return [self.title, "R-squared, residual sd and F test: not available, see the notes"]
-        if self._law.model.error_variance <= 0:
+        if np.isnan(self._explained):
+            fit = "R-squared and residual sd: none, the response does not vary"
+        elif self._law.model.error_variance <= 0:
             fit = "R-squared and residual sd: no estimate, the noise exceeds the errors' variance"
         else:
             fit = self._fit()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DRAWS = 5_000
 WALD, JOINT = 1, 2  # purposes of draws, distinct from those of the noise
+_ROUNDING = 2.0**-52
 _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
 
 
@@ -141,8 +142,14 @@ class LeastSquares(Cached):
 
     @cached_property
     def _safe_variance(self) -> float:
-        """The same, at least the standard deviation of its noise."""
-        return max(self.error_variance, self._noise_of_variance)
+        """The same, at least the standard deviation of its noise, and what rounding makes of it."""
+        return max(self.error_variance, self._noise_of_variance, self.rounding)
+
+    @cached_property
+    def rounding(self) -> float:
+        """Error variance that the rounding of the moments may hide, as of a constant response."""
+        size = np.abs(self._residual(self.params))
+        return float(size @ np.abs(self.matrix.matrix) @ size) * len(self.rows) * _ROUNDING
 
     @cached_property
     def _df_of_variance(self) -> float:
@@ -240,8 +247,10 @@ class LeastSquares(Cached):
 
     def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
         """At least the standard deviation of their noise; or the bound, where they are hidden."""
-        least = self._fourth_noise(combinations @ self.inverse) * self._per_row
-        found = np.maximum(variances, least)
+        scores = combinations @ self.inverse
+        least = self._fourth_noise(scores) * self._per_row
+        rounding = np.einsum("ij,ij->i", scores, combinations) * self.rounding / self._persons
+        found = np.maximum(np.maximum(variances, least), rounding)
         if not self.equal_variance:
             return np.asarray(found)
         most = self._of_equal_variances(combinations)
@@ -269,7 +278,7 @@ class LeastSquares(Cached):
         residual = np.abs(self._residual(self.params)).sum() ** 2
         sharp = squares * (self._safe_variance - self._misfit) + largest * self._misfit
         sharp = np.minimum(sharp, squares * residual) / self._persons
-        return np.asarray(np.minimum(variances, sharp))
+        return np.asarray(np.clip(sharp, 0.0, variances))
 
     def fourth_hidden(self, combinations: Floats) -> bool:
         """Whether noise on fourth moments is most of the sampling variance of some combination."""
