@@ -209,6 +209,7 @@ class MarginalIntervals(PairIntervals):
         constant = np.diag(high) <= LEAST_VARIANCE
         low[constant], high[constant] = -np.inf, np.inf
         low[:, constant], high[:, constant] = -np.inf, np.inf
+        low[np.diag_indices(len(low))] = np.maximum(np.diag(low), 0)
         return _ratios(low, high, (low, high), self.pairs)
 
 

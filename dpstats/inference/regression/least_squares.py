@@ -64,6 +64,8 @@ class LeastSquares(Cached):
         At least 1: how many times the sampling covariance of independent rows is allowed for, such
         as the most rows of one person, unless `fourth` is of persons. The t laws have as many
         times fewer degrees of freedom.
+    left : (m, q) float64, optional
+        Combinations of the features that are zero but in levels that are left out as empty.
 
     References
     ----------
@@ -78,6 +80,7 @@ class LeastSquares(Cached):
     fourth: FourthMoments | PersonScores | None = None
     clustering: float = 1.0
     equal_variance: bool = False
+    left: Floats | None = None
 
     @cached_property
     def second_moments(self) -> Floats:
@@ -278,7 +281,9 @@ class LeastSquares(Cached):
         residual = np.abs(self._residual(self.params)).sum() ** 2
         sharp = squares * (self._safe_variance - self._misfit) + largest * self._misfit
         sharp = np.minimum(sharp, squares * residual) / self._persons
-        return np.asarray(np.clip(sharp, 0.0, variances))
+        # A constant column has no part in the moments, and its coefficient only rounding.
+        least = np.einsum("ij,ij->i", scores, combinations) * self.rounding / self._persons
+        return np.asarray(np.maximum(np.minimum(variances, sharp), least))
 
     def fourth_hidden(self, combinations: Floats) -> bool:
         """Whether noise on fourth moments is most of the sampling variance of some combination."""
@@ -346,6 +351,28 @@ class LeastSquares(Cached):
         """(p, p) of the coefficients, at the estimate."""
         return self.noise_covariance_at(self.params)
 
+    @cached_property
+    def left_covariance(self) -> Floats:
+        """(p, p) of the coefficients' errors from the rows that levels left out may have.
+
+        With a coefficient b of v'x, A^-1 times the mean of x v'x, times b, is the error. Its size
+        is estimated by the noisy means less their noise, with 1 for the standard deviation of b:
+        twice that is the largest difference of two means in unit scale (eq. 9).
+        """
+        total = np.zeros_like(self.inverse)
+        for direction in [] if self.left is None else self.left:
+            scores = self.inverse @ self.rows[:-1]
+            error = scores @ self.matrix.matrix @ direction
+            noise = self._noise_covariance(self._weights(scores, direction))
+            sd = np.sqrt(np.diag(noise))
+            unit = np.where(sd > 0, sd, 1.0)
+            z = error / unit
+            squared = z @ np.linalg.pinv(noise / np.outer(unit, unit), hermitian=True) @ z
+            if not np.any(error[sd > 0]):
+                squared = np.inf
+            total += np.outer(error, error) * max(1 - 1 / squared, 0.0)
+        return total
+
     def law(self, combination: Floats, *, sampling: bool = True, extra: float = 0.0) -> ErrorLaw:
         """Law of the error of one linear combination (p,) of the coefficients.
 
@@ -359,7 +386,8 @@ class LeastSquares(Cached):
         """
         if not self.regular or (sampling and self.df_resid <= 0):
             return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
-        covariance = self.noise_covariance + (self.sampling_covariance if sampling else 0.0)
+        covariance = self.noise_covariance + self.left_covariance
+        covariance = covariance + (self.sampling_covariance if sampling else 0.0)
         along = covariance @ combination
         variance = float(combination @ along)
         # Derivative of the estimate under a hypothesis on the combination by its value.
@@ -368,9 +396,9 @@ class LeastSquares(Cached):
         score = (combination @ self.inverse @ self.rows[:-1])[None, :]
         fixed = self._weights(score, self._residual(self.params))[0]
         moving = self._weights(score, self.rows[:-1].T @ -slope)[0]
-        spread = 0.0
+        spread = float(combination @ self.left_covariance @ combination)
         if sampling:
-            spread = float(self.sampling_variances(combination[None, :])[0])
+            spread += float(self.sampling_variances(combination[None, :])[0])
             spread += extra * self._safe_variance
         return ErrorLaw(
             float(np.sqrt(spread)), self._df_of_variance, self._noise @ fixed, self._noise @ moving
@@ -388,13 +416,14 @@ class LeastSquares(Cached):
         """
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
-        covariance = self.sampling_covariance + self.noise_covariance
+        sampling = self.sampling_covariance + self.left_covariance
+        covariance = sampling + self.noise_covariance
         reduced, difference = independent(combinations, values, self.params, covariance)
         under = self.params + covariance @ reduced.T @ difference
         scores = reduced @ self.inverse @ self.rows[:-1]
         weights = self._weights(scores, self._residual(under))
         rng = calibration_generator(self.matrix.answers, WALD)
         return joint_test(
-            difference, self._df_of_variance, reduced @ self.sampling_covariance @ reduced.T,
+            difference, self._df_of_variance, reduced @ sampling @ reduced.T,
             self._noise_covariance(weights), lambda: self._noise @ weights.T, rng,
         )  # fmt: skip
