@@ -269,10 +269,11 @@ def combination_bounds(
     Notes
     -----
     The sampling part is the t quantile times the largest standard error that the radii D admit: for
-    D' the diagonal matrix of row sums of D, A >= A0 - D' in the order of symmetric matrices, so
-    h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least at the true solution, so at most
-    that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n times these means whatever the
-    number of rows, so only the degrees of freedom take the fewest rows.
+    D' the diagonal matrix of row sums of D, with columns of mean square 1, A >= A0 - D' in the
+    order of symmetric matrices, so h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least
+    at the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are
+    n times these means whatever the number of rows, so only the degrees of freedom take the fewest
+    rows.
 
     With a penalty the residual is an error plus x'd, d the shrinkage of the coefficients.
     Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
@@ -290,7 +291,9 @@ def combination_bounds(
     if rows is None:
         return low, high
     n, df = rows[0], min(rows) - p
-    least = gram - np.diag(radii[:p, :p].sum(axis=1))
+    own = np.diag(gram)
+    unit = np.where(own > 0, own, 1.0) ** -0.5
+    least = gram - np.diag(radii[:p, :p] @ unit / unit)
     if df <= 0 or not positive_definite(least):
         return np.full(k, -np.inf), np.full(k, np.inf)
     centre = np.linalg.solve(gram, right)

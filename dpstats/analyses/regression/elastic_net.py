@@ -24,8 +24,8 @@ class ElasticNet:
 
     Minimises half the mean squared residual plus alpha (l1_ratio |b|_1 + (1 - l1_ratio) |b|^2 / 2),
     as scikit-learn does, in unit scale: numbers over [-1, 1] between their bounds, levels 0 or 1,
-    the intercept free. It needs what `dps.OLS` with the same formula measures (with ``ridge=``, where
-    the formula names a baseline), and can be inferred from a release that has that.
+    the intercept free. It needs what `dps.OLS` with the same formula measures (with ``ridge=``
+    where the formula names a baseline), and can be inferred from a release that has that.
 
     Parameters
     ----------

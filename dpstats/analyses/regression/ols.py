@@ -26,8 +26,8 @@ from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.measured.view import ReleaseView
 from dpstats.results.least_squares import (
     BOUNDED,
-    EMPTY,
     CLUSTERED,
+    EMPTY,
     NOISY_FOURTH,
     NOISY_TOTALS,
     PENALISED,

@@ -10,9 +10,10 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.corrected.correlation import LEAST_VARIANCE
 from dpstats.corrected.ridge import positive_definite
 from dpstats.inference.moments.certified_radii import CertifiedRadii
-from dpstats.inference.moments.noisy_covariance import LEAST_VARIANCE, NoisyCovariance
+from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class NoisyPrecision(Cached):
 
         In simulation the first-order law keeps its level as long as the noise is at most twice the
         least noisy eigenvalue. Where only a bound on the noise is known, the matrix is that of
-        published rows, and it is inverted if it can be. So it is without noise, unless a column does
-        not vary, or follows from others.
+        published rows, and it is inverted if it can be. Nothing is inverted if a column does not
+        vary, or follows from others.
         """
         if not self._regular:
             return True

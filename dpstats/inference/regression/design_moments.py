@@ -147,7 +147,7 @@ class DesignMoments:
         """A product of features; a first level in `first` is one minus the other levels."""
         expanded: Expansion = {(): Fraction(1)}
         for factor in factors:
-            parts = [((factor,), 1)]
+            parts: list[tuple[Term, int]] = [((factor,), 1)]
             if factor in first:
                 others = range(1, self.schema[factor[0]].bins)
                 parts = [((), 1), *((((factor[0], level),), -1) for level in others)]
@@ -227,12 +227,13 @@ class DesignMoments:
     @cached_property
     def features(self) -> list[Term]:
         """The q products of features that occur; the constant, if there, is ()."""
-        every = dict.fromkeys(t for e in (*self._regressors, self._response) for t in e)
+        every: dict[Term, None] = dict.fromkeys(t for e in self._regressors for t in e)
+        every |= dict.fromkeys(self._response)
         if self.ball is not None:
             every[()] = None  # the first of every `MomentMatrix`
         return sorted(every, key=len)
 
-    def _coefficients(self, expansions: Iterable[Mapping[Term, float | Fraction]]) -> Floats:
+    def _coefficients(self, expansions: Iterable[Mapping[Term, Any]]) -> Floats:
         """(k, q) of expansions in the features, from coefficients times steps."""
         at = {term: i for i, term in enumerate(self.features)}
         rows = [[(at[term], float(value)) for term, value in e.items()] for e in expansions]

@@ -69,17 +69,14 @@ class LeftOut:
         """(r, k) independent combinations of combinations (k, p) that change along no direction."""
         from scipy import linalg
 
-        known = ~self.undetermined(combinations)
-        along = combinations[~known] @ self.directions.T
-        size = np.abs(combinations[~known]) @ np.abs(self.directions.T)
-        length = size.max(axis=1, initial=0.0)[:, np.newaxis]
-        part = np.zeros((0, int(np.sum(~known))))
-        if len(along):
-            part = linalg.null_space((along / length).T, rcond=_SAME).T / length.T
-        found = np.zeros((int(np.sum(known)) + len(part), len(known)))
-        found[: int(np.sum(known)), known] = np.eye(int(np.sum(known)))
-        found[int(np.sum(known)) :, ~known] = part
-        return found
+        unknown = self.undetermined(combinations)
+        whole = np.eye(len(combinations))
+        if not unknown.any():
+            return whole
+        along = combinations[unknown] @ self.directions.T
+        length = (np.abs(combinations[unknown]) @ np.abs(self.directions.T)).max(axis=1)
+        part = linalg.null_space((along / length[:, np.newaxis]).T, rcond=_SAME).T / length
+        return np.vstack([whole[~unknown], part @ whole[unknown]])
 
     def most_rows(self, matrix: NoisyMatrix, beta: float) -> float:
         """Bound on the share of rows in the levels together, on the event of `matrix.radius`."""
@@ -87,8 +84,9 @@ class LeftOut:
             return 0.0
         radius = joint_noise_quantiles(matrix.answers, beta)
         reach = [np.abs(_weights(matrix, count)[0]) @ radius for count in self.counts]
-        found = [max(_count(matrix, c) + r, 0.0) for c, r in zip(self.counts, reach, strict=True)]
-        return float(min(sum(found) / matrix.n, 1.0))
+        counts = [_count(matrix, count) for count in self.counts]
+        most = np.maximum(np.add(counts, reach), 0.0)
+        return min(float(most.sum()) / matrix.n, 1.0)
 
 
 def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
@@ -165,16 +163,16 @@ def _expanded(
     one: Expansion = {(): 1.0}
     if rest == () and () not in terms:
         others = dict.fromkeys(f[0] for t in terms for f in t if is_level(f) and f[0] not in names)
-        full = (
-            [((name, level),) for level in range(moments.schema[name].bins)] for name in others
-        )
+        full = ([((name, level),) for level in range(moments.schema[name].bins)] for name in others)
         one = next((dict.fromkeys(o, 1.0) for o in full if set(terms).issuperset(o)), one)
     found: Expansion = {rest: 1.0}
     for name, level in event:
         indicator: Expansion = {((name, level),): 1.0}
         if (name, level) not in own:
-            rows = {((name, k),): -1.0 for k in range(moments.schema[name].bins) if k != level}
-            indicator = {**one, **rows}
+            indicator = dict(one)
+            for k in range(moments.schema[name].bins):
+                if k != level:
+                    indicator[((name, k),)] = -1.0
         grown: Expansion = {}
         for term, value in found.items():
             for more, by in indicator.items():
@@ -225,13 +223,13 @@ def _weights(matrix: NoisyMatrix, count: Floats) -> tuple[Floats, float]:
 
 def _count(matrix: NoisyMatrix, count: Floats) -> float:
     weights, known = _weights(matrix, count)
-    return float(weights @ matrix.answers.sums + known)
+    return float(weights @ matrix.answers.sums) + known
 
 
 def _reach(matrix: NoisyMatrix, count: Floats, beta: float) -> float:
     """Quantile of the noise on a count."""
     weights, answers = _weights(matrix, count)[0], matrix.answers
-    used = np.flatnonzero(weights)
+    used = np.flatnonzero(weights).tolist()
     each = bonferroni(beta, max(len(used), 1))
     most = sum(abs(weights[f]) * float(answers.law(f).quantile(each)) for f in used)
     if len(used) < 2 or most == 0 or answers.certain:

@@ -36,6 +36,7 @@ from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.corrected.ridge import positive_definite
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.spending import USUAL_ALPHA, bonferroni
@@ -201,7 +202,7 @@ class PenalisedMoments(Cached):
         """(p,) bounds on |b^ - b*|; infinite where the noise does not exclude a singular matrix."""
         least = float(np.linalg.eigvalsh(noisy)[0])
         q = float(np.linalg.norm(spread, 2))
-        if least <= q:
+        if least <= q or not positive_definite(noisy):
             return np.full(len(error), np.inf)
         inverse = np.linalg.inv(noisy)
         plain = float(np.linalg.norm(error)) / (least - q)
