@@ -44,7 +44,7 @@ _BIAS = "the bias that this gives the coefficients, usually towards 0,"
 _SINGULAR = (
     "the noisy moments do not rule out collinear regressors. If the noise exceeds the signal, use "
     "more rows, more budget, fewer regressors, ridge= or clip_norm=; if columns are collinear or "
-    "constant, or a level is empty, use another formula"
+    "constant, use another formula"
 )
 
 

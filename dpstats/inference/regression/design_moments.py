@@ -44,7 +44,7 @@ class DesignMoments:
 
     A number is its middle plus half its range times its unit value in [-1, 1], so a regressor is a
     sum of products of unit values, levels and the constant. The basis is a reduced echelon form of
-    the regressors in these products (eq. 3 of docs/explanation/regression.md), found in exact
+    the regressors in these products (eq. 1 of docs/explanation/regression/ols.md), found in exact
     arithmetic, so that it does not depend on how far from zero the bounds are. Where as many
     products occur as there are regressors (always, if a product comes with the numbers in it), the
     products themselves are the basis: each of their moments is one measured number, which keeps

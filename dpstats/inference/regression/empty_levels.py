@@ -30,9 +30,9 @@ class LeftOut:
     """Levels that the noisy counts do not show to have rows, and the model without them.
 
     A level without rows is a combination of regressors that is zero in every row: its direction v,
-    with v'x = 0, can be added to the coefficients without any change (eq. 8 of
-    docs/explanation/regression.md). Combinations h of the coefficients with h'v = 0 for all these
-    directions are determined without them.
+    with v'x = 0, can be added to the coefficients without any change (eq. 2 of
+    docs/explanation/regression/ols.md). Combinations h of the coefficients with h'v = 0 for all of
+    these directions are determined without them.
 
     Attributes
     ----------
@@ -41,11 +41,14 @@ class LeftOut:
         In the basis.
     counts : (l, q) float64
         The number of rows in each level over n, as combinations of features squared.
+    touched : (l, p) bool
+        Members of the basis that are not zero in all rows of each level.
     """
 
     names: tuple[str, ...]
     directions: Floats
     counts: Floats
+    touched: NDArray[np.bool_]
 
     @property
     def kept(self) -> NDArray[np.intp]:
@@ -78,15 +81,27 @@ class LeftOut:
         part = linalg.null_space((along / length[:, np.newaxis]).T, rcond=_SAME).T / length
         return np.vstack([whole[~unknown], part @ whole[unknown]])
 
-    def most_rows(self, matrix: NoisyMatrix, beta: float) -> float:
-        """Bound on the share of rows in the levels together, on the event of `matrix.radius`."""
+    def radius(self, matrix: NoisyMatrix, beta: float) -> Floats:
+        """(k + 1, k + 1) what the rows of the levels add to the radii of the others' moments.
+
+        Of the k members that are kept, and of the response in products with them; on the event of
+        `matrix.radius`. The coefficient of a level with r rows is their mean of y - x'b, so at most
+        1 + sum |b_k| over the members that they touch, and adds at most r / n times that to their
+        equations: it moves their moments by r / n at most (eq. 4).
+        """
+        k = len(self.kept)
+        total = np.zeros((k + 1, k + 1))
         if not self.names:
-            return 0.0
+            return total
         radius = joint_noise_quantiles(matrix.answers, beta)
         reach = [np.abs(_weights(matrix, count)[0]) @ radius for count in self.counts]
         counts = [_count(matrix, count) for count in self.counts]
-        most = np.maximum(np.add(counts, reach), 0.0)
-        return min(float(most.sum()) / matrix.n, 1.0)
+        most = np.maximum(np.add(counts, reach), 0.0) / matrix.n
+        for share, touched in zip(most.tolist(), self.touched, strict=True):
+            own = np.append(touched[self.kept], True)
+            total += share * np.outer(own, own)
+        total[-1, -1] = 0.0
+        return total
 
 
 def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
@@ -98,7 +113,8 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
     """
     basis = moments.rows[:-1]
     if matrix is None:
-        return LeftOut((), np.zeros((0, len(basis))), np.zeros((0, basis.shape[1])))
+        none = np.zeros((0, len(basis)))
+        return LeftOut((), none, np.zeros((0, basis.shape[1])), none.astype(np.bool_))
     used = np.flatnonzero(np.any(basis != 0, axis=0))
     terms = [moments.features[i] for i in used]
     events = [*_levels(moments, terms), *_cells(moments, terms)]
@@ -113,12 +129,14 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
         if _count(matrix, count) <= _reach(matrix, count, each):
             absent[event] = count
     absent = {e: c for e, c in absent.items() if not _all_absent(e, absent, dict(known))}
+    p, every = len(basis), dict(known)
     found = [_directions(moments, terms, basis[:, used], event) for event in absent]
-    p = len(basis)
+    touched = [_touched(terms, basis[:, used], every[event]) for event in absent]
     return LeftOut(
         tuple(_name(moments, event) for event in absent),
         np.concatenate([np.zeros((0, p)), *found]),
         np.array(list(absent.values())).reshape(len(absent), len(moments.features)),
+        np.array(touched, dtype=np.bool_).reshape(len(absent), p),
     )
 
 
@@ -203,6 +221,19 @@ def _directions(
     left = linalg.orth(vanishing.T)
     found = linalg.null_space((basis - basis @ left @ left.T).T, rcond=_SAME).T
     return np.where(np.abs(found) > _SAME, found, 0.0)
+
+
+def _touched(terms: list[Term], basis: Floats, indicator: Expansion) -> list[bool]:
+    """Whether each member of the basis (p, t) is not zero wherever an indicator is one."""
+    found = []
+    for member in basis:
+        total: Expansion = {}
+        for i in np.flatnonzero(member).tolist():
+            for term, by in indicator.items():
+                if (longer := product(terms[i], term)) is not None:
+                    total[longer] = total.get(longer, 0.0) + member[i] * by
+        found.append(any(abs(value) > _SAME for value in total.values()))
+    return found
 
 
 def _name(moments: DesignMoments, event: tuple[Feature, ...]) -> str:

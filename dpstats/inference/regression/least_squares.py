@@ -357,7 +357,8 @@ class LeastSquares(Cached):
 
         With a coefficient b of v'x, A^-1 times the mean of x v'x, times b, is the error. Its size
         is estimated by the noisy means less their noise, with 1 for the standard deviation of b:
-        twice that is the largest difference of two means in unit scale (eq. 9).
+        twice that is the largest difference of two means in unit scale (eq. 3 of
+        docs/explanation/regression/ols.md).
         """
         total = np.zeros_like(self.inverse)
         for direction in [] if self.left is None else self.left:

@@ -60,6 +60,10 @@ class LinearIntervals(Cached):
         """Of combinations (k, p) in the whole basis, some of them of levels that are left out."""
         return cls(model, rows[:, left.kept], offsets, extra, left.undetermined(rows), left)
 
+    @property
+    def _left_out(self) -> bool:
+        return self.left is not None and len(self.left.names) > 0
+
     @cached_property
     def _unknown(self) -> NDArray[np.bool_]:
         if self.undetermined is None:
@@ -147,15 +151,14 @@ class LinearIntervals(Cached):
         beta = for_noise(alpha, certain=certain) if sampled else alpha
         radius = size @ model.matrix.radius(beta) @ size.T
         rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
-        # Rows of levels that are left out, on products with regressors (eq. 10).
-        share = 0.0 if self.left is None else self.left.most_rows(model.matrix, beta)
-        radius[:-1], radius[-1, :-1] = radius[:-1] + share, radius[-1, :-1] + share
+        if self.left is not None:
+            radius = radius + self.left.radius(model.matrix, beta)
         low, high = combination_bounds(
             model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
             ridge=model.ridge, extra=self.extra, bounds=model.bounds,
         )  # fmt: skip
         unknown = np.isinf(low) & np.isinf(high)
-        if np.any(unknown) and not np.any(model.ridge) and self.extra == 0 and share == 0:
+        if np.any(unknown) and not np.any(model.ridge) and self.extra == 0 and not self._left_out:
             low[unknown], high[unknown] = half_line_bounds(
                 model.second_moments, radius, self.combinations[unknown],
                 constant=model.constant, rows=rows, error=alpha - beta,

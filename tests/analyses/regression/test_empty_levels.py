@@ -7,6 +7,7 @@ import statsmodels.formula.api as smf
 from numpy.testing import assert_allclose
 
 import dpstats as dps
+from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.privacy.noise import _noise_from
 
 LEVELS, EFFECTS = list("abcdef"), dict(zip("abcdef", (0.0, 1, -1, 2, -2, 1), strict=True))
@@ -137,3 +138,25 @@ def test_other_terms_keep_their_coverage(counts, releases, seeded_noise):
         ).tolist()
     assert np.mean(covered) > 0.95 - 4 * (0.05 * 0.95 / releases / 3) ** 0.5
     assert np.mean(certified) == 1  # worst case: they fail far less often than at .05
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_small_level_far_from_the_others_is_allowed_for(allowed, seeded_noise, monkeypatch):
+    """It has 16 rows, as far as possible from the others: without the term no slope is covered."""
+    if not allowed:
+        monkeypatch.setattr(LeastSquares, "left_covariance", np.zeros((6, 6)))
+    covered = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        frame = rows(3_000, "", "", (("c", 16),), rng)
+        far = frame["g"] == "c"
+        frame["x"] = np.where(far, 10.0, rng.integers(40, 61, 3_000) / 10)
+        y = 0.4 * (frame["x"] - 5) - 5 + rng.normal(0, 1, 3_000)
+        frame["y"] = np.where(far, 9.5, y).clip(-10, 10).round(1)
+        with _noise_from(seeded_noise(seed)):
+            found = released(dps.OLS("y ~ x + g"), frame, dps.PureDP(3.5))
+        if found.intervals.left.names == ("g=c",):
+            low, high = found.conf_int()[1]
+            covered.append(low <= 0.4 <= high)
+    assert len(covered) > 15
+    assert (np.mean(covered) > 0.7) == allowed
