@@ -265,6 +265,4 @@ def _reach(matrix: NoisyMatrix, count: Floats, beta: float) -> float:
     most = sum(abs(weights[f]) * float(answers.law(f).quantile(each)) for f in used)
     if len(used) < 2 or most == 0 or answers.certain:
         return float(most)
-    parts = ((float(weights @ by), law) for by, law in answers.noise_groups)
-    law = Combination(tuple(part for part in parts if abs(part[0]) > _SAME))
-    return min(float(most), law.quantile(beta))
+    return min(float(most), Combination(tuple(answers.noise_of(weights))).quantile(beta))

@@ -180,8 +180,9 @@ class LeastSquares(Cached):
 
     def _weights(self, left: Floats, right: Floats) -> Floats:
         """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
-        place, size = self.matrix.place.ravel(), len(self.matrix.answers.sums)
-        measured = place >= 0
+        used = np.flatnonzero(right)
+        place, size = self.matrix.place[:, used].ravel(), len(self.matrix.answers.sums)
+        measured, right = place >= 0, right[used]
         return np.array(
             [
                 np.bincount(place[measured], np.outer(one, right).ravel()[measured], minlength=size)
