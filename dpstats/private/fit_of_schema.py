@@ -146,7 +146,7 @@ class ColumnFit:
     ----------
     name : str
     missing : int
-        Empty cells, null and NaN.
+        Empty cells, null, NaN, and declared codes for a missing cell.
     undeclared : int
         Cells that hold no declared level, or no number (no date) where one is declared.
     clamped : int
@@ -292,7 +292,7 @@ class _Tally:
     def result(self, stored: pa.DataType | None) -> ColumnFit:
         """The counts, with advice on the values and on the type in which they are stored."""
         order = sorted(self.values.items(), key=lambda item: (-item[1], item[0]))
-        advice = advice_on(self.column, [text for text, _ in order], stored)
+        advice = advice_on(self.column, dict(order), stored)
         commonest = tuple(order[:SHOWN])
         return ColumnFit(
             self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice,
@@ -303,16 +303,16 @@ class _Tally:
 def _outside(values: pa.Array, column: Column) -> tuple[NDArray[np.bool_], ...]:
     """Which cells are missing, undeclared and clamped."""
     if isinstance(column, Category):
-        codes = arrow.level_codes(values, column.stored, missing=-1, other=-2)
+        codes = arrow.level_codes(values, column.stored, -1, -2, column.missing_values)
         return codes == -1, codes == -2, np.zeros(len(codes), dtype=np.bool_)
-    missing = arrow.absent(values, numbers=True)
     cells = arrow.days(values) if column.dates else arrow.floats(values)
+    missing = arrow.absent(values, numbers=True) | column.is_missing_value(cells)
     if column.values is not None:
         clamped = ~np.isin(cells, np.asarray(column.values, dtype=np.float64))
     else:
         clamped = (cells < column.low) | (cells > column.high)  # type: ignore[operator]
     unread = np.isnan(cells)
-    return missing, unread & ~missing, clamped & ~unread
+    return missing, unread & ~missing, clamped & ~unread & ~missing
 
 
 def _texts(values: pa.Array) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,17 +25,21 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}((?P<mark>[.,'\u2019 \u00a0\u202f])\d{3})(
                         r"(?:[.,]\d+)?")  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
+# Of a code book, for "don't know" and the like.
+_MISSING = re.compile(r"(-?(9*[6-9]|77+|88+)|-[1-5]|0)(\.0+)?|9999-12-31|1900-01-01|1111-11-11")
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\s.*)?")
 
 
-def advice_on(column: Column, values: Sequence[str], stored: pa.DataType | None) -> tuple[str, ...]:
+def advice_on(
+    column: Column, values: Mapping[str, int], stored: pa.DataType | None
+) -> tuple[str, ...]:
     """Sentences on the values outside a declaration, and on the type they are stored in.
 
     Parameters
     ----------
     column : Column
-    values : sequence of str
-        Undeclared or clamped values, the commonest first.
+    values : mapping of str to int
+        Undeclared or clamped values, the commonest first, and how often each occurs.
     stored : Arrow type or None
         Where the table has types.
     """
@@ -43,6 +47,10 @@ def advice_on(column: Column, values: Sequence[str], stored: pa.DataType | None)
         found = ((value, _levels_alike(column, value)) for value in values)
         meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
         lines = [f"{value!r}: did you mean {level!r}?" for value, level in meant]
+        if column.other is not None:  # without it, they count as missing cells do
+            known = {value for value, _ in meant}
+            unknown = {value: n for value, n in values.items() if value not in known}
+            lines += _on_missing(unknown, "and is no level")
         if lines and isinstance(column, Boolean):
             texts = [value for value, _ in meant][:2]
             lines.append(
@@ -50,7 +58,8 @@ def advice_on(column: Column, values: Sequence[str], stored: pa.DataType | None)
                 f"{texts}, and no boolean"
             )
         return tuple(lines)
-    return tuple(dict.fromkeys([*_on_type(column, stored), *_on_numbers(column, values)]))
+    lines = [*_on_type(column, stored), *_on_numbers(column, list(values))]
+    return tuple(dict.fromkeys([*lines, *_on_missing(values, "outside the declaration")]))
 
 
 def alike(text: str, known: Iterable[str]) -> list[str]:
@@ -125,6 +134,16 @@ def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
     for line in said:  # one example of each kind
         kinds.setdefault(line.split("'")[0], line)
     return list(kinds.values())
+
+
+def _on_missing(values: Mapping[str, int], where: str) -> list[str]:
+    """A question for values that look like codes for missing cells, and occur more than once."""
+    found = [(text.strip(), times) for text, times in values.items() if times > 1]
+    return [
+        f"{text} appears {times:,} times {where}: a missing code? Then list it in missing_values"
+        for text, times in found
+        if _MISSING.fullmatch(text)
+    ][:_MOST]
 
 
 def _is_unread(text: str) -> bool:

@@ -262,7 +262,11 @@ def _absent(values: pa.Array, *, numbers: bool) -> NDArray[np.bool_]:
 
 
 def level_codes(
-    values: pa.Array, stored: Sequence[Any], missing: int, other: int
+    values: pa.Array,
+    stored: Sequence[Any],
+    missing: int,
+    other: int,
+    missing_values: Sequence[Any] = (),
 ) -> NDArray[np.int64]:
     """Index of each cell among the stored values.
 
@@ -276,17 +280,20 @@ def level_codes(
         bool or a date; of several such levels, the one in the shortest form or none.
     missing, other : int
         Codes of missing cells, and of cells with an undeclared value.
+    missing_values : sequence
+        Stored values that are missing cells; they match as the others do.
 
     Returns
     -------
     (n,) int64
     """
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
-        coded = level_codes(values.dictionary, stored, missing, other)
+        coded = level_codes(values.dictionary, stored, missing, other, missing_values)
         return _looked_up(np.append(coded, missing), values.indices)
     values = plain(values)
-    found = _index_of_level(values, stored)
+    found = _index_of_level(values, (*stored, *missing_values))
     codes = np.where(found >= 0, found, other)
+    codes[found >= len(stored)] = missing
     codes[_absent(values, numbers=not isinstance(stored[0], str))] = missing
     return codes
 

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
 _KINDS: Mapping[str, type[Column]] = {"boolean": Boolean, "category": Category, "number": Number}
 _KEYS: Mapping[str, frozenset[str]] = {
-    "boolean": frozenset({"name", "missing", "allow_missing", "note"}),
-    "category": frozenset({"name", "levels", "missing", "allow_missing", "other", "note"}),
+    "boolean": frozenset({"name", "missing", "allow_missing", "missing_values", "note"}),
+    "category": frozenset(
+        {"name", "levels", "missing", "allow_missing", "missing_values", "other", "note"}
+    ),
     "number": frozenset(
         {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
-        | {"allow_missing", "scale"}
+        | {"allow_missing", "missing_values", "scale"}
     ),
 }
 _TELLING = ("levels", "low", "high", "values")  # keys that say which kind a column is
@@ -265,7 +267,8 @@ class Schema:
         ... )
         >>> schema["age"]
         Number(name='age', low=0, high=120, points=121, edges=(), closed='left', values=None,
-               missing=None, allow_missing=True, note='', dates=False, scale='linear')
+               missing=None, allow_missing=True, note='', dates=False, scale='linear',
+               missing_values=())
         >>> dps.Schema.from_frictionless({"fields": fields})
         Traceback (most recent call last):
             ...
@@ -338,7 +341,8 @@ class Schema:
     def to_smartnoise(self, table: str) -> dict[str, Any]:
         """Metadata of SmartNoise SQL for one table of these columns, one row per person.
 
-        Levels, edges, grids and the bounds of dates have no counterpart and are left out.
+        Levels, edges, grids, codes for missing cells and the bounds of dates have no counterpart
+        and are left out.
 
         Parameters
         ----------

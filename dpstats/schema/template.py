@@ -27,6 +27,8 @@ _TOP = """\
 #          and quantiles.
 # missing  what a cell without a value counts as; or allow_missing = true for a level of its own.
 #          Means and regressions need one of the two.
+# missing_values
+#          numbers, or levels, that stand for such a cell, such as 8 and 9 for "don't know".
 """
 _COLUMN = """\
 [[column]]
@@ -39,6 +41,7 @@ name = {name}
 # edges = []
 # missing = ...                  # a level or a value; or
 # allow_missing = true
+# missing_values = []            # codes for "don't know" and the like: missing too
 # note = "where this comes from"
 """
 _KEY_COLUMN = """\
