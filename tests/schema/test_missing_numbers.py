@@ -191,7 +191,7 @@ LIKERT = {"allow_missing": True, "missing_values": [8, 9]}
         (lambda: Number("x", 1, 5, missing=3, missing_values=[True]), "'x': each of missing_v"),
         (lambda: Number("x", values=[1, 2], missing=1, missing_values=[2.0]), "'x'.* hold 2"),
         (
-            lambda: Number("x", "2024-01-01", "2024-12-31", missing="2024-01-01", missing_values=[1]),
+            lambda: Number("x", "2024-01-01", END, missing=END, missing_values=[1]),
             "'x': each of missing_values must be a date",
         ),
         (lambda: dps.Category("x", ["a", "b"], missing="a", missing_values=["b"]), "'b' is a lev"),
