@@ -18,6 +18,11 @@ _TRUTH = {
     for value, words in ((False, "0 no n false f"), (True, "1 yes y true t"))
     for word in words.split()
 }
+_NOT_UTF8 = "\ufffd"
+DECLARE_ENCODING = (
+    "declare that of a text file, such as encoding = 'latin-1' or 'cp1252', under [file] of the "
+    "schema"
+)
 _LEAST_MISSPELT = 4  # characters: shorter texts are too like each other
 _MOST = 5  # levels that are suggested
 # Blanks and apostrophes separate thousands only; points and commas may be either sign.
@@ -27,11 +32,12 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 # Of a code book, for "don't know" and the like.
 _MISSING = re.compile(r"(-?(9*[6-9]|77+|88+)|-[1-5]|0)(\.0+)?|9999-12-31|1900-01-01|1111-11-11")
+EXCHANGED = str.maketrans(".,", ",.")
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\s.*)?")
 
 
 def advice_on(
-    column: Column, values: Mapping[str, int], stored: pa.DataType | None
+    column: Column, values: Mapping[str, int], stored: pa.DataType | None, decimal: str = "."
 ) -> tuple[str, ...]:
     """Sentences on the values outside a declaration, and on the type they are stored in.
 
@@ -42,7 +48,11 @@ def advice_on(
         Undeclared or clamped values, the commonest first, and how often each occurs.
     stored : Arrow type or None
         Where the table has types.
+    decimal : str
+        The decimal mark of a text file.
     """
+    odd = next((value for value in values if _NOT_UTF8 in value and value != _NOT_UTF8), None)
+    recode = [] if odd is None else [f"text that is not UTF-8, as in {odd!r}: {DECLARE_ENCODING}"]
     if isinstance(column, Category):
         found = ((value, _levels_alike(column, value)) for value in values)
         meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
@@ -57,8 +67,8 @@ def advice_on(
                 "a Boolean reads true, false, 1 and 0; for other texts declare levels, such as "
                 f"{texts}, and no boolean"
             )
-        return tuple(lines)
-    lines = [*_on_type(column, stored), *_on_numbers(column, list(values))]
+        return (*recode, *lines)
+    lines = [*recode, *_on_type(column, stored), *_on_numbers(column, list(values), decimal)]
     return tuple(dict.fromkeys([*lines, *_on_missing(values, "outside the declaration")]))
 
 
@@ -111,10 +121,13 @@ def _on_type(column: Number, stored: pa.DataType | None) -> list[str]:
     return []
 
 
-def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
+def _on_numbers(column: Number, values: Sequence[str], decimal: str) -> list[str]:
     said = []
+    declare = ("write a decimal point, or declare decimal = ',' under [file] of the schema if the "
+               "file is text")  # fmt: skip
     for value in values:
         text = value.strip()
+        read = text.translate(EXCHANGED) if decimal == "," else text
         if column.dates:
             if not _is_unread(text):
                 said.append(f"numbers such as {value!r}, where dates are declared")
@@ -122,11 +135,17 @@ def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
                 said.append(f"dates such as {value!r}: write them as 2024-05-01")
         elif _ISO_DATE.fullmatch(text):
             said.append(f"dates such as {value!r} as text: declare low and high as dates")
-        elif _THOUSANDS.fullmatch(text) and _is_unread(text):
-            comma = ", or a decimal comma" if _DECIMAL_COMMA.fullmatch(text) else ""
-            said.append(f"thousands separators{comma}, as in {value!r}: write plain numbers")
-        elif _DECIMAL_COMMA.fullmatch(text):
-            said.append(f"a decimal comma, as in {value!r}: write a decimal point")
+        elif _THOUSANDS.fullmatch(text) and _is_unread(read):
+            either = _DECIMAL_COMMA.fullmatch(read)
+            mark = f", or a decimal {'comma' if decimal == '.' else 'point'}" if either else ""
+            more = f"; or {declare}" if either and decimal == "." else ""
+            said.append(f"thousands separators{mark}, as in {value!r}: write plain numbers{more}")
+        elif _DECIMAL_COMMA.fullmatch(read):
+            said.append(
+                f"a decimal comma, as in {value!r}: {declare}"
+                if decimal == "."
+                else f"a decimal point, as in {value!r}, where decimal = ',' is declared"
+            )
         elif _DATE.fullmatch(text):
             said.append(f"dates such as {value!r} as text: write them as 2024-05-01 and declare "
                         "low and high as dates")  # fmt: skip

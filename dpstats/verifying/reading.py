@@ -40,7 +40,7 @@ _PERSONS = ("rows_per_person", "person_key")  # only there if there is something
 _SHARED = {"dpstats", "version", "budget", "unit", "rows", "schema", "blocks", "tables", *_PERSONS}
 _ROLES = ("family", "score", "persons", "reference", "count")
 _KEYS = {
-    "plan": _SHARED | {"analyses", "reference", "start", "guesses"},
+    "plan": _SHARED | {"analyses", "reference", "start", "guesses", "file"},
     "measurements": _SHARED
     | {"person", "not_private", "assumes", "reference", "analyses", "plan"},
     "column": {"kind", "name", "missing", "allow_missing", "note", "levels", "other", "low", "high",

@@ -89,7 +89,8 @@ def test_it_says_what_the_values_may_mean(plan):
             "['no', 'yes'], and no boolean",
         ),
         "income": (
-            "a decimal comma, as in '1,5': write a decimal point",
+            "a decimal comma, as in '1,5': write a decimal point, or declare decimal = ',' under "
+            "[file] of the schema if the file is text",
             "thousands separators, as in '1.234,5': write plain numbers",
         ),
         "score": (),
