@@ -454,4 +454,4 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
             f"the rows hold a value of {column.name!r} outside {column.text(least)} to "
             f"{column.text(most)}, which the schema declares; give published rows and their schema"
         )
-    return column.codes_of(numbers)  # no published row holds a code for a missing cell
+    return column.encode_numbers(numbers)  # no published row holds a code for a missing cell

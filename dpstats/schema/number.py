@@ -464,13 +464,13 @@ class Number:
         cells = arrow.days(values) if self.dates else arrow.floats(values)
         if self.missing_values:
             cells = np.where(self.is_missing_value(cells), np.nan, cells)
-        return self.codes_of(cells)
+        return self.encode_numbers(cells)
 
     def is_missing_value(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which numbers (n,) of a private table are declared codes for a missing cell."""
         return np.isin(numbers, np.asarray(self.missing_values, np.float64))
 
-    def codes_of(self, numbers: NDArray[np.float64]) -> Codes:
+    def encode_numbers(self, numbers: NDArray[np.float64]) -> Codes:
         """Codes (n,) int64 of numbers, or days, as `encode` gives them; NaN is missing."""
         missing = np.isnan(numbers)
         if not missing.any():

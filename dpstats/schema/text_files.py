@@ -70,7 +70,7 @@ def _encoding(name: object) -> str:
     """The name that Python gives to an encoding that can read any bytes line by line."""
     try:
         found = codecs.lookup(name).name  # type: ignore[arg-type]
-        written = _PROBE.encode(found)
+        written = bytes(_PROBE, found)
         if b"\n" in written and written.decode(found) == _PROBE:
             decoder = codecs.getincrementaldecoder(found)(errors="replace")
             decoder.decode(written + bytes(range(256)), final=True)
