@@ -120,9 +120,9 @@ class Category:
             if isinstance(label, str):
                 check_label(f"{self.name!r}: a label", label, SchemaError)
         check_allow_missing(self.name, self.allow_missing, self.missing, "a declared level")
-        codes = tuple(dict.fromkeys(read_missing_values(self, "a declared level")))
+        codes = read_missing_values(self, "a declared level")
         _check_missing_values(self.name, codes, stored)
-        object.__setattr__(self, "missing_values", codes)
+        object.__setattr__(self, "missing_values", tuple(dict.fromkeys(codes)))
         if self.allow_missing:
             if MISSING_LABEL in labels:
                 raise SchemaError(

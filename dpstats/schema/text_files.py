@@ -41,10 +41,11 @@ class TextFile:
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", _encoding(self.encoding))
         check_choice("[file]: decimal", self.decimal, (".", ","), SchemaError)
-        if self.delimiter is not None and self.delimiter not in _DELIMITERS:
+        given: object = self.delimiter
+        if given is not None and not (isinstance(given, str) and given in _DELIMITERS):
             raise SchemaError(
                 "[file]: delimiter must be the one character that separates cells, such as | or a "
-                f"tab, got {short(self.delimiter)}"
+                f"tab, got {short(given)}"
             )
 
     @classmethod
@@ -53,7 +54,7 @@ class TextFile:
         known = [field.name for field in fields(cls)]
         if not isinstance(plain, Mapping):
             raise SchemaError(f"file must be a table, [file], with keys among {known}")
-        if unknown := sorted(set(plain) - set(known)):
+        if unknown := sorted(set(plain) - set(known), key=str):
             raise SchemaError(
                 f"unknown keys {first_few(unknown)} in [file]{did_you_mean(unknown, known)}; it "
                 f"takes {known}"
@@ -63,7 +64,7 @@ class TextFile:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file: what is not the default."""
         held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {key: v for key, v in held.items() if v != getattr(TextFile, key)}
+        return {key: v for key, v in held.items() if v != getattr(type(self), key)}
 
 
 def _encoding(name: object) -> str:
