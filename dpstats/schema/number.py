@@ -470,12 +470,12 @@ class Number:
         """Which numbers (n,) of a private table are declared codes for a missing cell."""
         return np.isin(numbers, np.asarray(self.missing_values, np.float64))
 
-    def encode_numbers(self, numbers: NDArray[np.float64]) -> Codes:
+    def encode_numbers(self, cells: NDArray[np.float64]) -> Codes:
         """Codes (n,) int64 of numbers, or days, as `encode` gives them; NaN is missing."""
-        missing = np.isnan(numbers)
+        missing = np.isnan(cells)
         if not missing.any():
-            return self._codes_of(numbers)
-        codes = self._codes_of(np.where(missing, float(self.low), numbers))  # type: ignore[arg-type]
+            return self._codes_of(cells)
+        codes = self._codes_of(np.where(missing, float(self.low), cells))  # type: ignore[arg-type]
         np.copyto(codes, self.missing_code, where=missing)
         return codes
 
