@@ -23,7 +23,8 @@ from dpstats.terminal import (
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _EXITS = (
     "exit codes: 0 done, 1 unexpected failure, or no pass of audit or verify, 2 a request, table "
-    "or file was refused, 3 the privacy budget does not allow it"
+    "or file was refused, 3 the privacy budget does not allow it, 4 a column has no cell that "
+    "'dpstats check' can read"
 )
 
 
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     finally:
         clear_progress()
-    return FAILED if passed is False else DONE
+    return getattr(options, "failed", FAILED) if passed is False else DONE
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -16,6 +16,9 @@ def add_commands(commands: Commands) -> None:
     )
     init.add_argument("data", type=Path, nargs="?", help=f"{TABLE}; only its header is read")
     init.add_argument("--header", metavar="A,B,C", help="names of the columns, instead of a file")
+    init.add_argument("--encoding", help="of a text file, such as latin-1; default: utf-8")
+    init.add_argument("--delimiter", help="of a text file; default: that of its first line")
+    init.add_argument("--decimal", help="decimal mark of a text file, . or ,")
     init.add_argument("-o", "--output", type=Path, required=True, help="survey.toml")
     init.add_argument("--force", action="store_true", help="overwrite an existing output")
     init.set_defaults(run=_init)
@@ -27,6 +30,7 @@ def _init(options: argparse.Namespace) -> None:
     from dpstats.errors import RequestError
     from dpstats.private.header import header_of, named
     from dpstats.releases.paid import check_apart
+    from dpstats.schema import TextFile
     from dpstats.schema.template import looks_like_key, template
 
     if (options.data is None) == (options.header is None):
@@ -37,8 +41,11 @@ def _init(options: argparse.Namespace) -> None:
         )
     check_apart(options.output, {} if options.data is None else {"table": options.data})
     check_ending(options.output, "a schema template is a TOML file", ".toml")
-    names = named(options.header) if options.data is None else header_of(options.data)
-    text = template(names)
+    every = {key: getattr(options, key) for key in ("encoding", "decimal", "delimiter")}
+    given = {key: value for key, value in every.items() if value is not None}
+    file = TextFile(**given)
+    names = named(options.header) if options.data is None else header_of(options.data, file)
+    text = template(names, given)
     files.write_atomically(options.output, text.encode(), overwrite=options.force)
     keys = [name for name in names if looks_like_key(name)]
     written = counted(len(names) - len(keys), "column")
@@ -48,6 +55,11 @@ def _init(options: argparse.Namespace) -> None:
     )
     for name in keys:
         say(f"dpstats: {name!r} looks like a key and is not declared; its comment says what to do")
+    if len(names) == 1 and (marks := [mark for mark in "|:^~" if mark in names[0]]):
+        say(
+            f"dpstats: the first line is one field; if {marks[0]} separates its names, add "
+            f"--delimiter '{marks[0]}'"
+        )
     if options.data is not None:
         say(
             "dpstats: the names are the header of the table. If that is a person's row, delete "

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _FIGURES = ("svg", "png", "pdf")
 _TARGETS = ("width", "delta", "power", "budget", "alpha", "method", "alternative", "null", "term")
+_UNREAD = 4  # the exit code of a check: some column has no cell that can be read
 
 
 def add_commands(commands: Commands) -> None:
@@ -90,7 +91,7 @@ def add_commands(commands: Commands) -> None:
     )
     check.add_argument("plan", type=Path, help="plan.json or request.toml")
     check.add_argument("data", type=Path, help=TABLE)
-    check.set_defaults(run=_check)
+    check.set_defaults(run=_check, failed=_UNREAD)
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +223,8 @@ def _plan(options: argparse.Namespace) -> None:
     show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace) -> bool:
+    """Print the fit; whether every column has a cell that can be read."""
     from dpstats.checks import columns_named
     from dpstats.errors import DataError
     from dpstats.private.fit_of_schema import check
@@ -239,3 +241,4 @@ def _check(options: argparse.Namespace) -> None:
             "this table cannot be released under this plan: its number of rows would be refused, "
             "for the reason that is printed with the fit"
         )
+    return not fit.unread

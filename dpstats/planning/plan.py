@@ -230,6 +230,7 @@ class Plan(Described, Solvable, Previewable):
             "reference": self.reference.to_dict(),
             **({} if self.start is None else {"start": self.start.to_members()}),
             **({"guesses": self.schema.guesses.to_dict()} if self.schema.guesses else {}),
+            **({"file": written} if (written := self.schema.written.to_dict()) else {}),
         }
 
     @classmethod
@@ -239,7 +240,9 @@ class Plan(Described, Solvable, Previewable):
             strategy = Strategy.from_dict(plain)
             if "guesses" in plain:
                 guesses = Guesses.from_dict(plain["guesses"])
-                strategy = replace(strategy, schema=Schema(strategy.schema.columns, guesses))
+                strategy = replace(strategy, schema=replace(strategy.schema, guesses=guesses))
+            if "file" in plain:
+                strategy = replace(strategy, schema=replace(strategy.schema, file=plain["file"]))
             loaded = cls(
                 strategy=strategy,
                 analyses={name: analysis_from_dict(p) for name, p in plain["analyses"].items()},

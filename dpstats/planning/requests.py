@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ _KEYS = {
     "column",
     "analysis",
     "guesses",
+    "file",
 }
 _AMOUNTS = {"epsilon", "delta", "rho"}
 
@@ -54,7 +56,7 @@ def load_request(
     path : path of a TOML file
         ``[budget]`` with ``epsilon``, with ``rho``, or with ``epsilon`` and ``delta``;
         ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
-        optional ``[guesses]``, which replaces that of the schema file;
+        optional ``[guesses]`` and ``[file]``, which replace those of the schema file;
         ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
         ``share`` to set its share of the budget; optional ``rows``, ``unit``,
         ``rows_per_person``, ``person``, ``person_totals``, ``allocation``, ``weights`` and
@@ -99,13 +101,15 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
         )
     if ("column" in document) == ("schema" in document):
         raise RequestError("give [[column]] tables, or schema = 'file.toml'")
-    guesses = document.get("guesses")
+    guesses, file = document.get("guesses"), document.get("file")
     if "schema" in document:
         schema = Schema.load(folder / str(document["schema"]))
         if guesses is not None:
-            schema = Schema(schema.columns, Guesses.from_dict(guesses))
+            schema = replace(schema, guesses=Guesses.from_dict(guesses))
+        if file is not None:
+            schema = replace(schema, file=file)
     else:
-        schema = Schema.from_dict(document["column"], guesses)
+        schema = Schema.from_dict(document["column"], guesses, file)
     analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(

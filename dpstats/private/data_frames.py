@@ -47,7 +47,7 @@ def _array(
     series: pd.Series[Any], as_text: Callable[[object], bytes | None] | None = None
 ) -> pa.Array:
     """Cells of a column; of objects the text that `as_text` gives, by default that of a file."""
-    as_text = _text if as_text is None else as_text
+    as_text = text_of if as_text is None else as_text
     dtype = series.dtype
     held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
     if held == np.dtype(object):
@@ -59,7 +59,8 @@ def _array(
         converted = pa.Array.from_pandas(series)
     except (pa.ArrowException, TypeError, ValueError):  # broken text, or a type of pandas alone
         converted = None
-    if converted is None:
+    own = converted is not None and isinstance(converted.type, pa.BaseExtensionType)
+    if converted is None or (own and not hasattr(dtype, "pyarrow_dtype")):  # periods, intervals
         return _objects(series.astype(object), as_text)
     return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
 
@@ -69,7 +70,7 @@ def _objects(series: pd.Series[Any], as_text: Callable[[object], bytes | None]) 
     return pa.array([as_text(cell) for cell in series], pa.large_binary())
 
 
-def _text(cell: object) -> bytes | None:
+def text_of(cell: object) -> bytes | None:
     """One cell as text; None if it is missing."""
     try:
         if type(cell) in (int, float) and abs(cell) < 2**53:  # type: ignore[arg-type]

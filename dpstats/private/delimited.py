@@ -1,12 +1,13 @@
 """Delimited text as record batches: no type is guessed, and no cell decides what another means.
 
-The delimiter follows from the first line and the declared names. Cells are bytes, which
-`dpstats.schema.arrow` reads as the schema declares. Declared numbers may be parsed with the lines,
-in a third of the time, as long as all are spelled plainly.
+The delimiter is declared, or follows from the first line and the declared names. Cells are bytes,
+which `dpstats.schema.arrow` reads as the schema declares. Declared numbers may be parsed with the
+lines, in a third of the time, as long as all are spelled plainly.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -16,11 +17,13 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from dpstats.errors import DataError
 from dpstats.private.sources import Source, one_by_one
+from dpstats.schema import TextFile
 
 CSV_BLOCK = 2**23
 MAX_CSV_BLOCK = 2**31 - 1
@@ -30,13 +33,17 @@ _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # Texts that spell no number, as usual as empty cells: a number's cell is missing without one.
 _NO_NUMBER = ["", "NA", "NaN", "nan", "NULL", "null"]
 _GZIP = b"\x1f\x8b"
+_UTF8 = ("utf-8", "utf-8-sig")
+_BLOCK = 2**20  # bytes that are decoded at a time
+_EXCHANGED = bytes.maketrans(b".,", b",.")
+_RECODE = "save it as UTF-8, or declare encoding = 'utf-16' under [file] of the schema"
 _NOT_TEXT = {  # first bytes, what has them, and what to do
     _GZIP: ("a gzip file", "add .gz to its name, or decompress it"),
     b"PK\x03\x04": ("a zip file or an Excel workbook", "save its table as CSV"),
     b"PAR1": ("a Parquet file", "name it .parquet"),
-    b"\xff\xfe": ("text in UTF-16", "save it as UTF-8"),
-    b"\xfe\xff": ("text in UTF-16", "save it as UTF-8"),
-    b"\0\0\xfe\xff": ("text in UTF-32", "save it as UTF-8"),
+    b"\xff\xfe": ("text in UTF-16", _RECODE),
+    b"\xfe\xff": ("text in UTF-16", _RECODE),
+    b"\0\0\xfe\xff": ("text in UTF-32", _RECODE.replace("16", "32")),
 }
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -46,15 +53,24 @@ def is_delimited(path: Path) -> bool:
     return path.name.lower().endswith(SUFFIXES)
 
 
-def delimited(path: Path, names: Sequence[str], numbers: Collection[str] = ()) -> Source:
+def delimited(
+    path: Path,
+    names: Sequence[str],
+    numbers: Collection[str] = (),
+    written: TextFile = TextFile(),  # noqa: B008  # it is a constant
+    decimals: Collection[str] = (),
+) -> Source:
     """A CSV or TSV file, perhaps gzipped, whose first line holds some columns of given names.
 
     Cells of the columns in `numbers` are float64, null where they spell no number, up to the first
     block in which a cell does not convert; from there on, and in other columns, they are bytes.
+    In `decimals` are all columns whose cells have the decimal mark of the file: where that is a
+    comma, points and commas of their bytes are exchanged.
     """
     zipped = path.suffix.lower() == ".gz"
-    _check_kind(path, zipped)
-    header = _read_header(path, names, zipped)
+    _check_kind(path, zipped, written)
+    header = _read_header(path, names, zipped, written)
+    marked = set(decimals) if written.decimal == "," else set()
     size = path.stat().st_size
     position = [0]
 
@@ -68,7 +84,7 @@ def delimited(path: Path, names: Sequence[str], numbers: Collection[str] = ()) -
                 for batch in read(wanted, block, done, parsed):
                     yield batch
                     done += batch.num_rows
-                _check_quotes(path, header.delimiter, done, zipped=zipped)
+                _check_quotes(path, header.delimiter, done, zipped, written)
                 return
             except pa.ArrowInvalid:  # a row longer than a block, or a damaged file
                 if not parsed and block >= longest:
@@ -84,8 +100,9 @@ def delimited(path: Path, names: Sequence[str], numbers: Collection[str] = ()) -
         import pyarrow.csv as pacsv
 
         with pa.OSFile(os.fsencode(path)) as raw:  # of any name
+            stream = pa.CompressedInputStream(raw, "gzip") if zipped else raw
             reader = pacsv.open_csv(
-                pa.CompressedInputStream(raw, "gzip") if zipped else raw,
+                stream if written.encoding in _UTF8 else pa.PythonFile(_as_utf8(stream, written)),
                 read_options=pacsv.ReadOptions(block_size=block, use_threads=False),
                 parse_options=pacsv.ParseOptions(
                     delimiter=header.delimiter,
@@ -100,23 +117,76 @@ def delimited(path: Path, names: Sequence[str], numbers: Collection[str] = ()) -
                     },
                     null_values=_NO_NUMBER if parsed else [""],
                     strings_can_be_null=not parsed,
+                    decimal_point=written.decimal,
                 ),
             )
             for whole in reader:
                 position[0] = raw.tell()
                 batch = whole.slice(min(skip, whole.num_rows))
                 skip -= whole.num_rows - batch.num_rows
-                yield batch
+                yield with_marks_exchanged(batch, marked) if marked else batch
 
     return Source(
         fields=header.fields,
         parts=lambda wanted: one_by_one(batches(wanted)),
         share_read=lambda: position[0] / max(size, 1),
         first_line=f"the first line of {path.name!r} {header.described}",
+        decimal=written.decimal,
     )
 
 
-def _check_kind(path: Path, zipped: bool) -> None:
+def with_marks_exchanged(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    """The same rows with a point for each comma and a comma for each point in texts of columns."""
+    columns = []
+    for name, cells in zip(batch.schema.names, batch.columns, strict=True):
+        if name in names and cells.type == pa.large_binary() and cells.buffers()[2] is not None:
+            kept, starts, text = cells.buffers()
+            held = [kept, starts, pa.py_buffer(text.to_pybytes().translate(_EXCHANGED))]
+            cells = pa.Array.from_buffers(cells.type, len(cells), held, offset=cells.offset)
+        columns.append(cells)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+class _Recoded(io.RawIOBase):
+    """Bytes of a text as UTF-8; those that its encoding does not have become U+FFFD.
+
+    The decoder of Arrow ends at such a byte with an error, which would tell of a cell.
+    """
+
+    def __init__(self, held: Any, encoding: str) -> None:
+        self._held, self._left, self._ended = held, b"", False
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left and not self._ended:
+            block = self._held.read(_BLOCK)
+            self._ended = not block
+            text = self._decoder.decode(block, final=self._ended)
+            self._left = text.encode("utf-8", "replace")
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+    def close(self) -> None:
+        if not self.closed:
+            self._held.close()
+        super().close()
+
+
+def _as_utf8(held: Any, written: TextFile) -> io.BufferedReader:
+    return io.BufferedReader(_Recoded(held, written.encoding), _BLOCK)
+
+
+def open_text(path: Path, zipped: bool, written: TextFile) -> Any:
+    """The text of a file as bytes in UTF-8."""
+    held = gzip.open(path, "rb") if zipped else path.open("rb")  # noqa: SIM115
+    return held if written.encoding in _UTF8 else _as_utf8(held, written)
+
+
+def _check_kind(path: Path, zipped: bool, written: TextFile) -> None:
     """Refuse a file whose first bytes are those of something else than delimited text."""
     with path.open("rb") as raw:
         start = raw.read(4)
@@ -126,18 +196,19 @@ def _check_kind(path: Path, zipped: bool) -> None:
         with gzip.open(path, "rb") as text:
             start = text.read(4)
     for first, (kind, remedy) in _NOT_TEXT.items():
+        if remedy.endswith("schema") and written.encoding.startswith(("utf-16", "utf-32")):
+            continue
         if start.startswith(first):
             within = "holds" if zipped else "seems to be"
             raise DataError(f"{path.name!r} {within} {kind}, not delimited text; {remedy}")
 
 
-def _check_quotes(path: Path, delimiter: str, rows: int, *, zipped: bool) -> None:
+def _check_quotes(path: Path, delimiter: str, rows: int, zipped: bool, written: TextFile) -> None:
     """Refuse a file whose last cell opens a quote and swallows the lines up to the end.
 
     Only where there are more lines than rows: blank ones, or line breaks within cells.
     """
-    read = gzip.open if zipped else open
-    with read(path, "rb") as raw:
+    with open_text(path, zipped, written) as raw:
         lines, end = 0, b""
         while block := raw.read(_FIRST_LINE):
             lines += block.count(b"\n")
@@ -146,7 +217,7 @@ def _check_quotes(path: Path, delimiter: str, rows: int, *, zipped: bool) -> Non
         return
     usual = csv.field_size_limit(sys.maxsize)  # of the process
     try:
-        with read(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as text:
+        with _text(open_text(path, zipped, written)) as text:
             last = deque(csv.reader(text, delimiter=delimiter), maxlen=1)
     finally:
         csv.field_size_limit(usual)
@@ -165,14 +236,20 @@ class _Header:
         """What may be said of a first line that could be a person's data."""
         if len(self.fields) < 2:
             return f"has {len(self.fields)} fields" if not self.fields else "has 1 field"
-        return f"has {len(self.fields)} fields, separated by {_DELIMITERS[self.delimiter]}"
+        mark = _DELIMITERS.get(self.delimiter, repr(self.delimiter))
+        return f"has {len(self.fields)} fields, separated by {mark}"
 
 
-def _read_header(path: Path, names: Sequence[str], zipped: bool) -> _Header:
+def _text(raw: Any) -> io.TextIOWrapper:
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
+
+
+def _read_header(path: Path, names: Sequence[str], zipped: bool, written: TextFile) -> _Header:
     """The first line, split by the delimiter that gives most of the names, then most fields."""
-    read = gzip.open if zipped else open
-    with read(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as text:
+    with _text(open_text(path, zipped, written)) as text:
         start = text.read(_FIRST_LINE)
+    if written.delimiter is not None:
+        return _split(start, written.delimiter)
     first = "\t" if ".tsv" in path.suffixes else ","
 
     def fit(header: _Header) -> tuple[int, int, bool]:

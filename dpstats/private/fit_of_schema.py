@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.header import is_row
-from dpstats.private.likely_meaning import advice_on, alike
+from dpstats.private.likely_meaning import DECLARE_ENCODING, EXCHANGED, advice_on, alike
 from dpstats.private.measure import check_rows
 from dpstats.private.persons import of_persons
 from dpstats.private.sources import Route, Source, unread
@@ -146,7 +146,7 @@ class ColumnFit:
     ----------
     name : str
     missing : int
-        Empty cells, null and NaN.
+        Empty cells, null, NaN, and declared codes for a missing cell.
     undeclared : int
         Cells that hold no declared level, or no number (no date) where one is declared.
     clamped : int
@@ -199,6 +199,13 @@ class SchemaFit:
     persons: str = ""
     refused: str = ""
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Columns of which no cell holds a level, a number or a date, and some hold something."""
+        return tuple(
+            c.name for c in self.columns if c.undeclared and c.missing + c.undeclared == self.rows
+        )
+
     def to_frame(self) -> pd.DataFrame:
         """One row per column: column, missing, undeclared, clamped, commonest, advice."""
         import pandas as pd
@@ -215,7 +222,11 @@ class SchemaFit:
                   _listed(c.commonest)] for c in self.columns]  # fmt: skip
         advice = [f"{c.name}: {line}" for c in self.columns
                   for line in (*c.advice, *([c.rule] if c.undeclared else []))]  # fmt: skip
+        if self.unread:
+            advice.append(f"no cell can be read of: {', '.join(map(repr, self.unread))}")
         if self.absent:
+            if any("\ufffd" in name for name in self.fields):
+                advice.append(f"the names are not UTF-8: {DECLARE_ENCODING}")
             advice += [
                 f"the table has no column {name!r}"
                 + "".join(f": did you mean {near!r}?" for near in alike(name, self.fields)[:1])
@@ -257,7 +268,7 @@ def _listed(commonest: Sequence[tuple[str, int]]) -> str:
 
 def _counted(source: Source, columns: Sequence[Column]) -> tuple[int, tuple[ColumnFit, ...]] | str:
     """The number of rows and the fit of some columns; a sentence if reading fails."""
-    rows, tallies = 0, [_Tally(column) for column in columns]
+    rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
     try:
         for batch in source.batches([column.name for column in columns]) if columns else ():
             rows += batch.num_rows
@@ -273,6 +284,7 @@ class _Tally:
     """Counts of one column over the batches so far, in bounded memory."""
 
     column: Column
+    decimal: str = "."
     missing: int = 0
     undeclared: int = 0
     clamped: int = 0
@@ -291,8 +303,13 @@ class _Tally:
 
     def result(self, stored: pa.DataType | None) -> ColumnFit:
         """The counts, with advice on the values and on the type in which they are stored."""
-        order = sorted(self.values.items(), key=lambda item: (-item[1], item[0]))
-        advice = advice_on(self.column, [text for text, _ in order], stored)
+        values: dict[str, int] = dict(self.values)
+        column = self.column
+        text = column.holds_text if isinstance(column, Category) else column.dates
+        if self.decimal == "," and not text:  # as the file has them
+            values = {value.translate(EXCHANGED): times for value, times in values.items()}
+        order = sorted(values.items(), key=lambda item: (-item[1], item[0]))
+        advice = advice_on(self.column, dict(order), stored, self.decimal)
         commonest = tuple(order[:SHOWN])
         return ColumnFit(
             self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice,
@@ -303,16 +320,16 @@ class _Tally:
 def _outside(values: pa.Array, column: Column) -> tuple[NDArray[np.bool_], ...]:
     """Which cells are missing, undeclared and clamped."""
     if isinstance(column, Category):
-        codes = arrow.level_codes(values, column.stored, missing=-1, other=-2)
+        codes = arrow.level_codes(values, column.stored, -1, -2, column.missing_values)
         return codes == -1, codes == -2, np.zeros(len(codes), dtype=np.bool_)
-    missing = arrow.absent(values, numbers=True)
     cells = arrow.days(values) if column.dates else arrow.floats(values)
+    missing = arrow.absent(values, numbers=True) | column.is_missing_value(cells)
     if column.values is not None:
         clamped = ~np.isin(cells, np.asarray(column.values, dtype=np.float64))
     else:
         clamped = (cells < column.low) | (cells > column.high)  # type: ignore[operator]
     unread = np.isnan(cells)
-    return missing, unread & ~missing, clamped & ~unread
+    return missing, unread & ~missing, clamped & ~unread & ~missing
 
 
 def _texts(values: pa.Array) -> Counter[str]:

@@ -6,16 +6,16 @@ A file without a header has a person's row there. What looks like one is refused
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from dpstats import files
 from dpstats.errors import DataError, SchemaError
-from dpstats.private.delimited import is_delimited
+from dpstats.private.delimited import is_delimited, open_text
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
+from dpstats.schema import TextFile
 from dpstats.schema.column_fields import check_name
 
 _LONGEST = 2**20  # bytes of a first line
@@ -38,7 +38,7 @@ _OF_TEXT = {"where": "first line does", "better": "a first line with their names
 _OF_PARQUET = {"where": "names that its schema holds do", "better": "a schema with their names"}
 
 
-def header_of(path: str | Path) -> list[str]:
+def header_of(path: str | Path, written: TextFile = TextFile()) -> list[str]:  # noqa: B008
     """Names of the columns of a table in files; no row is read.
 
     Parameters
@@ -46,6 +46,8 @@ def header_of(path: str | Path) -> list[str]:
     path : path
         Of a .csv, .tsv (also .gz) or .parquet file, or of a folder or pattern of these last: the
         columns that all its files have, and those in the names of its folders.
+    written : TextFile, optional
+        How a text file is written.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def header_of(path: str | Path) -> list[str]:
     path = files.as_path(path)
     if not is_several(path) and not path.is_file():
         raise DataError(f"there is no file {files.shown(path)!r}")
-    found = _header(path)
+    found = _header(path, written)
     if isinstance(found, str):  # raised here, where no frame of the traceback holds the line
         raise DataError(f"{files.shown(path)!r}: {found}")
     return found
@@ -77,7 +79,7 @@ def named(text: str) -> list[str]:
     return names
 
 
-def _header(path: Path) -> list[str] | str:
+def _header(path: Path, written: TextFile) -> list[str] | str:
     """The names, or why there are none."""
     if is_several(path) or path.suffix.lower() in SUFFIXES:
         stated = list(parquet(path).fields)
@@ -86,31 +88,34 @@ def _header(path: Path) -> list[str] | str:
         return _REFUSED.format(**_OF_PARQUET) if is_row(stated) else stated
     if not is_delimited(path):
         return "not a .csv, .tsv (also .gz) or .parquet file"
-    names = _first_line(path)
+    names = _first_line(path, written)
     if names is None:
-        return "it cannot be read: it is damaged, or text that is not UTF-8"
+        return (
+            f"it cannot be read: it is damaged, or text that is not {written.encoding.upper()}; if "
+            "it is text, say which with --encoding, such as latin-1, cp1252 or utf-16"
+        )
     if not names:
         return _NO_LINE
     kept = [name.strip() for name in names]
     return _REFUSED.format(**_OF_TEXT) if is_row(kept) else kept
 
 
-def _first_line(path: Path) -> list[str] | None:
-    """Fields of the first line, split by the delimiter that gives most of them."""
-    opened = gzip.open if path.suffix.lower() == ".gz" else open
+def _first_line(path: Path, written: TextFile) -> list[str] | None:
+    """Fields of the first line, split by the delimiter that is declared, or gives most of them."""
     try:
-        with opened(path, "rb") as raw:
+        with open_text(path, path.suffix.lower() == ".gz", written) as raw:
             line = _line(raw)
         if "\0" in line:
             return None
-        return max((next(csv.reader([line], delimiter=d), []) for d in _DELIMITERS), key=len)
+        marks = written.delimiter or _DELIMITERS
+        return max((next(csv.reader([line], delimiter=d), []) for d in marks), key=len)
     except (OSError, EOFError, UnicodeError, csv.Error):
         return None
 
 
-def _line(raw: BinaryIO | gzip.GzipFile) -> str:
+def _line(raw: Any) -> str:
     """The first line, or "" where it has no end: what follows is not even decoded."""
-    line = raw.readline(_LONGEST)
+    line: bytes = raw.readline(_LONGEST)
     return "" if len(line) == _LONGEST else line.decode("utf-8-sig").rstrip("\r\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,11 @@ _TRUTH = {
     for value, words in ((False, "0 no n false f"), (True, "1 yes y true t"))
     for word in words.split()
 }
+_NOT_UTF8 = "\ufffd"
+DECLARE_ENCODING = (
+    "declare that of a text file, such as encoding = 'latin-1' or 'cp1252', under [file] of the "
+    "schema"
+)
 _LEAST_MISSPELT = 4  # characters: shorter texts are too like each other
 _MOST = 5  # levels that are suggested
 # Blanks and apostrophes separate thousands only; points and commas may be either sign.
@@ -25,32 +30,46 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}((?P<mark>[.,'\u2019 \u00a0\u202f])\d{3})(
                         r"(?:[.,]\d+)?")  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
+# Of a code book, for "don't know" and the like.
+_MISSING = re.compile(r"(-?(9*[6-9]|77+|88+)|-[1-5]|0)(\.0+)?|9999-12-31|1900-01-01|1111-11-11")
+EXCHANGED = str.maketrans(".,", ",.")
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\s.*)?")
 
 
-def advice_on(column: Column, values: Sequence[str], stored: pa.DataType | None) -> tuple[str, ...]:
+def advice_on(
+    column: Column, values: Mapping[str, int], stored: pa.DataType | None, decimal: str = "."
+) -> tuple[str, ...]:
     """Sentences on the values outside a declaration, and on the type they are stored in.
 
     Parameters
     ----------
     column : Column
-    values : sequence of str
-        Undeclared or clamped values, the commonest first.
+    values : mapping of str to int
+        Undeclared or clamped values, the commonest first, and how often each occurs.
     stored : Arrow type or None
         Where the table has types.
+    decimal : str
+        The decimal mark of a text file.
     """
+    odd = next((value for value in values if _NOT_UTF8 in value and value != _NOT_UTF8), None)
+    recode = [] if odd is None else [f"text that is not UTF-8, as in {odd!r}: {DECLARE_ENCODING}"]
     if isinstance(column, Category):
         found = ((value, _levels_alike(column, value)) for value in values)
         meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
         lines = [f"{value!r}: did you mean {level!r}?" for value, level in meant]
+        if column.other is not None:  # without it, they count as missing cells do
+            known = {value for value, _ in meant}
+            unknown = {value: n for value, n in values.items() if value not in known}
+            lines += _on_missing(unknown, "and is no level")
         if lines and isinstance(column, Boolean):
             texts = [value for value, _ in meant][:2]
             lines.append(
                 "a Boolean reads true, false, 1 and 0; for other texts declare levels, such as "
                 f"{texts}, and no boolean"
             )
-        return tuple(lines)
-    return tuple(dict.fromkeys([*_on_type(column, stored), *_on_numbers(column, values)]))
+        return (*recode, *lines)
+    lines = [*recode, *_on_type(column, stored), *_on_numbers(column, list(values), decimal)]
+    return tuple(dict.fromkeys([*lines, *_on_missing(values, "outside the declaration")]))
 
 
 def alike(text: str, known: Iterable[str]) -> list[str]:
@@ -102,10 +121,13 @@ def _on_type(column: Number, stored: pa.DataType | None) -> list[str]:
     return []
 
 
-def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
+def _on_numbers(column: Number, values: Sequence[str], decimal: str) -> list[str]:
     said = []
+    declare = ("write a decimal point, or declare decimal = ',' under [file] of the schema if the "
+               "file is text")  # fmt: skip
     for value in values:
         text = value.strip()
+        read = text.translate(EXCHANGED) if decimal == "," else text
         if column.dates:
             if not _is_unread(text):
                 said.append(f"numbers such as {value!r}, where dates are declared")
@@ -113,11 +135,17 @@ def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
                 said.append(f"dates such as {value!r}: write them as 2024-05-01")
         elif _ISO_DATE.fullmatch(text):
             said.append(f"dates such as {value!r} as text: declare low and high as dates")
-        elif _THOUSANDS.fullmatch(text) and _is_unread(text):
-            comma = ", or a decimal comma" if _DECIMAL_COMMA.fullmatch(text) else ""
-            said.append(f"thousands separators{comma}, as in {value!r}: write plain numbers")
-        elif _DECIMAL_COMMA.fullmatch(text):
-            said.append(f"a decimal comma, as in {value!r}: write a decimal point")
+        elif _THOUSANDS.fullmatch(text) and _is_unread(read):
+            either = _DECIMAL_COMMA.fullmatch(read)
+            mark = f", or a decimal {'comma' if decimal == '.' else 'point'}" if either else ""
+            more = f"; or {declare}" if either and decimal == "." else ""
+            said.append(f"thousands separators{mark}, as in {value!r}: write plain numbers{more}")
+        elif _DECIMAL_COMMA.fullmatch(read):
+            said.append(
+                f"a decimal comma, as in {value!r}: {declare}"
+                if decimal == "."
+                else f"a decimal point, as in {value!r}, where decimal = ',' is declared"
+            )
         elif _DATE.fullmatch(text):
             said.append(f"dates such as {value!r} as text: write them as 2024-05-01 and declare "
                         "low and high as dates")  # fmt: skip
@@ -125,6 +153,16 @@ def _on_numbers(column: Number, values: Sequence[str]) -> list[str]:
     for line in said:  # one example of each kind
         kinds.setdefault(line.split("'")[0], line)
     return list(kinds.values())
+
+
+def _on_missing(values: Mapping[str, int], where: str) -> list[str]:
+    """A question for values that look like codes for missing cells, and occur more than once."""
+    found = [(text.strip(), times) for text, times in values.items() if times > 1]
+    return [
+        f"{text} appears {times:,} times {where}: a missing code? Then list it in missing_values"
+        for text, times in found
+        if _MISSING.fullmatch(text)
+    ][:_MOST]
 
 
 def _is_unread(text: str) -> bool:

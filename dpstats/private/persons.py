@@ -27,10 +27,9 @@ from dpstats.families.persons.products import PersonProducts
 from dpstats.measured.strategy import MOST_ROWS
 from dpstats.private.sources import Part, Source, one_by_one
 from dpstats.schema import Schema
-from dpstats.schema.arrow import holds_text, plain
+from dpstats.schema.arrow import holds_text, plain, unwrapped
 
 _INTEGERS = {32: pa.int32(), 64: pa.int64()}  # by bits
-_BYTES = pa.large_binary()
 _FIRST = 2**10  # persons with room for their totals
 _MOST_DIGITS = 400  # of a number that is a key
 
@@ -169,14 +168,10 @@ def first_rows(
 
 
 def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same with texts in one piece: Arrow does not choose among views."""
-    columns = [
-        values.cast(pa.large_string() if pa.types.is_string_view(values.type) else _BYTES)
-        if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type)
-        else values
-        for values in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    """The same in a form of which Arrow can choose rows."""
+    return pa.RecordBatch.from_arrays(
+        [unwrapped(values) for values in batch.columns], names=batch.schema.names
+    )
 
 
 def _kept(
@@ -195,8 +190,7 @@ def _kept(
 
 def _codes(keys: pa.Array) -> tuple[Codes, list[bytes]]:
     """Number of each row's key (n,), -1 without one, and the distinct keys."""
-    if isinstance(keys.type, pa.BaseExtensionType):
-        keys = keys.storage
+    keys = unwrapped(keys)
     if not pa.types.is_dictionary(keys.type):
         if pa.types.is_temporal(keys.type) and keys.type.bit_width in _INTEGERS:
             keys = keys.view(_INTEGERS[keys.type.bit_width])

@@ -99,6 +99,8 @@ class Source:
         person to the table of these rows.
     again : bool
         Whether the rows can be read more than once.
+    decimal : str
+        The decimal mark of a text file; where it is a comma, it is exchanged with points.
     lacking : mapping of column name to str
         For columns that some files of a table have, and others not: one of these, by its place.
     """
@@ -112,6 +114,7 @@ class Source:
     sums: Callable[[Kernel], tuple[list[Codes], int]] | None = None
     limited: Callable[[int], Source] | None = None
     again: bool = True
+    decimal: str = "."
     lacking: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from dpstats.private.parquet import SUFFIXES, is_several, parquet
 from dpstats.private.sources import Route, Source, unread
 from dpstats.private.streams import arrow_stream
 from dpstats.private.threads import sum_parts
-from dpstats.schema import Number, Schema
+from dpstats.schema import Category, Number, Schema
 
 _FILES = ".csv, .tsv (both also .gz) and .parquet files, and folders of these last,"
 
@@ -197,8 +197,11 @@ def _files(path: Path, schema: Schema, parsed: bool, person: str | None) -> Sour
         )
     if is_delimited(path):
         numbers = [c.name for c in schema if isinstance(c, Number) and not c.dates]
+        decimals = [c.name for c in schema if isinstance(c, Category) and not c.holds_text]
         names = [*schema.names, *([] if person is None else [person])]
-        return delimited(path, names, numbers if parsed else ())
+        return delimited(
+            path, names, numbers if parsed else (), schema.written, [*numbers, *decimals]
+        )
     if path.suffix.lower() in SUFFIXES:
         return parquet(path)
     raise DataError(f"{path.name!r}: only {_FILES} can be read")

@@ -449,10 +449,9 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
             "allow_missing; give the schema of these rows"
         )
     least, most = float(column.grid[0]), float(column.grid[-1])
-    numbers = numbers[~np.isnan(numbers)]
-    if np.any((numbers < least) | (numbers > most)):
+    if np.any((numbers < least) | (numbers > most)):  # of NaN neither is true
         raise RequestError(
             f"the rows hold a value of {column.name!r} outside {column.text(least)} to "
             f"{column.text(most)}, which the schema declares; give published rows and their schema"
         )
-    return column.encode(values)
+    return column.encode_numbers(numbers)  # no published row holds a code for a missing cell

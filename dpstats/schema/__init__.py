@@ -10,6 +10,7 @@ from dpstats.schema.grid import MAX_POINTS
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
 from dpstats.schema.schema import Column, Schema
+from dpstats.schema.text_files import TextFile
 
 __all__ = [
     "MAX_POINTS",
@@ -21,4 +22,5 @@ __all__ = [
     "Level",
     "Number",
     "Schema",
+    "TextFile",
 ]

@@ -7,8 +7,9 @@ date is one value with the text that spells it, as in a CSV file, which has no t
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,15 +44,89 @@ def holds_dates(arrow_type: pa.DataType) -> bool:
 
 def plain(values: pa.Array) -> pa.Array:
     """Cells without a dictionary; text as bytes, where an empty one is missing as in a file."""
+    values = unwrapped(values)
     if pa.types.is_dictionary(values.type):  # Arrow cannot decode every kind of text
         return plain(values.dictionary).take(values.indices)
     if not holds_text(values.type):
         return values
-    if pa.types.is_string_view(values.type):
-        values = values.cast(pa.large_string())
     values = values.cast(pa.large_binary())
     empty = pc.equal(values, _EMPTY[0])
     return _without(values, empty) if pc.any(empty).as_py() else values
+
+
+def unwrapped(values: pa.Array) -> pa.Array:
+    """The same cells in a form of which Arrow can choose some.
+
+    An extension is its storage, which is what a process without the extension reads; a bool of 8
+    bits is a bool, and JSON is the text, number or truth value that it spells. Runs are written
+    out. Cells of a union, of which each has a type of its own, are texts as in a file.
+    """
+    kind, types = values.type, pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = unwrapped(values.storage)
+        read = _OF_EXTENSION.get(kind.extension_name)
+        return storage if read is None else read(storage)
+    if types.is_run_end_encoded(kind):
+        ends = np.from_dlpack(values.run_ends)
+        rows = np.arange(values.offset, values.offset + len(values))
+        return unwrapped(values.values).take(_cells(np.searchsorted(ends, rows, side="right")))
+    if types.is_union(kind):
+        return _of_union(values)
+    if types.is_string_view(kind):
+        return values.cast(pa.large_string())
+    if types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
+        return values.cast(pa.large_binary())
+    return values
+
+
+def _of_union(values: pa.UnionArray) -> pa.Array:
+    """Cells of a union as texts."""
+    kind = values.type
+    parts = [_as_text(plain(values.field(i))) for i in range(kind.num_fields)]
+    starts = np.cumsum([0, *map(len, parts)])
+    part_of = np.zeros(128, np.int64)
+    part_of[kind.type_codes] = np.arange(kind.num_fields)
+    rows = slice(values.offset, values.offset + len(values))  # type_codes and offsets ignore it
+    _, codes, *rest = values.buffers()
+    dense = kind.mode == "dense"
+    at = np.frombuffer(rest[0], np.int32)[rows] if dense else np.arange(len(values))
+    places = starts[part_of[np.frombuffer(codes, np.int8)[rows]]] + at
+    return pa.concat_arrays([*parts, pa.nulls(0, pa.large_binary())]).take(_cells(places))
+
+
+def _as_text(values: pa.Array) -> pa.Array:
+    """Plain cells as texts that spell them; of lists and the like, a text that is no level."""
+    missing = _cells(_absent(values, numbers=False))
+    try:
+        texts = values.cast(pa.large_string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # of bytes, which may be no UTF-8
+        texts = values if holds_text(values.type) else pa.repeat(_NO_TEXT[0], len(values))
+    return _without(texts.cast(pa.large_binary()), missing)
+
+
+def _of_json(texts: pa.Array) -> pa.Array:
+    """JSON, of which each text is read once."""
+    held = plain(texts).dictionary_encode()
+    cells = [_json_cell(text) for text in held.dictionary.to_pylist()]
+    return pa.array(cells, pa.large_binary()).take(held.indices)
+
+
+def _json_cell(text: bytes | None) -> bytes | None:
+    """A text without its quotes, null as missing, and all else as it is written."""
+    if text is None or text.strip() == b"null":
+        return None
+    if not text.lstrip().startswith(b'"'):
+        return text
+    try:
+        return str(json.loads(text)).encode("utf-8", "surrogatepass")
+    except (ValueError, RecursionError):
+        return text
+
+
+_OF_EXTENSION: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "arrow.bool8": lambda bits: bits.cast(pa.bool_()),
+    "arrow.json": _of_json,
+}
 
 
 # pa.array, pa.scalar and to_numpy import pandas, which takes longer than a small table; these do
@@ -96,7 +171,7 @@ def _numpy(values: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
 
 
 _NAN_CELL, _ZERO_CELL, _NOWHERE = (_cells(np.array([value])) for value in (np.nan, 0, -1))
-_EMPTY = _texts([b""], pa.large_binary())
+_EMPTY, _NO_TEXT = (_texts([text], pa.large_binary()) for text in (b"", b"\xff"))
 
 
 @lru_cache(maxsize=256)
@@ -262,7 +337,11 @@ def _absent(values: pa.Array, *, numbers: bool) -> NDArray[np.bool_]:
 
 
 def level_codes(
-    values: pa.Array, stored: Sequence[Any], missing: int, other: int
+    values: pa.Array,
+    stored: Sequence[Any],
+    missing: int,
+    other: int,
+    missing_values: Sequence[Any] = (),
 ) -> NDArray[np.int64]:
     """Index of each cell among the stored values.
 
@@ -276,17 +355,20 @@ def level_codes(
         bool or a date; of several such levels, the one in the shortest form or none.
     missing, other : int
         Codes of missing cells, and of cells with an undeclared value.
+    missing_values : sequence
+        Stored values that are missing cells; they match as the others do.
 
     Returns
     -------
     (n,) int64
     """
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
-        coded = level_codes(values.dictionary, stored, missing, other)
+        coded = level_codes(values.dictionary, stored, missing, other, missing_values)
         return _looked_up(np.append(coded, missing), values.indices)
     values = plain(values)
-    found = _index_of_level(values, stored)
+    found = _index_of_level(values, (*stored, *missing_values))
     codes = np.where(found >= 0, found, other)
+    codes[found >= len(stored)] = missing
     codes[_absent(values, numbers=not isinstance(stored[0], str))] = missing
     return codes
 

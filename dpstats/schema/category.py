@@ -24,10 +24,12 @@ from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
     Level,
+    cells_named,
     check_allow_missing,
     check_name,
     check_note,
     drop_defaults,
+    read_missing_values,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +58,10 @@ class Category:
         Label of the level that undeclared values (not missing ones) are counted in.
     note : str
         Where the levels come from; shown in the summary.
+    missing_values : sequence of level, optional
+        Stored values that stand for a missing cell, such as 9 for "refused". They match as levels
+        do and count as missing cells do, not as `other`; `missing` or `allow_missing` must be
+        given.
 
     Without `missing` and `allow_missing`, cells that hold no declared level count as the first
     level. The summary of the schema states the rule.
@@ -73,6 +79,9 @@ class Category:
     ('not', 'mildly', 'much', '(missing)')
     >>> dps.Category("region", ["north", "south", "abroad"], other="abroad").missing_rule()
     "missing: counted as 'north'; undeclared: counted as 'abroad'"
+    >>> vote = {"no": 1, "yes": 2, "other": 3}
+    >>> dps.Category("vote", vote, allow_missing=True, missing_values=[8, 9]).missing_rule()
+    "missing, 8, 9 or undeclared: counted as '(missing)'"
     """
 
     kind: ClassVar[str] = "category"
@@ -83,6 +92,7 @@ class Category:
     allow_missing: bool = False
     other: Level | None = None
     note: str = field(default="", compare=False)
+    missing_values: Sequence[Level] = ()
 
     labels: tuple[Level, ...] = field(init=False, repr=False)
     stored: tuple[Level, ...] = field(init=False, repr=False)
@@ -109,10 +119,10 @@ class Category:
         for label in labels:
             if isinstance(label, str):
                 check_label(f"{self.name!r}: a label", label, SchemaError)
-        for value in stored:
-            if isinstance(value, str):
-                check_text(f"{self.name!r}: a stored text", value, SchemaError)
         check_allow_missing(self.name, self.allow_missing, self.missing, "a declared level")
+        codes = read_missing_values(self, "a declared level")
+        _check_missing_values(self.name, codes, stored)
+        object.__setattr__(self, "missing_values", tuple(dict.fromkeys(codes)))
         if self.allow_missing:
             if MISSING_LABEL in labels:
                 raise SchemaError(
@@ -203,7 +213,9 @@ class Category:
         """Codes (n,) int64 of an Arrow array; total: undeclared cells map to a declared level."""
         from dpstats.schema import arrow
 
-        return arrow.level_codes(values, self.stored, self.missing_code, self.other_code)
+        return arrow.level_codes(
+            values, self.stored, self.missing_code, self.other_code, self.missing_values
+        )
 
     @property
     def described(self) -> str:
@@ -216,10 +228,12 @@ class Category:
 
     def missing_rule(self) -> str:
         """How missing and undeclared cells are counted, as text."""
+        codes = list(map(repr, self.missing_values))
         if self.other_code == self.missing_code:
-            return f"missing or undeclared: counted as {self.labels[self.missing_code]!r}"
+            lacking = cells_named(codes, "undeclared")
+            return f"{lacking}: counted as {self.labels[self.missing_code]!r}"
         return (
-            f"missing: counted as {self.labels[self.missing_code]!r}; "
+            f"{cells_named(codes)}: counted as {self.labels[self.missing_code]!r}; "
             f"undeclared: counted as {self.labels[self.other_code]!r}"
         )
 
@@ -235,6 +249,7 @@ class Category:
                 "allow_missing": self.allow_missing,
                 "other": self.other,
                 "note": self.note,
+                "missing_values": list(self.missing_values),
             }
         )
 
@@ -253,6 +268,8 @@ class Boolean(Category):
         Give missing and undeclared cells their own level, ``"(missing)"``.
     note : str
         Where the column comes from.
+    missing_values : sequence of float, optional
+        Numbers that stand for a missing cell, as in a `Category`.
 
     Examples
     --------
@@ -271,6 +288,7 @@ class Boolean(Category):
         missing: bool | None = None,
         allow_missing: bool = False,
         note: str = "",
+        missing_values: Sequence[Level] = (),
     ) -> None:
         for attribute, value in (
             ("name", name),
@@ -279,6 +297,7 @@ class Boolean(Category):
             ("allow_missing", allow_missing),
             ("other", None),
             ("note", note),
+            ("missing_values", missing_values),
         ):
             object.__setattr__(self, attribute, value)
         self.__post_init__()
@@ -310,6 +329,21 @@ class _FrozenMapping(dict[str, Level]):
         return hash(tuple(self.items()))
 
 
+def _check_missing_values(name: str, codes: tuple[Level, ...], stored: tuple[Level, ...]) -> None:
+    """Refuse codes of another type than the stored values, and those that are one of them."""
+    text = isinstance(stored[0], str)
+    if not all(isinstance(code, str) if text else is_number(code) for code in codes):
+        raise SchemaError(
+            f"each of missing_values of {name!r} must be {'text' if text else 'a number'}, as its "
+            "stored levels are"
+        )
+    if both := set(codes) & set(stored):
+        raise SchemaError(
+            f"{name!r}: {short(both.pop())} is a level and one of missing_values; drop it from one"
+        )
+    _check_values(name, "missing value", codes)
+
+
 def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
     if len(levels) < 2:
         raise SchemaError(f"{name!r} needs at least two levels, got {len(levels)}")
@@ -321,20 +355,29 @@ def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
         raise SchemaError(
             f"levels of {name!r} must be all text, all numbers or all bool; got {sorted(kinds)}"
         )
-    if kinds == {"number"} and not all(is_finite(v) for v in levels):  # type: ignore[arg-type]
-        raise SchemaError(
-            f"levels of {name!r} must be finite; for missing cells use missing= or "
-            "allow_missing=True"
-        )
-    if kinds == {"number"} and any(abs(v) >= 2**53 for v in levels):  # type: ignore[arg-type]
-        raise SchemaError(
-            f"levels of {name!r} must be below 2**53, the limit for exact whole numbers in "
-            "tables and files; store longer codes as text"
-        )
-    if "" in levels:
-        raise SchemaError(
-            f"{name!r}: an empty text is how files write a missing cell and cannot be a level; "
-            "use missing= or allow_missing=True"
-        )
+    _check_values(name, "level", levels)
     if len(set(levels)) < len(levels):
         raise SchemaError(f"levels of {name!r} must be distinct (1 and 1.0 are the same level)")
+
+
+def _check_values(name: str, what: str, values: tuple[Level, ...]) -> None:
+    """Refuse values that a cell cannot be compared with exactly, and empty text."""
+    numbers = [value for value in values if is_number(value)]
+    if not all(map(is_finite, numbers)):  # type: ignore[arg-type]
+        raise SchemaError(
+            f"{what}s of {name!r} must be finite; for missing cells use missing= or "
+            "allow_missing=True"
+        )
+    if any(abs(number) >= 2**53 for number in numbers):  # type: ignore[arg-type]
+        raise SchemaError(
+            f"{what}s of {name!r} must be below 2**53, the limit for exact whole numbers in "
+            "tables and files; store longer codes as text"
+        )
+    if "" in values:
+        raise SchemaError(
+            f"{name!r}: an empty text is how files write a missing cell and cannot be a {what}; "
+            "use missing= or allow_missing=True"
+        )
+    for value in values:
+        if isinstance(value, str):
+            check_text(f"{name!r}: a stored text", value, SchemaError)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from dpstats.checks import check_label, check_text, short
+from dpstats.checks import check_label, check_text, listed, short
 from dpstats.errors import SchemaError
 
 Level = str | int | float | bool
 MISSING_LABEL = "(missing)"
+_SHOWN = 4  # codes for missing cells in a line
 
 
 def check_name(name: object) -> None:
@@ -33,10 +35,30 @@ def check_allow_missing(name: str, allow: object, missing: object, declared: str
         raise SchemaError(f"{name!r}: give missing= ({declared}) or allow_missing=True, not both")
 
 
+def read_missing_values(column: Any, declared: str) -> tuple[Any, ...]:
+    """Codes for missing cells that a column declares, each once, with the rule that they follow."""
+    where, given = f"column {column.name!r}", listed(column.missing_values)
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise SchemaError(f"{where}: missing_values must be a list, such as [8, 9]")
+    if given and column.missing is None and not column.allow_missing:
+        raise SchemaError(
+            f"{where}: missing_values need missing= ({declared}) or allow_missing=True, which says "
+            "as what missing cells count"
+        )
+    return tuple(given)
+
+
+def cells_named(codes: Sequence[object], *others: str) -> str:
+    """Cells that share a rule, such as ``missing, 8, 9 or undeclared``."""
+    shown = list(map(str, codes)) if len(codes) <= _SHOWN else [f"one of {len(codes)} codes"]
+    every = ["missing", *shown, *others]
+    return " or ".join([", ".join(every[:-1]), every[-1]] if every[1:] else every)
+
+
 def drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
     """Plain data without the keys whose values are the defaults."""
     defaults = {"allow_missing": False, "edges": [], "closed": "left", "note": ""}
-    defaults |= {"scale": "linear"}
+    defaults |= {"scale": "linear", "missing_values": []}
     return {
         key: v for key, v in plain.items() if v is not None and (key, v) not in defaults.items()
     }

@@ -68,5 +68,8 @@ def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]
     if isinstance(edges, Sequence) and not isinstance(edges, str):
         edges = tuple(read("each of edges", edge) for edge in edges)
     missing = None if number.missing is None else read("missing", number.missing)
-    return {"low": low, "high": high, "edges": edges, "missing": missing,
+    codes: Any = listed(number.missing_values)
+    if isinstance(codes, Sequence) and not isinstance(codes, str):
+        codes = tuple(read("each of missing_values", code) for code in codes)
+    return {"low": low, "high": high, "edges": edges, "missing": missing, "missing_values": codes,
             "points": every_day, "dates": True}  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpstats.checks import is_number, short
+from dpstats.checks import is_finite, is_number, short
 from dpstats.errors import SchemaError
+from dpstats.schema.dates import day_of
 
 _MOST_POINTS = 10_001  # of a grid that has a point for every whole number
 
@@ -20,7 +22,8 @@ class Declared:
     ----------
     name : str
     plain : mapping
-        Keys of a column in a schema file.
+        Keys of a column in a schema file; `missing_values` as text, those that no cell of the
+        column can hold included.
     todo : tuple of str
         What must be added, since the format does not say it and it is never learned from data.
     """
@@ -80,7 +83,9 @@ def completed(
             plain = {k: v for k, v in plain.items() if k not in ("levels", "kind") or k in added}
         if "missing" in added:
             plain.pop("allow_missing", None)
-        wanted = [text for text in one.todo if not _settled(text, plain, added)]
+        if "missing_values" in plain and "missing_values" not in added:
+            plain["missing_values"] = _fitting(plain["missing_values"], plain)
+        wanted = [text for text in one.todo if not _settled(text, plain)]
         if wanted:
             lacking.append(f"{one.name}: {'; '.join(wanted)}")
         found.append(plain)
@@ -94,12 +99,29 @@ def completed(
     return found
 
 
-def _settled(text: str, plain: Mapping[str, Any], added: Mapping[str, Any]) -> bool:
+def _fitting(texts: Sequence[str], plain: Mapping[str, Any]) -> list[Any]:
+    """Missing values as a column stores them; other text is no value, and missing by itself."""
+    levels = plain.get("levels", ())
+    stored = levels.values() if isinstance(levels, Mapping) else levels
+    if any(isinstance(level, str) for level in stored):
+        return list(texts)
+    if day_of(plain.get("low")) is not None:
+        return [text for text in texts if day_of(text) is not None]
+    return [number for number in map(_number, texts) if number is not None]
+
+
+def _number(text: str) -> int | float | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if is_number(found) and is_finite(found) else None
+
+
+def _settled(text: str, plain: Mapping[str, Any]) -> bool:
     """Whether what was lacking has been added."""
     if {"levels", "values"} & set(plain):
         return True
-    if text.startswith("missing"):
-        return bool({"missing", "allow_missing"} & set(added))
     if text.startswith(("levels", "low and high")):
         return {"low", "high"} <= set(plain)
     return text.split()[0] in plain

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpstats.checks import is_number
 from dpstats.errors import SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.foreign import Declared, whole_points
@@ -16,7 +14,6 @@ Column = Category | Number
 PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 OWN = "dpstats"  # a property of fields: what the standard has no word for
 _TRUTHS = ({"true", "True", "TRUE", "1"}, {"false", "False", "FALSE", "0"})
-_NUMBERS = ("integer", "number", "year")
 
 
 def to_frictionless(columns: Iterable[Column]) -> dict[str, Any]:
@@ -32,6 +29,8 @@ def _field(column: Column) -> dict[str, Any]:
     plain = column.to_dict()
     field: dict[str, Any] = {"name": plain.pop("name")}
     kind, note = plain.pop("kind"), plain.pop("note", "")
+    if codes := plain.pop("missing_values", []):
+        field["missingValues"] = ["", *map(str, codes)]
     constraints: dict[str, Any] = {}
     if isinstance(column, Boolean):
         field["type"] = "boolean"
@@ -139,14 +138,11 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
         todo.append("levels (constraints.enum, or categories)")
     else:
         todo.append(f"levels, or low and high: the type {kind!r} has no counterpart")
-    sentinels = [code for code in missing if _is_a_number(code)] if kind in _NUMBERS else []
-    if sentinels and "values" not in plain and "levels" not in plain:
-        todo.append(
-            f"missing or allow_missing, after cells with the missingValues {sentinels} are emptied "
-            "in the table: as numbers they would be clamped to the bounds"
-        )
-    if not constraints.get("required", False) and not {"missing", "allow_missing"} & set(own):
-        plain["allow_missing"] = True
+    if not constraints.get("required", False):
+        given = field.get("missingValues", missing)
+        texts = [one.get("value", "") if isinstance(one, Mapping) else one for one in given]
+        plain["missing_values"] = [str(text) for text in texts if text != ""]
+        plain |= {} if "missing" in own else {"allow_missing": True}
     if isinstance(field.get("description"), str) and field["description"]:
         plain["note"] = field["description"]
     return Declared(str(name), plain | own, tuple(todo))
@@ -159,12 +155,3 @@ def _levels(field: Mapping[str, Any], constraints: Mapping[str, Any]) -> Any:
         return {str(one.get("label", one.get("value"))): one.get("value") for one in categories}
     found = categories or constraints.get("enum")
     return None if found is None else list(found)
-
-
-def _is_a_number(text: object) -> bool:
-    if is_number(text):
-        return True
-    try:
-        return json.loads(str(text).strip()) is not None and is_number(json.loads(str(text)))
-    except ValueError:
-        return False

@@ -28,10 +28,12 @@ from dpstats.errors import RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
     Level,
+    cells_named,
     check_allow_missing,
     check_name,
     check_note,
     drop_defaults,
+    read_missing_values,
 )
 from dpstats.schema.comparisons import bins_where
 from dpstats.schema.dates import bounds_of, day_of, day_text, days_of_bounds
@@ -91,6 +93,10 @@ class Number:
         With "log" the grid has equal steps of log(x), for amounts such as incomes: `low` must be
         above 0, and values of 0 and below count as `low`. Regressions and means then take the
         column as ``log(income)``. Edges, `missing` and published rows are in original units.
+    missing_values : sequence of float or date, optional
+        Codes that stand for a missing cell in the table, such as 8 and 9 for "don't know" beside
+        answers from 1 to 5; they may lie within the bounds. They match by value, and count as
+        missing cells do, so that `missing` or `allow_missing` must be given.
 
     Raises
     ------
@@ -110,6 +116,8 @@ class Number:
     ('[2020-01-01, 2023-01-01)', '[2023-01-01, 2024-12-31]')
     >>> dps.Number("wage", 1, 1000, points=4, scale="log").grid[::2]
     array([   1.,   10.,  100., 1000.])
+    >>> dps.Number("trust", 1, 5, allow_missing=True, missing_values=[8, 9]).missing_rule()
+    "missing, 8, 9 or not a number: counted as '(missing)'; outside: clamped to the bounds"
     """
 
     kind: ClassVar[str] = "number"
@@ -126,6 +134,7 @@ class Number:
     note: str = field(default="", compare=False)
     dates: bool = False
     scale: Literal["linear", "log"] = "linear"
+    missing_values: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -140,6 +149,7 @@ class Number:
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
+        object.__setattr__(self, "missing_values", self._read_missing_values(where))
         for what in ("edges", "values"):
             given = listed(getattr(self, what))
             if given is None:
@@ -172,7 +182,20 @@ class Number:
                     f"{where}: missing={self.missing} lies outside the bounds {self.low} and "
                     f"{self.high}"
                 )
+        if twice := set(self.values or ()) & set(self.missing_values):
+            raise SchemaError(
+                f"{where}: missing_values hold {min(twice)}, which values declare too; drop one"
+            )
         self._check_edges(where)
+
+    def _read_missing_values(self, where: str) -> tuple[float, ...]:
+        codes = read_missing_values(self, "a value")
+        if not all(is_number(code) and is_finite(code) for code in codes):
+            raise SchemaError(
+                f"{where}: each of missing_values must be a finite number; cells that hold none "
+                "count as missing in any case"
+            )
+        return tuple(dict.fromkeys(map(_plain, codes)))
 
     def _check_bounds(self, where: str) -> None:
         if self.low is None or self.high is None:
@@ -439,6 +462,16 @@ class Number:
         from dpstats.schema import arrow
 
         cells = arrow.days(values) if self.dates else arrow.floats(values)
+        if self.missing_values:
+            cells = np.where(self.is_missing_value(cells), np.nan, cells)
+        return self.encode_numbers(cells)
+
+    def is_missing_value(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which numbers (n,) of a private table are declared codes for a missing cell."""
+        return np.isin(numbers, np.asarray(self.missing_values, np.float64))
+
+    def encode_numbers(self, cells: NDArray[np.float64]) -> Codes:
+        """Codes (n,) int64 of numbers, or days, as `encode` gives them; NaN is missing."""
         missing = np.isnan(cells)
         if not missing.any():
             return self._codes_of(cells)
@@ -505,7 +538,8 @@ class Number:
 
     def missing_rule(self) -> str:
         """How cells without a number, and those out of range, are counted, as text."""
-        lacking = f"missing or not a {'date' if self.dates else 'number'}"
+        coded = [self.text(code) for code in self.missing_values]
+        lacking = cells_named(coded, f"not a {'date' if self.dates else 'number'}")
         outside = "nearest declared value" if self.values else "clamped to the bounds"
         if self.scale == "log":
             outside += f", 0 and below to {self.low:g}"
@@ -535,7 +569,9 @@ class Number:
             plain |= {"low": self.low, "high": self.high, "points": self.points}
             plain |= {"edges": list(self.edges)}
             missing = self.missing
+        codes = [self.text(code) for code in self.missing_values]
         plain |= {"closed": self.closed, "missing": missing, "scale": self.scale}
+        plain |= {"missing_values": codes if self.dates else list(self.missing_values)}
         return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})
 
 

@@ -19,6 +19,7 @@ from dpstats.errors import DataError, FileFormatError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
+from dpstats.schema.text_files import TextFile
 from dpstats.schema.toml_files import read_toml
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 
 _KINDS: Mapping[str, type[Column]] = {"boolean": Boolean, "category": Category, "number": Number}
 _KEYS: Mapping[str, frozenset[str]] = {
-    "boolean": frozenset({"name", "missing", "allow_missing", "note"}),
-    "category": frozenset({"name", "levels", "missing", "allow_missing", "other", "note"}),
+    "boolean": frozenset({"name", "missing", "allow_missing", "missing_values", "note"}),
+    "category": frozenset(
+        {"name", "levels", "missing", "allow_missing", "missing_values", "other", "note"}
+    ),
     "number": frozenset(
         {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
-        | {"allow_missing", "scale"}
+        | {"allow_missing", "missing_values", "scale"}
     ),
 }
 _TELLING = ("levels", "low", "high", "values")  # keys that say which kind a column is
@@ -51,6 +54,10 @@ class Schema:
     guesses : Guesses, optional
         Public guesses of how the columns vary, for previews alone. Two schemas that differ in them
         are equal: they decide nothing that is measured.
+    file : mapping, optional
+        How a .csv or .tsv file of the table is written, where it is not UTF-8 with decimal points:
+        ``{"encoding": "latin-1", "decimal": ",", "delimiter": "|"}`` or some of these. Two schemas
+        that differ in it are equal.
 
     Raises
     ------
@@ -71,8 +78,11 @@ class Schema:
 
     columns: Sequence[Column]
     guesses: Guesses | None = field(default=None, compare=False, repr=False)
+    file: Mapping[str, str] | TextFile | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.file is not None and not isinstance(self.file, TextFile):
+            object.__setattr__(self, "file", TextFile.from_dict(self.file))
         given: object = self.columns
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
@@ -101,6 +111,11 @@ class Schema:
             self.guesses.check(columns)
 
     @property
+    def written(self) -> TextFile:
+        """How a delimited file of the table is written."""
+        return self.file if isinstance(self.file, TextFile) else TextFile()
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
         return tuple(column.name for column in self.columns)
@@ -127,7 +142,7 @@ class Schema:
             self[name]
         columns = [column for column in self.columns if column.name in wanted]
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
-        return Schema(columns, kept)
+        return Schema(columns, kept, self.file)
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks a column of this schema, or has one twice.
@@ -183,21 +198,25 @@ class Schema:
         return [column.to_dict() for column in self.columns]
 
     @classmethod
-    def from_dict(cls, columns: Sequence[Mapping[str, Any]], guesses: Any = None) -> Schema:
+    def from_dict(
+        cls, columns: Sequence[Mapping[str, Any]], guesses: Any = None, file: Any = None
+    ) -> Schema:
         """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
 
-        `guesses` are those of `Guesses.to_dict`, which the columns do not hold.
+        `guesses` are those of `Guesses.to_dict`, and `file` as in a schema: the columns hold
+        neither.
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
         found = None if guesses is None else Guesses.from_dict(guesses)
-        return cls([_column(plain) for plain in columns], found)
+        return cls([_column(plain) for plain in columns], found, file)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         r"""Read a schema from a TOML file with one ``[[column]]`` table per column.
 
-        A ``[guesses]`` table holds `Guesses`.
+        A ``[guesses]`` table holds `Guesses`, and a ``[file]`` table how a delimited text file is
+        written.
 
         Raises
         ------
@@ -219,7 +238,7 @@ class Schema:
             if "column" not in document:
                 where = "; it is in the file that schema = names" if "schema" in document else ""
                 raise SchemaError(f"there are no [[column]] tables{where}")
-            return cls.from_dict(document["column"], document.get("guesses"))
+            return cls.from_dict(document["column"], document.get("guesses"), document.get("file"))
 
     @classmethod
     def from_frictionless(
@@ -265,7 +284,8 @@ class Schema:
         ... )
         >>> schema["age"]
         Number(name='age', low=0, high=120, points=121, edges=(), closed='left', values=None,
-               missing=None, allow_missing=True, note='', dates=False, scale='linear')
+               missing=None, allow_missing=True, note='', dates=False, scale='linear',
+               missing_values=())
         >>> dps.Schema.from_frictionless({"fields": fields})
         Traceback (most recent call last):
             ...
@@ -338,7 +358,8 @@ class Schema:
     def to_smartnoise(self, table: str) -> dict[str, Any]:
         """Metadata of SmartNoise SQL for one table of these columns, one row per person.
 
-        Levels, edges, grids and the bounds of dates have no counterpart and are left out.
+        Levels, edges, grids, codes for missing cells and the bounds of dates have no counterpart
+        and are left out.
 
         Parameters
         ----------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 _TOP = """\
 # Schema of a private table, to be completed. It was written from the names of the columns alone: no
@@ -27,6 +28,8 @@ _TOP = """\
 #          and quantiles.
 # missing  what a cell without a value counts as; or allow_missing = true for a level of its own.
 #          Means and regressions need one of the two.
+# missing_values
+#          numbers, or levels, that stand for such a cell, such as 8 and 9 for "don't know".
 """
 _COLUMN = """\
 [[column]]
@@ -39,6 +42,7 @@ name = {name}
 # edges = []
 # missing = ...                  # a level or a value; or
 # allow_missing = true
+# missing_values = []            # codes for "don't know" and the like: missing too
 # note = "where this comes from"
 """
 _KEY_COLUMN = """\
@@ -47,6 +51,14 @@ _KEY_COLUMN = """\
 # person = {name}, with rows_per_person. To analyse it all the same, declare it as the others:
 # [[column]]
 # name = {name}
+"""
+_FILE = """\
+# How a .csv or .tsv file of the table is written, if it is not UTF-8 with decimal points.
+#
+# [file]
+# encoding = "latin-1"           # or "cp1252", "utf-16"
+# decimal = ","                  # of numbers such as 1,5
+# delimiter = "|"                # by default a comma, semicolon or tab, as in the first line
 """
 _GUESSES = """\
 # What you publicly know or believe about the rows, for previews alone: a wrong guess makes a
@@ -75,13 +87,15 @@ _OPEN = re.compile(r"""(?<![^\s=,\[{])(\.\.\.|"\.\.\."|'\.\.\.')(?![^\s=,\]}])""
 _NOTHING = "nothing is decided yet: uncomment the lines of its kind, or delete the column"
 
 
-def template(names: Sequence[str]) -> str:
+def template(names: Sequence[str], file: Mapping[str, str] = MappingProxyType({})) -> str:
     """Text of a schema file with comments on what to decide; it cannot be loaded before that.
 
     Parameters
     ----------
     names : sequence of str
         Of the columns.
+    file : mapping, optional
+        How a text file is written, as in a schema file.
 
     Examples
     --------
@@ -94,6 +108,8 @@ def template(names: Sequence[str]) -> str:
         parts.append((_KEY_COLUMN if looks_like_key(name) else _COLUMN).format(name=text))
     shown = [text for name, text in zip(names, quoted, strict=True) if not looks_like_key(name)]
     shown = shown or quoted
+    written = [f"{key} = {json.dumps(value)}" for key, value in file.items()]
+    parts.append("\n".join(["[file]", *written, ""]) if written else _FILE)
     parts.append(_GUESSES.format(first=shown[0], second=shown[-1]))
     return "\n".join(parts)
 

@@ -24,7 +24,7 @@ _SHARED = {
 _ACCURACY = {"level": float, "worst": str, "n": (int, list)}
 SHAPES: dict[str, Any] = {
     "plan": {
-        "dpstats": "plan", **_SHARED, "guesses?": dict,
+        "dpstats": "plan", **_SHARED, "guesses?": dict, "file?": {str: str},
         "start?": {"measurements.json": str, "answers.csv": str},
     },
     "measurements": {
@@ -48,6 +48,7 @@ SHAPES: dict[str, Any] = {
         "allow_missing?": bool, "note?": str, "levels?": (list, dict), "other?": _LEVEL,
         "low?": _BOUND, "high?": _BOUND, "points?": int, "edges?": [_BOUND],
         "closed?": ("left", "right"), "values?": [_NUMBER], "scale?": ("linear", "log"),
+        "missing_values?": [_LEVEL],
     },
     "block": {
         "kind": str, "role": ("family", "score", "persons", "reference", "count"),

@@ -114,3 +114,25 @@ def test_a_key_is_not_declared(folder, capsys):
     begun = text.replace("\n# low = ", "\nlow = ").replace("\n# high = ", "\nhigh = ")
     (folder / "new.toml").write_text(begun)
     assert dps.Schema.load(folder / "new.toml").names == ("age",)
+
+
+def test_a_template_says_how_a_text_file_is_written(folder, capsys):
+    (folder / "rows.csv").write_bytes("gr\u00f6\u00dfe|ort\n1,5|K\u00f6ln\n".encode("latin-1"))
+    assert main(["init", "rows.csv", "-o", "new.toml"]) == REFUSED
+    assert "say which with --encoding, such as latin-1" in " ".join(capsys.readouterr().err.split())
+    command = ["init", "rows.csv", "-o", "new.toml", "--encoding", "latin-1", "--decimal", ","]
+    assert main(command) == DONE
+    assert "add --delimiter '|'" in " ".join(capsys.readouterr().err.split())
+    assert main([*command, "--delimiter", "|", "--force"]) == DONE
+    assert "--delimiter" not in capsys.readouterr().err
+    text = (folder / "new.toml").read_text("utf-8")
+    assert 'name = "gr\u00f6\u00dfe"' in text
+    done = "".join(
+        line.replace("...", "a", 1).replace("...", "b") + "\n"
+        for line in text.replace("\n# levels =", "\nlevels =").splitlines()
+    )
+    (folder / "new.toml").write_text(done, "utf-8")
+    schema = dps.Schema.load("new.toml")
+    assert schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ",", "delimiter": "|"}
+    assert main([*command, "--delimiter", "||", "--force"]) == REFUSED
+    assert "delimiter must be the one character" in capsys.readouterr().err

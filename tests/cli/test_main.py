@@ -139,7 +139,7 @@ def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys
 
 
 def test_characters_that_the_output_lacks_are_escaped(folder, monkeypatch):
-    (folder / "survey.csv").write_text("smoker,age\nj\u00e4,40\n")
+    (folder / "survey.csv").write_text("smoker,age\nj\u00e4,40\nno,30\n")
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", out)
     assert main(["check", "request.toml", "survey.csv"]) == DONE

@@ -10,6 +10,8 @@ import dpstats as dps
 from dpstats.cli import DONE, REFUSED, main
 from dpstats.planning.requests import load_request
 
+UNREAD = 4
+
 
 def test_preview_solves_for_a_budget_or_for_rows(folder, capsys):
     solve = ["preview", "request.toml", "--solve", "smoking", "--width", "0.05"]
@@ -63,13 +65,13 @@ def test_refusals_of_solving_name_the_flags(folder, capsys, options, message):
 def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder, capsys):
     rows = pd.read_csv("survey.csv")
     rows.assign(smoker=(rows["smoker"] == "yes").astype(int)).to_csv("survey.csv", index=False)
-    assert main(["check", "request.toml", "survey.csv"]) == DONE
+    assert main(["check", "request.toml", "survey.csv"]) == UNREAD
     printed = capsys.readouterr().out
     assert printed.startswith("Fit of the schema (not private: do not publish)\n2,000 rows\n")
     assert "smoker: '1': did you mean 'yes'?" in printed
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
     capsys.readouterr()
-    assert main(["check", "plan.json", "survey.csv"]) == DONE
+    assert main(["check", "plan.json", "survey.csv"]) == UNREAD
     assert capsys.readouterr().out == printed
     lines = (folder / "survey.csv").read_text().splitlines(keepends=True)
     (folder / "rows.csv").write_text("".join(lines[1:]))
@@ -188,3 +190,22 @@ def test_person_totals_are_an_option_of_a_plan(folder, capsys):
     assert dps.Plan.load("totals.json").strategy.of_persons
     assert main(["plan", "request.toml", "-o", "no.json", "--person-totals"]) == REFUSED
     assert "name it with" in capsys.readouterr().err
+
+
+def test_check_ends_with_its_own_code_where_no_cell_of_a_column_can_be_read(folder, capsys):
+    lines = (folder / "survey.csv").read_text().splitlines()
+    rows = [line.split(",") for line in lines[1:]]
+    for ages, code in ((["30,5"] * len(rows), UNREAD), (["30,5", "30"] * (len(rows) // 2), DONE)):
+        cells = [";".join([*row[:2], age]) for row, age in zip(rows, ages, strict=True)]
+        (folder / "survey.csv").write_text("\n".join([lines[0].replace(",", ";"), *cells, ""]))
+        assert main(["check", "request.toml", "survey.csv"]) == code
+        assert "declare decimal = ','" in " ".join(capsys.readouterr().out.split())
+        # A release says and decides nothing by it.
+        command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", f"{code}.zip"]
+        assert main(command) == DONE
+        printed = capsys.readouterr()
+        assert "decimal" not in printed.out + printed.err
+    with (folder / "request.toml").open("a") as request:
+        request.write('[file]\ndecimal = ","\n')
+    assert main(["check", "request.toml", "survey.csv"]) == DONE
+    assert "every cell that is not missing fits" in capsys.readouterr().out

@@ -18,7 +18,7 @@ from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.planning import requests
 from dpstats.privacy import ledger_file
 from dpstats.references import reference_from_dict
-from dpstats.schema import guesses
+from dpstats.schema import TextFile, guesses
 from dpstats.schema.schema import _KEYS as COLUMN_KEYS
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
@@ -60,6 +60,11 @@ def test_keys_of_columns():
 
 def test_keys_of_guesses():
     assert tuple(keys("schema-file.md", "Keys of [guesses]")) == guesses._KEYS
+
+
+def test_keys_of_a_file():
+    known = [field.name for field in fields(TextFile)]
+    assert keys("schema-file.md", "Keys of [file]") == known
 
 
 def test_keys_of_a_request():
@@ -123,7 +128,7 @@ def test_kinds_of_references_and_their_keys():
 def archive(request, tmp_path_factory):
     """A plan, and the members of its release."""
     columns = [dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)]
-    schema = dps.Schema(columns, guesses=dps.Guesses(shares={"a": 0.3}))
+    schema = dps.Schema(columns, dps.Guesses(shares={"a": 0.3}), file={"decimal": ","})
     asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
     plan = dps.plan(
         schema,

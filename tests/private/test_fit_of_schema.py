@@ -89,7 +89,8 @@ def test_it_says_what_the_values_may_mean(plan):
             "['no', 'yes'], and no boolean",
         ),
         "income": (
-            "a decimal comma, as in '1,5': write a decimal point",
+            "a decimal comma, as in '1,5': write a decimal point, or declare decimal = ',' under "
+            "[file] of the schema if the file is text",
             "thousands separators, as in '1.234,5': write plain numbers",
         ),
         "score": (),
@@ -348,3 +349,26 @@ def test_a_blank_line_is_a_row_of_a_single_column_alone(tmp_path):
         path.write_text(",".join(schema.names) + "\n" + line + "\n" + line + "\n")
         fit = dps.check(plan_for(schema), path)
         assert (fit.rows, fit.columns[0].missing) == (rows, rows - 2)
+
+
+def test_codes_for_missing_cells_are_counted_and_asked_about():
+    cells = {"x": [1, 5, 9, 9, None, 40], "c": ["a", "b", "9", "9", None, "z"]}
+    bare = [{"missing": 3}, {"other": "b", "allow_missing": True}]
+    coded = [bare[0] | {"missing_values": [9]}, bare[1] | {"missing_values": ["9"]}]
+    found = []
+    for number, level in (bare, coded):
+        columns = [
+            dps.Number("x", 1, 5, edges=[3], **number),
+            dps.Category("c", ["a", "b"], **level),
+        ]
+        fit = dps.check(plan_for(dps.Schema(columns)), pd.DataFrame(cells))
+        found.append((counts(fit), [column.advice for column in fit.columns]))
+    asked = [
+        ("9 appears 2 times outside the declaration: a missing code? Then list it in "
+         "missing_values",),
+        ("9 appears 2 times and is no level: a missing code? Then list it in missing_values",),
+    ]  # fmt: skip
+    assert found == [
+        ({"x": (1, 0, 3), "c": (1, 3, 0)}, asked),
+        ({"x": (3, 0, 1), "c": (3, 1, 0)}, [(), ()]),
+    ]

@@ -30,6 +30,17 @@ SCHEMA = Schema([
     Category("day", ["2024-05-01", "2024-05-02"], allow_missing=True),
     Number("pay", 1, 1000, points=4, edges=[20], scale="log", missing=20),
     Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], missing="2024-06-01"),
+    Number("trust", 1, 5, points=5, edges=[3], allow_missing=True, missing_values=[8, 9]),
+    Number("years", 0, 120, edges=[60], missing=70, missing_values=[0, 99]),
+    Number("wage", 1, 1000, points=4, edges=[20], scale="log", allow_missing=True,
+           missing_values=[0, -9.5]),
+    Number("score", values=[17.5, 22, 27], allow_missing=True, missing_values=[-1]),
+    Number("left", "2020-01-01", "2024-12-31", edges=["2022-01-01"], allow_missing=True,
+           missing_values=["9999-12-31", "2020-01-01"]),
+    Category("party", ["1", "2", "else"], other="else", allow_missing=True,
+             missing_values=["9", "refused"]),
+    Category("vote", [1, 2, 3], other=3, missing=2, missing_values=[9]),
+    Boolean("asked", allow_missing=True, missing_values=[9]),
 ])  # fmt: skip
 # As a CSV file writes them; an empty text is a missing cell.
 SURVEY = {
@@ -41,10 +52,21 @@ SURVEY = {
     "day": ["2024-05-01", "2024-05-02", "2024-05-03", "", "2024-05-01"],
     "pay": ["0", "19.5", "-3", "", "32"],
     "seen": ["2024-05-01", "2024-05-02", "1999-05-03", "", "2024-05-01"],
+    "trust": ["1", "9", "3", "", "8"],
+    "years": ["0", "99", "100", "", "20"],
+    "wage": ["0", "-9.5", "32", "", "2"],
+    "score": ["17.5", "-1", "22", "", "30"],
+    "left": ["2020-01-01", "9999-12-31", "2023-05-01", "", "2021-01-01"],
+    "party": ["1", "9", "refused", "", "7"],
+    "vote": ["1", "9", "7", "", "1"],
+    "asked": ["1", "9", "0", "", "1"],
 }
-EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2], [3, 2]]
+EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2], [3, 2],
+            [1, 1, 3], [1, 4], [1, 1, 3], [1, 1, 1, 2], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1],
+            [1, 2, 2]]  # fmt: skip
 NATIVE = {"digit": int, "grade": float, "flag": lambda text: text == "true", "x": float,
-          "pay": float,
+          "pay": float, "trust": int, "years": float, "wage": float, "score": float, "party": int,
+          "vote": int, "asked": int, "left": np.datetime64,
           "day": np.datetime64, "seen": np.datetime64}  # fmt: skip
 
 

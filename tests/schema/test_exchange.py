@@ -26,6 +26,8 @@ EVERY = dps.Schema(
         dps.Number("i", values=[1, 2, 5]),
         dps.Number("d", "2020-01-01", "2020-12-31", edges=["2020-06-01"], missing="2020-02-01"),
         dps.Number("lg", 1, 1000, scale="log", closed="right", edges=[10]),
+        dps.Number("nc", 1, 5, points=5, missing=3, missing_values=[8, 9.5]),
+        dps.Category("tc", ["a", "b"], other="b", allow_missing=True, missing_values=["x", "9"]),
     ]
 )
 PUMS = """\
@@ -117,14 +119,31 @@ def test_what_frictionless_does_not_say_is_asked_for(part):
     assert schema["x"] == dps.Category("x", ["ja", "nein"], allow_missing=True)
 
 
-def test_codes_of_missing_cells_that_are_numbers_are_asked_about():
+def test_missing_values_of_a_field_are_those_that_it_can_hold():
     bounds = {"minimum": 0, "maximum": 9}
-    fields = [{"name": "x", "type": "integer", "constraints": bounds}]
-    document = {"fields": fields, "missingValues": ["", "NA", "-9"]}
-    with pytest.raises(dps.SchemaError, match=r"missingValues \['-9'\] are emptied"):
-        dps.Schema.from_frictionless(document)
-    schema = dps.Schema.from_frictionless(document, add={"x": {"missing": 0}})
-    assert schema["x"] == dps.Number("x", 0, 9, points=10, missing=0)
+    days = {"minimum": "2020-01-01", "maximum": "2020-12-31"}
+    fields = [
+        {"name": "x", "type": "integer", "constraints": bounds},
+        {"name": "all", "type": "integer", "constraints": {"required": True, **bounds}},
+        {"name": "own", "type": "integer", "constraints": bounds, "missingValues": ["-1"]},
+        {"name": "day", "type": "date", "constraints": days},
+        {"name": "text", "type": "string", "constraints": {"enum": ["a", "b"]}},
+        {"name": "coded", "type": "string"},
+    ]
+    document = {"fields": fields, "missingValues": ["", "NA", "-9", {"value": "9999-12-31"}]}
+    add = {"x": {"missing": 0}, "coded": {"levels": [1, 2]}}
+    schema = dps.Schema.from_frictionless(document, add=add)
+    assert schema["x"] == dps.Number("x", 0, 9, points=10, missing=0, missing_values=[-9])
+    assert schema["all"] == dps.Number("all", 0, 9, points=10)
+    codes = {name: schema[name].missing_values for name in ("own", "day", "text", "coded")}
+    end = schema["day"].missing_values[0]
+    assert schema["day"].text(end) == "9999-12-31"
+    assert codes == {
+        "own": (-1,),
+        "day": (end,),
+        "text": ("NA", "-9", "9999-12-31"),
+        "coded": (-9,),
+    }
 
 
 @pytest.mark.parametrize("enum", [{}, {"enum": ["1", "2", "16"]}])

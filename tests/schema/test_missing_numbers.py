@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
+from dpstats.cli import main
 from dpstats.errors import ConditionError, RequestError, SchemaError
 from dpstats.families.tables.cells import Cells
 from dpstats.schema import MISSING_LABEL, Number, Schema
@@ -172,3 +173,94 @@ def test_dates_may_be_missing_too():
     again = Schema.from_dict(Schema([column]).to_dict())["day"]
     assert again == column
     assert again.allow_missing
+
+
+END = "9999-12-31"
+LIKERT = {"allow_missing": True, "missing_values": [8, 9]}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Number("x", 1, 5, missing_values=[9]), r"'x'.* need missing= .* allow_missing"),
+        (lambda: dps.Category("x", [1, 2], other=2, missing_values=[9]), "'x'.* need missing="),
+        (lambda: Number("x", 1, 5, missing=3, missing_values=9), "'x': missing_values must be a"),
+        (lambda: Number("x", 1, 5, missing=3, missing_values="89"), "missing_values must be a li"),
+        (lambda: Number("x", 1, 5, missing=3, missing_values=["NA"]), "'x': each of missing_val"),
+        (lambda: Number("x", 1, 5, missing=3, missing_values=[np.nan]), "'x': each of missing_v"),
+        (lambda: Number("x", 1, 5, missing=3, missing_values=[True]), "'x': each of missing_v"),
+        (lambda: Number("x", values=[1, 2], missing=1, missing_values=[2.0]), "'x'.* hold 2"),
+        (
+            lambda: Number("x", "2024-01-01", END, missing=END, missing_values=[1]),
+            "'x': each of missing_values must be a date",
+        ),
+        (lambda: dps.Category("x", ["a", "b"], missing="a", missing_values=["b"]), "'b' is a lev"),
+        (lambda: dps.Category("x", {"a": 1, "b": 2}, missing="a", missing_values=[2.0]), "is a l"),
+        (lambda: dps.Category("x", ["1", "2"], missing="1", missing_values=[9]), "'x' must be te"),
+        (lambda: dps.Category("x", [1, 2], missing=1, missing_values=["9"]), "'x' must be a numb"),
+        (lambda: dps.Category("x", ["a", "b"], missing="a", missing_values=[""]), "an empty text"),
+        (lambda: dps.Category("x", [1, 2], missing=1, missing_values=[2**53]), "below 2"),
+        (lambda: dps.Boolean("x", allow_missing=True, missing_values=[1]), "1 is a level"),
+    ],
+)  # fmt: skip
+def test_codes_for_missing_cells_that_cannot_be_declared(make, message):
+    with pytest.raises(SchemaError, match=message):
+        make()
+
+
+def test_codes_for_missing_cells_match_by_value():
+    column = Number("x", 0, 120, edges=[60], missing=70, missing_values=np.array([0, -99.9]))
+    assert column.missing_values == (0.0, -99.9)
+    cells = pa.array([0.0, -0.0, -99.9, 99.9, None], pa.float32())  # the decimal that is stored
+    assert (column.encode(cells) == column.missing_code).tolist() == [True, True, True, False, True]
+    texts = pa.array(["0", "0.0", "-99.90", " -9.99e1 ", "00"])
+    assert (column.encode(texts) == column.missing_code).all()
+    text = dps.Category("x", ["a", "1"], other="a", allow_missing=True, missing_values=["9"])
+    assert text.encode(pa.array([9.0, 1.0, 7.0])).tolist() == [2, 1, 0]
+    assert text.encode(pa.array(["9", "9.0", "09", "7"])).tolist() == [2, 2, 2, 0]
+
+
+def test_codes_for_missing_cells_are_in_every_file(tmp_path):
+    columns = [
+        Number("x", 1, 5, points=5, edges=[3], **LIKERT),
+        Number("day", "2024-01-01", "2024-12-31", missing="2024-06-01", missing_values=[END]),
+        dps.Category("c", ["a", "b"], other="b", allow_missing=True, missing_values=["refused"]),
+        dps.Category("d", {"no": 1, "yes": 2}, missing="no", missing_values=[9, 8.5]),
+        dps.Boolean("f", missing=False, missing_values=[9]),
+    ]  # fmt: skip
+    schema = Schema(columns)
+    assert Schema.from_dict(schema.to_dict()) == schema
+    assert Schema.from_frictionless(schema.to_frictionless()) == schema
+    text = "[[column]]\nname = 'x'\nlow = 1\nhigh = 5\npoints = 5\nedges = [3]\n"
+    (tmp_path / "s.toml").write_text(text + "allow_missing = true\nmissing_values = [8, 9]\n")
+    assert Schema.load(tmp_path / "s.toml")["x"] == columns[0]
+    assert "missing, 8, 9 or not a number: counted as '(missing)'" in str(schema)
+    assert "missing or 'refused': counted as '(missing)'; undeclared: counted as 'b'" in str(schema)
+    plain = [column.to_dict() for column in (Number("x", 1, 5), dps.Boolean("f"))]
+    assert not any("missing_values" in keys for keys in plain)  # files of before are as they were
+
+
+def test_a_mean_leaves_codes_for_missing_cells_out_wherever_it_is_read(tmp_path, no_noise):
+    answers = np.repeat([1, 2, 3, 4, 5, 8, 9], [30, 20, 20, 20, 10, 5, 5])
+    frame = pd.DataFrame({"x": answers})
+    valid = answers[answers < 8].mean()
+    schema = Schema([Number("x", 1, 5, points=5, edges=[2, 3, 4, 5], **LIKERT)])
+    asked = {"mean": dps.Mean("x"), "high": dps.Proportion("x >= 4"), "x": dps.Marginals(["x"], 1)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(100), n=len(frame))
+    plan.save(tmp_path / "plan.json")
+    release = dps.release(dps.Plan.load(tmp_path / "plan.json"), frame, rng=0)
+    release.save(tmp_path / "release.zip")
+    assert main(["verify", str(tmp_path / "plan.json")]) == 0
+    release = dps.load(tmp_path / "release.zip")
+    assert release.infer("mean").params[0] == pytest.approx(valid)
+    assert release.infer("high").params[0] == pytest.approx((answers[answers < 8] >= 4).mean())
+    assert release.to_frame()["x"].isna().mean() == pytest.approx(0.1 / 1.1, abs=0.02)
+
+
+def test_a_value_of_published_rows_is_no_code_for_a_missing_cell():
+    column = Number("age", 0, 100, points=101, edges=[50], missing=40, missing_values=[99])
+    rows = pd.DataFrame({"age": [99, 10, 20, 30]})
+    found = dps.corrected.infer(
+        dps.Proportion("age >= 50"), rows, schema=Schema([column]), radius=0.01, n=1_000
+    )
+    assert found.params[0] == pytest.approx(0.25)

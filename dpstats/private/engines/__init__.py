@@ -16,7 +16,8 @@ _OPENERS = {  # (package, class) to the module here and its function
     ("duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
     ("_duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
     ("ibis", "Table"): "ibis:ibis_table",
-    ("polars", "LazyFrame"): "lazy:lazy_frame",
+    ("polars", "DataFrame"): "lazy:polars_frame",
+    ("polars", "LazyFrame"): "lazy:polars_frame",
     ("pyspark", "DataFrame"): "spark:data_frame",
 }
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
+from dpstats.private.engines.lazy import relation_reader
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
 from dpstats.private.sources import BATCH_ROWS, Route, Source, in_slices, one_by_one
@@ -168,7 +169,8 @@ def _streamed(table: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of an expression, with these names of its columns."""
     backend = table.get_backend()
     if backend.name == "duckdb":  # for batches Ibis 12 calls what DuckDB 2 no longer has
-        reader = pa.RecordBatchReader.from_stream(backend._to_duckdb_relation(table))
+        relation = backend._to_duckdb_relation(table)
+        reader = relation_reader(relation, relation.columns)
     else:
         reader = backend.to_pyarrow_batches(table, chunk_size=BATCH_ROWS)
     for batch in reader:

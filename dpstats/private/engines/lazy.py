@@ -1,15 +1,25 @@
-"""Queries of DuckDB and polars: they run when rows are read, for the needed columns alone."""
+"""Tables of DuckDB and polars: queries run when rows are read, for the needed columns alone.
+
+Cells that Arrow does not carry, or carries in bytes of their own, leave as texts, which mean what
+they mean in a file: long integers are one such type, which a single cell can give to a column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from dpstats.private.data_frames import text_of
+from dpstats.private.persons import key_of
 from dpstats.private.sources import BATCH_ROWS, Route, Source, in_slices
 from dpstats.private.streams import stream_source
 from dpstats.schema import Schema
+
+_TEXTS = ("hugeint", "uhugeint", "bignum", "varint", "bit", "uuid", "union")  # of DuckDB
+_LONG = ("Int128", "UInt128")  # of polars
 
 
 def duckdb_relation(relation: Any, schema: Schema, person: str | None, route: Route) -> Source:
@@ -17,28 +27,83 @@ def duckdb_relation(relation: Any, schema: Schema, person: str | None, route: Ro
     route.refuse("a DuckDB relation")
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        quoted = ('"' + name.replace('"', '""') + '"' for name in names)
-        for batch in pa.RecordBatchReader.from_stream(relation.project(", ".join(quoted))):
-            yield from in_slices(batch.select(list(names)))
+        for batch in relation_reader(relation, names):
+            yield from in_slices(batch)
 
-    return stream_source(pa.RecordBatchReader.from_stream(relation.limit(0)).schema, batches)
+    held = relation_reader(relation.limit(0), _wanted(relation.columns, schema, person)).schema
+    return replace(stream_source(held, batches), fields=relation.columns)
 
 
-def lazy_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> Source:
-    """A polars LazyFrame, streamed."""
-    route.refuse("a polars LazyFrame")
+def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
+    """Some columns of a DuckDB relation as Arrow carries them."""
+    kinds = dict(zip(relation.columns, relation.types, strict=True))
+    cells = []
+    for name in names:
+        quoted, kind = '"' + name.replace('"', '""') + '"', kinds[name]
+        cell = quoted
+        if str(kind) == "JSON":
+            cell = f"json_extract_string({quoted}, '$')"
+        elif kind.id in _TEXTS:
+            cell = f"CAST({quoted} AS VARCHAR)"
+        cells.append(f"{cell} AS {quoted}")
+    return pa.RecordBatchReader.from_stream(relation.project(", ".join(cells)))
+
+
+def polars_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> Source:
+    """A polars DataFrame, or a LazyFrame, which is streamed."""
+    route.refuse(f"a polars {type(frame).__name__}")
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for part in _collected(frame.select(list(names))):
+        for part in _collected(_carried(frame, names, person)):
             for batch in pa.RecordBatchReader.from_stream(part):
                 yield from in_slices(batch)
 
-    return stream_source(pa.RecordBatchReader.from_stream(frame.limit(0).collect()).schema, batches)
+    fields = frame.collect_schema().names()
+    none = _carried(frame.limit(0), _wanted(fields, schema, person), person)
+    none = none.collect() if hasattr(none, "collect") else none
+    held = pa.RecordBatchReader.from_stream(none).schema
+    rows = getattr(frame, "height", None)
+    return replace(stream_source(held, batches, rows=rows), fields=fields)
+
+
+def _wanted(fields: Sequence[str], schema: Schema, person: str | None) -> list[str]:
+    wanted = [*schema.names, *([] if person is None else [person])]
+    return [name for name in dict.fromkeys(wanted) if name in fields]
+
+
+def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:
+    """Some columns of a polars frame as Arrow carries them."""
+    import polars as pl
+
+    kinds = frame.collect_schema()
+    cells = []
+    for name in names:
+        cell, kind = pl.col(name), kinds[name]
+        if str(kind) in _LONG:
+            cell = cell.cast(pl.String)
+        elif kind == pl.Object:
+            read = _objects(key_of if name == person else text_of)
+            cell = cell.map_batches(read, return_dtype=pl.Binary)
+        elif kind.is_nested() and any(word in str(kind) for word in (*_LONG, "Object")):
+            cell = pl.when(cell.is_not_null()).then(pl.lit(text_of([]))).alias(name)
+        cells.append(cell)
+    return frame.select(cells)
+
+
+def _objects(as_text: Callable[[object], bytes | None]) -> Callable[[Any], Any]:
+    def read(cells: Any) -> Any:
+        import polars as pl
+
+        return pl.Series(cells.name, [as_text(cell) for cell in cells], dtype=pl.Binary)
+
+    return read
 
 
 def _collected(frame: Any) -> Iterator[Any]:
-    """The rows of a LazyFrame in data frames, a few at a time where polars can."""
-    if not hasattr(frame, "collect_batches"):
+    """The rows in data frames; those of a LazyFrame a few at a time where polars can."""
+    if not hasattr(frame, "collect"):
+        yield frame
+    elif not hasattr(frame, "collect_batches"):
         yield frame.collect()
-        return
-    yield from frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)
+    else:
+        yield from frame.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True, lazy=True)

@@ -1,0 +1,222 @@
+"""Text files that are not UTF-8 with decimal points: read as declared, and never refused for it."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.families.tables.cells import Cells
+from dpstats.private import delimited
+from dpstats.private.tables import exact_sums, find_source, open_source
+from dpstats.schema import Category, Number, Schema
+
+COLUMNS = [
+    Number("pay", 0, 9, edges=[1.5, 5], allow_missing=True, missing_values=[7.5]),
+    Category("city", ["Z\u00fcrich", "Gen\u00e8ve"], other="Gen\u00e8ve", allow_missing=True),
+    Category("grade", [1, 1.5, 2], other=2, allow_missing=True),
+    Category("code", ["1,5", "1.5"], allow_missing=True),
+    Number("seen", "2024-01-01", "2024-12-31", edges=["2024-05-02"], allow_missing=True),
+    Number("gr\u00f6\u00dfe", 0, 300, edges=[150], allow_missing=True),
+]
+ROWS = [
+    ["1.5", "Z\u00fcrich", "1.5", "1.5", "2024-05-01", "180.5"],
+    ["7.5", "Gen\u00e8ve", "1.0", "1,5", "2024-05-02", "-3.25e1"],
+    ["", "", "", "", "", ""],
+    ["NaN", "Bern", "2", "1", "x", "2"],
+    ["1,000.5", "Z\u00fcrich", "1.5.", "1.50", "2024.05.02", "1,5"],
+]
+MARKS = str.maketrans(".,", ",.")
+NUMBERS = (0, 2, 5)
+
+
+def write(path, *, encoding="utf-8", decimal=".", delimiter=";", rows=ROWS):
+    names = [column.name for column in COLUMNS]
+    if decimal == ",":
+        rows = [
+            [cell.translate(MARKS) if i in NUMBERS else cell for i, cell in enumerate(row)]
+            for row in rows
+        ]
+    lines = [delimiter.join(f'"{cell}"' for cell in row) for row in (names, *rows)]
+    content = "\n".join([*lines, ""]).encode(encoding)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def outcome(path, **file):
+    """The sums and the number of rows, the same with numbers parsed and with all cells as text."""
+    schema = Schema(COLUMNS, file=file)
+    blocks = [Cells.table(schema, [name]) for name in schema.names]
+    read = [exact_sums(open_(path, schema), schema, blocks) for open_ in (open_source, find_source)]
+    found = [([block.tolist() for block in sums], rows) for sums, rows in read]
+    assert found[0] == found[1]
+    return found[0]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"encoding": "latin-1"},
+        {"encoding": "cp1252", "decimal": ","},
+        {"encoding": "utf-16", "decimal": ",", "delimiter": "\t"},
+        {"encoding": "utf-16-le"},
+        {"encoding": "mac-roman", "delimiter": "|"},
+        {"decimal": ",", "delimiter": ","},
+        {"encoding": "utf-8-sig", "delimiter": "^"},
+    ],
+)
+def test_a_file_means_what_its_utf8_means(suffix, file, tmp_path, monkeypatch):
+    rows = [*ROWS, ["1", "Z\u00fcrich", "2", "1.5", "2024-01-01", "1"]] * 50
+    expected = outcome(write(tmp_path / "plain.csv", rows=rows))
+    assert expected == ([[50, 50, 0, 200], [150, 100, 50], [50, 50, 150, 50], [50, 150, 100],
+                         [100, 50, 150], [150, 50, 100]], 300)  # fmt: skip
+    odd = write(tmp_path / f"odd{suffix}", rows=rows, **file)
+    assert outcome(odd, **file) == expected
+    monkeypatch.setattr(delimited, "CSV_BLOCK", 700)
+    monkeypatch.setattr(delimited, "_BLOCK", 101)  # cuts characters
+    assert outcome(odd, **file) == expected
+
+
+def test_a_byte_that_an_encoding_lacks_is_an_undeclared_cell(tmp_path):
+    for encoding, bad in (("cp1252", b"\x81"), ("ascii", b"\xfc"), ("utf-16-le", b"\x00\xd8")):
+        schema = Schema([Category("c", ["a", "b"], other="b", allow_missing=True)],
+                        file={"encoding": encoding})  # fmt: skip
+        start, end = "c\na\nx".encode(encoding), "\na\n".encode(encoding)
+        (tmp_path / "rows.csv").write_bytes(start + bad + end)
+        block = Cells.table(schema, ["c"])
+        (sums,), rows = exact_sums(open_source(tmp_path / "rows.csv", schema), schema, [block])
+        assert (sums.tolist(), rows) == ([2, 1, 0], 3)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ({"encoding": "utf-5"}, "encoding must be that of a text file, .* got 'utf-5'"),
+        ({"encoding": 1}, "encoding must be"),
+        ({"encoding": "base64"}, "encoding must be"),
+        ({"encoding": "unicode_escape"}, "encoding must be"),
+        ({"encoding": "idna"}, "encoding must be"),
+        ({"decimal": ";"}, r"decimal must be one of \['.', ','\], got ';'"),
+        ({"delimiter": "||"}, "delimiter must be the one character .* got '||'"),
+        ({"delimiter": "a"}, "delimiter must be"),
+        ({"delimiter": "\n"}, "delimiter must be"),
+        ({"delimiter": ["|"]}, "delimiter must be"),
+        ({"delim": "|"}, r"unknown keys \['delim'\] in \[file\]"),
+        ("latin-1", "file must be a table"),
+    ],
+)
+def test_what_cannot_be_declared_of_a_file(file, says):
+    with pytest.raises(dps.SchemaError, match=says):
+        Schema(COLUMNS, file=file)
+
+
+REQUEST = """
+[budget]
+epsilon = 100
+[[column]]
+name = "age"
+low = 0
+high = 100
+missing = 20
+[[analysis]]
+name = "mean"
+kind = "mean"
+columns = "age"
+"""
+FILE = """
+[file]
+encoding = "latin-1"
+decimal = ","
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Ages with one decimal, of which a tenth are whole, in German form."""
+    monkeypatch.chdir(tmp_path)
+    ages = np.random.default_rng(1).integers(200, 700, 10_000) / 10
+    cells = [str(age).removesuffix(".0").replace(".", ",") for age in ages.tolist()]
+    text = "\n".join(["age;ort", *(f"{cell};M\u00fcnchen" for cell in cells), ""])
+    (tmp_path / "survey.csv").write_bytes(text.encode("latin-1"))
+    (tmp_path / "request.toml").write_text(REQUEST + FILE)
+    (tmp_path / "bare.toml").write_text(REQUEST)
+    return ages.mean()
+
+
+def test_a_declared_file_is_read_so_by_every_command(folder, no_noise):
+    dps.planning.requests.load_request("request.toml").save("plan.json")
+    plan = dps.Plan.load("plan.json")
+    assert plan.schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ","}
+    assert dps.check(plan, "survey.csv").columns[0].undeclared == 0
+    mean = dps.release(plan, "survey.csv", rng=0).infer("mean").params[0]
+    assert mean == pytest.approx(folder, abs=0.05)
+    bare = dps.planning.requests.load_request("bare.toml")
+    assert plan.digest == bare.digest  # what is measured is the same function of the cells
+    wrong = dps.release(bare, "survey.csv", rng=0).infer("mean").params[0]  # neither says nor stops
+    assert wrong < folder - 10
+
+
+def test_the_check_says_what_to_declare(folder):
+    bare = dps.planning.requests.load_request("bare.toml")
+    (column,) = dps.check(bare, "survey.csv").columns
+    assert "declare decimal = ',' under [file]" in " ".join(column.advice)
+    cities = Schema([Category("ort", ["M\u00fcnchen", "Bonn"])])
+    plan = dps.plan(cities, {"o": dps.Marginals(["ort"], 1)}, budget=dps.PureDP(1))
+    fit = dps.check(plan, "survey.csv")
+    assert "encoding = 'latin-1'" in " ".join(fit.columns[0].advice)
+    assert fit.unread == ("ort",)
+    assert "no cell can be read of: 'ort'" in str(fit)
+
+
+def test_the_check_shows_cells_as_the_file_has_them(tmp_path):
+    path = write(tmp_path / "rows.csv", decimal=",")
+    marked = dps.plan(
+        Schema(COLUMNS, file={"decimal": ","}), {"m": dps.Marginals(["pay", "grade"], 1)},
+        budget=dps.PureDP(1),
+    )  # fmt: skip
+    (pay, grade) = dps.check(marked, path).columns
+    assert pay.commonest == (("1.000,5", 1),)
+    assert pay.advice == ("thousands separators, as in '1.000,5': write plain numbers",)
+    assert grade.commonest == (("1,5,", 1),)
+    points = dps.check(marked, write(tmp_path / "points.csv")).columns[0]
+    assert ("7.5", 1) in points.commonest
+    assert any(line.startswith("a decimal point, as in") for line in points.advice)
+
+
+def test_names_that_are_not_utf8_are_explained(tmp_path):
+    path = write(tmp_path / "rows.csv", encoding="latin-1")
+    plan = dps.plan(
+        Schema(COLUMNS), {"m": dps.Marginals(["gr\u00f6\u00dfe"], 1)}, budget=dps.PureDP(1)
+    )
+    fit = dps.check(plan, path)
+    assert fit.absent == ("gr\u00f6\u00dfe",)
+    assert "the names are not UTF-8: declare" in str(fit)
+
+
+def test_a_file_is_declared_in_the_schema_file_or_the_request(tmp_path):
+    columns = "[[column]]\nname = 'age'\nlow = 0\nhigh = 9\nedges = [3]\n"
+    (tmp_path / "s.toml").write_text(columns + FILE)
+    schema = Schema.load(tmp_path / "s.toml")
+    assert schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ","}
+    assert schema.select(["age"]).written == schema.written
+    assert schema == Schema(schema.columns)
+    asked = REQUEST[: REQUEST.index("[[column]]")] + REQUEST[REQUEST.index("[[analysis]]") :]
+    for more, decimal in (("", ","), ('[file]\ndecimal = "."\n', ".")):
+        text = (
+            "schema = 's.toml'\n"
+            + asked.replace('mean"\ncolumns', 'marginals"\ndegree = 1\ncolumns')
+            + more
+        )
+        (tmp_path / "r.toml").write_text(text.replace('"age"', '["age"]'))
+        plan = dps.planning.requests.load_request(tmp_path / "r.toml")
+        assert plan.schema.written.decimal == decimal
+
+
+def test_a_frame_is_not_read_as_a_file(no_noise):
+    schema = Schema(COLUMNS[:1], file={"decimal": ",", "encoding": "utf-16"})
+    block = Cells.table(schema, ["pay"])
+    data = pd.DataFrame({"pay": ["1.5", "1,5"]})
+    (sums,), _ = exact_sums(open_source(data, schema), schema, [block])
+    assert sums.tolist() == [0, 1, 0, 1]

@@ -1,0 +1,228 @@
+"""Cells of every type of Arrow, polars and DuckDB have the codes of their plain Python values."""
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpstats as dps
+from dpstats.families.tables.cells import Cells
+from dpstats.private.persons import of_persons
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema import Boolean, Category, Number, Schema
+
+OWN = {"allow_missing": True}
+COLUMNS = [
+    Number("v", 0, 9, points=10, edges=[2, 5], **OWN),
+    Category("v", ["1", "a", "2024-05-01", "true"], other="a", **OWN),
+    Category("v", [1, 2, 7], other=7, **OWN),
+    Boolean("v", **OWN),
+    Number("v", "2024-01-01", "2024-12-31", edges=["2024-05-02"], **OWN),
+]
+DAY, TIME = dt.date(2024, 5, 1), dt.datetime(2024, 5, 1, 3)
+NUMBERS = [1, 2, None, 7]
+WORDS = ["1", "a", None, "true", ""]
+LISTS = [[1], None, [2]]
+
+
+class Own(pa.ExtensionType):
+    def __init__(self):
+        super().__init__(pa.int64(), "own")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+
+def extension(kind, cells):
+    return pa.ExtensionArray.from_storage(kind, pa.array(cells, kind.storage_type))
+
+
+def runs(cells, ends=(2, 3, 5, 6), kind=None):
+    values = cells if isinstance(cells, pa.Array) else pa.array(cells)
+    return pa.RunEndEncodedArray.from_arrays(pa.array(ends[: len(values)], kind), values)
+
+
+def dictionary(values):
+    return pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.int8()), values[:2])
+
+
+def cells_of_types():
+    """One array of every type, by name."""
+    numbers = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(),
+               pa.uint32(), pa.uint64(), pa.float32(), pa.float64())  # fmt: skip
+    found = {str(kind): pa.array(NUMBERS, kind) for kind in numbers}
+    halves = [None if cell is None else np.float16(cell) for cell in NUMBERS]
+    found["float16"] = pa.array(halves, pa.float16())
+    for kind in (pa.decimal32(5, 2), pa.decimal64(9, 2), pa.decimal128(9, 2), pa.decimal256(50, 2)):
+        cells = [None if cell is None else Decimal(cell) for cell in NUMBERS]
+        found[str(kind)] = pa.array(cells, kind)
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
+                 pa.binary_view()):  # fmt: skip
+        found[str(kind)] = pa.array(WORDS, kind)
+    for width, cells in {1: [b"1", b"a", None, b"7"], 4: [b"true", b"1.00", None, b"1\0\0\0"],
+                         0: [b"", None]}.items():  # fmt: skip
+        found[f"fixed_size_binary[{width}]"] = pa.array(cells, pa.binary(width))
+    found |= {
+        "bool": pa.array([True, False, None]),
+        "null": pa.nulls(3),
+        "date32": pa.array([DAY, None], pa.date32()),
+        "date64": pa.array([DAY, None], pa.date64()),
+        "time32": pa.array([dt.time(1, 2), None], pa.time32("s")),
+        "time64": pa.array([dt.time(1, 2), None], pa.time64("ns")),
+        "timestamp in a zone": pa.array([TIME, None], pa.timestamp("us", "+02:00")),
+        "month_day_nano_interval": pa.array([pa.MonthDayNano([1, 2, 3]), None]),
+    }
+    for unit in ("s", "ms", "us", "ns"):
+        found[f"timestamp[{unit}]"] = pa.array([TIME, None], pa.timestamp(unit))
+        found[f"duration[{unit}]"] = pa.array([dt.timedelta(seconds=1), None], pa.duration(unit))
+    for make in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view):
+        found[make.__name__] = pa.array(LISTS, make(pa.int64()))
+    found |= {
+        "fixed_size_list": pa.array(LISTS, pa.list_(pa.int64(), 1)),
+        "struct": pa.array([{"a": 1}, None]),
+        "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+        "dense_union": pa.UnionArray.from_dense(
+            pa.array([5, 9, 5, 9, 9], pa.int8()), pa.array([0, 0, 1, 1, 2], pa.int32()),
+            [pa.array([1, None]), pa.array(["a", "1", None])], ["n", "t"], [5, 9],
+        ),
+        "sparse_union": pa.UnionArray.from_sparse(
+            pa.array([0, 1, 2, 3, 4], pa.int8()),
+            [pa.array([1.0, None, None, None, None]), pa.array([None, DAY, None, None, None]),
+             pa.array([None, None, True, None, None]), pa.array([None, None, None, [1], None]),
+             pa.array([b"a", b"a", b"a", b"a", b"\xff"])],
+        ),
+        "runs of numbers": runs([1, None, 7]),
+        "runs of texts": runs(["1", None, "a"], kind=pa.int16()),
+        "runs of a view": runs(pa.array(["1", None, "a"], pa.string_view()), kind=pa.int32()),
+        "runs of a dictionary": runs(pa.array(["1", None, "a"]).dictionary_encode()),
+        "runs of lists": runs(LISTS),
+        "bool8": extension(pa.bool8(), [1, 0, None, 5]),
+        "runs of bool8": runs(extension(pa.bool8(), [1, 0, None])),
+        "opaque text": extension(pa.opaque(pa.string(), "x", "y"), WORDS),
+        "opaque number": extension(pa.opaque(pa.int64(), "x", "y"), NUMBERS),
+        "uuid": extension(pa.uuid(), [uuid.UUID(int=1).bytes, None]),
+        "tensor": extension(pa.fixed_shape_tensor(pa.int64(), [1]), LISTS),
+        "an extension of somebody": extension(Own(), NUMBERS),
+    }  # fmt: skip
+    for name in ("int64", "binary_view", "fixed_size_binary[1]", "bool8", "date32", "struct",
+                 "decimal128(9, 2)", "runs of texts"):  # fmt: skip
+        found[f"dictionary of {name}"] = dictionary(found[name])
+    return found
+
+
+TYPES = cells_of_types()
+NOT_IN_PARQUET = ("union", "binary[0]", "runs", "interval", "dictionary of")
+
+
+def outcome(data, **options):
+    """The sums of every column, on data with the column v, or of the first rows of persons."""
+    found = []
+    for column in COLUMNS:
+        schema = Schema([column])
+        source = open_source(data, schema, **options)
+        source = of_persons(source, most=1, **options) if options else source
+        (sums,), _ = exact_sums(source, schema, [Cells.table(schema, ["v"])])
+        found.append(sums.tolist())
+    return found
+
+
+def objects(cells):
+    return pd.DataFrame({"v": pd.Series(cells, dtype=object)})
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_type_is_read_as_its_python_values(name, tmp_path):
+    cells = TYPES[name]
+    for part in (cells, cells[1:], cells[:0]):
+        expected = outcome(objects(part.to_pylist()))
+        assert outcome(pa.table({"v": part})) == expected
+        pandas = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([part])), name="v")
+        assert outcome(pandas.to_frame()) == expected
+    table = pa.table({"v": cells})
+    if not any(word in name for word in NOT_IN_PARQUET):
+        pq.write_table(table, tmp_path / "rows.parquet")
+        assert outcome(tmp_path / "rows.parquet") == outcome(objects(cells.to_pylist()))
+    keyed = table.append_column("who", pa.array([i // 2 for i in range(len(cells))]))
+    assert outcome(keyed, person="who") == outcome(objects(cells.to_pylist()[::2]))
+    for column in COLUMNS:
+        plan = dps.plan(Schema([column]), {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1))
+        assert dps.check(plan, table).rows == len(cells)
+
+
+@pytest.mark.parametrize(
+    ("name", "keyed"),
+    {"dense_union": 2, "runs of texts": 2, "bool8": 2, "uuid": 1, "string_view": 3}.items(),
+)
+def test_a_key_of_any_type_tells_persons_apart(name, keyed):
+    keys = TYPES[name]
+    rows = pa.table({"v": [1] * len(keys), "who": keys})
+    doubled = pa.concat_tables([rows, rows])
+    schema = Schema([COLUMNS[0]])
+    source = of_persons(open_source(doubled, schema, "who"), "who", 1)
+    _, persons = exact_sums(source, schema, [Cells.table(schema, ["v"])])
+    assert persons == keyed
+
+
+def test_json_is_the_value_that_it_spells():
+    cells = ['"a"', "1", "null", "true", "[1]", None, '"\\ud800"', '"', "a", '"1"', " null "]
+    plain = ["a", 1, None, True, [1], None, "\ud800", '"', "a", "1", None]
+    held = extension(pa.json_(), cells)
+    assert outcome(pa.table({"v": held})) == outcome(objects(plain))
+
+
+POLARS = {
+    "Object": (pl.Object, [1, "a", None, [1], DAY, True]),
+    "Int128": (pl.Int128, [1, 7, None, 2**100]),
+    "Enum": (pl.Enum(["a", "1"]), ["a", "1", None]),
+    "Decimal": (pl.Decimal(38, 1), [Decimal("1"), Decimal("7.5"), None]),
+    "Duration": (pl.Duration, [dt.timedelta(1), None]),
+    "Array": (pl.Array(pl.Int64, 1), LISTS),
+    "List of Int128": (pl.List(pl.Int128), LISTS),
+    "Struct": (pl.Struct({"a": pl.Int64}), [{"a": 1}, None]),
+}
+
+
+@pytest.mark.parametrize("name", POLARS)
+def test_a_type_of_polars_is_read_as_its_python_values(name):
+    kind, cells = POLARS[name]
+    frame = pl.DataFrame({"v": pl.Series(cells, dtype=kind), "other": pl.Series(cells, dtype=kind)})
+    for data in (frame, frame.lazy()):
+        assert outcome(data) == outcome(objects(cells))
+
+
+DUCKDB = ["1::HUGEINT", "1::UHUGEINT", "'101'::BIT", "'2'::VARINT", "union_value(num := 1)",
+          "'a'::ENUM('a', 'b')", "INTERVAL 1 DAY", "TIMETZ '01:02:03+01'", "true", "'a'::BLOB",
+          "TIMESTAMP_S '2024-05-01'", "1.00::DECIMAL(38, 2)", "map {'a': 1}", "uuid()"]  # fmt: skip
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("cell", DUCKDB)
+def test_a_type_of_duckdb_is_read_as_its_python_values(cell, lossless):
+    with duckdb.connect() as connection:
+        connection.execute(f"SET arrow_lossless_conversion = {lossless}")
+        relation = connection.sql(f"SELECT {cell} AS v UNION ALL SELECT NULL")
+        cells = [row[0] for row in relation.fetchall()]
+        assert outcome(relation) == outcome(objects(cells))
+
+
+def test_a_long_integer_in_a_file_is_no_reason_to_refuse_its_frame(tmp_path):
+    """polars and DuckDB give the column another type, which Arrow does not carry as a number."""
+    path = tmp_path / "rows.csv"
+    path.write_text("v\n1\n" + "9" * 30 + "\n")
+    expected = outcome(path)
+    with duckdb.connect() as connection:
+        connection.execute("SET arrow_lossless_conversion = true")
+        read = [pl.read_csv(path), pl.scan_csv(path), connection.read_csv(str(path))]
+        assert [outcome(data) for data in read] == [expected] * 3
+
+
+def test_periods_of_pandas_are_no_numbers():
+    frame = pd.DataFrame({"v": pd.period_range("1970-02", periods=3, freq="M")})
+    assert outcome(frame) == outcome(objects(list(frame["v"])))
