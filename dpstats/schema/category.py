@@ -28,6 +28,7 @@ from dpstats.schema.column_fields import (
     check_name,
     check_note,
     drop_defaults,
+    quoted_name,
 )
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ class Boolean(Category):
         except ConditionError as error:
             if not isinstance(value, str):
                 raise
-            name = self.name if self.name.isidentifier() else f"`{self.name}`"
+            name = quoted_name(self.name)
             raise ConditionError(
                 f"{error}; for true write {name}, for false not {name}; if the table holds yes and "
                 f"no as text, declare {self.name!r} with levels ['no', 'yes'], not as a boolean"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
+import re
+import unicodedata
 from typing import Any
 
 from dpstats.checks import check_label, check_text, short
@@ -18,6 +21,12 @@ def check_name(name: object) -> None:
             f"a column name must be non-empty text without backticks, got {short(name)}"
         )
     check_label("a column name", name, SchemaError)
+
+
+def quoted_name(name: str) -> str:
+    """A column's name in formulas and conditions: in backticks unless it is a plain word."""
+    plain = re.fullmatch(r"[^\W\d]\w*", name) and unicodedata.is_normalized("NFKC", name)
+    return name if plain and not keyword.iskeyword(name) else f"`{name}`"
 
 
 def check_note(name: str, note: object) -> None:

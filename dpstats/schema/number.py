@@ -32,6 +32,7 @@ from dpstats.schema.column_fields import (
     check_name,
     check_note,
     drop_defaults,
+    quoted_name,
 )
 from dpstats.schema.comparisons import bins_where
 from dpstats.schema.dates import bounds_of, day_of, day_text, days_of_bounds
@@ -240,7 +241,13 @@ class Number:
     @property
     def measured_name(self) -> str:
         """What moments are of: ``age``, or ``log(income)`` if that is the scale."""
-        return f"log({self.name})" if self.scale == "log" else self.name
+        return self.formula_name if self.scale == "log" else self.name
+
+    @property
+    def formula_name(self) -> str:
+        """As formulas write it: in backticks unless it is a plain word, ``log(`net pay`)``."""
+        name = quoted_name(self.name)
+        return f"log({name})" if self.scale == "log" else name
 
     def require_linear(self) -> None:
         """Refuse a column of which only the logarithm has moments.
@@ -250,11 +257,10 @@ class Number:
         RequestError
         """
         if self.scale == "log":
-            name = self.name if self.name.isidentifier() else f"`{self.name}`"
             raise RequestError(
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
-                f"write log({name}) in dps.OLS (without clip_norm=), dps.Logistic, "
-                "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Huber, dps.LossGrid, dps.Mean, "
+                f"write {self.formula_name} in dps.OLS (without clip_norm=), dps.Logistic, "
+                "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Mean, "
                 "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
             )
 

@@ -4,7 +4,7 @@ import pytest
 import statsmodels.formula.api as smf
 
 import dpstats as dps
-from dpstats.families.formula import Design
+from dpstats.families.formula import Design, named_number
 
 SCHEMA = dps.Schema([
     dps.Number("a", 0, 10, missing=5), dps.Number("b", -1, 1, missing=0),
@@ -27,7 +27,8 @@ def frame(n=60):
     "y ~ a + C(g) + a:b", "y ~ a*C(g) - 1", "y ~ 0 + a + g + t", "y ~ C(g)*t", "y ~ a:C(g)",
     "y ~ (a + b + g)**2", "y ~ a + a:b - 1", "y ~ a + I(a**2) + C(g)", "y ~ I(a**2) + a:C(g)",
     'y ~ a*C( g,Treatment("w"))', "y ~ C(g, Treatment( reference = 's'))*C(t, Treatment(True))",
-    "y ~ a:C(g, Treatment('s'))", "y ~ C(g, Treatment('s')) - 1",
+    "y ~ a:C(g, Treatment('s'))", "y ~ C(g, Treatment('s')) - 1", "y ~ C(g):C(t) - 1",
+    "y ~ g + g:t", "y ~ 0 + t + g:t", "y ~ 0 + a + g:t", "y ~ C(g, Treatment('s')):t - 1",
     "y ~ C(t, Treatment(True)) + C(g, Treatment('w')):C(t, Treatment(True)) + "
     "C(g, Treatment('w'))",
 ])  # fmt: skip
@@ -72,6 +73,60 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
     np.testing.assert_array_equal(design.matrix(given, SCHEMA), [[1, 1, 0, 0], [1, 2, 0, 1]])
 
 
+NAMED = dps.Schema([
+    *(dps.Number(name, 0, 4, points=5, missing=0)
+      for name in ("y", "1", "0", "class", "and", "Intercept", "log(y)", "a:b", "a", "b", "x - y")),
+    *(dps.Category(name, ["p", "q"]) for name in ("g", "C(g)", "in", "Intercept 2")),
+    *(dps.Number(name, 1, 9, scale="log", missing=1) for name in ("is", "net pay", "pay")),
+    dps.Number("log(pay)", 0, 3, missing=1),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(("formula", "factors", "names"), [
+    ("y ~ `1` + `0`", ["1", "0"], ["1", "0"]), ("y ~ a:`1`", ["a 1"], ["a:1"]),
+    ("y ~ `class`:`1` + `Intercept 2`", ["Intercept 2", "class 1"],
+     ["Intercept 2[T.q]", "class:1"]),
+    ("`1` ~ C(`C(g)`)", ["C(g)"], ["C(`C(g)`)[T.q]"]), ("y ~ `C(g)`", ["C(g)"], ["C(g)[T.q]"]),
+    ("y ~ C(`g`)", ["g"], ["C(g)[T.q]"]), ("y ~ C(in)", ["in"], ["C(`in`)[T.q]"]),
+    ("y ~ I(`and`**2) + I(class**2)", ["and and", "class class"],
+     ["I(`and` ** 2)", "I(`class` ** 2)"]),
+    ("y ~ log(is) + log(`net pay`)", ["is", "net pay"], ["log(`is`)", "log(`net pay`)"]),
+    ("a ~ `log(y)`", ["log(y)"], ["log(y)"]), ("y ~ `a:b` + `x - y`", ["a:b", "x - y"],
+                                                ["a:b", "x - y"]),
+    ("y ~ log(`pay`) + b", ["pay", "b"], ["log(pay)", "b"]), ("y ~ `log(pay)`", ["log(pay)"],
+                                                             ["log(pay)"]),
+    ("y ~ C(`g`, Treatment('q'))", ["g"], ["C(g, Treatment('q'))[T.p]"]),
+])  # fmt: skip
+def test_a_name_in_backticks_is_that_name(formula, factors, names):
+    design = Design.of(formula, NAMED)
+    found = [" ".join(name for name, _ in r.factors) for r in design.regressors]
+    assert found == ["", *factors]
+    assert design.names == ["Intercept", *names]
+
+
+@pytest.mark.parametrize(("formula", "words"), [
+    ("y ~ Intercept", "'Intercept', as the constant is"),
+    ("y ~ Intercept - 1", "'Intercept', as the constant is"),
+    ("y ~ a*b + `a:b`", "'a:b', as another is"), ("y ~ `C(g)` + C(`g`)", r"'C\(g\)\[T.q\]', as"),
+    ("y ~ C(g)", r"write `C\(g\)` for the column"), ("a ~ log(y)", r"write `log\(y\)` for"),
+    ("y ~ log(pay)", r"write `log\(pay\)` for"), ("y ~ g + C(`g`)", "a term twice"),
+    ("y ~ `g ` + a", "'g ' is not a column"), ("y ~ `` + a", "cannot be read"),
+    ("y ~ `1`:`1`", r"write I\(`1`\*\*2\)"), ("y ~ 2:a", "'2' is not a column"),
+    ("y ~ C(`1`, Sum)", r"'C\(`1`, Sum\)' is not"), ("y ~ f(`1`)", r"'f\(`1`\)' is not"),
+])  # fmt: skip
+def test_a_name_with_two_meanings_is_refused(formula, words):
+    with pytest.raises(dps.RequestError, match=words):
+        Design.of(formula, NAMED)
+
+
+def test_a_mean_of_a_column_that_is_called_like_a_logarithm():
+    for text, column in [("`log(pay)`", "log(pay)"), ("log(`pay`)", "pay"), ("`1`", "1"),
+                         ("log(y)", "log(y)"), ("log(`net pay`)", "net pay")]:  # fmt: skip
+        assert named_number(NAMED, text).name == column
+    with pytest.raises(dps.RequestError, match=r"'`log\(pay\)`' for the column or 'log\(`pay`\)'"):
+        named_number(NAMED, "log(pay)")
+
+
 @pytest.mark.parametrize(("formula", "words"), [
     ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
     ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
@@ -95,7 +150,7 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
     ("y ~ b + C(a**2)", "not a column"),
     ("y ~ I(a**3)", "not a column"), ("y ~ I(g**2)", "not a number"), ("y ~ I(a**2):b", "twice"),
     ("I(y**2) ~ a", "must be a column"), ("y ~ I(u**2)", "missing="), ("y ~ I(y**2)", "both sides"),
-    ("y ~ a*b*g", "3 columns"), ("y ~ g:t", "write a\\*b"), ("y ~ C(u)", "single bin"),
+    ("y ~ a*b*g", "3 columns"), ("y ~ g:t", "write g\\*t, or - 1"), ("y ~ C(u)", "single bin"),
     ("y ~ u", "missing="), ("u ~ a", "missing="), ("y ~ size + C(size)", "number and levels"),
 ])  # fmt: skip
 def test_anything_else_is_refused_with_a_sentence(formula, words):
