@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import did_you_mean, excerpt, short
+from dpstats.checks import did_you_mean, excerpt, listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.features import Feature, has_sign
 from dpstats.schema import Boolean, Category, Column, Number, quoted_name
+from dpstats.schema.dates import day_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,23 +114,25 @@ class Design:
     def matrix(self, exog: pd.DataFrame | Mapping[str, Any] | None, schema: Schema) -> Floats:
         """Design matrix (m, p) of given values in original units, such as to predict for.
 
-        A single value of a column is repeated in all m rows.
+        `exog` is a mapping, or a frame of pandas, polars or Arrow. A single value of a column is
+        repeated in all m rows. Levels are given by their labels, or as the table stores them.
 
         Raises
         ------
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
-        if exog is None or not hasattr(exog, "keys"):
+        names = None if hasattr(exog, "collect") else _column_names(exog)  # not of a lazy query
+        if exog is None or names is None:
             raise RequestError(
                 "predictions need values by column, a DataFrame or {'age': [20, 30], ...} (a "
                 f"release keeps no rows to predict for); got {type(exog).__name__}"
             )
         features = dict.fromkeys(f for regressor in self.regressors for f in regressor.factors)
-        lacking = sorted({name for name, _ in features} - set(exog))
+        lacking = sorted({name for name, _ in features} - set(names))
         if lacking:
             raise RequestError(f"predictions also need values of {lacking}")
-        given = {name: exog[name] for name in dict.fromkeys(name for name, _ in features)}
+        given = {name: listed(exog[name]) for name in dict.fromkeys(name for name, _ in features)}
         lengths = {len(value) for value in given.values() if _several(value)}
         if len(lengths) > 1:
             raise RequestError("predictions need as many values of every column, or a single one")
@@ -477,6 +480,14 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
         raise RequestError(f"{excerpt(formula)} has a term twice, in two spellings")
 
 
+def _column_names(table: Any) -> list[str] | None:
+    """Those of a mapping, or of a frame of Arrow, pandas or polars; None for anything else."""
+    if isinstance(table, Mapping):
+        return list(table)
+    names = getattr(table, "column_names", getattr(table, "columns", None))
+    return None if names is None else list(names)
+
+
 def _several(value: object) -> bool:
     """Whether it is a list of values, rather than one for all predictions."""
     return hasattr(value, "__len__") and not isinstance(value, str)
@@ -489,9 +500,11 @@ def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
         raise RequestError(f"predictions need one value of {column.name!r} each, not a list")
     if isinstance(column, Category):
         try:
-            return np.array([float(column.index(value) == level) for value in given])
+            return np.array([float(column.index_of_cell(value) == level) for value in given])
         except SchemaError as error:
             raise RequestError(f"predictions: {error}") from None
+    if column.dates:
+        given = [value if day_of(value) is None else day_of(value) for value in given]
     try:
         numbers = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):

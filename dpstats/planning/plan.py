@@ -14,6 +14,7 @@ from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
+from dpstats.checks import listed
 from dpstats.display import as_html
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
@@ -356,6 +357,7 @@ def plan(
         region: missing or undeclared: counted as 'north'
     Digest: ...
     """
+    n, rows_per_person = listed(n), listed(rows_per_person)
     check_arguments(schema, analyses, budget, n, reference)
     analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person, person)
     asked = asked_by_name(analyses, schema)

@@ -132,8 +132,8 @@ class Number:
         check_name(self.name)
         check_note(self.name, self.note)
         where = f"column {self.name!r}"
-        for what in ("low", "high", "missing"):
-            object.__setattr__(self, what, _plain(getattr(self, what)))
+        for what in ("low", "high", "points", "edges", "values", "missing"):
+            object.__setattr__(self, what, listed(getattr(self, what)))
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
         if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
             raise SchemaError(f"{where}: scale='log' is for numbers declared by low and high")
@@ -142,14 +142,14 @@ class Number:
                 object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
         for what in ("edges", "values"):
-            given = listed(getattr(self, what))
+            given = getattr(self, what)
             if given is None:
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
             if not all(is_number(value) and is_finite(value) for value in given):
                 raise SchemaError(f"{where}: each of {what} must be a finite number")
-            frozen = tuple(map(_plain, given))
+            frozen = tuple(given)
             for i, (a, b) in enumerate(pairwise(frozen), 1):
                 if a >= b:  # not quoted: a list may be a column of the table, given by mistake
                     raise SchemaError(
@@ -543,11 +543,6 @@ class Number:
             missing = self.missing
         plain |= {"closed": self.closed, "missing": missing, "scale": self.scale}
         return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python, which prints as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _lacking(low: object, high: object) -> str:

@@ -1,5 +1,9 @@
+from datetime import date, datetime
+
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import statsmodels.formula.api as smf
 
@@ -182,6 +186,44 @@ def test_a_refusal_prints_no_long_formula_and_no_position_in_code(formula):
 def test_predictions_need_declared_values(given, words):
     with pytest.raises(dps.RequestError, match=words):
         Design.of("y ~ a + g", SCHEMA).matrix(given, SCHEMA)
+
+
+KINDS = {
+    "pandas": pd.DataFrame, "polars": pl.DataFrame, "table": pa.table, "lists": dict,
+    "batch": pa.RecordBatch.from_pydict,
+    "series": lambda v: {n: pd.Series(x) for n, x in v.items()},
+    "arrays": lambda v: {n: np.array(x) for n, x in v.items()},
+    "category": lambda v: pd.DataFrame(v).astype({"code": "category"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("codes", [[1, 7, 7], ["no", "yes", "yes"]])
+def test_predictions_take_frames_and_labels_or_stored_codes(kind, codes):
+    day = dps.Number("d", "2024-01-01", "2024-12-31", missing="2024-01-01")
+    schema = dps.Schema([*SCHEMA, dps.Category("code", {"no": 1, "yes": 7}), day])
+    days = [datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 12, 31)]
+    given = KINDS[kind]({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
+    matrix = Design.of("y ~ a + code + d", schema).matrix(given, schema)
+    first = (date(2024, 1, 1) - date(1970, 1, 1)).days
+    assert matrix.tolist() == [[1, 1, 0, first], [1, 2, 1, first + 31], [1, 3, 1, first + 365]]
+
+
+@pytest.mark.parametrize(("levels", "given", "words"), [
+    ({"a": "b", "b": "a"}, "a", "label of one level of 'c' and the stored value of another"),
+    ({"a": 1, "b": 2}, 3, "3 is not a level of 'c'"), ({"a": 1, "b": 2}, "1", "'1' is not a level"),
+    ({"a": "x", "b": "b"}, "y", "'y' is not a level"),
+])  # fmt: skip
+def test_predictions_refuse_a_level_that_is_none_or_two(levels, given, words):
+    schema = dps.Schema([*SCHEMA, dps.Category("c", levels)])
+    with pytest.raises(dps.RequestError, match=words):
+        Design.of("y ~ c", schema).matrix({"c": [given]}, schema)
+
+
+@pytest.mark.parametrize("given", [pl.LazyFrame({"a": [1]}), pd.Series([1]), np.ones((1, 1)), None])
+def test_predictions_need_values_by_column(given):
+    with pytest.raises(dps.RequestError, match=f"values by column.*{type(given).__name__}"):
+        Design.of("y ~ a", SCHEMA).matrix(given, SCHEMA)
 
 
 def test_a_number_on_a_logarithmic_scale_enters_as_its_logarithm():

@@ -52,7 +52,7 @@ def test_a_number_is_a_number_though_a_column_is_called_so(wanted, values):
 
 @pytest.mark.parametrize(("wanted", "words"), [
     ("x - y = 0", "also a combination of others; put the names in backticks"),
-    ("`x-y` = 0", "'x-y' is not"), ("`2` = 0", "'2' is not a coefficient"), ("`` = 0", "is not a coef"),
+    ("`x-y` = 0", "'x-y' is not"), ("`2` = 0", "'2' is not a coef"), ("`` = 0", "is not a coef"),
     ("h = 0", "'h' is not"), ("xx - y = 0", "'xx' is not"), ("x y", "cannot be read"),
 ])  # fmt: skip
 def test_a_name_with_two_meanings_is_refused(wanted, words):
