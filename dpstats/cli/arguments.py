@@ -21,6 +21,17 @@ TABLE = (
 )
 
 
+def a_path(text: str) -> Path:
+    """A path given to an option: shells leave a ``~`` after a sign of equality as it is."""
+    from dpstats.errors import RequestError
+    from dpstats.files import as_path
+
+    try:
+        return as_path(text)
+    except RequestError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:
     """Refuse a name that promises another kind of file than is written."""
     from dpstats.errors import RequestError

@@ -15,7 +15,7 @@ from dpstats.schema.category import Category
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.schema.dates import day_of
 from dpstats.schema.number import Number
-from dpstats.schema.toml_files import read_toml
+from dpstats.schema.toml_files import check_keys, read_toml
 
 Column = Category | Number
 _KEYS = ("typical", "shares", "missing", "correlations")
@@ -196,13 +196,14 @@ class Guesses:
         document = read_toml(path, "file of guesses")
         named = document.get("schema")  # of a request
         if "guesses" not in document and isinstance(named, str):
-            path = Path(path).parent / named
+            path = files.as_path(path).parent / files.as_path(named)
             document = read_toml(path, "file of guesses")
         with files.named_in_errors(Path(path)):
             if "guesses" not in document:
                 raise SchemaError(
                     "there is no [guesses] table; put the keys under it, such as [guesses.typical]"
                 )
+            check_keys(document)
             return cls.from_dict(document["guesses"])
 
 

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
 import zipfile
 from collections.abc import Mapping, Set
@@ -123,7 +124,7 @@ def open_file(path: Path) -> Held:
     NotReadError
     """
     try:
-        data = path.read_bytes()
+        data = Path(os.path.expanduser(path)).read_bytes()
         return _archive(data) if data.startswith(b"PK") else _plan(data)
     except OSError as error:
         raise NotReadError(f"{path.name} cannot be read: {error.strerror}") from None
