@@ -69,7 +69,12 @@ def add_commands(commands: Commands) -> None:
     plan.add_argument("request", type=a_path, help="request.toml")
     plan.add_argument("-o", "--output", type=a_path, required=True, help="plan.json")
     plan.add_argument("--force", action="store_true", help="overwrite an existing output")
-    plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
+    plan.add_argument(
+        "--rows",
+        type=int,
+        help="public number of rows, checked at release; with --person the exact number of rows "
+        'that are used, which is not needed with unit = "add_remove" in the request',
+    )
     plan.add_argument(
         "--rows-per-person", type=int, metavar="K", help="the most rows of any one person"
     )

@@ -305,7 +305,8 @@ def plan(
         each person the first `rows_per_person` rows in the table's order are used; rows without a
         key are not. Neighbours then differ in all rows of one person: under ``"add_remove"`` they
         come or go, under ``"replace"`` their values change while keys stay. So under ``"replace"``
-        it is public how many rows each person has, and `n` is the number of rows that are used.
+        it is public how many rows each person has, and `n` is the exact number of rows that are
+        used; unless that is public anyway, take ``unit="add_remove"``, which needs none.
     person_totals : bool or sequence of str
         Measure squares and products of person totals too, for all analyses that use them or for
         those named: intervals then have the sampling variance of persons, as cluster-robust ones
