@@ -345,10 +345,13 @@ def listed(values: Any) -> Any:
         return list(map(listed, values))
     if isinstance(values, Mapping):
         return {listed(key): listed(value) for key, value in values.items()}
-    for method in ("to_pylist", "to_numpy"):  # of Arrow; of pandas and polars
-        if hasattr(values, method) and not isinstance(values, type):
-            return listed(getattr(values, method)())
-    return values
+    if isinstance(values, type):
+        return values
+    if hasattr(values, "to_pylist"):  # of Arrow
+        return listed(values.to_pylist())
+    if hasattr(values, "to_numpy") and hasattr(values, "name"):  # of pandas or polars
+        return listed(values.to_numpy())
+    return values  # such as what Series.unique() gives of text, which is no declaration
 
 
 def check_choice(
