@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,14 +23,8 @@ TABLE = (
 
 
 def a_path(text: str) -> Path:
-    """A path given to an option: shells leave a ``~`` after a sign of equality as it is."""
-    from dpstats.errors import RequestError
-    from dpstats.files import as_path
-
-    try:
-        return as_path(text)
-    except RequestError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    """A path given to an option; shells leave a ``~`` after a sign of equality as it is."""
+    return Path(os.path.expanduser(text))
 
 
 def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:

@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import re
 import zipfile
 from collections.abc import Mapping, Set
@@ -124,7 +123,7 @@ def open_file(path: Path) -> Held:
     NotReadError
     """
     try:
-        data = Path(os.path.expanduser(path)).read_bytes()
+        data = path.expanduser().read_bytes()
         return _archive(data) if data.startswith(b"PK") else _plan(data)
     except OSError as error:
         raise NotReadError(f"{path.name} cannot be read: {error.strerror}") from None
