@@ -11,12 +11,12 @@ import textwrap
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from dpstats.checks import Progress, short
 from dpstats.errors import RequestError
 
-Shown = Progress | Literal[False] | None  # None: a bar where somebody sees it; False: nothing
+Shown = Progress | bool | None  # None: a bar where somebody sees it; True: always; False: never
 PATIENCE = 2.0  # seconds before a bar is shown
 _STEP = 0.1  # seconds between two pictures of it
 _LINE, _LEAST_LINE = 100, 40  # characters of a line where there is no terminal, and at least
@@ -200,18 +200,19 @@ def shown_progress(progress: Shown) -> Iterator[Progress | None]:
     Raises
     ------
     RequestError
-        Unless `progress` is a function, None (a bar, in a terminal or a notebook) or False (none).
+        Unless `progress` is a function, None (a bar, in a terminal or a notebook), True (a bar
+        anywhere) or False (none).
     """
-    if progress is not None and progress is not False:
+    if progress is not None and not isinstance(progress, bool):
         if not callable(progress):
             raise RequestError(
-                "progress must be a function of (text, done, total), or False for none, got "
-                f"{short(progress)}"
+                "progress must be a function of (text, done, total), True for a bar or False for "
+                f"none, got {short(progress)}"
             )
         yield progress
         return
     notebook = _notebook()
-    if progress is False or (notebook is None and not _terminal()):
+    if progress is False or (progress is None and notebook is None and not _terminal()):
         yield None
         return
     bar = Bar(notebook)

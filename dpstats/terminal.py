@@ -28,6 +28,10 @@ _ALONE = r"(?=[\s,;:.)]|$)"  # after an option without a value
 _COMMAND = re.compile(r"dpstats [a-z]+ [^;'\n]*")  # to be copied in one piece
 
 
+_CLEAR = "\r\033[K"  # begins a line that is rewritten in place
+_rewritten = False  # whether such a line stands on stderr
+
+
 class Unprinted(Exception):
     """Results could not be printed."""
 
@@ -92,6 +96,7 @@ def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) ->
     Unprinted
         If it cannot be printed otherwise; with what is `done` already.
     """
+    clear_progress()
     try:
         print(_wrapped(text, sys.stdout) if wrap else text, end=end, flush=True)
     except BrokenPipeError:
@@ -184,9 +189,18 @@ def as_options(message: str) -> str:
 
 def say(text: str, end: str = "\n") -> None:
     """Print to stderr; that nobody reads it stops nothing."""
+    clear_progress()
     with suppress(OSError):
-        text = text if "\r" in text else _wrapped(text, sys.stderr)
-        print(text, end=end, file=sys.stderr, flush=True)
+        print(_wrapped(text, sys.stderr), end=end, file=sys.stderr, flush=True)
+
+
+def clear_progress() -> None:
+    """Remove the line of `progress` from the terminal."""
+    global _rewritten
+    if _rewritten:
+        _rewritten = False
+        with suppress(OSError):
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
 
 
 def attended() -> bool:
@@ -212,15 +226,20 @@ def progress(at: Mapping[str, Callable[[], None]] | None = None) -> Progress:
 
     def report(text: str, done: int, total: int | None) -> None:
         nonlocal last, began
+        global _rewritten
         now, new = time.monotonic(), text != last
         if at and text in at and new:
             at[text]()
         if new:
             last, began = text, now
-        if live:
+        if live and text == "done":
+            clear_progress()
+        elif live:
             percent = f" {done / total:.0%}" if total else ""
             left = time_left(now - began, done / total) if total else ""
-            say(f"\r\033[K{text}{percent}{left}", end="\n" if text == "done" else "")
+            with suppress(OSError):
+                print(f"{_CLEAR}{text}{percent}{left}", end="", file=sys.stderr, flush=True)
+            _rewritten = True
         elif new:
             say(text)
 

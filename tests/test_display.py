@@ -110,6 +110,12 @@ def test_nobody_sees_a_bar_in_a_log_or_where_it_is_not_wanted(terminal, monkeypa
         assert say is None
 
 
+def test_true_asks_for_a_bar_anywhere(terminal, monkeypatch):
+    monkeypatch.setattr(terminal, "isatty", lambda: False)
+    with shown_progress(True) as say:
+        assert isinstance(say, Bar)
+
+
 def test_a_function_gets_the_progress_itself_and_other_things_are_refused():
     calls = []
     with shown_progress(lambda *given: calls.append(given)) as say:

@@ -15,16 +15,22 @@
 # ---- The archive -----------------------------------------------------------------------------
 
 dps_open <- function(path) {
+  used <- c("release.json", "measurements.json", "answers.csv")
+  found <- tryCatch(suppressWarnings(utils::unzip(path, list = TRUE)), error = function(e) NULL)
+  if (!setequal(found$Name, c(used, "candidates.csv", "rows.csv", "digests.json")) ||
+      anyDuplicated(found$Name) || sum(as.numeric(found$Length)) > 2^31)
+    stop(path, " is not a release of dpstats, with its members and no others", call. = FALSE)
   folder <- tempfile("dpstats")
   on.exit(unlink(folder, recursive = TRUE))
-  found <- as.character(suppressWarnings(utils::unzip(path, exdir = folder)))
-  if (!all(c("release.json", "measurements.json", "answers.csv") %in% basename(found)))
-    stop(path, " is not a release of dpstats", call. = FALSE)
+  utils::unzip(path, files = used, exdir = folder)
   read <- function(name)
     jsonlite::fromJSON(file.path(folder, name), simplifyVector = FALSE)
   document <- read("measurements.json")
   if (!identical(document$version, 3L))
     stop("format version ", document$version, "; this reader knows version 3", call. = FALSE)
+  if ((document$unit == "replace") == is.null(document$rows))
+    stop(path, " states the number of rows where it is private, or not where it is public",
+         call. = FALSE)
   answers <- utils::read.csv(file.path(folder, "answers.csv"), encoding = "UTF-8",
                              colClasses = c("integer", "integer", "character", "numeric", "numeric"))
   columns <- lapply(document$schema, column_of)

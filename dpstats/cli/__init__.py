@@ -14,6 +14,7 @@ from dpstats.errors import BudgetError, DpstatsError
 from dpstats.terminal import (
     Unprinted,
     as_flags,
+    clear_progress,
     close_output,
     prepare_streams,
     progress,
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stopped:  # perhaps with when, and what that means
         say(f"\ndpstats: {' '.join(['interrupted', *map(str, stopped.args)])}")
         return FAILED
+    finally:
+        clear_progress()
     return FAILED if passed is False else DONE
 
 

@@ -24,8 +24,8 @@ def add_commands(commands: Commands) -> None:
         "--like",
         type=a_path,
         metavar="FILE",
-        help="what the rows of the plan's expected widths resemble: release.zip, or a .toml file "
-        "with [guesses], such as the request (default: even rows, as a release holds no guesses)",
+        help="compare the widths with those expected of rows like these: release.zip, or a .toml "
+        "file with [guesses], such as the request (a release holds no guesses)",
     )
     report.add_argument("--title", help="heading of the page")
     report.add_argument("--force", action="store_true", help="overwrite an existing output")

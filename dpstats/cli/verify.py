@@ -23,7 +23,7 @@ def _verify(options: argparse.Namespace) -> bool:
     from dpstats.errors import FileFormatError
     from dpstats.releases.opening import not_wanted
     from dpstats.verifying.arguing import verify
-    from dpstats.verifying.reading import NotReadError
+    from dpstats.verifying.shapes import NotReadError
 
     try:
         verdict = verify(options.file)

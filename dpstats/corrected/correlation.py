@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 Range = tuple[float, float]
+LEAST_VARIANCE = 1e-12  # of a column in [-1, 1]: at most this may be rounding
 
 
 def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Range:
@@ -18,7 +19,8 @@ def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Ra
     Returns
     -------
     low, high : float
-        Exact where variances are positive throughout the box; otherwise the range may be wider.
+        Exact where variances are positive throughout the box; otherwise the range may be wider. -1
+        and 1 where a column has no variance in it: then there is no correlation.
 
     Notes
     -----
@@ -32,7 +34,14 @@ def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Ra
     the inside only the origin is stationary, a saddle. The smallest value is minus the largest
     after y -> -y.
     """
+    if min(_most(x, xx), _most(y, yy)) <= LEAST_VARIANCE:
+        return -1.0, 1.0
     return -_largest(x, _mirrored(y), xx, yy, _mirrored(xy)), _largest(x, y, xx, yy, xy)
+
+
+def _most(mean: Range, square: Range) -> float:
+    """The largest variance."""
+    return square[1] - min(max(mean[0], -mean[1], 0.0) ** 2, square[1])
 
 
 def _mirrored(ends: Range) -> Range:

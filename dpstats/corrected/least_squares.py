@@ -15,6 +15,7 @@ from dpstats.spending import check_beta
 
 MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
+_ROUNDING = 2.0**-50  # of every entry, as given and as the equations are solved
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
 _OPTIMAL = 0
 
@@ -40,7 +41,9 @@ def solution_bounds(
     -----
     Let b0 solve A0 b0 = c0 at the centre. Any solution has A0 (b - b0) = (A0 - A) b + (c - c0), so
     |b - b0| <= |A0^-1| (D |b| + d), and with M = |A0^-1| D of spectral radius below 1,
-    |b - b0| <= (I - M)^-1 |A0^-1| (D |b0| + d); then |h'(b - b0)| <= |h'A0^-1| (D |b| + d).
+    |b - b0| <= (I - M)^-1 |A0^-1| (D |b0| + d); then |h'(b - b0)| <= |h'A0^-1| (D |b| + d). There D
+    and d also hold the rounding of the entries and of the solver, which excludes no singular matrix
+    where units hide that it is one.
 
     The solutions are exactly the b with |A0 b - c0| <= D |b| + d (Oettli and Prager 1964), a
     polyhedron in every orthant, so linear programs give the bounds. Orthants are visited from that
@@ -63,6 +66,9 @@ def solution_bounds(
     centre = inverse @ right
     if not np.all(np.isfinite(centre)):
         return low, high
+    exact = not (np.any(radius > 0) or np.any(right_radius > 0))
+    radius = radius + p * _ROUNDING * np.abs(matrix)
+    right_radius = right_radius + p * _ROUNDING * np.abs(right)
     growth = np.abs(inverse) @ radius
     first = np.abs(inverse) @ (radius @ np.abs(centre) + right_radius)
     largest = np.abs(centre) + first
@@ -70,7 +76,7 @@ def solution_bounds(
         largest = np.abs(centre) + np.linalg.solve(np.eye(p) - growth, first)
         reach = np.abs(directions @ inverse) @ (radius @ largest + right_radius)
         low, high = directions @ centre - reach, directions @ centre + reach
-    if p <= MOST_UNKNOWNS and (np.any(radius > 0) or np.any(right_radius > 0)):
+    if p <= MOST_UNKNOWNS and not exact:
         # The solver's tolerances are absolute: unknowns and directions of size one.
         unit = np.where(largest > 0, largest, 1.0)
         scaled = directions * unit
@@ -263,10 +269,11 @@ def combination_bounds(
     Notes
     -----
     The sampling part is the t quantile times the largest standard error that the radii D admit: for
-    D' the diagonal matrix of row sums of D, A >= A0 - D' in the order of symmetric matrices, so
-    h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least at the true solution, so at most
-    that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are n times these means whatever the
-    number of rows, so only the degrees of freedom take the fewest rows.
+    D' the diagonal matrix of row sums of D, with columns of mean square 1, A >= A0 - D' in the
+    order of symmetric matrices, so h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least
+    at the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are
+    n times these means whatever the number of rows, so only the degrees of freedom take the fewest
+    rows.
 
     With a penalty the residual is an error plus x'd, d the shrinkage of the coefficients.
     Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
@@ -284,7 +291,9 @@ def combination_bounds(
     if rows is None:
         return low, high
     n, df = rows[0], min(rows) - p
-    least = gram - np.diag(radii[:p, :p].sum(axis=1))
+    own = np.diag(gram)
+    unit = np.where(own > 0, own, 1.0) ** -0.5
+    least = gram - np.diag(radii[:p, :p] @ unit / unit)
     if df <= 0 or not positive_definite(least):
         return np.full(k, -np.inf), np.full(k, np.inf)
     centre = np.linalg.solve(gram, right)

@@ -45,6 +45,9 @@ def largest_leverage(inverse: Floats, bounds: Floats) -> float:
 
 
 def positive_definite(matrix: Floats) -> bool:
-    """Whether a symmetric matrix is positive definite by more than rounding."""
-    values = np.linalg.eigvalsh(matrix)
-    return bool(values[0] > _SINGULAR * max(values[-1], 1.0))
+    """Whether a symmetric matrix is positive definite by more than rounding, in any units."""
+    own = np.diag(matrix)
+    if not np.all(own > 0):
+        return False
+    values = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(own, own)))
+    return bool(values[0] > _SINGULAR * values[-1])

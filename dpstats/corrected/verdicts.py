@@ -41,7 +41,7 @@ class CertifiedChiSquare:
 
     def __str__(self) -> str:
         return (
-            f"certified at alpha = {self.alpha:g}: {self.verdict} (statistic of the private table "
-            f"in [{self.low:.2f}, {self.high:.2f}], critical value {self.critical:.2f})"
-            + (f": {self.reason}" if self.reason else "")
+            f"certified at alpha = {self.alpha:g}: {self.verdict} (the statistic of the private "
+            f"table is between {self.low:.2f} and {self.high:.2f}; the test rejects above "
+            f"{self.critical:.2f})" + (f": {self.reason}" if self.reason else "")
         )

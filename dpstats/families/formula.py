@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -122,25 +122,36 @@ class Design:
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
-        names = None if hasattr(exog, "collect") else _column_names(exog)  # not of a lazy query
-        if exog is None or names is None:
+        features = dict.fromkeys(f for regressor in self.regressors for f in regressor.factors)
+        values = self.values(exog, schema, features)
+        one = np.ones(len(next(iter(values.values()))))
+        columns = [math.prod((values[f] for f in r.factors), start=one) for r in self.regressors]
+        return np.stack(columns, axis=1)
+
+    def values(
+        self,
+        exog: pd.DataFrame | Mapping[str, Any] | None,
+        schema: Schema,
+        features: Iterable[Feature],
+    ) -> dict[Feature, Floats]:
+        """Values (m,) of features in original units, as `matrix` takes them."""
+        columns = None if hasattr(exog, "collect") else _column_names(exog)  # not of a lazy query
+        if exog is None or columns is None:
             raise RequestError(
                 "predictions need values by column, a DataFrame or {'age': [20, 30], ...} (a "
                 f"release keeps no rows to predict for); got {type(exog).__name__}"
             )
-        features = dict.fromkeys(f for regressor in self.regressors for f in regressor.factors)
-        lacking = sorted({name for name, _ in features} - set(names))
+        names = dict.fromkeys(name for name, _ in features)
+        lacking = sorted(set(names) - set(columns))
         if lacking:
             raise RequestError(f"predictions also need values of {lacking}")
-        given = {name: listed(exog[name]) for name in dict.fromkeys(name for name, _ in features)}
+        given = {name: listed(exog[name]) for name in names}
         lengths = {len(value) for value in given.values() if _several(value)}
         if len(lengths) > 1:
             raise RequestError("predictions need as many values of every column, or a single one")
-        one = np.ones(lengths.pop() if lengths else 1)
-        lists = {n: list(v) if _several(v) else [v] * len(one) for n, v in given.items()}
-        values = {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
-        columns = [math.prod((values[f] for f in r.factors), start=one) for r in self.regressors]
-        return np.stack(columns, axis=1)
+        m = lengths.pop() if lengths else 1
+        lists = {n: list(v) if _several(v) else [v] * m for n, v in given.items()}
+        return {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
 
     @staticmethod
     def of(formula: str, schema: Schema, *, constant_alone: bool = False) -> Design:

@@ -1,6 +1,8 @@
 """Files of dpstats: zip archives of JSON and CSV, versioned, written atomically, nothing else."""
 
 from dpstats.files.archives import (
+    MEASUREMENTS,
+    RELEASE,
     load_archive,
     pack,
     save_archive,
@@ -37,6 +39,8 @@ from dpstats.files.texts import (
 )
 
 __all__ = [
+    "MEASUREMENTS",
+    "RELEASE",
     "VERSION",
     "as_document",
     "as_path",

@@ -16,6 +16,8 @@ from dpstats.files.texts import digest_of_bytes, parse_json, to_json
 _SMALL = 2**26  # an archive may expand to this, whatever its size
 _MOST_EXPANSION = 500  # answers hold random digits, which do not compress
 _DIGESTS = "digests.json"  # of the other members: they show a change, not who made it
+MEASUREMENTS = ("measurements.json", "answers.csv")
+RELEASE = ("release.json", *MEASUREMENTS, "candidates.csv", "rows.csv")
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)  # files carry no times
 
 
@@ -50,7 +52,11 @@ def unpack(file: BinaryIO, wanted: Iterable[str], name: str) -> dict[str, str]:
     try:
         with zipfile.ZipFile(file) as archive:
             infos = {info.filename: info for info in archive.infolist()}
+            if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
+                raise FileFormatError(f"{name} would expand to more than {MOST_BYTES} bytes")
             found = {member: _member(archive, infos.get(member), member, name) for member in wanted}
+            if len(infos) < len(archive.infolist()):
+                raise FileFormatError(f"{name} holds a member twice; restore it from a copy")
             _check_digests(archive, infos, name)
             return found
     except FileFormatError:
@@ -85,9 +91,11 @@ def _check_digests(
 ) -> None:
     """Refuse an archive in which a member was changed, added or removed after it was written."""
     digests = parse_json(_member(archive, infos.get(_DIGESTS), _DIGESTS, name))
-    if not isinstance(digests, dict) or {*digests, _DIGESTS} != set(infos):
+    known = any({*kind, _DIGESTS} == set(infos) for kind in (MEASUREMENTS, RELEASE))
+    if not known or not isinstance(digests, dict) or {*digests, _DIGESTS} != set(infos):
         raise FileFormatError(
-            f"{name} does not hold the members that were written; restore it from a copy"
+            f"{name} does not hold the members that were written, and those alone; restore it from "
+            "a copy"
         )
     for member, expected in digests.items():
         if digest_of_bytes(_member(archive, infos[member], member, name).encode()) != expected:

@@ -55,7 +55,7 @@ def from_json(text: str | bytes, kind: str, name: str) -> dict[str, Any]:
         raise FileFormatError(f"{name} does not hold valid JSON") from None
     if not isinstance(document, dict) or document.get("dpstats") != kind:
         raise FileFormatError(f"{name} is not a dpstats {kind}")
-    if document.get("version") != VERSION:
+    if difference(document.get("version"), VERSION) is not None:
         given = short(document.get("version"))
         raise FileFormatError(f"{name} has format version {given}; this dpstats reads {VERSION}")
     return document
@@ -121,7 +121,7 @@ def difference(given: object, made: object) -> str | None:
     elif isinstance(given, list) and isinstance(made, list) and len(given) == len(made):
         parts = ((f"[{i}]", *both) for i, both in enumerate(zip(given, made, strict=True)))
     else:
-        return None if type(given) is type(made) and given == made else ""
+        return None if type(given) is type(made) and repr(given) == repr(made) else ""
     for name, one, other in parts:
         inner = difference(one, other)
         if inner is not None:

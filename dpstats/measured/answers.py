@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -224,6 +225,14 @@ class Answers(Cached):
         laws, which = self._measured
         variances = np.array([law.variance for law in laws])[which]
         return np.asarray((self.weights * variances) @ self.weights.T)
+
+    def noise_of(self, weights: Floats) -> list[tuple[float, LatticeLaw]]:
+        """The noise on a combination (d,) of the sums: weights, and laws of what they multiply."""
+        laws, which = self._measured
+        along = np.round(weights @ self.weights, 12)
+        used = np.flatnonzero(along)
+        groups = Counter(zip(along[used].tolist(), which[used].tolist(), strict=True))
+        return [(w, replace(laws[law], terms=count)) for (w, law), count in groups.items()]
 
     @cached_property
     def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,10 +27,10 @@ from dpstats.privacy.neighbours import Neighbours
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw
 
-MEMBERS = ("measurements.json", "answers.csv")
 _SPENT = "keep them until then, since the budget is spent"
 _FAR = 10  # standard deviations; noise alone is beyond them less than once in a million
 _ARCHIVE, _ANSWER = 4_096, 48  # bytes of an archive beside its texts, and of two numbers
+_FOR_READERS = ("person", "assumes")  # sentences, whose words have changed between versions
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 
 
@@ -307,7 +308,7 @@ class Measurements(HasStrategy):
     @classmethod
     def load(cls, path: str | Path) -> Measurements:
         """Read what `save` wrote (a release file holds its measurements too)."""
-        return cls.from_members(files.load_archive(path, MEMBERS))
+        return cls.from_members(files.load_archive(path, files.MEASUREMENTS))
 
     def check_kept(self) -> None:
         """Refuse measurements that a file cannot hold and give back.
@@ -318,7 +319,7 @@ class Measurements(HasStrategy):
             To be raised before the budget is spent: with zeros for the noisy sums.
         """
         try:
-            texts = files.unpack(io.BytesIO(self.to_bytes()), MEMBERS, "the file")
+            texts = files.unpack(io.BytesIO(self.to_bytes()), files.MEASUREMENTS, "the file")
             kept = Measurements.from_members(texts) == self
         except (DpstatsError, TypeError, ValueError, OverflowError) as error:
             raise RequestError(
@@ -407,7 +408,21 @@ class Measurements(HasStrategy):
                     "they are not those of the plan whose digest they carry; the file was edited "
                     "after it was written"
                 )
+            made._check_written(document, members["answers.csv"])
         return made
+
+    def _check_written(self, document: Mapping[str, Any], answers: str) -> None:
+        """Refuse texts other than those that these measurements are saved as."""
+        again = self.to_members()
+        written = json.loads(again["measurements.json"])
+        told = {key: document[key] for key in _FOR_READERS}
+        if not all(isinstance(text, str) for text in told.values()):
+            raise TypeError(f"{' and '.join(_FOR_READERS)} must be text")
+        changed = files.difference(document, written | told)
+        if changed is None and answers != again["answers.csv"]:
+            changed = "answers.csv"
+        if changed is not None:
+            raise ValueError(f"{changed.lstrip('.')} is not as dpstats writes it")
 
 
 def _functions(strategy: Strategy) -> list[tuple[str, str, str]]:

@@ -33,8 +33,10 @@ _YEAR = 366  # days
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
-def axes_of(ax: Axes | None, rows: int = 0) -> Axes:
+def axes_of(ax: Axes | None, rows: int = 0, across: int = 1) -> Axes:
     """The given axes, or those of a new figure that has room for so many labels on the left.
+
+    The new figure is as wide as so many plots beside each other.
 
     Raises
     ------
@@ -50,7 +52,7 @@ def axes_of(ax: Axes | None, rows: int = 0) -> Axes:
         ) from None
     if ax is None:
         width, height = pyplot.rcParams["figure.figsize"]
-        size = width, max(height, _MARGINS + _ROW * rows)
+        size = width * across, max(height, _MARGINS + _ROW * rows)
         made: Axes = pyplot.subplots(layout="constrained", figsize=size)[1]
         return made
     if not isinstance(ax, Axes):
@@ -133,8 +135,8 @@ def _points(size: str) -> float:
     return float(FontProperties(size=size).get_size_in_points())
 
 
-def panels_of(ax: Axes, rows: Sequence[int]) -> list[Axes]:
-    """Axes below each other in the place of `ax`, with room for so many labels each.
+def panels_of(ax: Axes, rows: Sequence[int], across: int = 1) -> list[Axes]:
+    """Axes in the place of `ax`, row by row, with room for so many labels each.
 
     Raises
     ------
@@ -144,13 +146,13 @@ def panels_of(ax: Axes, rows: Sequence[int]) -> list[Axes]:
     spec = ax.get_subplotspec()
     if spec is None:
         raise RequestError(
-            "these terms have different units, and axes that were placed by hand hold one panel: "
-            "give terms= of one unit, or axes of plt.subplots(layout='constrained')"
+            "these terms need several panels, and axes that were placed by hand hold one: give "
+            "fewer terms= of one unit, or axes of plt.subplots(layout='constrained')"
         )
     figure: Any = ax.figure
     ax.remove()
-    grid = spec.subgridspec(len(rows), 1, height_ratios=[count + 1 for count in rows])
-    return [figure.add_subplot(grid[place]) for place in range(len(rows))]
+    grid = spec.subgridspec(len(rows), across, height_ratios=[count + 1 for count in rows])
+    return [figure.add_subplot(grid[place]) for place in range(len(rows) * across)]
 
 
 def _longest(names: Sequence[str]) -> int:

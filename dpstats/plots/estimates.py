@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dpstats.arrays import Floats
     from dpstats.checks import Method
 
+_ACROSS = 4  # panels beside each other, of `MOST` terms each
 _POPULATION, _TABLE = "sampling and privacy noise", "privacy noise alone"
 
 
@@ -47,14 +48,15 @@ def forest(
     The thin dark line is the interval for the population, with sampling error and noise. The thick
     one is the interval for the private table, whose only error is the noise: shorter as a rule, but
     that of a correlation assumes less and can be the longer one. An interval without an end runs to
-    the edge. Terms of different units, such as the means of several columns, have a panel each.
+    the edge. Terms of different units, such as the means of several columns, have a panel each; so
+    has every column of more than 60 terms, on one scale.
 
     Parameters
     ----------
     result : EstimateResult
         Such as those of `OLS`, `GroupMeans` and of its ``pairwise()``.
     terms : sequence of str, optional
-        The parameters to draw, at most 60: coefficients of one unit fit one axis. Default: all but
+        The parameters to draw, at most 240: coefficients of one unit fit one axis. Default: all but
         an intercept, beside which slopes look like nothing; ``terms=result.terms`` draws it too.
     alpha : float
         Error probability of each interval.
@@ -98,8 +100,11 @@ def forest(
     names = [result.terms[i] for i in chosen]
     panels = [[i for i, name in enumerate(names) if name in unit] for unit in result.units]
     panels = [panel for panel in panels if panel]
-    rows = [label_rows([names[i] for i in panel]) for panel in panels]
-    ax = axes_of(ax, sum(rows) + len(rows) - 1)
+    deepest = max(map(len, panels))
+    across = -(-deepest // MOST)
+    down = -(-deepest // across)
+    rows = [label_rows([names[i] for i in panel[:down]]) for panel in panels]
+    ax = axes_of(ax, sum(rows) + len(rows) - 1, across)
     whole, of_table = (
         np.asarray(result.conf_int(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
@@ -109,27 +114,41 @@ def forest(
     estimates = np.asarray(result.params)[chosen]
     number = getattr(result.intervals, "number", None)  # of quantiles
     log = number is not None and number.scale == "log"
-    axes = [ax] if len(panels) == 1 else panels_of(ax, rows)
-    for one, panel in zip(axes, panels, strict=True):
-        shown = [names[i] for i in panel]
-        _drawn(one, shown, estimates[panel], whole[panel], of_table[panel], log=log)
-        axis_of(one, dates=set(shown) <= set(result.dates), log=log)
+    axes = [ax] if len(panels) == across == 1 else panels_of(ax, rows, across)
+    places = iter(axes)
+    for panel in panels:
+        edges = _edges([estimates[panel], whole[panel], of_table[panel]], log=log)
+        for start in range(0, across * down, down):
+            one, part = next(places), panel[start : start + down]
+            shown = [names[i] for i in part]
+            _draw(one, shown, estimates[part], whole[part], of_table[part], edges)
+            axis_of(one, dates=set(shown) <= set(result.dates), log=log)
+            one.set_visible(bool(part))
     titled(axes[0], result.title)
-    legend_below(axes[-1], ncols=2)
+    legend_below(axes[-across], ncols=2)
     return axes[0] if len(axes) == 1 else np.array(axes, dtype=np.object_)
 
 
-def _drawn(
-    ax: Axes, names: list[str], estimates: Floats, whole: Floats, of_table: Floats, *, log: bool
+def _edges(numbers: Sequence[Floats], *, log: bool) -> tuple[float, float]:
+    """Where the axis of one unit begins and ends."""
+    known = np.concatenate([one[np.isfinite(one)] for one in numbers])
+    if not known.size:
+        return (math.exp(-1), math.e) if log else (-1.0, 1.0)
+    known = np.log(known) if log else known
+    room = 0.05 * max(float(np.ptp(known)), 1e-12)
+    low, high = float(known.min()) - room, float(known.max()) + room
+    return (math.exp(low), math.exp(high)) if log else (low, high)
+
+
+def _draw(
+    ax: Axes,
+    names: list[str],
+    estimates: Floats,
+    whole: Floats,
+    of_table: Floats,
+    edges: tuple[float, float],
 ) -> None:
-    """Estimates of one unit with their intervals (d, 2)."""
-    known = np.concatenate([ends[np.isfinite(ends)] for ends in (whole, of_table, estimates)])
-    if log:
-        known = np.log(known)
-    span = max(float(np.ptp(known)), 1e-12) if known.size else 1.0
-    edges = (known.min() - 0.05 * span, known.max() + 0.05 * span) if known.size else (-1.0, 1.0)
-    if log:
-        edges = (math.exp(edges[0]), math.exp(edges[1]))
+    """Draw estimates of one unit with their intervals (d, 2)."""
     y = np.arange(len(estimates))
     drawn = ((whole, 1.2, "0.2", 2.1, _POPULATION), (of_table, 4.0, "0.6", 2.0, _TABLE))
     for ends, width, color, order, label in drawn:
@@ -153,9 +172,9 @@ def _places(result: EstimateResult, terms: Sequence[str] | None) -> list[int]:
     asked = drawn_of(result.terms) if terms is None else list(terms)
     if not asked or not set(asked) <= set(result.terms):
         raise RequestError(f"terms must be some of {first_few(result.terms)}, got {short(terms)}")
-    if len(asked) > MOST:
+    if len(asked) > _ACROSS * MOST:
         raise RequestError(
-            f"a forest plot shows at most {MOST} parameters, and this result has "
+            f"a forest plot shows at most {_ACROSS * MOST} parameters, and this result has "
             f"{len(asked)}; name some with terms=, or draw to_frame() yourself"
         )
     return [result.terms.index(term) for term in asked]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from dpstats.analyses.moments.correlation import CorrelationResult
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, ink_on, labels_of, legend_below, titled
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from dpstats.arrays import Floats
     from dpstats.checks import Target
 
 AnyGraph: TypeAlias = GraphResult | TreeResult | PenalisedGraphResult
@@ -117,12 +119,14 @@ def network(
     return ax
 
 
-def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = None) -> Axes:
+def matrix(
+    result: AnyGraph | CorrelationResult, *, penalty: float | None = None, ax: Axes | None = None
+) -> Axes:
     """All pairs of columns as a matrix, coloured by the (partial) correlation.
 
     Parameters
     ----------
-    result : GraphResult, TreeResult or PenalisedGraphResult
+    result : GraphResult, TreeResult, PenalisedGraphResult or CorrelationResult
     penalty : float, optional
         For a penalised graph: one of its penalties.
     ax : Axes, optional
@@ -148,9 +152,9 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     ['a', 'b', 'c']
     >>> ax.figure.savefig("matrix.png")
     """
-    pairs = _pairs(result, penalty)
+    estimates = _estimates(result, penalty)
     ax, names = axes_of(ax), labels_of(result.columns)
-    values = symmetric(pairs["estimate"].to_numpy(), len(names))
+    values = symmetric(estimates, len(names))
     np.fill_diagonal(values, np.nan)
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)
     colours = image.to_rgba(values)
@@ -162,7 +166,8 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
             )  # fmt: skip
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)
-    what = "correlation" if isinstance(result, TreeResult) else "partial correlation"
+    plain = isinstance(result, TreeResult | CorrelationResult)
+    what = "correlation" if plain else "partial correlation"
     if isinstance(result, GraphResult) and not result.known:
         titled(ax, "nearly singular: no estimates")
     else:
@@ -171,13 +176,21 @@ def matrix(result: AnyGraph, *, penalty: float | None = None, ax: Axes | None = 
     return ax
 
 
-def _pairs(result: AnyGraph, penalty: float | None) -> pd.DataFrame:
+def _estimates(result: AnyGraph | CorrelationResult, penalty: float | None) -> Floats:
+    """Estimates of all pairs, row by row above the diagonal; RequestError as in `_pairs`."""
+    if isinstance(result, CorrelationResult) and penalty is None:
+        return np.asarray(result.params)
+    return _pairs(result, penalty)["estimate"].to_numpy()
+
+
+def _pairs(result: Any, penalty: float | None) -> pd.DataFrame:
     """All pairs of columns; RequestError for another result, or a penalty that it does not have."""
     if isinstance(result, PenalisedGraphResult):
         return result.pairs(penalty)
     if not isinstance(result, GraphResult | TreeResult):
         raise RequestError(
-            "this plot needs the result of a dps.GraphicalModel, such as release.infer('graph'); "
+            "this plot needs the result of a dps.GraphicalModel (or, for a matrix, of a "
+            "dps.Correlation without penalty=), such as release.infer('graph'); "
             f"got {type(result).__name__}"
         )
     if penalty is not None:
@@ -247,7 +260,7 @@ def _caption(result: AnyGraph, lines: pd.DataFrame, alpha: float, penalty: float
     return f"{edges}{_at_penalty(result, penalty)}"
 
 
-def _at_penalty(result: AnyGraph, penalty: float | None) -> str:
+def _at_penalty(result: AnyGraph | CorrelationResult, penalty: float | None) -> str:
     """Estimator and penalty of a picture; "" for other results."""
     if not isinstance(result, PenalisedGraphResult):
         return ""

@@ -189,7 +189,7 @@ def table(
     return ax
 
 
-def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) -> Axes:
+def departures(accuracy: Accuracy | Release, *, most: int = 30, ax: Axes | None = None) -> Axes:
     """How far the synthetic rows are from the noisy answers, and how far the private rows can be.
 
     Zero is the noisy answer to each function, in unit scale. The line holds the private mean,
@@ -197,8 +197,8 @@ def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) ->
 
     Parameters
     ----------
-    accuracy : Accuracy
-        Such as ``release.accuracy("smoking")``.
+    accuracy : Accuracy or Release
+        Such as ``release.accuracy("smoking")``; a release stands for all of its certificate.
     most : int
         Draw so many functions, those with the largest bounds.
     ax : Axes, optional
@@ -220,9 +220,11 @@ def departures(accuracy: Accuracy, *, most: int = 30, ax: Axes | None = None) ->
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['age', 'age^2']
     """
+    if isinstance(accuracy, Release):
+        accuracy = accuracy.accuracy()
     if not isinstance(accuracy, Accuracy):
         raise RequestError(
-            "this plot needs a certificate, such as release.accuracy('smoking'); got "
+            "this plot needs a release or a certificate, such as release.accuracy('smoking'); got "
             f"{type(accuracy).__name__}"
         )
     check_whole("most", most, 1)

@@ -150,7 +150,8 @@ class Neighbours:
         rows = f"{'one row' if k == 1 else f'at most {k} rows'} per person"
         if self.person is None:
             return rows
-        return f"{rows} used, the first by the key {self.person!r}"
+        verb = "is used, the first" if k == 1 else "are used, the first ones"
+        return f"{rows} {verb} by the key {self.person!r}"
 
     @property
     def stated(self) -> str:

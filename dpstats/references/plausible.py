@@ -75,7 +75,13 @@ class PlausibleTables(Cached):
             )
 
     def counts(self, seed: int) -> Codes:
-        """How many rows of a plausible table are copies of each candidate, (m,) int64."""
+        """How many rows of a plausible table are copies of each candidate, (m,) int64.
+
+        Kept, since each is a fit of its own.
+        """
+        return self._once(seed, lambda: self._drawn(seed))
+
+    def _drawn(self, seed: int) -> Codes:
         rng = np.random.default_rng(seed)
         drawn = Sources(_with_more_noise(self.sources.measurements, rng))
         n = min(drawn.rows.value, MOST_ROWS)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
+
+import numpy as np
 
 from dpstats import files
+from dpstats.density.rows import Draw, random_order
 from dpstats.errors import FileFormatError
-from dpstats.measured.candidates_file import candidates_from_members
+from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
 from dpstats.measured.measurements import Measurements
 from dpstats.references import reference_from_dict
-from dpstats.releases.release import MEMBERS, Release
+from dpstats.references.generator import Fit
+from dpstats.releases.release import Release
+
+_KEYS = {"dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy", "limits"}
 
 
 def load(path: str | Path) -> Release:
@@ -32,21 +39,34 @@ def load(path: str | Path) -> Release:
     >>> dps.load("survey-2026.zip")
     <dpstats Release: smoking; n = 10000, k = 10000>
     """
-    members = files.load_archive(path, MEMBERS)
+    members = files.load_archive(path, files.RELEASE)
     document = files.from_json(members["release.json"], "release", Path(path).name)
     measurements = Measurements.from_members(members)
     try:
-        texts = (document["fit"], document["draw"], *document["notes"])
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("fit, draw and notes must be strings")
+        fit, draw, notes = document["fit"], document["draw"], document["notes"]
+        if fit not in get_args(Fit) or draw not in get_args(Draw):
+            raise ValueError("fit and draw must name ways in which dpstats makes rows")
+        if type(notes) is not list or not all(isinstance(note, str) for note in notes):
+            raise TypeError("notes must be a list of texts")
         row_seed = document.get("row_seed", 0)
         if type(row_seed) is not int or row_seed < 0:
             raise TypeError("row_seed must be a whole number of at least 0")
+        if not (isinstance(document["accuracy"], dict) and isinstance(document["limits"], str)):
+            raise TypeError("accuracy must be a mapping and limits a text")
+        if unknown := set(document) - _KEYS:
+            raise ValueError(f"release.json has unknown keys {sorted(unknown)}")
         if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
             raise TypeError("every analysis needs a kind")
         reference_from_dict(measurements.reference_spec)
         candidates, weights, counts = candidates_from_members(members, measurements.columns)
+        order = (
+            random_order(counts, row_seed)
+            if "row_seed" in document  # else rows are sorted, as they were before
+            else np.repeat(np.arange(len(counts)), counts)
+        )
+        written = candidates_to_members(measurements.columns, candidates, weights, counts, order)
+        if changed := [name for name, text in written.items() if members[name] != text]:
+            raise ValueError(f"{changed[0]} does not hold the candidates and rows of the release")
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
-    fit, draw, *notes = texts
     return Release(measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes))

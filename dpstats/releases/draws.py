@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from dpstats.arrays import Integers
 from dpstats.checks import check_whole
 from dpstats.density.rows import random_order
+from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
 from dpstats.references.generator import Seed
 from dpstats.references.plausible import PlausibleTables, seeds_of
@@ -28,7 +29,7 @@ CAUTION = (
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Draws:
-    """Plausible private tables, computed when they are used.
+    """Plausible private tables, computed when they are first used, and kept.
 
     Attributes
     ----------
@@ -85,7 +86,9 @@ class Draws:
     def __iter__(self) -> Iterator[pd.DataFrame]:
         return (self[number] for number in range(len(self)))
 
-    def combine(self, analyse: Callable[[pd.DataFrame], tuple[Any, Any]]) -> Pooled:
+    def combine(
+        self, analyse: Callable[[pd.DataFrame], tuple[Any, Any]], *, progress: Shown = None
+    ) -> Pooled:
         """Analyse every draw, and pool the estimates by Rubin's rules.
 
         Parameters
@@ -96,13 +99,21 @@ class Draws:
             the variances are multiplied by their number, see `dps.pool`. A pandas Series of
             estimates names the parameters, and draws are matched by its index: reindex counts of
             levels, since a draw may lack one.
+        progress : callable, optional
+            Called with a text, the number of draws so far, and that of all. By default a bar, as in
+            `measure`.
 
         Raises
         ------
         RequestError
             If `analyse` returns anything but a pair; and see `dps.pool`.
         """
-        found = [analyse(frame) for frame in self]
+        found = []
+        with shown_progress(progress) as say:
+            for done, frame in enumerate(self):
+                found.append(analyse(frame))
+                if say is not None:
+                    say("drawing tables", done + 1, len(self))
         for pair in found:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise RequestError(

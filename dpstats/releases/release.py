@@ -46,8 +46,6 @@ from dpstats.spending import bonferroni
 if TYPE_CHECKING:
     import pandas as pd
 
-MEMBERS = ("release.json", "measurements.json", "answers.csv", "candidates.csv")
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Release(Cached, Certified, Unplanned, Interchange):

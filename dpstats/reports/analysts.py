@@ -1,4 +1,4 @@
-"""The report for analysts: what was asked, what was promised, what was found, and its limits."""
+"""The report for analysts: results first, then the certificate, the plan, privacy and limits."""
 
 from __future__ import annotations
 
@@ -49,10 +49,6 @@ from dpstats.spending import USUAL_BETA, percent
 if TYPE_CHECKING:
     from dpstats.checks import Progress
 
-_EVEN = (
-    " They are too short where real rows concentrate. The file of a release holds no guesses: to "
-    "compare with those of the plan, write the page with like= (--like on the command line)."
-)
 _NO_PICTURES = "This page has no figures: matplotlib was not installed where it was written."
 
 
@@ -67,7 +63,7 @@ class AnalystReport(Cached):
     progress : callable, optional
         Called with a text, the number of analyses so far, and that of all.
     like : Release, Guesses, data frame or Likeness, optional
-        What the rows of the expected widths resemble.
+        What the rows of the expected widths resemble; without it the page expects no widths.
     """
 
     release: Release
@@ -78,12 +74,12 @@ class AnalystReport(Cached):
     def html(self) -> str:
         """The page."""
         sections = (
+            self._results(),
+            self._certificate(),
+            self._margins(),
             self._asked(),
             self._privacy(),
-            self._reached(),
-            self._certificate(),
-            self._results(),
-            self._margins(),
+            *(() if self.like is None else (self._reached(),)),
             self._rules(),
             self._limits(),
             self._further(),
@@ -223,7 +219,6 @@ class AnalystReport(Cached):
                 paragraph(
                     "Median widths of 95% intervals: as expected from the plan, and as reached. "
                     f"Expected widths are from simulated releases of {expected.said}."
-                    f"{_EVEN if expected.like.source == 'even' else ''}"
                 ),
                 prose(table("Widths expected and reached", header, rows), last=True),
             ]

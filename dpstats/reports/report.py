@@ -33,11 +33,11 @@ def report(
 ) -> None:
     """Write a report of a release: one HTML page that needs no scripts and loads nothing.
 
-    For analysts: what was asked, privacy spent and promised, the plan against what was reached, the
-    certificate, every result with its table and figure, the synthetic rows against the noisy
-    answers, the rules for missing cells, the limits, and what else the release can answer. For the
-    custodian and the board that decides on the release: what leaves the building, and by which
-    proof it may. All of both follows from the release; no private row is read.
+    For analysts: every result with its table and figure, the certificate, the synthetic rows
+    against the noisy answers, what was asked, privacy spent and promised, with `like` the plan
+    against what was reached, the rules for missing cells, the limits, and what else the release can
+    answer. For the custodian and the board that decides on the release: what leaves the building,
+    and by which proof it may. All of both follows from the release; no private row is read.
 
     Parameters
     ----------
@@ -48,10 +48,9 @@ def report(
     title : str, optional
         Heading of the page.
     like : Release, Guesses or data frame, optional
-        For analysts: what the rows resemble on which the plan's expected widths are computed, as in
-        `Plan.preview`; the page says which. Default: the guesses of the schema, or without some
-        even rows. The file of a release holds no guesses, as nothing that is measured depends on
-        them.
+        For analysts: the page compares the widths that were reached with those expected of such
+        rows, as in `Plan.preview`. Give the guesses of the plan: the file of a release holds none.
+        Without it the page has no expected widths.
     overwrite : bool
         Replace an existing file, but never a ledger or measurements without their release.
     progress : callable, optional

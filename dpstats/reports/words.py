@@ -77,20 +77,24 @@ def promise(budget: Budget, neighbours: Neighbours) -> list[str]:
     """What the budget promises to a person, in sentences."""
     epsilon, delta = pair_of(budget)
     public, one = neighbours.unit == "replace", neighbours.rows == "one row"
-    content = "content of" if neighbours.person is None else "values, but for the key, in"
+    content = "content" if neighbours.person is None else "values, except the key,"
     what = (
-        f"differ in the {content} {neighbours.rows}"
+        f"differ in the {content} of {neighbours.rows}"
         if public
         else f"differ by {neighbours.rows} that {'is' if one else 'are'} there or not"
     )
-    given = "a given row is" if one else "the rows of a given person are"
-    whether = f"whether {given} {'one thing or another' if public else 'in the table'}"
+    if public:
+        several = "which of two sets of values the rows of a given person have"
+        tested = "which of two values a given row has" if one else several
+    else:
+        given = "a given row is" if one else "the rows of a given person are"
+        tested = f"whether {given} in the table"
     apart = f"probabilities within a factor of {_factor(epsilon)}"
     apart += f", up to an additional probability of at most {delta:.3g}" if delta else ""
     said = [
         f"The noise was fixed before any row was read. Whatever the rows are, two tables that "
         f"{what} lead to any given release with {apart}.",
-        f"Someone who knows all other rows, and tests {whether} with {ALARMS:.0%} false alarms, "
+        f"Someone who knows all other rows, and tests {tested} with {ALARMS:.0%} false alarms, "
         f"detects it with probability at most {percent_up(most_power_under(budget))}; a test "
         f"that ignores the release detects it with {ALARMS:.0%}.",
         "This holds against any computing power and any other knowledge, now and later. "

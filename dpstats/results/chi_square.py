@@ -310,7 +310,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         certified, (low, high) = self._certified(alpha), self._effect(alpha)
         show = Numerals.of((self.effect, low, high), high - low)
         k = self.rows.rows_per_person
-        over = f" over {k}" if k > 1 else ""
+        over = f", divided by the {k} rows that a person may have" if k > 1 else ""
         return [
             f"p-value {shown_pvalue(self.pvalue)} (statistic {significant(self.statistic)}, "
             "calibrated for noise)",

@@ -148,6 +148,10 @@ class RegressionResult(LinearResult, ABC):
     def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
         """F statistic and p-value of combinations (k, d) that equal values (k,) together."""
 
+    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
+        """What of a joint hypothesis the rows can decide: all of it, unless levels have none."""
+        return matrix, values
+
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
         """Linear combinations of the coefficients, each with interval and test.
 
@@ -179,16 +183,19 @@ class RegressionResult(LinearResult, ABC):
         Parameters
         ----------
         r_matrix : str, (k, d) array_like, or a pair
-            As in `t_test`.
+            As in `t_test`. What depends on levels without rows is not tested.
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
-        statistic, pvalue = self._joint(matrix, values)
-        rows = matrix @ self.moments.to_basis
-        rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+        hypothesis = " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True))
+        matrix, values = self._determined(matrix, values)
+        statistic, pvalue, rank = 0.0, 1.0, 0
+        if len(matrix):
+            statistic, pvalue = self._joint(matrix, values)
+            rows = matrix @ self.moments.to_basis
+            rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
         return FTestResult(
             f"F test, {self.title}",
-            " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True)),
-            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            hypothesis, statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
             df_num=float(rank), df_denom=self.df_resid,
         )  # fmt: skip
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 _LEAST = 1e-3  # of the largest penalty, at which a path ends
-_ROUNDING = 1e-12  # of an inverse, relative
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -85,10 +84,7 @@ class ElasticNetResult(Cached, Result):
         return Named(self._original(self.basis), list(self.terms))
 
     def _original(self, basis: Floats) -> Floats:
-        to_basis = self.design.to_basis
-        largest = np.abs(to_basis).max(axis=1, keepdims=True)
-        exact = np.where(np.abs(to_basis) > _ROUNDING * largest, to_basis, 0.0)  # zeros stay zero
-        return np.asarray(exact @ basis + self.design.shift)
+        return np.asarray(self.design.to_basis @ (basis + self.design.absorbed))
 
     @property
     def nobs(self) -> int:
@@ -165,8 +161,8 @@ class ElasticNetResult(Cached, Result):
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
-        rows = self.design.design.matrix(exog, self.design.schema)
-        return np.asarray(rows @ np.asarray(self.params))
+        predicted = self.design.at(exog) @ (self.basis + self.design.absorbed)
+        return np.asarray(self.design.half_range * predicted)
 
     def to_frame(self) -> pd.DataFrame:
         """As `support`."""

@@ -107,9 +107,8 @@ class GeneralisedResult(RegressionResult):
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
-        rows = self.moments.design.matrix(exog, self.moments.schema)
-        names = [str(i) for i in range(len(rows))]
-        intervals = self._along(rows)
+        intervals = self._at(exog)
+        names = [str(i) for i in range(len(intervals.combinations))]
         means = self.link.mean(intervals.estimates)
         slopes = self.link.slope(intervals.estimates) ** 2
         sampling, privacy = intervals.variances * np.where(np.isnan(slopes), np.inf, slopes)
@@ -122,8 +121,11 @@ class GeneralisedResult(RegressionResult):
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
         """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
-        rows = self.moments.design.matrix(exog, self.moments.schema)
-        return np.asarray(self.link.mean(self._along(rows).estimates))
+        return np.asarray(self.link.mean(self._at(exog).estimates))
+
+    def _at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> CoefficientIntervals:
+        """The linear predictor at given values."""
+        return CoefficientIntervals(self._coefficients.model, self.moments.at(exog))
 
     def get_margeff(self) -> EstimateResult:
         """Average marginal effects over the rows.

@@ -18,6 +18,7 @@ from dpstats.results.rendering import fixed, shown_pvalue, significant
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpstats.inference.regression.empty_levels import LeftOut
 
 _LISTED = 8  # terms that a preview names
 SAMPLING = (
@@ -47,6 +48,10 @@ BOUNDED = (
     "where noise hides the variance of persons, sampling variances are the bound, which assumes "
     "errors of equal variance: rows_per_person times those of independent rows; cov_type='HC1' "
     "never takes the bound"
+)
+EMPTY = (
+    "left out, since noise alone may make their counts: {}; what depends on them has no estimate, "
+    "and the other intervals allow for the few rows that they may have"
 )
 PENALISED = (
     "residuals from penalised coefficients vary with the regressors: the sampling variance is an "
@@ -95,8 +100,13 @@ class OLSResult(RegressionResult):
         )
 
     @property
+    def df_model(self) -> float:
+        """Number of determined coefficients, not counting the constant."""
+        return float(len(self._left.kept) - (self.moments.constant is not None))
+
+    @property
     def df_resid(self) -> float:
-        """Rows less coefficients."""
+        """Rows less determined coefficients."""
         return self._law.model.df_resid
 
     @property
@@ -128,27 +138,35 @@ class OLSResult(RegressionResult):
 
         covariance = np.full((len(self.terms), len(self.terms)), np.inf)
         if self._law.known:
-            model, rows = self._law.model, self._law.combinations
-            covariance = rows @ (model.sampling_covariance + model.noise_covariance) @ rows.T
+            model, known = self._law.model, np.isfinite(np.asarray(self.bse))
+            rows = self._law.combinations[known]
+            errors = model.sampling_covariance + model.noise_covariance + model.left_covariance
+            covariance[np.ix_(known, known)] = rows @ errors @ rows.T
         return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
 
     @cached_property
     def _explained(self) -> float:
-        """R-squared of the noisy moments, not clipped to [0, 1]; nan if unknown."""
+        """R-squared of the noisy moments, not clipped to [0, 1]; nan if unknown or undefined."""
         model, one = self._law.model, self.moments.constant
         if not self._law.known:
             return np.nan
-        total = float(model.second_moments[-1, -1])
+        response = model.rows[-1]
+        if one is None:
+            response = response + self.moments.absorbed @ self.moments.rows[:-1]
+        total = float(response @ model.matrix.matrix @ response)
         if one is not None:  # known, so the mean square of the constant is positive
             with_one = model.matrix.matrix @ one
             total -= float(model.rows[-1] @ with_one) ** 2 / float(one @ with_one)
+        if abs(total) <= model.rounding:
+            return np.nan
         left = model.error_variance * max(model.df_resid, 1.0) / model.matrix.n
         return 1 - left / total if total > 0 else -np.inf
 
     @property
     def rsquared(self) -> float:
-        """Share of the response's variance that is explained, in [0, 1]; nan if `bse` is infinite.
+        """Share of the response's variance that is explained, in [0, 1].
 
+        nan if `bse` is infinite, or if the response does not vary.
         Around its mean, or around 0 if no constant is among the regressors, as in statsmodels.
         From noisy moments, with no interval.
         """
@@ -181,9 +199,18 @@ class OLSResult(RegressionResult):
         """Its p-value, which allows for the noise."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
+    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
+        part = self._left.determined_part(matrix @ self.moments.to_basis)
+        return part @ matrix, part @ values
+
     def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
-        rows = matrix @ self.moments.to_basis
+        rows = (matrix @ self.moments.to_basis)[:, self._left.kept]
         return self._law.model.wald(rows, values - matrix @ self.moments.shift)
+
+    @property
+    def _left(self) -> LeftOut:
+        assert self._law.left is not None
+        return self._law.left
 
     def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Prediction:
         """Predictions for given values of the columns of the formula.
@@ -200,9 +227,10 @@ class OLSResult(RegressionResult):
         RequestError
             For a missing column, or a value that the schema does not declare.
         """
-        rows = self.moments.design.matrix(exog, self.moments.schema)
+        rows = self.moments.half_range * self.moments.at(exog)
         names = [str(i) for i in range(len(rows))]
-        intervals = self._along(rows)
+        offsets = rows @ self.moments.absorbed
+        intervals = LinearIntervals.of(self._law.model, rows, offsets, self._left)
         new = replace(intervals, extra=self.moments.half_range**2)
         mean = self._combined(f"Predicted mean, {self.title}", names, intervals)
         responses = self._combined(f"New responses, {self.title}", names, new)
@@ -214,12 +242,14 @@ class OLSResult(RegressionResult):
 
     def _along(self, matrix: Floats) -> LinearIntervals:
         rows, offsets = matrix @ self.moments.to_basis, matrix @ self.moments.shift
-        return LinearIntervals(self._law.model, rows, offsets)
+        return LinearIntervals.of(self._law.model, rows, offsets, self._left)
 
     def _head(self, alpha: float, target: Target) -> list[str]:
         if not self._law.known:
             return [self.title, "R-squared, residual sd and F test: not available, see the notes"]
-        if self._law.model.error_variance <= 0:
+        if np.isnan(self._explained):
+            fit = "R-squared and residual sd: none, the response does not vary"
+        elif self._law.model.error_variance <= 0:
             fit = "R-squared and residual sd: no estimate, the noise exceeds the errors' variance"
         else:
             fit = self._fit()

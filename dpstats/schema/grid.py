@@ -16,7 +16,7 @@ from dpstats.errors import SchemaError
 
 MAX_POINTS = 2**20 + 1
 _DIGITS = 12  # of points of a logarithmic grid, alike on every machine
-MIN_WIDTH = 1e-300  # of the bounds of a number, so that steps of the grid are normal floats
+MIN_WIDTH, MAX_BOUND = 1e-50, 1e50  # so that variances of products of two columns are floats
 
 
 def lattice_of(where: str, values: Sequence[float]) -> tuple[float, float, int]:
@@ -66,12 +66,12 @@ def log_middles(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def check_width(where: str, low: float, high: float) -> None:
-    """Refuse bounds whose middle or step a float cannot hold."""
-    width, twice_the_middle = float(high) - float(low), float(high) + float(low)
-    if not MIN_WIDTH < width < math.inf or math.isinf(twice_the_middle):
+    """Refuse bounds whose squares, or those of the width, a float may not hold."""
+    if not (float(high) - float(low) >= MIN_WIDTH and max(abs(low), abs(high)) <= MAX_BOUND):
         raise SchemaError(
-            f"{where}: {low} and {high} are too close or too large for floating-point numbers; "
-            "store the column in another unit"
+            f"{where}: {low} and {high} are too close or too large: squares of products would not "
+            f"be floating-point numbers. Bounds may be up to {MAX_BOUND:g} in absolute value, and "
+            f"{MIN_WIDTH:g} apart; store the column in another unit"
         )
 
 

@@ -13,7 +13,8 @@ from dpstats.verifying.findings import Finding, find, joint_residuals
 from dpstats.verifying.functions import Residual
 from dpstats.verifying.noise import promises, scale_of
 from dpstats.verifying.persons import PersonProducts
-from dpstats.verifying.reading import Held, Measured, NotReadError, fraction, open_file
+from dpstats.verifying.reading import Held, Measured, open_file
+from dpstats.verifying.shapes import NotReadError, fraction
 
 AGREES, DISAGREES, NOT_READ = 0, 1, 2
 _KEYS = {"pure": "epsilon", "zcdp": "rho", "approx": "rho"}
@@ -109,8 +110,6 @@ def verify(path: Path) -> Verdict:
 def _argued(held: Held, name: str) -> Verdict:
     budget = held.document["budget"]
     kind = budget["kind"]
-    if kind not in _KEYS:
-        raise NotReadError(f"{name} has a budget of a kind that is not known")
     total, power = fraction(budget[_KEYS[kind]]), 1 if kind == "pure" else 2
     findings = tuple(find(one.block, held.unit, power) for one in held.blocks)
     times = [_times(one, held.rows_per_person, power) for one in held.blocks]

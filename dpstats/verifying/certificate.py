@@ -6,16 +6,15 @@ the misfit is seen and q bounds the noise of all functions with the stated proba
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from statistics import NormalDist
 from typing import Any
 
-from dpstats.verifying.columns import MISSING, Column, day
+from dpstats.verifying.columns import Column, day
 from dpstats.verifying.combining import Sources, Update, scales_of
 from dpstats.verifying.functions import (
     BinOffsets,
@@ -28,7 +27,8 @@ from dpstats.verifying.functions import (
 )
 from dpstats.verifying.noise import jointly, quantile, quantile_of_sum, variance
 from dpstats.verifying.numeric_functions import BallMoments
-from dpstats.verifying.reading import Held, Measured
+from dpstats.verifying.reading import Held, Measured, csv_rows
+from dpstats.verifying.shapes import is_number
 
 _PLACES = 2e-3  # a combination of Gaussian noises is taken as normal
 _MOST = 30_000_000  # functions times rows that are computed
@@ -58,15 +58,21 @@ class Published:
 
 def check_rows(held: Held) -> list[tuple[dict[str, int], int]]:
     """The candidates with how often each is a row; rows.csv must hold these rows."""
-    lines = list(csv.reader(io.StringIO(held.members["candidates.csv"])))
+    lines = csv_rows(held, "candidates.csv")
     names = lines[0][:-2]
+    whole = all(is_number(cell, int) for line in lines[1:] for cell in (*line[:-2], line[-1]))
+    if not whole or not all(is_number(line[-2]) for line in lines[1:]):
+        held.wrong.append("candidates.csv has a number that is not written as dpstats writes it")
+        return []
     found = [
         ({n: int(c) for n, c in zip(names, line[:-2], strict=True)}, int(line[-1]))
         for line in lines[1:]
     ]
     weights = math.fsum(float(line[-2]) for line in lines[1:])
     outside = any(row[n] not in held.columns[n].bin_of for row, _ in found for n in names)
-    if lines[0][-2:] != ["_weight", "_count"] or abs(weights - 1) > 1e-6 or outside:
+    below = any(float(cell) < 0 for line in lines[1:] for cell in line[-2:])
+    density = abs(weights - 1) < 1e-6 and not outside and not below
+    if lines[0][-2:] != ["_weight", "_count"] or not density:
         held.wrong.append("candidates.csv holds no density over rows that the schema can code")
         return []
     columns = [held.columns[name] for name in names]
@@ -74,7 +80,7 @@ def check_rows(held: Held) -> list[tuple[dict[str, int], int]]:
     for row, count in found:
         if count:
             expected[tuple(_decoded(c, row[c.name]) for c in columns)] += count
-    rows = list(csv.reader(io.StringIO(held.members["rows.csv"])))
+    rows = csv_rows(held, "rows.csv")
     written = Counter(tuple(map(_read, columns, line)) for line in rows[1:])
     if rows[0] != names or {*map(len, rows)} != {len(names)} or written != expected:
         held.wrong.append("rows.csv does not hold the rows of candidates.csv in original units")
@@ -86,17 +92,26 @@ def check_rows(held: Held) -> list[tuple[dict[str, int], int]]:
 def _decoded(column: Column, code: int) -> Any:
     """A value as it can be compared: text of a level, a float, None if missing."""
     if column.is_number:
-        return None if code == column.missing else float(f"{column.values[code]:.10g}")
+        return None if code == column.missing else _compared(column, column.values[code])
     return str(column.values[code])
 
 
 def _read(column: Column, cell: str) -> Any:
+    """The same of a cell of rows.csv; the cell itself if it is not written as dpstats writes it."""
     if not column.is_number:
         return cell
-    if cell in ("", "nan", "NaT", "None", MISSING):
+    if cell == ("" if column.dates else "nan"):
         return None
-    value = float(day(cell[:10])) if column.dates else float(cell)
-    return float(f"{value:.10g}")
+    if column.dates:
+        value = float(day(cell))
+        return value if date.fromisoformat(cell).isoformat() == cell else cell
+    written = is_number(cell, int) or is_number(cell)
+    return _compared(column, float(cell)) if written else cell
+
+
+def _compared(column: Column, value: float) -> float:
+    """To ten digits on a grid of logarithms, where machines may differ in the last ones."""
+    return float(f"{value:.10g}") if column.log else float(value)
 
 
 def check_certificate(held: Held) -> list[str]:
@@ -141,15 +156,26 @@ def check_certificate(held: Held) -> list[str]:
         held.said.append(f"Certificate: delta = {stated:g} is at least {largest:.6g}{ratio}.")
     if plain["analyses"]:
         held.said.append("The radius of each analysis is not computed again: it needs them.")
-    n_stated = plain["n"]
-    public = held.unit == "replace"
-    if n_stated != (held.document["rows"] if public else list(ends)) and not (
-        tables and not public
-    ):
-        held.wrong.append(
-            f"the certificate states n = {n_stated}, and {list(ends)} is computed here"
-        )
+    n_stated, computed = plain["n"], list(ends)
+    if held.unit == "replace":
+        computed = held.document["rows"]
+        wrong = any(n != computed for n in (n_stated, *_own_sizes(plain)))
+    else:
+        wrong = not all(map(_are_ends, (n_stated, *_own_sizes(plain))))
+        wrong = wrong or not (tables or n_stated == computed)
+    if wrong:
+        held.wrong.append(f"the certificate states n = {n_stated}, and {computed} is computed here")
     return lines
+
+
+def _own_sizes(plain: dict[str, Any]) -> list[Any]:
+    """The numbers of rows that are stated with the radii."""
+    return [one["n"] for one in plain["analyses"].values()]
+
+
+def _are_ends(n: object) -> bool:
+    """Whether it is two numbers of rows, the smaller one first."""
+    return isinstance(n, list) and [*map(type, n)] == [int, int] and 1 <= n[0] <= n[1]
 
 
 def _separate(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import math
-import re
 import zipfile
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -32,37 +32,21 @@ from dpstats.verifying.functions import (
 from dpstats.verifying.losses import LinearLosses, TabulatedLosses, grid_of
 from dpstats.verifying.numeric_functions import BallMoments, KernelLattice, PilotScore
 from dpstats.verifying.persons import MOST_ROWS, PersonMoments, PersonProducts, PersonShares
+from dpstats.verifying.shapes import (
+    BLOCKS,
+    SHAPES,
+    NotReadError,
+    check,
+    fraction,
+    is_number,
+    read_json,
+)
 
-VERSION = 3
-_MOST = 2**31
+_MOST, _MOST_ROWS = 2**31, 2**32  # bytes of an archive that is read, rows of a table
+_MEASUREMENTS = ("measurements.json", "answers.csv")
+_RELEASE = ("release.json", *_MEASUREMENTS, "candidates.csv", "rows.csv")
 ANSWERS = ["block", "function", "name", "noisy_sum", "uniform"]
 _PERSONS = ("rows_per_person", "person_key")  # only there if there is something to say
-_SHARED = {"dpstats", "version", "budget", "unit", "rows", "schema", "blocks", "tables", *_PERSONS}
-_ROLES = ("family", "score", "persons", "reference", "count")
-_KEYS = {
-    "plan": _SHARED | {"analyses", "reference", "start", "guesses"},
-    "measurements": _SHARED
-    | {"person", "not_private", "assumes", "reference", "analyses", "plan"},
-    "column": {"kind", "name", "missing", "allow_missing", "note", "levels", "other", "low", "high",
-               "points", "edges", "closed", "values", "scale"},
-    "table": {"columns"},
-    "condition": {"columns", "cells", "label"},
-    "residual": {"columns"},
-    "moments": {"terms", "coarse", "robust", "given"},
-    "group_moments": {"number", "groups"},
-    "ball_moments": {"numbers", "center", "scale", "clip_norm"},
-    "kernel_lattice": {"columns", "k", "bandwidth"},
-    "bin_offsets": {"columns", "number"},
-    "linear_losses": {"loss", "response", "regressors", "axes"},
-    "tabulated_losses": {"loss"},
-    "pilot_score": {"terms", "response", "link", "pilot", "given"},
-    "person_shares": {"number", "groups"},
-    "person_moments": {"terms", "given"},
-}  # fmt: skip
-
-
-class NotReadError(Exception):
-    """The file is no release, no measurements and no plan, or cannot be read as one."""
 
 
 @dataclass(frozen=True)
@@ -135,13 +119,12 @@ def open_file(path: Path) -> Held:
 
 
 def _plan(data: bytes) -> Held:
-    document = _json(data.decode("utf-8"), "plan")
+    document = read_json(data.decode("utf-8"), "plan")
     held = _held("plan", document)
     held.said.append("It is a plan: nothing was measured yet.")
     if "start" in document:
-        before = _held(
-            "measurements", _json(document["start"]["measurements.json"], "measurements")
-        )
+        before = _measured("measurements", document["start"])
+        held.wrong += before.wrong
         held.said.append(
             f"It adds to measurements of {len(before.blocks)} blocks, which count too."
         )
@@ -164,14 +147,16 @@ def _archive(data: bytes) -> Held:
         if sum(info.file_size for info in infos) > _MOST:
             raise NotReadError("would expand to more than 2 GB")
         members = {info.filename: archive.read(info) for info in infos}
-    if "measurements.json" not in members or len(members) < len(infos):
-        raise NotReadError("is an archive, and not one of dpstats")
-    texts = {name: content.decode("utf-8") for name, content in members.items()}
     kind = "release" if "release.json" in members else "measurements"
-    held = _held(kind, _json(texts["measurements.json"], "measurements"))
-    held.members = texts
-    held.release = _json(texts["release.json"], "release") if kind == "release" else None
-    digests = json.loads(texts.get("digests.json", "{}"))
+    known = (*(_RELEASE if kind == "release" else _MEASUREMENTS), "digests.json")
+    if not set(known) <= set(members) or len(members) < len(infos):
+        raise NotReadError("is an archive, and not one of dpstats")
+    held = _measured(kind, {name: members[name].decode("utf-8") for name in known})
+    if kind == "release":
+        held.release = read_json(held.members["release.json"], "release")
+    if unknown := set(members) - set(known):
+        held.wrong.append(f"members that dpstats does not write: {sorted(unknown)}")
+    digests = read_json(held.members["digests.json"], "digests")
     found = {
         name: hashlib.sha256(content).hexdigest()
         for name, content in members.items()
@@ -181,26 +166,54 @@ def _archive(data: bytes) -> Held:
         held.said.append(f"SHA-256 of {len(found)} members: as digests.json says.")
     else:
         differ = sorted(n for n in {*digests, *found} if digests.get(n) != found.get(n))
-        held.wrong.append(f"members whose SHA-256 is not that of digests.json: {', '.join(differ)}")
+        held.wrong.append(f"members whose SHA-256 is not that of digests.json: {differ}")
+    return held
+
+
+def _measured(kind: str, texts: dict[str, str]) -> Held:
+    """Measurements from the texts of their members."""
+    held = _held(kind, read_json(texts["measurements.json"], "measurements"))
+    held.members = texts
     _check_plan(held)
-    rows = list(csv.reader(io.StringIO(texts["answers.csv"])))
-    if rows[0] != ANSWERS or any(len(row) != len(ANSWERS) for row in rows):
+    if any(plain.get("pilot", ()) is None for plain in held.document["blocks"]):
+        raise NotReadError("lacks the pilot that a second stage was measured at")
+    names, *held.answers = csv_rows(held, "answers.csv")
+    if names != ANSWERS:
         raise NotReadError("has answers without the columns of dpstats")
-    held.answers = rows[1:]
-    expected = [(i, f) for i, one in enumerate(held.blocks) for f in range(one.block.size)]
-    if expected != [(int(row[0]), int(row[1])) for row in held.answers]:
+    expected = [
+        [str(i), str(f)] for i, one in enumerate(held.blocks) for f in range(one.block.size)
+    ]
+    if expected != [row[:2] for row in held.answers]:
         held.wrong.append("answers.csv does not hold one answer to every function, in their order")
-    elif any(abs(float(row[4])) > 0.5 for row in held.answers):
-        held.wrong.append("answers.csv has a uniform outside [-1/2, 1/2]")
+    elif not all(is_number(row[3], int) and is_number(row[4]) for row in held.answers):
+        held.wrong.append("answers.csv has a number that is not written as dpstats writes it")
+    elif not all(abs(float(row[4])) < 0.5 for row in held.answers):
+        held.wrong.append("answers.csv has a uniform outside (-1/2, 1/2)")
     else:
         held.said.append(f"answers.csv: one whole number for each of {len(expected)} functions.")
-    k, used = held.rows_per_person, " used," if "person_key" in held.document else ";"
+    k, keyed = held.rows_per_person, "person_key" in held.document
     most = "one row" if k == 1 else f"at most {k} rows"
-    if not str(held.document.get("person")).startswith(f"{most} per person{used}"):
+    ends = (" used,", " is used," if k == 1 else " are used,") if keyed else (";",)
+    if not str(held.document.get("person")).startswith(
+        tuple(f"{most} per person{e}" for e in ends)
+    ):
         held.wrong.append(f"the file does not say that it protects persons with {most}")
-    if held.document.get("not_private") is not False:
+    if held.document["not_private"]:
         held.wrong.append("the noise came from a source for tests: the file is not private")
+    if held.unit == "add_remove" and held.document["rows"] is not None:
+        held.wrong.append("the file states the number of rows, which it is to protect")
+    if held.unit == "replace" and held.document["rows"] is None:
+        raise NotReadError("lacks the public number of rows")
     return held
+
+
+def csv_rows(held: Held, name: str) -> list[list[str]]:
+    """The lines of a member, which has to be a table as dpstats writes it."""
+    rows, again = list(csv.reader(io.StringIO(held.members[name]))), io.StringIO()
+    csv.writer(again, lineterminator="\n").writerows(rows)
+    if again.getvalue() != held.members[name] or len({*map(len, rows)}) != 1:
+        held.wrong.append(f"{name} is no table as dpstats writes it")
+    return rows
 
 
 def _check_plan(held: Held) -> None:
@@ -220,43 +233,29 @@ def _check_plan(held: Held) -> None:
         )
 
 
-def _json(text: str, kind: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise NotReadError("does not hold JSON") from None
-    if not isinstance(document, dict) or document.get("dpstats") != kind:
-        raise NotReadError(f"is not a {kind} of dpstats")
-    if document.get("version") != VERSION:
-        raise NotReadError(f"has the format version {document.get('version')}, not {VERSION}")
-    return document
-
-
 def _held(kind: str, document: dict[str, Any]) -> Held:
-    _known(document, "measurements" if document["dpstats"] == "measurements" else "plan")
     for plain in document["schema"]:
-        _known(plain, "column")
+        check(plain, SHAPES["column"], "column")
     for plain in document["blocks"]:
-        _known(
-            {k: plain[k] for k in plain if k not in ("kind", "role", "multiplier")}, plain["kind"]
-        )
+        if plain.get("kind") not in BLOCKS:
+            raise NotReadError(f"has blocks of a kind that is not known: {plain.get('kind')!r}")
+        check(plain, SHAPES["block"] | BLOCKS[plain["kind"]], plain["kind"])
     columns = {plain["name"]: read_column(plain) for plain in document["schema"]}
     blocks = [
         Measured(_block(plain, columns), plain["role"], fraction(plain["multiplier"]))
         for plain in document["blocks"]
     ]
-    if any(one.role not in _ROLES for one in blocks):
-        raise NotReadError("has a block of a role that is not known")
-    for key in set(document["budget"]) - {"kind"}:
-        fraction(document["budget"][key])
-    if document["unit"] not in ("replace", "add_remove"):
-        raise NotReadError("has no neighbour relation")
-    rows = document.get("rows_per_person", 2)
-    if type(rows) is not int or rows < 2:  # one is not written
+    kind_of_budget = document["budget"].get("kind")
+    if kind_of_budget not in ("pure", "zcdp", "approx"):
+        raise NotReadError("has a budget of a kind that is not known")
+    check(document["budget"], SHAPES[kind_of_budget], "budget")
+    for name in set(document["budget"]) - {"kind"}:
+        fraction(document["budget"][name])
+    if not 1 <= (1 if document["rows"] is None else document["rows"]) <= _MOST_ROWS:
+        raise NotReadError("has a number of rows that no table has")
+    if document.get("rows_per_person", 2) < 2:  # one is not written
         raise NotReadError("has no whole number of rows per person")
     key = document.get("person_key", "")
-    if not isinstance(key, str):
-        raise NotReadError("has a key of persons that is no name")
     if any(column.name == key for one in blocks for column in one.block.columns):
         raise NotReadError("measures the column that tells persons apart")
     of_persons = [isinstance(one.block, PersonProducts) for one in blocks]
@@ -271,25 +270,18 @@ def _held(kind: str, document: dict[str, Any]) -> Held:
     texts = [json.dumps({**plain, "multiplier": "", "role": ""}) for plain in document["blocks"]]
     if len(set(texts)) < len(texts) - 1:  # a histogram may be a table of the family too
         held.wrong.append("a block is in the file twice")
+    residuals = {one.block.columns for one in blocks if isinstance(one.block, Residual)}
+    tables = [tuple(columns[name] for name in names) for names in document["tables"]]
+    many = any(2 ** len(table) - 1 > len(residuals) for table in tables)
+    if many or residuals != {some for table in tables for some in _margins(table)}:
+        held.wrong.append("the residuals are not those of the tables that follow from them")
     return held
 
 
-def _known(plain: Mapping[str, Any], kind: str, more: Set[str] = frozenset()) -> None:
-    """Refuse keys that could change what the others mean."""
-    if kind not in _KEYS:
-        raise NotReadError(f"has blocks of a kind that is not known: {kind}")
-    if unknown := set(plain) - _KEYS[kind] - more:
-        raise NotReadError(f"has keys that are not known: {', '.join(sorted(unknown))}")
-
-
-def fraction(text: object, sign: bool = False) -> Fraction:
-    """A fraction as files write it, such as "1/3"; positive, unless a sign is allowed."""
-    if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?", text):
-        raise NotReadError("has an amount that is no fraction")
-    found = Fraction(text)
-    if found <= 0 and not sign:
-        raise NotReadError("has an amount that is not positive")
-    return found
+def _margins(table: Sequence[Column]) -> Iterator[tuple[Column, ...]]:
+    """The columns of every table that follows from one, its own too."""
+    for size in range(1, len(table) + 1):
+        yield from itertools.combinations(table, size)
 
 
 def _block(plain: dict[str, Any], columns: dict[str, Column]) -> Block:
@@ -345,6 +337,8 @@ def _block(plain: dict[str, Any], columns: dict[str, Column]) -> Block:
         regressors = tuple(None if f is None else _feature(f) for f in plain["regressors"])
         response = _feature(plain["response"])
         used = {response[0], *(f[0] for f in regressors if f is not None)}
+        check([axis[1:3] for axis in plain["axes"]], [[(int, float)]], "axes")
+        check([axis[3] for axis in plain["axes"]], [int], "axes")
         axes = grid_of(plain["axes"])
         _check_features([response, *(f for f in regressors if f is not None)], columns, None)
         _valued([columns[response[0]]])
@@ -374,7 +368,8 @@ def _of_terms(plain: dict[str, Any], columns: dict[str, Column], of: Any) -> Blo
     if plain["kind"] == "moments":
         return Moments(plain, of(used), terms, given, bool(plain.get("coarse", False)))
     response = _feature(plain["response"])
-    pilot = None if plain["pilot"] is None else tuple(map(int, plain["pilot"]))
+    check(plain["pilot"] or [], [int], "pilot")
+    pilot = None if plain["pilot"] is None else tuple(plain["pilot"])
     own = of(used | {response[0]})
     _check_features([response], columns, given)
     _valued([columns[response[0]]], given)

@@ -9,7 +9,7 @@ import pytest
 import dpstats as dps
 from dpstats.cli import DONE, main
 from dpstats.display import line_width
-from dpstats.terminal import as_commands, fitted, progress
+from dpstats.terminal import as_commands, fitted, progress, say
 
 
 def test_sentences_wrap_and_hang_below_what_they_describe():
@@ -44,8 +44,12 @@ def test_progress_says_how_much_is_done_and_the_time_left(monkeypatch):
     report("reading rows", 10, 100)
     now[0] += 1
     report("drawing noise", 1, 2)
+    say("dpstats: stopped")
     shown = seen.getvalue().split("\r\033[K")[1:]
-    assert shown == ["reading rows 0%", "reading rows 10%, about 54 s left", "drawing noise 50%"]
+    assert shown == [
+        "reading rows 0%", "reading rows 10%, about 54 s left", "drawing noise 50%",
+        "dpstats: stopped\n",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "100"])

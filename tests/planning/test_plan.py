@@ -78,15 +78,61 @@ def test_shares_and_the_optimal_split_know_coarse_functions():
         assert plan.cost() == 1
 
 
-def test_a_shared_block_takes_its_largest_share(schema):
+@pytest.mark.parametrize("order", ["abc", "bca", "cab", "bac"])
+def test_a_shared_block_takes_its_largest_share(schema, order):
     analyses = {
         "a": dps.Proportion("age >= 65"),
         "b": dps.Proportion("not (age < 65)"),
         "c": dps.Proportion("region == 'north'"),
     }
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), shares={"a": 0.1, "b": 0.4, "c": 0.4})
-    assert len(plan.blocks) == 2
-    assert {p.multiplier for p in plan.blocks} == {Fraction(2)}
+    shares = {"a": 0.1, "b": 0.4, "c": 0.6}
+    asked = {name: analyses[name] for name in order}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), shares=shares)
+    amounts = {p.block.columns[0].name: 1 / p.multiplier for p in plan.blocks}
+    assert amounts == {"age": Fraction(2, 5), "region": Fraction(3, 5)}
+
+
+def test_a_share_is_for_the_blocks_that_answer(schema):
+    """Those on the same columns that do not answer get none of it."""
+    asked = {
+        "p": dps.Proportion("age >= 65"), "t": dps.Marginals(["age"], 1), "m": dps.Mean("age"),
+    }  # fmt: skip
+    shares = {"p": 8, "t": 1, "m": 1}
+    plan = dps.plan(schema, asked, budget=dps.ZCDP(1), unit="add_remove", shares=shares)
+    table, mean = plan.blocks
+    spent = [p.block.cost(plan.budget, plan.neighbours, p.multiplier) for p in (table, mean)]
+    assert spent[0] == 8 * spent[1]
+
+
+def test_the_first_stage_of_an_analysis_has_what_its_second_one_leaves(schema):
+    asked = {"l": dps.Logistic("smoker ~ age", stages=2), "p": dps.Proportion("region == 'north'")}
+    plan = dps.plan(schema, asked, budget=dps.ZCDP(1), shares={"l": 3, "p": 1})
+    spent = {"score": Fraction(0), "region": Fraction(0), "others": Fraction(0)}
+    for p in plan.strategy.blocks:
+        own = "region" if p.block.columns[0].name == "region" else "others"
+        part = p.block.cost(plan.budget, plan.neighbours, p.multiplier)
+        spent["score" if p.role == "score" else own] += part
+    assert spent == {"score": Fraction(3, 8), "region": Fraction(1, 4), "others": Fraction(3, 8)}
+
+
+def test_without_tables_the_count_of_rows_has_the_noise_of_the_others(schema):
+    asked = {"a": dps.Proportion("age >= 65"), "c": dps.Proportion("region == 'north'")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), unit="add_remove")
+    assert {p.multiplier for p in plan.strategy.blocks} == {Fraction(3)}
+
+
+@pytest.mark.parametrize(
+    ("budget", "ratio"), [(dps.PureDP(1), 12 ** (1 / 3)), (dps.ZCDP(1), 6 ** (1 / 2))]
+)
+def test_an_optimal_split_follows_the_rule_of_lagrange(schema, budget, ratio):
+    """A condition (d = 1, D = 1) and a table of three cells (d = 3, D1 = D2 = 2)."""
+    asked = {"c": dps.Proportion("age >= 65"), "t": dps.Marginals(["region"], 1)}
+    plan = dps.plan(schema, asked, budget=budget, allocation="optimal")
+    spent = {
+        p.block.size: float(p.block.cost(budget, plan.neighbours, p.multiplier))
+        for p in plan.blocks
+    }
+    assert spent[3] / spent[1] == pytest.approx(ratio, rel=1e-4)
 
 
 def test_reference_pays_its_own_share(schema):

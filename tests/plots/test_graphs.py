@@ -74,6 +74,20 @@ def test_matrices_show_every_pair(release, ax):
     assert [label.get_text() for label in ax.get_yticklabels()] == NAMES
 
 
+def test_a_matrix_shows_correlations(ax):
+    schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in NAMES])
+    plan = dps.plan(schema, {"r": dps.Correlation(NAMES)}, budget=dps.PureDP(2_000))
+    z = np.random.default_rng(0).standard_normal((2_000, 3))
+    result = dps.release(plan, pd.DataFrame(z, columns=NAMES), m=500, rng=0).infer("r")
+    dps.plots.matrix(result, ax=ax)
+    shown = ax.images[0].get_array().filled(np.nan)
+    off = ~np.eye(3, dtype=bool)
+    np.testing.assert_array_equal(shown[off], result.matrix.to_numpy()[off])
+    assert ax.get_title() == "Correlations"
+    with pytest.raises(RequestError, match="penalty="):
+        dps.plots.matrix(result, penalty=0.1, ax=ax)
+
+
 @pytest.mark.parametrize("plot", [dps.plots.network, dps.plots.matrix])
 def test_other_results_are_refused(plot, ax):
     with pytest.raises(RequestError, match=r"needs the result of a dps\.GraphicalModel"):

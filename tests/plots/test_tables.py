@@ -88,6 +88,8 @@ def test_departures_are_those_of_the_certificate(release):
     )
     drawn = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
     np.testing.assert_allclose(drawn, (accuracy.joint_ends - accuracy.noisy).T[worst])
+    whole = closed(dps.plots.departures(release, most=3))
+    np.testing.assert_array_equal(whole.lines[0].get_xdata(), ax.lines[0].get_xdata())
 
 
 def test_a_large_table_shows_a_scale_in_place_of_numbers():
@@ -107,8 +109,8 @@ def test_what_cannot_be_drawn_is_refused(release):
         dps.plots.table(release, "pay", "pay")
     with pytest.raises(dps.RequestError, match="needs a release, got str"):
         dps.plots.margin("release.zip", "region")
-    with pytest.raises(dps.RequestError, match=r"needs a certificate.*got Release"):
-        dps.plots.departures(release)
+    with pytest.raises(dps.RequestError, match=r"needs a release or a certificate.*got str"):
+        dps.plots.departures("release.zip")
 
 
 def test_labels_of_many_rows_do_not_cover_each_other():

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dpstats as dps
@@ -63,3 +64,53 @@ def test_p03_the_count_is_paid_for_exactly(budget, allocation):
     assert 0 < without < budget.total
     again = dps.Plan.from_dict(plan.to_dict())
     assert (again.count, again.blocks) == (plan.count, plan.blocks)
+
+
+FIT = {"l": dps.Logistic("b ~ c", stages=2)}
+
+
+@pytest.mark.parametrize("analyses", [{"t": dps.Proportion("b")}, FIT], ids=["one", "two stages"])
+@pytest.mark.parametrize("rows", [1_009, 0])
+def test_p67_a_guess_of_n_decides_nothing(analyses, rows, seeded_noise, tmp_path):
+    """Right, wrong or none, of a table of some rows or of none: the same in every file and text."""
+    data = pd.DataFrame({"c": np.resize(["u", "v"], rows), "b": np.resize([True, False], rows)})
+    data.to_csv(tmp_path / "data.csv", index=False)
+    data = data.astype({"c": object, "b": bool})
+    seen = []
+    for guess in (None, max(rows, 1), rows + 2, 10**9):
+        plan = dps.plan(SCHEMA, analyses, budget=dps.PureDP(1), unit="add_remove", n=guess)
+        for number, table in enumerate((data, tmp_path / "data.csv")):
+            ledger = tmp_path / f"ledger {guess} {number}"
+            dps.Ledger.create(ledger, dps.PureDP(1), unit="add_remove")
+            said = []
+            with _noise_from(seeded_noise(5)):
+                measured = dps.measure(
+                    plan, table, ledger=ledger, progress=lambda *a, said=said: said.append(a)
+                )
+            assert measured.strategy.n is None
+            seen.append((measured.to_members(), str(measured), said[-1]))
+            assert dps.Ledger.open(ledger).spent == 1
+    assert all(one == seen[0] for one in seen)
+
+
+@pytest.mark.parametrize("where", ["spend", "draw"])
+def test_p67_a_failure_holds_no_exact_n(where, monkeypatch, tmp_path):
+    """No frame of a traceback has it, whatever fails once the rows are read."""
+    from dpstats.private import measure as measuring
+    from dpstats.private.sources import Source
+
+    def fail(*given, **options):
+        raise dps.BudgetError("another process has spent it")
+
+    plan = dps.plan(SCHEMA, {"t": dps.Proportion("b")}, budget=dps.PureDP(1), unit="add_remove")
+    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1), unit="add_remove")
+    table = pa.table({"c": ["u"] * 1_009, "b": [True] * 1_009})
+    target = (dps.Ledger, "spend") if where == "spend" else (measuring, "_with_noise")
+    monkeypatch.setattr(*target, fail)
+    with pytest.raises(dps.BudgetError) as caught:
+        dps.measure(plan, table, ledger=ledger)
+    held = [v for f in caught.traceback if "dpstats" in str(f.path)
+            for v in f.frame.f_locals.values()]  # fmt: skip
+    assert held
+    assert 1_009 not in [value for value in held if isinstance(value, int)]
+    assert all(value.rows is None for value in held if isinstance(value, Source))

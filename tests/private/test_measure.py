@@ -68,11 +68,13 @@ def test_ledger_is_written_before_noise_is_drawn(schema, survey, tmp_path):
         seen.append(dps.Ledger.open(tmp_path / "ledger").spent)
         return np.zeros(size, dtype=np.int64)
 
+    survey.to_csv(tmp_path / "survey.csv", index=False)
     with noise._noise_from(source):
-        dps.measure(make_plan(schema), survey, ledger=tmp_path / "ledger")
+        dps.measure(make_plan(schema), tmp_path / "survey.csv", ledger=tmp_path / "ledger")
     assert seen
     assert set(seen) == {1}
     assert ledger.spent == 1
+    assert ledger.spendings[0].data == "survey.csv"  # without its folder
 
 
 def test_cap_stops_a_second_release_before_rows_are_read(schema, survey, tmp_path):

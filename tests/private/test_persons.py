@@ -355,9 +355,9 @@ def test_files_requests_and_ledgers_hold_the_column(tmp_path):
     assert made.digest != plan_of(person=None).digest
     said = " ".join(str(made).split())
     relation = "replacing the values in all rows of one person"
-    assert f"{relation}; at most 2 rows per person used, the first by the key 'id'" in said
+    assert f"{relation}; at most 2 rows per person are used, the first ones by the key 'id'" in said
     forgotten = " ".join(str(plan_of(rows_per_person=1, unit="add_remove")).split())
-    assert "; one row per person used, the first by the key 'id'" in forgotten
+    assert "; one row per person is used, the first by the key 'id'" in forgotten
     frame = pd.DataFrame({"id": [1, 1, 2] * 30, "c": ["a"] * 90, "x": [1] * 90})
     book = Ledger.create(tmp_path / "l", dps.PureDP(3), person="id", rows_per_person=9)
     release = dps.release(made, frame, m=50, ledger=book)
@@ -369,7 +369,7 @@ def test_files_requests_and_ledgers_hold_the_column(tmp_path):
         Ledger.create(tmp_path / "rows", dps.PureDP(3)).check(dps.PureDP(1), rows_per_person=2)
     release.save(tmp_path / "r.zip")
     text = " ".join(str(dps.load(tmp_path / "r.zip")).split())
-    assert "at most 2 rows per person used, the first by the key 'id'" in text
+    assert "at most 2 rows per person are used, the first ones by the key 'id'" in text
     request = tmp_path / "request.toml"
     request.write_text(
         'person = "id"\nrows_per_person = 2\n[budget]\nepsilon = 1\n[[column]]\nname = "x"\n'
@@ -479,7 +479,7 @@ def test_a_check_is_of_the_rows_that_are_used():
     fit = dps.check(plan, frame)
     assert fit.rows == 3
     assert fit.to_frame()[["undeclared", "clamped"]].to_numpy().tolist() == [[1, 0], [0, 1]]
-    assert "3 rows: at most 2 rows per person used, the first by the key 'id'" in str(fit)
+    assert "3 rows: at most 2 rows per person are used, the first ones by the key 'id'" in str(fit)
     assert "; 1 row without a key is not used" in " ".join(str(fit).split())
     said = " ".join(str(dps.check(plan, frame.assign(id=None))).split())
     assert "0 rows: " in said

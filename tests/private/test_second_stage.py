@@ -247,6 +247,12 @@ def test_a_second_stage_is_added_to_a_release(unit, rows, readings, usual_noise,
         lambda p: p["blocks"].pop(),
         lambda p: p["analyses"]["it"].pop("stages"),
         lambda p: p["start"].update(answers="1"),
+        lambda p: p.update(rows=599),
+        lambda p: p.update(rows=None),
+        lambda p: p.update(person_key="key"),
+        lambda p: p["schema"].append({"kind": "boolean", "name": "z"}),
+        lambda p: p["blocks"].insert(0, p["blocks"].pop(1)),
+        lambda p: p.update(budget={"kind": "approx", "rho": "1", "epsilon": "9", "delta": "1/100"}),
     ],
 )
 def test_a_started_plan_that_was_edited_is_refused(edit, rows):
@@ -258,6 +264,48 @@ def test_a_started_plan_that_was_edited_is_refused(edit, rows):
     edit(plain)
     with pytest.raises(dps.DpstatsError):
         dps.Plan.from_dict(plain)
+
+
+def test_what_adds_to_noise_of_a_test_source_is_not_private(rows, usual_noise, tmp_path):
+    first = dps.release(dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET), rows,
+                        m=300, k=10, rng=0)  # fmt: skip
+    later = dps.plan(SCHEMA, plan().analyses, budget=BUDGET, start=first)
+    later.save(tmp_path / "later.json")
+    with noise._noise_from(None):  # as outside tests
+        for one in (later, dps.Plan.load(tmp_path / "later.json")):
+            measured = dps.measure(one, rows)
+            assert measured.not_private
+            assert "NOT PRIVATE" in str(measured)
+        assert not dps.measure(plan(), rows).not_private
+
+
+def test_what_start_keeps_and_shares(rows):
+    """The reference's own measurement is kept; shares divide what is added."""
+    asked = {"it": dps.Logistic(FORMULA), "other": dps.Logistic("y ~ x")}
+    reference = dps.PerturbedHistogram(Fraction(1, 4))
+    first = dps.release(dps.plan(SCHEMA, asked, budget=BUDGET, reference=reference), rows,
+                        m=300, k=10, rng=0)  # fmt: skip
+    two = {name: replace(one, stages=2) for name, one in asked.items()}
+    later = dps.plan(SCHEMA, two, budget=dps.ZCDP(1), start=first, shares={"it": 1, "other": 3})
+    spent = [p.block.cost(BUDGET, later.neighbours, p.multiplier) for p in later.strategy.scores]
+    assert spent == [Fraction(1, 4), Fraction(3, 4)]
+    measured = dps.measure(later, rows)
+    assert first.measurements.reference is not None
+    np.testing.assert_array_equal(measured.reference.sums, first.measurements.reference.sums)
+    assert measured.strategy.cost() == BUDGET.total + 1
+
+
+def test_the_second_reading_uses_the_same_rows_of_each_person(rows, seeded_noise):
+    """The first two of each; further ones, in which all differs, change nothing."""
+    kept = rows.assign(key=np.arange(len(rows)) // 2)
+    more = kept.assign(x=-kept["x"], u=~kept["u"], y=~kept["y"])
+    planned = plan(person="key", rows_per_person=2, budget=dps.PureDP(9))
+    found = []
+    for table in (kept, pd.concat([kept, more], ignore_index=True)):
+        with noise._noise_from(seeded_noise(1)):
+            found.append(dps.measure(planned, table))
+    assert found[0].scores
+    assert found[0] == found[1]
 
 
 def test_what_start_cannot_be(rows):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.references import plausible
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,26 @@ def test_counts_of_levels_are_pooled_level_by_level(released):
     for level in pooled.terms:
         assert pooled.params[level] == pytest.approx(truth[level], abs=0.02)
     assert np.all(pooled.bse < 0.03)
+
+
+def test_a_draw_is_fitted_once_and_progress_counts_draws(released, monkeypatch):
+    release, _ = released
+    seen, fitted, fit = [], [], plausible.fit_tilted
+    monkeypatch.setattr(
+        plausible, "fit_tilted", lambda *given, **named: fitted.append(1) or fit(*given, **named)
+    )
+
+    def share(frame):
+        p = (frame["smoker"] == "yes").mean()
+        return p, p * (1 - p) / len(frame)
+
+    draws = release.draws(3, rng=99)
+    first = draws.combine(share, progress=lambda *given: seen.append(given))
+    assert seen == [("drawing tables", done, 3) for done in (1, 2, 3)]
+    again = release.draws(3, rng=99)[:2]
+    assert [share(frame)[0] for frame in again] == [share(frame)[0] for frame in draws][:2]
+    assert draws.combine(share).params == first.params
+    assert len(fitted) == 3
 
 
 @pytest.mark.parametrize("returned", [0.3, np.array([0.3, 0.1]), (0.3,)])

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.planning.previews.likeness import likeness
 from dpstats.reports import analysts, pictures
 
 pytest.importorskip("matplotlib")
@@ -16,8 +17,8 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 TITLE = "Survey <2026> & co"
 ABOUT = {
     "analysts": [
-        "What was asked", "Privacy: spent and promised", "The plan against what was reached",
-        "The certificate", "Results", "Synthetic rows against noisy answers",
+        "Results", "The certificate", "Synthetic rows against noisy answers", "What was asked",
+        "Privacy: spent and promised",
         "Missing and undeclared cells", "Limits", "What else this release can answer",
     ],
     "board": [
@@ -130,8 +131,9 @@ def test_every_analysis_has_its_numbers(hostile, pages):
         assert column.missing_rule() in text
 
 
-def test_the_table_of_widths_says_what_they_are_of(pages):
-    text = pages["analysts"].read_text("utf-8")
+def test_the_table_of_widths_says_what_they_are_of(hostile):
+    like = likeness(hostile, hostile.measurements.strategy)
+    text = analysts.AnalystReport(hostile, "title", like=like).html()
     reached = text.split('id="reached-title"')[1].split("<h2")[0]
     rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', reached)
     assert [name for name, row in rows if "no intervals" in row] == ["path"]
@@ -161,7 +163,7 @@ def test_an_analysis_or_a_figure_that_fails_leaves_the_others(hostile, monkeypat
     monkeypatch.setattr(dps.Release, "infer", fails)
     monkeypatch.setattr(analysts, "preview_strategy", lambda *_, **__: 1 / 0)
     monkeypatch.setattr(pictures.Picture, "svg", lambda *_: 1 / 0)
-    text = analysts.AnalystReport(hostile, "title").html()
+    text = analysts.AnalystReport(hostile, "title", like=object()).html()
     assert "no result: of another package" in text
     assert "The plan cannot be previewed here: division by zero" in text
     assert "no figure could be drawn: division by zero" in text
@@ -199,26 +201,23 @@ def test_a_source_for_testing_is_marked(hostile, schema, survey, no_noise, tmp_p
         assert "NOT PRIVATE" in (tmp_path / f"{audience}.html").read_text()
 
 
-def test_expected_widths_say_which_rows_they_are_from(tmp_path):
+def test_expected_widths_are_those_of_the_rows_that_are_given(tmp_path):
     schema = dps.Schema([dps.Number("age", 0, 100, missing=40), dps.Number("pay", 0, 9, missing=0)])
     plan = dps.plan(schema, {"line": dps.OLS("pay ~ age")}, budget=dps.PureDP(8))
     rows = pd.DataFrame({"age": [40, 50, 60] * 1_000, "pay": [1, 2, 3] * 1_000})
     release = dps.release(plan, rows, m=100, k=100)
     guesses = dps.Guesses(typical={"age": {"mean": 50, "sd": 8}})
-    found = {}
-    for name, like in {"even": None, "guessed": guesses}.items():
-        dps.report(release, tmp_path / name, like=like)
-        text = (tmp_path / name).read_text()
+    dps.report(release, tmp_path / "plain")
+    assert 'id="reached-title"' not in (tmp_path / "plain").read_text()
+    widths = []
+    for sd in (8, 25):
+        guesses = dps.Guesses(typical={"age": {"mean": 50, "sd": sd}})
+        dps.report(release, tmp_path / "guessed", like=guesses, overwrite=True)
+        text = (tmp_path / "guessed").read_text()
         section = text.split('id="reached-title"')[1].split("<h2")[0]
-        found[name] = section
-    assert "simulated releases of rows drawn evenly over the cells" in found["even"]
-    assert "too short where real rows concentrate" in found["even"]
-    assert "of rows invented from guesses of age and spread evenly over pay" in found["guessed"]
-    assert "too short" not in found["guessed"]
-    even, guessed = (
-        float(re.findall(r"<td>([^<]*)</td>", one)[1]) for one in (found["even"], found["guessed"])
-    )
-    assert guessed > 2 * even
+        assert "of rows invented from guesses of age and spread evenly over pay" in section
+        widths.append(float(re.findall(r"<td>([^<]*)</td>", section)[1]))
+    assert widths[0] > 2 * widths[1]
     with pytest.raises(dps.RequestError, match="like= is for expected widths"):
         dps.report(release, tmp_path / "board", audience="board", like=guesses)
     with pytest.raises(dps.RequestError, match="no path"):

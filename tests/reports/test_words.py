@@ -94,7 +94,7 @@ def test_the_rows_of_one_person_are_protected_together():
     assert rows[0][1] == str(dps.ZCDP(0.1))
     replaced = promise(dps.PureDP(1), Neighbours(rows_per_person=3))
     assert "differ in the content of up to 3 rows of one person lead to" in replaced[0]
-    assert "whether the rows of a given person are one thing or another" in replaced[1]
+    assert "which of two sets of values the rows of a given person have" in replaced[1]
     added = promise(dps.PureDP(1), Neighbours("add_remove", 3))
     assert "differ by up to 3 rows of one person that are there or not" in added[0]
 

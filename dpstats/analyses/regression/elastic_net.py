@@ -24,8 +24,8 @@ class ElasticNet:
 
     Minimises half the mean squared residual plus alpha (l1_ratio |b|_1 + (1 - l1_ratio) |b|^2 / 2),
     as scikit-learn does, in unit scale: numbers over [-1, 1] between their bounds, levels 0 or 1,
-    the intercept free. It needs what `dps.OLS` with the same formula measures, and can be inferred
-    from a release that has that.
+    the intercept free. It needs what `dps.OLS` with the same formula measures (with ``ridge=``
+    where the formula names a baseline), and can be inferred from a release that has that.
 
     Parameters
     ----------
@@ -63,11 +63,14 @@ class ElasticNet:
 
     def family(self, schema: Schema) -> Family:
         """Mean products of the regressors and the response."""
-        return Family(tuple(DesignMoments.of(schema, self.formula, self.given).blocks))
+        return Family(tuple(self._design(schema).blocks))
+
+    def _design(self, schema: Schema) -> DesignMoments:
+        return DesignMoments.of(schema, self.formula, self.given, penalty=True)
 
     def infer(self, release: ReleaseView) -> ElasticNetResult:
         """Coefficients in original units, and which are certain to be zero, or not to be."""
-        design = DesignMoments.of(release.schema, self.formula, self.given)
+        design = self._design(release.schema)
         matrix = design.matrix(release)
         moments = PenalisedMoments(matrix, design.rows, design.penalised)
         alpha = moments.usual_penalty if self.alpha is None else self.alpha

@@ -20,12 +20,14 @@ from dpstats.families.block import Family
 from dpstats.families.persons.moments import PersonMoments
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.inference.regression.empty_levels import left_out
 from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.measured.view import ReleaseView
 from dpstats.results.least_squares import (
     BOUNDED,
     CLUSTERED,
+    EMPTY,
     NOISY_FOURTH,
     NOISY_TOTALS,
     PENALISED,
@@ -42,7 +44,7 @@ _BIAS = "the bias that this gives the coefficients, usually towards 0,"
 _SINGULAR = (
     "the noisy moments do not rule out collinear regressors. If the noise exceeds the signal, use "
     "more rows, more budget, fewer regressors, ridge= or clip_norm=; if columns are collinear or "
-    "constant, or a level is empty, use another formula"
+    "constant, use another formula"
 )
 
 
@@ -138,12 +140,15 @@ class OLS:
         scores = moments.person_scores(release, float(matrix.n))
         robust = self.cov_type == "HC1" and scores is None
         fourth = moments.fourth(release) if robust else scores
+        left = left_out(moments, matrix if self.ridge == 0 else None)
         persons = matrix.answers.rows.with_totals(scores is not None)
         model = LeastSquares(
-            matrix, moments.rows, float(self.ridge) * moments.penalised, fourth,
+            matrix, moments.rows[[*left.kept, -1]],
+            float(self.ridge) * moments.penalised[left.kept], fourth,
             float(persons.rows_per_person), scores is not None and self.cov_type == "nonrobust",
+            left.directions @ moments.rows[:-1],
         )  # fmt: skip
-        intervals = LinearIntervals(model, moments.to_basis, moments.shift)
+        intervals = LinearIntervals.of(model, moments.to_basis, moments.shift, left)
         return OLSResult(
             title=self._title(moments),
             terms=moments.design.names,
@@ -180,6 +185,8 @@ class OLS:
         model = intervals.model
         robust = self.cov_type == "HC1" or model.of_persons
         notes = [CLUSTERED if model.of_persons else ROBUST if robust else SAMPLING]
+        if intervals.left is not None and intervals.left.names:
+            notes.append(EMPTY.format(", ".join(intervals.left.names)))
         if model.df_resid <= 0:
             notes.append("no residual degrees of freedom: there are no more rows than coefficients")
         elif not model.regular:

@@ -10,6 +10,8 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.corrected.correlation import LEAST_VARIANCE
+from dpstats.corrected.ridge import positive_definite
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import USUAL_ALPHA
@@ -67,12 +69,21 @@ class NoisyPrecision(Cached):
 
         In simulation the first-order law keeps its level as long as the noise is at most twice the
         least noisy eigenvalue. Where only a bound on the noise is known, the matrix is that of
-        published rows, and it is inverted if it can be.
+        published rows, and it is inverted if it can be. Nothing is inverted if a column does not
+        vary, or follows from others.
         """
+        if not self._regular:
+            return True
         if self.covariance.moments.answers.certain:
             return self.least_eigenvalue <= 1e-9
         most = _SINGULAR * self.least_eigenvalue
         return self.n <= self.p + 1 or self.radii.exceed(most, USUAL_ALPHA)
+
+    @property
+    def _regular(self) -> bool:
+        """Whether rounding alone does not make the noisy covariance matrix positive definite."""
+        varies = bool(np.all(self.covariance.variances > LEAST_VARIANCE))
+        return varies and positive_definite(self.covariance.plain)
 
     @cached_property
     def noise_variances(self) -> Floats:
@@ -121,7 +132,7 @@ class NoisyPrecision(Cached):
         radius, _ = self.radii.radii(alpha, target)
         sample, least = self.covariance.plain, self.least_eigenvalue
         unknown = np.full((self.p, self.p), np.inf)
-        if not radius < least:
+        if not (radius < least and self._regular):
             return -unknown, unknown
         inverse = np.linalg.inv(sample)
         length = np.linalg.norm(inverse, axis=0)

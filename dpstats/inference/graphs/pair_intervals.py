@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
+from dpstats.corrected.correlation import LEAST_VARIANCE
 from dpstats.errors import RequestError
 from dpstats.inference.graphs.noisy_precision import NoisyPrecision
 from dpstats.inference.graphs.pair_laws import PairLaws, Pairs
@@ -205,19 +206,26 @@ class MarginalIntervals(PairIntervals):
     def certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         """Limits that hold jointly."""
         low, high = CertifiedRadii(self.covariance).box(alpha, target, joint=True)
+        constant = np.diag(high) <= LEAST_VARIANCE
+        low[constant], high[constant] = -np.inf, np.inf
+        low[:, constant], high[:, constant] = -np.inf, np.inf
+        low[np.diag_indices(len(low))] = np.maximum(np.diag(low), 0)
         return _ratios(low, high, (low, high), self.pairs)
 
 
 def _ratios(
     low: Floats, high: Floats, of_own: tuple[Floats, Floats], pairs: Pairs
 ) -> tuple[Floats, Floats]:
-    """Limits (d,) of x_ij / sqrt(y_i y_j) in [-1, 1], given limits of x and of y, a diagonal."""
+    """Limits (d,) of x_ij / sqrt(y_i y_j) in [-1, 1], given limits of x and of y, a diagonal.
+
+    -1 and 1 where it may be 0 over 0.
+    """
     i, j = pairs
     least, most = (np.sqrt(np.diag(m)[i] * np.diag(m)[j]) for m in of_own)
     ends = np.array([low[i, j], high[i, j]])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.concatenate([ends / least, ends / most])
-    known = np.isfinite(most)
+    known = np.isfinite(most) & ~np.isnan(ratios).any(axis=0)
     found = np.nan_to_num(ratios, nan=0.0, posinf=1.0, neginf=-1.0)
     lower = np.where(known, np.clip(found.min(axis=0), -1, 1), -1.0)
     upper = np.where(known, np.clip(found.max(axis=0), -1, 1), 1.0)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
-from dpstats.corrected.correlation import Range, correlation_range
+from dpstats.corrected.correlation import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
@@ -97,8 +97,8 @@ class NoisyPair:
 
     @property
     def seen(self) -> bool:
-        """Whether both noisy variances are positive."""
-        return min(self.moments[2:4]) > 0
+        """Whether both noisy variances are positive, by more than rounding."""
+        return min(self.moments[2:4]) > LEAST_VARIANCE
 
     @property
     def estimate(self) -> float:
@@ -160,7 +160,7 @@ class NoisyPair:
         enough = n >= 4
         x, y, xx, yy, xy = np.array(sums) / np.where(enough, n, 4.0)
         xx, yy = xx - x * x, yy - y * y
-        seen = enough & (xx > 0) & (yy > 0)
+        seen = enough & (np.minimum(xx, yy) > LEAST_VARIANCE)
         root = np.sqrt(np.where(seen, xx, 1.0) * np.where(seen, yy, 1.0))
         r = np.where(seen, (xy - x * y) / root, 0.0)
         middle = float(np.median(r[seen])) if seen.any() else 0.0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.corrected.correlation import LEAST_VARIANCE
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.coarse_moments import takes_more_than_two
 from dpstats.families.features import SIGN, Feature, has_sign
@@ -161,7 +162,7 @@ class NoisyCovariance(Cached):
 
     @cached_property
     def _least(self) -> Floats:
-        return np.maximum(np.maximum(self.variance_sd, self.variances / 16), 1e-12)
+        return np.maximum(np.maximum(self.variance_sd, self.variances / 16), LEAST_VARIANCE)
 
     @cached_property
     def matrix(self) -> Floats:
@@ -188,7 +189,7 @@ class NoisyCovariance(Cached):
     @property
     def _clear(self) -> NDArray[np.bool_]:
         """(p,) whether each variance exceeds its noise clearly."""
-        return np.asarray(self.variances > np.maximum(_CLEAR * self.variance_sd, 1e-12))
+        return np.asarray(self.variances > np.maximum(_CLEAR * self.variance_sd, LEAST_VARIANCE))
 
     @property
     def unknown(self) -> bool:
@@ -214,7 +215,7 @@ class NoisyCovariance(Cached):
         The noise on means and variances is far smaller.
         """
         third, fourth = (self.power_noise / self.count**2).T
-        square = np.maximum(self.variances, 1e-12)
+        square = np.maximum(self.variances, LEAST_VARIANCE)
         found = np.sqrt(16 * self.mean**2 * third + fourth) / square**2
         return np.where(np.isnan(self.noisy_kurtosis), 0.0, found)
 
@@ -224,7 +225,7 @@ class NoisyCovariance(Cached):
 
         n times the variance of a sample variance is kurtosis - 1 times its square; 2 if normal.
         """
-        square = np.maximum(self.variances, 1e-12) ** 2
+        square = np.maximum(self.variances, LEAST_VARIANCE) ** 2
         rest = self.n * self.variance_sd**2 / (2 * square)
         known = np.nan_to_num(self.noisy_kurtosis, nan=3.0)
         spread = allowing_for_noise((known - 1) / 2, self.kurtosis_sd / 2, rest)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
-from dpstats.families.features import Term, product
+from dpstats.families.features import Feature, Term, is_level, product
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
 from dpstats.families.persons.moments import PersonMoments
@@ -26,13 +27,15 @@ from dpstats.inference.regression.person_scores import PersonScores
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpstats.measured.answers import Answers
     from dpstats.measured.view import ReleaseView
 
 _MOST_NUMBERS = 4
 _MOST_PRODUCTS = 2_000
 
-Expansion = dict[Term, float]  # a sum of products of features in unit scale
+Expansion = dict[Any, Fraction]  # a sum of products of features, by term
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,12 @@ class DesignMoments:
     """Regressors and response as combinations of features in unit scale.
 
     A number is its middle plus half its range times its unit value in [-1, 1], so a regressor is a
-    sum of products of unit values, levels and the constant. Where as many products occur as there
-    are regressors (always, if a product comes with the numbers in it), the products themselves are
-    the basis: each of their moments is one measured number, which keeps worst-case bounds narrow.
-    Otherwise the basis is the regressors over the sum of their coefficients.
+    sum of products of unit values, levels and the constant. The basis is a reduced echelon form of
+    the regressors in these products (eq. 1 of docs/explanation/regression/ols.md), found in exact
+    arithmetic, so that it does not depend on how far from zero the bounds are. Where as many
+    products occur as there are regressors (always, if a product comes with the numbers in it), the
+    products themselves are the basis: each of their moments is one measured number, which keeps
+    worst-case bounds narrow.
 
     Attributes
     ----------
@@ -52,7 +57,8 @@ class DesignMoments:
     given : Subgroup or None
         The rows that the moments are of. Their number is one of the measured functions.
     penalty : bool
-        Whether coefficients are penalised: the basis then has the baselines of the formula.
+        Whether coefficients are penalised: the basis then has the baselines of the formula, and is
+        the products, or else the regressors over the sum of their coefficients.
     ball : BallMoments or None
         Regressors and response are of rows shrunk to a norm; the unit of a number is then its
         scale times that norm.
@@ -107,75 +113,152 @@ class DesignMoments:
         ball = BallMoments.of(self.schema, names, clip_norm, center, scale)
         return replace(self, given=None, ball=ball)
 
+    def _origin_and_spread(self, feature: Feature) -> tuple[float, float]:
+        """Value at unit value zero, and of one unit; 0 and 1 for a level."""
+        name, level = feature
+        if self.ball is not None:
+            return self.ball.origin_and_spread(name)
+        if level is not None:
+            return 0.0, 1.0
+        column = self.schema[name]
+        assert isinstance(column, Number)  # see `Design.of`
+        return column.middle, column.half_range
+
+    def _size(self, factors: Term) -> float:
+        """What a product is divided by, so that `_expanded` has small whole coefficients."""
+        ends = map(self._origin_and_spread, factors)
+        return math.prod(abs(origin) or spread for origin, spread in ends)
+
+    def _step(self, term: Term) -> float:
+        """What such a coefficient of a product of unit values is multiplied by."""
+        ends = map(self._origin_and_spread, term)
+        return math.prod(spread / (abs(origin) or spread) for origin, spread in ends)
+
     @cached_property
     def _regressors(self) -> list[Expansion]:
-        return [
+        """Regressors over their `_size`, each coefficient to be multiplied by its `_step`."""
+        expansions = [
             self._expanded(regressor.factors, () if self.penalty else regressor.first)
             for regressor in self.design.regressors
         ]
-
-    @cached_property
-    def _response(self) -> Expansion:
-        """The response over its half range; without its middle if an intercept absorbs it."""
-        expanded = self._expanded((self.design.response,))
-        if self.design.intercept:
-            expanded.pop((), None)
-        return {term: value / self.half_range for term, value in expanded.items()}
-
-    @cached_property
-    def half_range(self) -> float:
-        """Half the range of the response, 1 if it is an indicator; its unit in the ball."""
-        return self._expanded((self.design.response,))[(self.design.response,)]
+        return expansions if self.penalty else self._without_redundant(expansions)
 
     def _expanded(self, factors: Term, first: Term = ()) -> Expansion:
         """A product of features; a first level in `first` is one minus the other levels."""
-        expanded: Expansion = {(): 1.0}
+        expanded: Expansion = {(): Fraction(1)}
         for factor in factors:
-            name, column = factor[0], self.schema[factor[0]]
-            parts: list[tuple[Term, float]] = [((factor,), 1.0)]
-            if self.ball is not None:
-                middle, half = self.ball.origin_and_spread(name)
-                parts = [((), middle), ((factor,), half)]
-            elif factor[1] is None:
-                assert isinstance(column, Number)  # see `Design.of`
-                parts = [((), column.middle), ((factor,), column.half_range)]
-            elif factor in first:
-                parts = [((), 1.0), *((((name, level),), -1.0) for level in range(1, column.bins))]
+            parts: list[tuple[Term, int]] = [((factor,), 1)]
+            if factor in first:
+                others = range(1, self.schema[factor[0]].bins)
+                parts = [((), 1), *((((factor[0], level),), -1) for level in others)]
+            elif origin := self._origin_and_spread(factor)[0]:
+                parts = [((), 1 if origin > 0 else -1), ((factor,), 1)]
             grown: Expansion = {}
             for term, value in expanded.items():
                 for more, by in parts:
-                    longer = product(term, more)
-                    if by != 0 and longer is not None:
-                        grown[longer] = grown.get(longer, 0.0) + value * by
+                    if (longer := product(term, more)) is not None:
+                        grown[longer] = grown.get(longer, Fraction(0)) + value * by
             expanded = grown
         return expanded
+
+    def _without_redundant(self, expansions: list[Expansion]) -> list[Expansion]:
+        """The same without first levels, in products of which all levels and their sum occur."""
+        used = {term for expansion in expansions for term in expansion}
+        firsts = {f for term in used for f in term if is_level(f) and f[1] == 0}
+        for first in sorted(firsts, key=str):
+            others = [(first[0], level) for level in range(1, self.schema[first[0]].bins)]
+            for term in sorted((t for t in used if first in t), key=len):
+                rest = tuple(f for f in term if f != first)
+                terms = [product(rest, (other,)) for other in others]
+                if rest not in used or not used.issuperset(terms):
+                    continue
+                for expansion in expansions:
+                    if by := expansion.pop(term, None):
+                        _add(expansion, by, {rest: Fraction(1)})
+                        _add(expansion, -by, dict.fromkeys(terms, Fraction(1)))
+                used.remove(term)
+        return expansions
+
+    @cached_property
+    def _echelon(self) -> tuple[list[Expansion], list[Expansion], int | None]:
+        """The basis, how it is made of the regressors, and its member that is about constant.
+
+        The last is the one whose largest coefficient is that of the constant, if there is one; with
+        a penalty, the constant itself.
+        """
+        order = sorted(range(len(self._regressors)), key=lambda i: len(self._factors[i]))
+        terms = {term for expansion in self._regressors for term in expansion}
+        found = _reduced(self._regressors, order, {term: self._step(term) for term in terms})
+        members = [{t: v for t, v in row.items() if not isinstance(t, int)} for _, row in found]
+        made = [{t: v for t, v in row.items() if isinstance(t, int)} for _, row in found]
+        if self.penalty and any(len(member) > 1 for member in members):
+            members = self._regressors
+            made = [{i: Fraction(1)} for i in range(len(members))]
+            constants = [i for i, member in enumerate(members) if member.keys() == {()}]
+        else:
+            constants = [i for i, (pivot, _) in enumerate(found) if pivot == ()]
+        return members, made, (constants[0] if constants else None)
+
+    @property
+    def _factors(self) -> list[Term]:
+        return [regressor.factors for regressor in self.design.regressors]
+
+    @cached_property
+    def _response(self) -> dict[Term, float]:
+        """The response over its half range, without what the constant of the basis absorbs."""
+        response = self.design.response
+        origin, spread = self._origin_and_spread(response)
+        found: dict[Term, float] = {(response,): 1.0}
+        if origin:
+            found[()] = origin / spread
+            members, _, constant = self._echelon
+            if constant is not None:
+                by = found[()]
+                for term, value in members[constant].items():
+                    found[term] = found.get(term, 0.0) - by * float(value) * self._step(term)
+                del found[()]
+        return found
+
+    @property
+    def half_range(self) -> float:
+        """Half the range of the response, 1 if it is an indicator; its unit in the ball."""
+        return self._origin_and_spread(self.design.response)[1]
 
     @cached_property
     def features(self) -> list[Term]:
         """The q products of features that occur; the constant, if there, is ()."""
-        every = dict.fromkeys(t for e in (*self._regressors, self._response) for t in e)
+        every: dict[Term, None] = dict.fromkeys(t for e in self._regressors for t in e)
+        every |= dict.fromkeys(self._response)
         if self.ball is not None:
             every[()] = None  # the first of every `MomentMatrix`
         return sorted(every, key=len)
 
-    def _coefficients(self, expansions: list[Expansion]) -> Floats:
+    def _coefficients(self, expansions: Iterable[Mapping[Term, Any]]) -> Floats:
+        """(k, q) of expansions in the features, from coefficients times steps."""
         at = {term: i for i, term in enumerate(self.features)}
-        matrix = np.zeros((len(expansions), len(at)))
-        for row, expansion in zip(matrix, expansions, strict=True):
-            for term, value in expansion.items():
-                row[at[term]] = value
+        rows = [[(at[term], float(value)) for term, value in e.items()] for e in expansions]
+        matrix = np.zeros((len(rows), len(at)))
+        for row, entries in zip(matrix, rows, strict=True):
+            for i, value in entries:
+                row[i] = value
         return matrix
 
     @cached_property
+    def _steps(self) -> Floats:
+        """(q,) of the features."""
+        return np.array([self._step(term) for term in self.features])
+
+    @cached_property
     def _basis(self) -> tuple[Floats, Floats]:
-        """The basis (p, q) as features, and the regressors (p, p) as the basis."""
-        regressors = self._coefficients(self._regressors)
-        used = np.flatnonzero(np.any(regressors != 0, axis=0))
-        own = regressors[:, used]
-        if len(used) == len(own) and np.linalg.matrix_rank(own) == len(own):
-            return np.eye(regressors.shape[1])[used], own
-        size = np.abs(regressors).sum(axis=1)
-        return regressors / size[:, None], np.diag(size)
+        """The basis (p, q) as features, and as the regressors (p, p)."""
+        members, made, _ = self._echelon
+        basis = self._coefficients(members) * self._steps
+        of_regressors = np.zeros((len(made), len(made)))
+        for row, expansion in zip(of_regressors, made, strict=True):
+            row[list(expansion)] = [float(value) for value in expansion.values()]
+        of_regressors /= [self._size(factors) for factors in self._factors]
+        lengths = np.abs(basis).sum(axis=1, keepdims=True)
+        return basis / lengths, of_regressors / lengths
 
     @property
     def regressor_terms(self) -> tuple[list[Term], Floats]:
@@ -189,8 +272,8 @@ class DesignMoments:
         """The constant one as a combination (q,) of the features, if the regressors span it."""
         if self.design.constant is None:
             return None
-        regressors = self._coefficients(self._regressors)
-        return np.asarray(regressors[self.design.constant].sum(axis=0))
+        own = self._regressors[self.design.constant]  # levels, or the constant
+        return np.asarray(self._coefficients(own).sum(axis=0))
 
     @cached_property
     def rows(self) -> Floats:
@@ -215,22 +298,48 @@ class DesignMoments:
                 found += np.multiply.outer(math.prod(factors, start=np.ones(len(found))), by)
         return found
 
+    def at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Floats:
+        """(m, p) the basis at values of the columns in original units.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare.
+        """
+        basis = self.rows[:-1]
+        used = [term for term, by in zip(self.features, basis.T, strict=True) if np.any(by != 0)]
+        features = dict.fromkeys(feature for term in used for feature in term)
+        values = self.design.values(exog, self.schema, features)
+        for feature in features:
+            origin, spread = self._origin_and_spread(feature)
+            values[feature] = (values[feature] - origin) / spread
+        one = np.ones(len(next(iter(values.values()))))
+        columns = [math.prod((values[f] for f in term), start=one) for term in used]
+        return np.stack(columns, axis=1) @ basis[:, [t in used for t in self.features]].T
+
     @cached_property
     def to_basis(self) -> Floats:
         """(p, p): a combination h of coefficients in original units is h times this in the basis.
 
         Without the `shift` of the response.
         """
-        # beta' x = beta' R w, so coefficients in the basis are R' beta over the half range.
-        return np.asarray(self.half_range * np.linalg.inv(self._basis[1]).T, dtype=np.float64)
+        # beta' x = b' B x over the half range, B the basis as the regressors: beta = B' b.
+        return np.asarray(self.half_range * self._basis[1].T, dtype=np.float64)
+
+    @cached_property
+    def absorbed(self) -> Floats:
+        """(p,) coefficients in the basis of what was subtracted from the response."""
+        absorbed, constant = np.zeros(len(self.rows) - 1), self._echelon[2]
+        origin, spread = self._origin_and_spread(self.design.response)
+        if origin and constant is not None:
+            length = np.abs(self._coefficients([self._echelon[0][constant]]) * self._steps).sum()
+            absorbed[constant] = origin / spread * length
+        return absorbed
 
     @cached_property
     def shift(self) -> Floats:
         """(p,) contribution of the middle of the response to coefficients in original units."""
-        shift = np.zeros(len(self.design.regressors))
-        if self.design.intercept:
-            shift[0] = self._expanded((self.design.response,)).get((), 0.0)
-        return shift
+        return np.asarray(self.to_basis @ self.absorbed)
 
     @cached_property
     def penalised(self) -> Floats:
@@ -397,3 +506,36 @@ def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
     """Which function each term is, as `product` writes it."""
     every = [product(term, ()) for block in blocks for term in block.terms]  # type: ignore[attr-defined]
     return {term: i for i, term in enumerate(every)}
+
+
+def _add(total: Expansion, by: Fraction, more: Expansion) -> None:
+    """Add a multiple of an expansion, without what cancels."""
+    for term, value in more.items():
+        found = total.pop(term, Fraction(0)) + by * value
+        if found:
+            total[term] = found
+
+
+def _reduced(
+    rows: Sequence[Expansion], order: Iterable[int], weights: Mapping[Term, float]
+) -> list[tuple[Term, Expansion]]:
+    """Pivots and rows of the reduced echelon form; exact, with pivots of the largest weight.
+
+    Every row also holds how it is made of the given ones, by their number.
+    """
+    found: dict[int, tuple[Term, Expansion]] = {}
+    for i in order:
+        row = {**rows[i], i: Fraction(1)}
+        for pivot, other in found.values():
+            if by := row.get(pivot):
+                _add(row, -by, other)
+        sizes = {t: abs(float(v)) * weights[t] for t, v in row.items() if not isinstance(t, int)}
+        if not sizes:
+            raise RequestError("a regressor of the formula is a combination of the others")
+        own = max(sizes, key=lambda term: sizes[term])
+        row = {term: value / row[own] for term, value in row.items()}
+        for _, other in found.values():
+            if by := other.get(own):
+                _add(other, -by, row)
+        found[i] = own, row
+    return [found[i] for i in sorted(found)]

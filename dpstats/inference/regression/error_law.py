@@ -22,7 +22,7 @@ _FURTHEST = 1e9  # standard errors; an end beyond it is infinite
 _STEP = 1e-12  # of a p-value: where it is alpha on a step, the outer end is taken
 _FEW = 250  # draws for a first approximation of a limit, at little cost
 _NEGLIGIBLE = 1e-6  # part of noise in a variance, that needs no draws
-_REDUNDANT = 1e-9  # of a standard deviation: a combination of others, up to rounding
+_REDUNDANT = 1e-12  # of a standard deviation: a combination of others, up to rounding
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,10 @@ def joint_test(
     from scipy import special
 
     k = len(difference)
+    if k == 0:  # every combination is certain
+        return 0.0, 1.0
     precision = np.linalg.pinv(noise + sampling, hermitian=True)
-    statistic = float(difference @ precision @ difference) / max(k, 1)
+    statistic = float(difference @ precision @ difference) / k
     if statistic == 0 or not np.isfinite(statistic):
         return 0.0, 1.0
     classical = float(special.fdtrc(k, df, statistic))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DRAWS = 5_000
 WALD, JOINT = 1, 2  # purposes of draws, distinct from those of the noise
+_ROUNDING = 2.0**-52
 _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
 
 
@@ -63,6 +64,8 @@ class LeastSquares(Cached):
         At least 1: how many times the sampling covariance of independent rows is allowed for, such
         as the most rows of one person, unless `fourth` is of persons. The t laws have as many
         times fewer degrees of freedom.
+    left : (m, q) float64, optional
+        Combinations of the features that are zero but in levels that are left out as empty.
 
     References
     ----------
@@ -77,6 +80,7 @@ class LeastSquares(Cached):
     fourth: FourthMoments | PersonScores | None = None
     clustering: float = 1.0
     equal_variance: bool = False
+    left: Floats | None = None
 
     @cached_property
     def second_moments(self) -> Floats:
@@ -141,8 +145,14 @@ class LeastSquares(Cached):
 
     @cached_property
     def _safe_variance(self) -> float:
-        """The same, at least the standard deviation of its noise."""
-        return max(self.error_variance, self._noise_of_variance)
+        """The same, at least the standard deviation of its noise, and what rounding makes of it."""
+        return max(self.error_variance, self._noise_of_variance, self.rounding)
+
+    @cached_property
+    def rounding(self) -> float:
+        """Error variance that the rounding of the moments may hide, as of a constant response."""
+        size = np.abs(self._residual(self.params))
+        return float(size @ np.abs(self.matrix.matrix) @ size) * len(self.rows) * _ROUNDING
 
     @cached_property
     def _df_of_variance(self) -> float:
@@ -170,8 +180,9 @@ class LeastSquares(Cached):
 
     def _weights(self, left: Floats, right: Floats) -> Floats:
         """Combinations (k, d) of the measured functions that give left E right, left (k, q)."""
-        place, size = self.matrix.place.ravel(), len(self.matrix.answers.sums)
-        measured = place >= 0
+        used = np.flatnonzero(right)
+        place, size = self.matrix.place[:, used].ravel(), len(self.matrix.answers.sums)
+        measured, right = place >= 0, right[used]
         return np.array(
             [
                 np.bincount(place[measured], np.outer(one, right).ravel()[measured], minlength=size)
@@ -240,8 +251,10 @@ class LeastSquares(Cached):
 
     def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
         """At least the standard deviation of their noise; or the bound, where they are hidden."""
-        least = self._fourth_noise(combinations @ self.inverse) * self._per_row
-        found = np.maximum(variances, least)
+        scores = combinations @ self.inverse
+        least = self._fourth_noise(scores) * self._per_row
+        rounding = np.einsum("ij,ij->i", scores, combinations) * self.rounding / self._persons
+        found = np.maximum(np.maximum(variances, least), rounding)
         if not self.equal_variance:
             return np.asarray(found)
         most = self._of_equal_variances(combinations)
@@ -269,7 +282,9 @@ class LeastSquares(Cached):
         residual = np.abs(self._residual(self.params)).sum() ** 2
         sharp = squares * (self._safe_variance - self._misfit) + largest * self._misfit
         sharp = np.minimum(sharp, squares * residual) / self._persons
-        return np.asarray(np.minimum(variances, sharp))
+        # A constant column has no part in the moments, and its coefficient only rounding.
+        least = np.einsum("ij,ij->i", scores, combinations) * self.rounding / self._persons
+        return np.asarray(np.maximum(np.minimum(variances, sharp), least))
 
     def fourth_hidden(self, combinations: Floats) -> bool:
         """Whether noise on fourth moments is most of the sampling variance of some combination."""
@@ -337,6 +352,29 @@ class LeastSquares(Cached):
         """(p, p) of the coefficients, at the estimate."""
         return self.noise_covariance_at(self.params)
 
+    @cached_property
+    def left_covariance(self) -> Floats:
+        """(p, p) of the coefficients' errors from the rows that levels left out may have.
+
+        With a coefficient b of v'x, A^-1 times the mean of x v'x, times b, is the error. Its size
+        is estimated by the noisy means less their noise, with 1 for the standard deviation of b:
+        twice that is the largest difference of two means in unit scale (eq. 3 of
+        docs/explanation/regression/ols.md).
+        """
+        total = np.zeros_like(self.inverse)
+        for direction in [] if self.left is None else self.left:
+            scores = self.inverse @ self.rows[:-1]
+            error = scores @ self.matrix.matrix @ direction
+            noise = self._noise_covariance(self._weights(scores, direction))
+            sd = np.sqrt(np.diag(noise))
+            unit = np.where(sd > 0, sd, 1.0)
+            z = error / unit
+            squared = z @ np.linalg.pinv(noise / np.outer(unit, unit), hermitian=True) @ z
+            if not np.any(error[sd > 0]):
+                squared = np.inf
+            total += np.outer(error, error) * max(1 - 1 / squared, 0.0)
+        return total
+
     def law(self, combination: Floats, *, sampling: bool = True, extra: float = 0.0) -> ErrorLaw:
         """Law of the error of one linear combination (p,) of the coefficients.
 
@@ -350,7 +388,8 @@ class LeastSquares(Cached):
         """
         if not self.regular or (sampling and self.df_resid <= 0):
             return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
-        covariance = self.noise_covariance + (self.sampling_covariance if sampling else 0.0)
+        covariance = self.noise_covariance + self.left_covariance
+        covariance = covariance + (self.sampling_covariance if sampling else 0.0)
         along = covariance @ combination
         variance = float(combination @ along)
         # Derivative of the estimate under a hypothesis on the combination by its value.
@@ -359,9 +398,9 @@ class LeastSquares(Cached):
         score = (combination @ self.inverse @ self.rows[:-1])[None, :]
         fixed = self._weights(score, self._residual(self.params))[0]
         moving = self._weights(score, self.rows[:-1].T @ -slope)[0]
-        spread = 0.0
+        spread = float(combination @ self.left_covariance @ combination)
         if sampling:
-            spread = float(self.sampling_variances(combination[None, :])[0])
+            spread += float(self.sampling_variances(combination[None, :])[0])
             spread += extra * self._safe_variance
         return ErrorLaw(
             float(np.sqrt(spread)), self._df_of_variance, self._noise @ fixed, self._noise @ moving
@@ -379,13 +418,14 @@ class LeastSquares(Cached):
         """
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
-        covariance = self.sampling_covariance + self.noise_covariance
+        sampling = self.sampling_covariance + self.left_covariance
+        covariance = sampling + self.noise_covariance
         reduced, difference = independent(combinations, values, self.params, covariance)
         under = self.params + covariance @ reduced.T @ difference
         scores = reduced @ self.inverse @ self.rows[:-1]
         weights = self._weights(scores, self._residual(under))
         rng = calibration_generator(self.matrix.answers, WALD)
         return joint_test(
-            difference, self._df_of_variance, reduced @ self.sampling_covariance @ reduced.T,
+            difference, self._df_of_variance, reduced @ sampling @ reduced.T,
             self._noise_covariance(weights), lambda: self._noise @ weights.T, rng,
         )  # fmt: skip

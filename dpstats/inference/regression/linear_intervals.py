@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
@@ -21,6 +22,7 @@ from dpstats.spending import bonferroni, for_noise
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative, Method, Target
+    from dpstats.inference.regression.empty_levels import LeftOut
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,43 @@ class LinearIntervals(Cached):
     offsets : (k,) float64
     extra : float
         To predict new responses rather than their mean: the square of a unit of the response.
+    undetermined : (k,) bool, optional
+        Combinations that levels without rows leave open: no estimate, the whole line.
+    left : LeftOut, optional
+        These levels; the model is without them.
     """
 
     model: LeastSquares
     combinations: Floats
     offsets: Floats
     extra: float = 0.0
+    undetermined: NDArray[np.bool_] | None = None
+    left: LeftOut | None = None
+
+    @classmethod
+    def of(
+        cls, model: LeastSquares, rows: Floats, offsets: Floats, left: LeftOut, extra: float = 0.0
+    ) -> LinearIntervals:
+        """Of combinations (k, p) in the whole basis, some of them of levels that are left out."""
+        return cls(model, rows[:, left.kept], offsets, extra, left.undetermined(rows), left)
+
+    @property
+    def _left_out(self) -> bool:
+        return self.left is not None and len(self.left.names) > 0
+
+    @cached_property
+    def _unknown(self) -> NDArray[np.bool_]:
+        if self.undetermined is None:
+            return np.zeros(len(self.offsets), dtype=np.bool_)
+        return self.undetermined
 
     @cached_property
     def estimates(self) -> Floats:
-        """(k,)."""
+        """(k,), nan where undetermined."""
+        return np.where(self._unknown, np.nan, self._centres)
+
+    @cached_property
+    def _centres(self) -> Floats:
         return np.asarray(self.combinations @ self.model.params + self.offsets)
 
     @cached_property
@@ -55,20 +84,18 @@ class LinearIntervals(Cached):
         """(k,), infinite unless `known`."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
-        return self.model.sampling_variances(self.combinations) + self.extra * max(
-            self.model.error_variance, 0.0
-        )
+        own = self.model.sampling_variances(self.combinations)
+        own = own + self.extra * max(self.model.error_variance, 0.0)
+        return np.where(self._unknown, np.inf, own)
 
     @cached_property
     def privacy_variance(self) -> Floats:
         """(k,), infinite unless `known`."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
-        return self._variances(self.model.noise_covariance)
-
-    def _variances(self, covariance: Floats) -> Floats:
-        along = self.combinations @ covariance
-        return np.asarray(np.maximum(np.einsum("ij,ij->i", along, self.combinations), 0.0))
+        along = self.combinations @ (self.model.noise_covariance + self.model.left_covariance)
+        variances = np.maximum(np.einsum("ij,ij->i", along, self.combinations), 0.0)
+        return np.where(self._unknown, np.inf, variances)
 
     @property
     def known(self) -> bool:
@@ -77,6 +104,8 @@ class LinearIntervals(Cached):
 
     def _law(self, i: int, target: Target) -> ErrorLaw:
         sampled = target == "population"
+        if self._unknown[i]:
+            return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
         extra = self.extra if sampled else 0.0
         return self._once(
             (i, sampled),
@@ -90,15 +119,16 @@ class LinearIntervals(Cached):
         ends = [self._law(i, target).interval(alpha) for i in range(len(self.offsets))]
         low, high = np.array(ends).reshape(-1, 2).T
         return with_far_tails(
-            (self.estimates + low, self.estimates + high),
+            (self._centres + low, self._centres + high),
             alpha,
             DRAWS,
             lambda: self._certified(alpha, target),
         )
 
     def unbounded(self, alpha: float) -> bool:
-        """Whether some noise-aware interval is unbounded."""
-        return any(self._law(i, "population").unbounded(alpha) for i in range(len(self.offsets)))
+        """Whether some noise-aware interval is unbounded, but for undetermined ones."""
+        known = np.flatnonzero(~self._unknown)
+        return any(self._law(int(i), "population").unbounded(alpha) for i in known)
 
     def least_spread(self, alpha: float) -> Floats:
         """(k,) standard deviations of regressors below which an interval is likely unbounded.
@@ -112,7 +142,7 @@ class LinearIntervals(Cached):
         laws = [self._law(i, "population") for i in range(len(self.offsets))]
         moving = [np.quantile(np.abs(law.moving), 1 - alpha) for law in laws]
         found = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
-        return np.where(self.known, found, np.nan)
+        return np.where(self.known & ~self._unknown, found, np.nan)
 
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
@@ -121,16 +151,19 @@ class LinearIntervals(Cached):
         beta = for_noise(alpha, certain=certain) if sampled else alpha
         radius = size @ model.matrix.radius(beta) @ size.T
         rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
+        if self.left is not None:
+            radius = radius + self.left.radius(model.matrix, beta)
         low, high = combination_bounds(
             model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
             ridge=model.ridge, extra=self.extra, bounds=model.bounds,
         )  # fmt: skip
         unknown = np.isinf(low) & np.isinf(high)
-        if np.any(unknown) and not np.any(model.ridge) and self.extra == 0:
+        if np.any(unknown) and not np.any(model.ridge) and self.extra == 0 and not self._left_out:
             low[unknown], high[unknown] = half_line_bounds(
                 model.second_moments, radius, self.combinations[unknown],
                 constant=model.constant, rows=rows, error=alpha - beta,
             )  # fmt: skip
+        low, high = np.where(self._unknown, -np.inf, low), np.where(self._unknown, np.inf, high)
         return low + self.offsets, high + self.offsets
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
@@ -143,15 +176,19 @@ class LinearIntervals(Cached):
         if method == "certified":
             each = alpha if target == "table" else bonferroni(alpha, k)
             return self.conf_int(each, method, target)
-        if not self.known:
+        if not self.known or self._unknown.all():
             return self.conf_int(alpha, method, target)
         rng = calibration_generator(self.model.matrix.answers, JOINT)
-        noise = np.stack([self._law(i, target).fixed for i in range(k)], axis=-1)
-        covariance = self.combinations @ self.model.sampling_covariance @ self.combinations.T
-        errors = noise + np.zeros((DRAWS, k))
+        some = np.flatnonzero(~self._unknown)
+        errors = np.stack([self._law(int(i), target).fixed for i in some], axis=-1)
+        errors = errors + np.zeros((DRAWS, len(some)))
+        covariance = self.model.left_covariance
         if target == "population":
-            values, vectors = np.linalg.eigh(covariance)
-            z = rng.standard_normal((DRAWS, k)) * np.sqrt(np.clip(values, 0, None))
+            covariance = covariance + self.model.sampling_covariance
+        if np.any(covariance):
+            own = self.combinations[some]
+            values, vectors = np.linalg.eigh(own @ covariance @ own.T)
+            z = rng.standard_normal((DRAWS, len(some))) * np.sqrt(np.clip(values, 0, None))
             errors = errors + z @ vectors.T
         return with_far_tails(
             self.conf_int(level_of_draws(errors, alpha), method, target),
@@ -162,7 +199,10 @@ class LinearIntervals(Cached):
 
     def subset(self, chosen: slice) -> LinearIntervals:
         """The same for some of the combinations."""
-        return replace(self, combinations=self.combinations[chosen], offsets=self.offsets[chosen])
+        return replace(
+            self, combinations=self.combinations[chosen], offsets=self.offsets[chosen],
+            undetermined=self._unknown[chosen],
+        )  # fmt: skip
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each combination equals `value`."""

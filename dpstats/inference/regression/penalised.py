@@ -25,6 +25,7 @@ References
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.corrected.ridge import positive_definite
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.spending import USUAL_ALPHA, bonferroni
@@ -119,6 +121,7 @@ class PenalisedMoments(Cached):
             If scikit-learn is not installed.
         """
         try:
+            from sklearn.exceptions import ConvergenceWarning
             from sklearn.linear_model import enet_path
         except ImportError:
             raise RequestError(
@@ -127,10 +130,12 @@ class PenalisedMoments(Cached):
         values, vectors = np.linalg.eigh(self._centred)
         m = len(values)
         table = (np.sqrt(m * np.maximum(values, 0)) * vectors).T  # m rows with these moments
-        found = enet_path(
-            np.asfortranarray(table[:, :-1]), table[:, -1], l1_ratio=l1_ratio, alphas=alphas,
-            precompute=False, tol=_TOLERANCE, max_iter=_SWEEPS, check_input=False,
-        )[1]  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # `_residue` is in the verdicts
+            found = enet_path(
+                np.asfortranarray(table[:, :-1]), table[:, -1], l1_ratio=l1_ratio, alphas=alphas,
+                precompute=False, tol=_TOLERANCE, max_iter=_SWEEPS, check_input=False,
+            )[1]  # fmt: skip
         coefficients = np.zeros((len(alphas), len(self.penalised)))
         found[np.abs(found) <= _TOLERANCE] = 0.0  # where a coefficient is about to enter
         coefficients[:, self.penalised == 1] = found.T
@@ -197,7 +202,7 @@ class PenalisedMoments(Cached):
         """(p,) bounds on |b^ - b*|; infinite where the noise does not exclude a singular matrix."""
         least = float(np.linalg.eigvalsh(noisy)[0])
         q = float(np.linalg.norm(spread, 2))
-        if least <= q:
+        if least <= q or not positive_definite(noisy):
             return np.full(len(error), np.inf)
         inverse = np.linalg.inv(noisy)
         plain = float(np.linalg.norm(error)) / (least - q)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -106,9 +106,9 @@ class Remedy:
         shown = list(finite.items())[:_MOST_DROPPED]
         more = f" and {len(finite) - len(shown)} more" if len(finite) > len(shown) else ""
         text = joined([f"{significant(w)} of {term}{self._now(term)}" for term, w in shown], finite)
-        still = [f"{term} in {k} of {self.releases} releases" for term, k in self.lost.items()]
+        still = [f"{term} ({k} of {self.releases} releases)" for term, k in self.lost.items()]
         named = joined(still[:_MOST_DROPPED], self.lost)
-        rest = f"; still no statement on {named}" if still else ""
+        rest = f"; still without a useful interval: {named}" if still else ""
         return f"{self.change}: width {text}{more}{rest}"
 
     def _now(self, term: str) -> str:
@@ -139,24 +139,35 @@ def remedies(
     first that leaves fewest intervals that tell nothing is named, and how much more budget would.
     """
     seeing = partial(_tried, name=name, terms=terms, like=like, n=n, progress=progress)
-    best: list[Remedy] = []
-    for changes in (_clipped, _finer, _dropped, _alone):
-        changed = list(changes(plan, name, like))
-        if len(changed) > 1:  # one simulated release tells which of them helps most
-            rough = [(seeing(one, releases=1), one) for one in changed]
-            tried = [(remedy, one) for remedy, one in rough if remedy is not None]
-            changed = [min(tried, key=lambda pair: _badness(pair[0]))[1]] if tried else []
-        best += [remedy for one in changed if (remedy := seeing(one)) is not None]
-        if best and not best[-1].left:
-            break
-    budgets: list[Remedy] = []
-    for change in _dearer(plan):
-        remedy = seeing(change)
-        budgets += [] if remedy is None else [remedy]
-        if remedy is not None and not remedy.left:
-            break
-    best = [one for one in best if one.left == min(other.left for other in best)][:1]
-    return (*best, *sorted(budgets, key=_badness)[:1])
+    kinds = (changes(plan, name, like) for changes in (_clipped, _finer, _dropped, _alone))
+    dearer = ([change] for change in _dearer(plan))
+    found = (_first_that_helps(changes, seeing) for changes in (kinds, dearer))
+    return tuple(remedy for remedy in found if remedy is not None)
+
+
+def _first_that_helps(
+    changes: Iterable[Iterable[Change]], seeing: Callable[..., Remedy | None]
+) -> Remedy | None:
+    """The first change that leaves no interval that tells nothing, or the one that leaves fewest.
+
+    Of each list of alternatives the best in one simulated release; as many releases as a preview
+    has are simulated only where none is left in that one, and for the result.
+    """
+    tried: list[tuple[Remedy, Change]] = []
+    for alternatives in changes:
+        rough = [(seeing(change, releases=1), change) for change in alternatives]
+        helping = [(remedy, change) for remedy, change in rough if remedy is not None]
+        if helping:
+            first, change = min(helping, key=lambda pair: _badness(pair[0]))
+            remedy = first if first.left else seeing(change)
+            tried += [] if remedy is None else [(remedy, change)]
+            if remedy is not None and not remedy.left:
+                break
+    for remedy, change in sorted(tried, key=lambda pair: pair[0].left):
+        whole = seeing(change) if remedy.releases == 1 else remedy
+        if whole is not None:
+            return whole
+    return None
 
 
 def _badness(remedy: Remedy) -> tuple[int, int, float]:

@@ -227,7 +227,7 @@ def test_where_noise_drowns_everything_it_says_so(seeded_noise):
     assert np.all(np.isinf(found.conf_int(alpha=0.01)))
     assert np.all(np.isinf(found.conf_int(method="certified")))
     assert "unbounded" in found.summary()
-    assert "collinear or constant, or a level is empty" in found.summary()
+    assert "collinear or constant" in found.summary()
     assert np.all(found.pvalues > 0.01)
 
 

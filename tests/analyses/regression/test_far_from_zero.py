@@ -1,0 +1,151 @@
+"""Columns that vary little about a number far from zero, such as [1e9 - 50, 1e9 + 50]."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import dpstats as dps
+from dpstats.privacy.noise import _noise_from
+
+FORMULAS = [
+    "y ~ x", "y ~ x + z + C(g)", "y ~ x*z", "y ~ x + I(x**2)", "y ~ x*C(g)", "y ~ x + C(g) - 1",
+    "y ~ x - 1", "y ~ x:C(g)", "y ~ z + I(x**2)", "y ~ x:z + z", "v ~ x + C(g, Treatment('c'))",
+]  # fmt: skip
+HALF = 50.0
+
+
+def declared(offset):
+    def number(name, points):
+        ends = offset - HALF, offset + HALF
+        edges = [offset - 25, offset, offset + 25] if name == "x" else []
+        return dps.Number(name, *ends, points=points, missing=offset, edges=edges)
+
+    return dps.Schema([
+        number("x", 41), number("z", 41), number("y", 101), dps.Category("g", list("abc")),
+        dps.Boolean("v"),
+    ])  # fmt: skip
+
+
+def units(n=300):
+    """Values on the grids, in steps of the bounds."""
+    rng = np.random.default_rng(5)
+    u = rng.integers(-20, 21, n) / 20
+    w = np.clip(np.round((0.5 * u + rng.normal(0, 0.4, n)) * 20) / 20, -1, 1)
+    g = rng.integers(0, 3, n)
+    y = 0.3 * u + 0.2 * w + 0.1 * (g == 1) + rng.normal(0, 0.2, n)
+    y = np.clip(np.round(y * 50) / 50, -1, 1)
+    return pd.DataFrame({"x": u, "z": w, "y": y, "g": np.array(list("abc"))[g],
+                         "v": rng.uniform(size=n) < 0.4 + 0.3 * u})  # fmt: skip
+
+
+def rows(offset):
+    frame = units()
+    return frame.assign(**{name: offset + HALF * frame[name] for name in "xzy"})
+
+
+def released(analysis, offset, budget=None):
+    plan = dps.plan(
+        declared(offset), {"o": analysis}, budget=budget or dps.PureDP(1e6),
+        reference=dps.Uniform(),
+    )  # fmt: skip
+    return dps.release(plan, rows(offset), rng=0, m=200).infer("o")
+
+
+def exact(design, frame, schema):
+    """Coefficients, and A^-1, by rational arithmetic."""
+    factors = [regressor.factors for regressor in design.regressors]
+    values = design.values(frame, schema, dict.fromkeys(f for term in factors for f in term))
+    columns = {f: [Fraction(v) for v in column.tolist()] for f, column in values.items()}
+    rows_of = range(len(frame))  # a float does not hold products of such numbers
+    x = [[math.prod(columns[f][i] for f in term) for term in factors] for i in rows_of]
+    y = [[Fraction(v)] for v in frame[design.response[0]].astype(float)]
+    p = len(factors)
+    left = [
+        [sum(a[i] * a[j] for a in x) for j in range(p)]
+        + [sum(a[i] * b[0] for a, b in zip(x, y, strict=True))]
+        + [Fraction(i == j) for j in range(p)]
+        for i in range(p)
+    ]
+    for i in range(p):
+        left[i] = [value / left[i][i] for value in left[i]]
+        for j in set(range(p)) - {i}:
+            left[j] = [a - left[j][i] * b for a, b in zip(left[j], left[i], strict=True)]
+    params = [row[p] for row in left]
+    fitted = [sum(a * b for a, b in zip(row, params, strict=True)) for row in x]
+    error = sum((a - b[0]) ** 2 for a, b in zip(fitted, y, strict=True)) / (len(x) - p)
+    deviations = [float(error * left[i][p + 1 + i]) ** 0.5 for i in range(p)]
+    return np.array(params, float), np.array(deviations), np.array(fitted, float)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_least_squares_is_exact_at_any_offset(formula, offset, no_noise):
+    found = released(dps.OLS(formula), offset)
+    params, deviations, fitted = exact(found.moments.design, rows(offset), declared(offset))
+    scale = deviations.max() if offset == 0 else deviations
+    assert_allclose(np.asarray(found.params) / scale, params / scale, rtol=1e-7, atol=1e-7)
+    assert_allclose(np.asarray(found.bse), deviations, rtol=1e-6)
+    assert_allclose(found.predict(rows(offset)), fitted, rtol=0, atol=2e-6)
+    assert np.isfinite(found.conf_int()).all()
+    assert found.f_pvalue < 0.5
+    low, high = found.conf_int(method="certified", target="table").T
+    slack = 1e-6 * deviations
+    assert ((low - slack <= params) & (params <= high + slack)).all()
+    assert ((high - low) < deviations).all()
+
+
+@pytest.mark.parametrize("budget", [dps.PureDP(20), dps.ZCDP(5)], ids=str)
+def test_noise_makes_the_same_of_a_slope_at_any_offset(budget, seeded_noise):
+    ends = []
+    for offset in (0.0, 1e9):
+        with _noise_from(seeded_noise(3)):
+            found = released(dps.OLS("y ~ x + C(g)"), offset, budget)
+        rest = np.s_[1:]
+        ends.append([found.conf_int(method=m)[rest] for m in ("noise_aware", "certified")])
+        ends[-1].append(np.asarray(found.bse)[rest][:, np.newaxis])
+    for near, far in zip(*ends, strict=True):
+        assert_allclose(far, near, rtol=1e-6)
+
+
+@pytest.mark.parametrize("analysis", [
+    dps.OLS("y ~ x + z", ridge=0.1), dps.OLS("y ~ x + z", clip_norm=1.5),
+    dps.OLS("y ~ x + z", cov_type="HC1"), dps.Lasso("y ~ x + z"), dps.Logistic("v ~ x"),
+    dps.Logistic("v ~ x + C(g)"), dps.Huber("y ~ x", k=20.0),
+], ids=str)  # fmt: skip
+def test_slopes_do_not_depend_on_the_offset(analysis, no_noise):
+    near, far = released(analysis, 0.0), released(analysis, 1e9)
+    slopes = [np.asarray(found.params)[1:] for found in (near, far)]
+    assert_allclose(slopes[1], slopes[0], rtol=1e-5, atol=1e-9)
+    assert np.any(slopes[0] != 0)
+    if hasattr(near, "bse"):
+        errors = [np.asarray(found.bse)[1:] for found in (near, far)]
+        assert_allclose(errors[1], errors[0], rtol=1e-4)
+        at = {name: rows(0.0)[name][:5] for name in "xzg"}
+        moved = {name: at[name] if name == "g" else at[name] + 1e9 for name in at}
+        shift = 0.0 if isinstance(analysis, dps.Logistic) else 1e9
+        assert_allclose(far.predict(moved) - shift, near.predict(at), rtol=1e-5, atol=1e-5)
+
+
+def test_bounds_of_raw_moments_admit_that_rounding_hides_a_slope():
+    x = 1e9 + np.arange(100.0)
+    w = np.column_stack([np.ones(100), x, 0.5 * x])
+    low, high = dps.corrected.ols(w.T @ w / 100, 0.0)
+    assert low[1] <= 0.5 <= high[1]
+    unit = np.diag([1.0, 1e-9, 1e-9])  # small units alone hide nothing
+    second = np.array([[1, 0, 0.1], [0, 0.5, 0.2], [0.1, 0.2, 0.3]])
+    ends = dps.corrected.ols(unit @ second @ unit, 0.001 * unit @ np.ones((3, 3)) @ unit, n=1000)
+    own = dps.corrected.ols(second, 0.001, n=1000)
+    assert np.isfinite(ends).all()
+    assert ends[0][1] == pytest.approx(own[0][1], rel=0.02)
+
+
+def test_the_basis_of_a_design_is_exact_where_a_square_exceeds_a_float():
+    moments_at = [
+        dps.OLS("y ~ z + I(x**2)")._moments(declared(offset)).rows[:-1] for offset in (0.0, 1e12)
+    ]
+    for basis in moments_at:
+        assert np.linalg.svd(basis, compute_uv=False).min() > 0.2

@@ -1,0 +1,357 @@
+"""An archive that was edited, its digests made to fit: `load` refuses it, `verify` does not agree.
+
+Both know on their own what a file may hold: every key once, every value of its type and in the one
+way that it is written, the members of a release and no others.
+"""
+
+import copy
+import csv
+import hashlib
+import io
+import json
+import operator
+import warnings
+import zipfile
+from fractions import Fraction
+
+import pytest
+
+import dpstats as dps
+from dpstats.errors import FileFormatError
+from dpstats.files import archives
+from dpstats.verifying import reading
+from dpstats.verifying.arguing import verify
+from dpstats.verifying.shapes import NotReadError
+
+NAMES = ("smoking", "ages", "rents", "logs", "huber")
+FREE = ("analyses", "reference")  # whose keys are those of analyses, of other packages too
+
+
+@pytest.fixture(scope="module")
+def saved(whole, rows, tmp_path_factory):
+    """A release of each relation."""
+    folder = tmp_path_factory.mktemp("saved")
+    for unit in ("replace", "add_remove"):
+        plan = whole(dps.PureDP(2), unit, *NAMES)
+        dps.release(plan, rows, m=60, k=40, rng=1).save(folder / f"{unit}.zip")
+    return folder
+
+
+@pytest.fixture
+def texts(saved, unit):
+    with zipfile.ZipFile(saved / f"{unit}.zip") as archive:
+        found = {name: archive.read(name).decode() for name in archive.namelist()}
+    del found["digests.json"]
+    return found
+
+
+def in_json(texts, member, change):
+    """The texts with a changed document, and the digest of its plan where it has one."""
+    document = json.loads(texts[member])
+    change(document)
+    if member == "measurements.json":
+        keys = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
+        plain = {key: document.get(key) for key in keys}
+        plain["blocks"] = [b | {"pilot": None} if "pilot" in b else b for b in plain["blocks"]]
+        text = json.dumps(plain, separators=(",", ":"))
+        document["plan"] = hashlib.sha256(text.encode()).hexdigest()
+    return texts | {member: json.dumps(document)}
+
+
+def packed(path, texts, *twice):
+    """An archive with digests that fit."""
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    with zipfile.ZipFile(path, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a member that is written twice
+        for name, text in (*twice, *texts.items(), ("digests.json", json.dumps(digests))):
+            archive.writestr(name, text)
+    return path
+
+
+def loads(path):
+    try:
+        dps.load(path)
+    except FileFormatError:
+        return False
+    return True
+
+
+def agrees(path):
+    try:
+        return verify(path).agrees
+    except NotReadError:
+        return False
+
+
+def test_an_archive_as_it_was_saved(texts, tmp_path):
+    for member in ("measurements.json", "release.json"):
+        path = packed(tmp_path / "r.zip", in_json(texts, member, lambda document: None))
+        assert loads(path)
+        assert agrees(path)
+
+
+def test_exact_rows_where_neighbours_add_or_remove_one(texts, tmp_path, unit):
+    path = tmp_path / "r.zip"
+    for rows in (400, 399):
+        change = operator.methodcaller("update", rows=rows)
+        packed(path, in_json(texts, "measurements.json", change))
+        if unit == "add_remove":
+            assert not loads(path)
+            assert "states the number of rows" in verify(path).wrong[0]
+        else:
+            assert (rows == 400) == agrees(path)  # the certificate states 400
+
+
+def other_types(value):
+    """Values that many programs take for the same."""
+    if isinstance(value, bool):
+        return [int(value), str(value)]
+    if isinstance(value, int):
+        return [float(value), str(value), *([bool(value)] if value in (0, 1) else [])]
+    if isinstance(value, float):
+        return [str(value)]
+    if isinstance(value, str):
+        return [[value], None]
+    return [str(value)] if value is None else []
+
+
+def places(value, at=()):
+    yield at
+    parts = value.items() if isinstance(value, dict) else ()
+    parts = enumerate(value[:2]) if isinstance(value, list) else parts
+    for key, inner in parts:
+        yield from places(inner, (*at, key))
+
+
+def within(value, at):
+    for key in at:
+        value = value[key]
+    return value
+
+
+@pytest.mark.parametrize("member", ["measurements.json", "release.json"])
+def test_a_value_of_another_type_and_an_unknown_key_at_every_place(texts, tmp_path, member):
+    document, path, tried = json.loads(texts[member]), tmp_path / "r.zip", 0
+    for at in places(document):
+        if at[:1] in [(key,) for key in FREE] or at == ("plan",):
+            continue
+        old = within(document, at)
+        changes = [(at[:-1], at[-1], value) for value in other_types(old) if at]
+        if isinstance(old, dict) and at != ("accuracy", "analyses") and "levels" not in at:
+            changes.append((at, "more", "Sentinel"))
+        for where, key, value in changes:
+            if at[:1] == ("schema",) and type(old) is int and type(value) is float:
+                continue  # a bound may be a float
+
+            def change(plain, where=where, key=key, value=value):
+                within(plain, where)[key] = value
+
+            packed(path, in_json(texts, member, change))
+            tried += 1
+            if at[:1] != ("accuracy",):  # which dpstats computes again when it is shown
+                assert not loads(path), (at, value)
+            assert not agrees(path), (at, value)
+    assert tried > 20
+
+
+def test_what_is_free_is_covered_by_the_digest_of_the_plan(texts, tmp_path):
+    def change(plain):
+        plain["analyses"]["smoking"]["more"] = 1
+
+    document = copy.deepcopy(json.loads(texts["measurements.json"]))
+    change(document)
+    path = packed(tmp_path / "r.zip", texts | {"measurements.json": json.dumps(document)})
+    assert not loads(path)
+    assert not agrees(path)
+    assert loads(packed(path, in_json(texts, "measurements.json", change)))  # of a later version
+
+
+TEXTS = {
+    "a key twice": lambda text: text.replace('"version"', '"version": 3, "version"', 1),
+    "no number": lambda text: text.replace('"version"', '"more": NaN, "version"', 1),
+    "an infinite number": lambda text: text.replace('"version"', '"more": 1e999, "version"', 1),
+    "half a character": lambda text: text.replace(": \"", ': "\\ud800', 1),
+    "a mark of its bytes": lambda text: "\ufeff" + text,
+    "a version that is a float": lambda text: text.replace('"version": 3', '"version": 3.0', 1),
+    "a later version": lambda text: text.replace('"version": 3', '"version": 4', 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("member", ["measurements.json", "release.json"])
+@pytest.mark.parametrize("how", TEXTS)
+def test_json_of_several_meanings(texts, tmp_path, member, how):
+    changed = TEXTS[how](texts[member])
+    assert changed != texts[member]
+    path = packed(tmp_path / "r.zip", texts | {member: changed})
+    assert not loads(path)
+    assert not agrees(path)
+
+
+def test_a_digest_twice(texts, tmp_path):
+    path = packed(tmp_path / "r.zip", texts)
+    with zipfile.ZipFile(path) as archive:
+        digests = archive.read("digests.json").decode()
+        members = {name: archive.read(name) for name in texts}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.writestr(
+            "digests.json", digests[:-1] + f', "rows.csv": {digests.split()[-1][:-1]}}}'
+        )
+    assert not loads(path)
+    assert not agrees(path)
+
+
+def unreduced(text):
+    return "{}/{}".format(*(7 * part for part in Fraction(text).as_integer_ratio()))
+
+
+VALUES = {
+    "an epsilon of other terms": lambda p: p["budget"].update(epsilon="4/2"),
+    "a multiplier of other terms": lambda p: p["blocks"][0].update(
+        multiplier=unreduced(p["blocks"][0]["multiplier"])),
+    "a table without residuals": lambda p: p.update(tables=[["region", "smoker"]]),
+    "rows that no table has": lambda p: p.update(rows=0),
+    "a negative rows": lambda p: p.update(rows=-5),
+    "one row per person, which is not written": lambda p: p.update(rows_per_person=1),
+    "an amount of a negative zero": lambda p: p["budget"].update(epsilon="-0"),
+    "a bin of no width": lambda p: p["schema"][3].update(edges=[18, 18, 65]),
+    "noise of a test source": lambda p: p.update(not_private=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", VALUES)
+def test_values_that_no_file_has(texts, tmp_path, how):
+    path = packed(tmp_path / "r.zip", in_json(texts, "measurements.json", VALUES[how]))
+    if how == "noise of a test source":  # which a summary says
+        assert "NOT PRIVATE" in str(dps.load(path))
+    else:
+        assert not loads(path)
+    assert not agrees(path)
+
+
+def test_members_that_a_release_does_not_have(texts, tmp_path):
+    path = tmp_path / "r.zip"
+    for name in ("raw.csv", "../../evil.txt", "rows.csv.bak", "__MACOSX/rows.csv"):
+        packed(path, texts | {name: "Sentinel\n"})
+        assert not loads(path)
+        assert verify(path).wrong == (f"members that dpstats does not write: {[name]}",)
+    for name in texts:
+        packed(path, texts, (name, "{}"))
+        assert not loads(path)
+        assert not agrees(path)
+        packed(path, {key: text for key, text in texts.items() if key != name})
+        assert not loads(path)
+        assert not agrees(path)
+
+
+def test_measurements_have_two_members(texts, tmp_path):
+    own = {name: texts[name] for name in ("measurements.json", "answers.csv")}
+    path = packed(tmp_path / "m.zip", own)
+    dps.Measurements.load(path)
+    assert agrees(path)
+    for name in ("rows.csv", "candidates.csv", "raw.csv"):
+        packed(path, own | {name: texts.get(name, "Sentinel\n")})
+        with pytest.raises(FileFormatError, match="those alone"):
+            dps.Measurements.load(path)
+        assert not agrees(path)
+
+
+def test_members_together_are_no_larger_than_a_file(saved, monkeypatch):
+    path = saved / "replace.zip"
+    with zipfile.ZipFile(path) as archive:
+        total = sum(info.file_size for info in archive.infolist())
+    for most, read in ((total, True), (total - 1, False)):
+        monkeypatch.setattr(archives, "MOST_BYTES", most)
+        monkeypatch.setattr(reading, "_MOST", most)
+        assert loads(path) == read
+        assert agrees(path) == read
+
+
+def cell(row, column, change):
+    def changed(text):
+        lines = list(csv.reader(io.StringIO(text)))
+        lines[row][column] = change(lines[row][column])
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerows(lines)
+        return buffer.getvalue()
+
+    return changed
+
+
+def swapped(text):
+    head, first, *others = text.splitlines()
+    return "\n".join([head, *others, first]) + "\n"
+
+
+TABLES = {
+    ("answers.csv", "a space"): cell(1, 3, lambda c: f" {c}"),
+    ("answers.csv", "an underscore"): cell(1, 3, lambda c: "1_000"),
+    ("answers.csv", "a zero before"): cell(2, 3, lambda c: f"0{c.lstrip('-')}"),
+    ("answers.csv", "a negative zero"): cell(1, 3, lambda c: "-0"),
+    ("answers.csv", "a float"): cell(1, 3, lambda c: f"{c}.0"),
+    ("answers.csv", "hidden digits"): cell(1, 4, lambda c: f"{c}00012345678"),
+    ("answers.csv", "an end"): cell(1, 4, lambda c: "0.5"),
+    ("answers.csv", "no number"): cell(1, 4, lambda c: "nan"),
+    ("answers.csv", "a number in other digits"): cell(1, 1, lambda c: "\u0660"),
+    ("answers.csv", "an empty line"): lambda text: text + "\n",
+    ("answers.csv", "other ends of lines"): lambda text: text.replace("\n", "\r\n"),
+    ("candidates.csv", "a code"): cell(1, 0, lambda c: f"0{c}"),
+    ("candidates.csv", "a weight"): cell(1, -2, lambda c: f"{c}0001234"),
+    ("candidates.csv", "no weight"): cell(1, -2, lambda c: "nan"),
+    ("candidates.csv", "a cell more"): lambda text: text.replace("\n", ",0\n"),
+    ("rows.csv", "a row more"): lambda text: text + text.splitlines()[1] + "\n",
+    ("rows.csv", "no row"): lambda text: text.splitlines()[0] + "\n",
+    ("rows.csv", "another table"): lambda text: "private,rows\n1,2\n",
+    ("rows.csv", "a value"): cell(1, 0, lambda c: "south" if c == "north" else "north"),
+    ("rows.csv", "hidden digits"): cell(1, 2, lambda c: f"{c}000000001"),
+    ("rows.csv", "digits of no weight"): cell(1, 2, lambda c: f"{c}00"),
+    ("rows.csv", "quotes"): lambda text: text.replace("north", '"north"', 1),
+    ("rows.csv", "another missing value"): lambda text: text.replace("nan", "", 1),
+    ("rows.csv", "another order"): swapped,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", TABLES, ids=" ".join)
+def test_tables_that_dpstats_does_not_write(texts, tmp_path, which):
+    member, how = which
+    changed = TABLES[which](texts[member])
+    assert changed != texts[member]
+    path = packed(tmp_path / "r.zip", texts | {member: changed})
+    assert not loads(path)
+    assert agrees(path) == (how == "another order")  # it knows the rows and not their order
+
+
+CERTIFICATES = {
+    "n of floats": lambda a: a.update(n=[float(n) for n in a["n"]] if isinstance(a["n"], list)
+                                      else float(a["n"])),
+    "n of an analysis": lambda a: next(iter(a["analyses"].values())).update(n=[7, 3]),
+    "another target": lambda a: a.update(of="private rows"),
+    "no radius": lambda a: next(iter(a["analyses"].values())).pop("radius"),
+    "no level": lambda a: a.update(level=1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", CERTIFICATES)
+def test_certificates_that_dpstats_does_not_write(texts, tmp_path, how):
+    changed = in_json(texts, "release.json", lambda plain: CERTIFICATES[how](plain["accuracy"]))
+    assert not agrees(packed(tmp_path / "r.zip", changed))
+
+
+def test_a_plan_that_adds_to_measurements_of_test_noise(whole, rows, tmp_path):
+    """What a plan starts from is checked as an archive of it is."""
+    from dataclasses import replace
+
+    first = dps.release(whole(dps.PureDP(1), "replace", "logs"), rows, m=60, rng=1)
+    asked = {"logs": replace(first.analyses["logs"], stages=2)}
+    plan = dps.plan(first.schema, asked, budget=dps.PureDP(1), start=first).to_dict()
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    assert agrees(path)
+    for old, new in (('"not_private": false', '"not_private": true'), ('"rows": 4', '"rows": 4.')):
+        edited = copy.deepcopy(plan)
+        before = edited["start"]["measurements.json"]
+        edited["start"]["measurements.json"] = before.replace(old, new)
+        assert edited != plan
+        path.write_text(json.dumps(edited))
+        assert not agrees(path)

@@ -1,0 +1,130 @@
+"""Every comparison of the program is sharp: what is just wrong is not agreed with."""
+
+import json
+import math
+import zipfile
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import dpstats as dps
+from dpstats.privacy.noise import scale_for
+from dpstats.verifying import arguing
+from dpstats.verifying.arguing import verify
+from dpstats.verifying.findings import Finding
+from dpstats.verifying.noise import promises, scale_of
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("bound", [1, 3, 7, 2**16, 10**8 + 7])
+def test_the_scale_is_the_smallest_float_that_is_large_enough(power, bound):
+    kind = "laplace" if power == 1 else "gaussian"
+    for part in (Fraction(1, 3), Fraction(10**6 + 1, 7), Fraction(2), Fraction(9, 4)):
+        exact, found = part * bound**power, scale_of(part, bound, power)
+        assert Fraction(math.nextafter(found, 0.0)) ** power < exact <= Fraction(found) ** power
+        assert found == scale_for(part, bound, kind)
+
+
+@pytest.mark.parametrize(
+    ("reached", "bound", "how"),
+    [
+        ("1/2", "1", "agrees"), ("1", "1", "agrees"), ("1", "1000001/1000000", "undecided"),
+        ("999999/1000000", "2", "undecided"), ("1000001/1000000", "1000001/1000000", "wrong"),
+        ("1000001/1000000", "2", "wrong"),
+    ],
+)  # fmt: skip
+def test_a_cost_at_the_budget_and_just_above(whole, tmp_path, monkeypatch, reached, bound, how):
+    path = tmp_path / "plan.json"
+    whole(dps.PureDP(1), "replace", "smoking").save(path)
+    found = Finding(Fraction(reached), Fraction(bound), "")
+    monkeypatch.setattr(arguing, "find", lambda *given: found)
+    verdict = verify(path)
+    assert (verdict.agrees, verdict.undecided, bool(verdict.wrong)) == (
+        how == "agrees", how == "undecided", how == "wrong",
+    )  # fmt: skip
+
+
+def test_a_promise_that_fails_by_little():
+    budget = dps.ApproxDP(1, Fraction(1, 10**6))
+    assert promises(budget.rho, Fraction(1), budget.delta)[0]
+    _, delta, _ = promises(budget.rho, Fraction(1), budget.delta)
+    least = Fraction(str(delta))
+    assert promises(budget.rho, Fraction(1), least + Fraction(1, 10**30))[0]
+    assert not promises(budget.rho, Fraction(1), least - Fraction(1, 10**30))[0]
+
+
+def double_noise(plain):
+    plain["blocks"][0]["multiplier"] = str(2 * Fraction(plain["blocks"][0]["multiplier"]))
+
+
+def a_block_twice(plain):
+    """Three times the same condition: what they are for is known of two at most."""
+    plain["blocks"][:0] = [dict(plain["blocks"][0]), dict(plain["blocks"][0])]
+    plain["budget"]["epsilon"] = str(3 * Fraction(plain["budget"]["epsilon"]))
+
+
+def without_the_count(plain):
+    count = plain["blocks"].pop()
+    left = Fraction(plain["budget"]["epsilon"]) - 1 / Fraction(count["multiplier"])
+    plain["budget"]["epsilon"] = str(left)
+
+
+@pytest.mark.parametrize(
+    ("relation", "change", "says"),
+    [
+        ("replace", a_block_twice, "a block is in the file twice"),
+        ("add_remove", without_the_count, "if and only if neighbours add a row"),
+        ("replace", double_noise, None),
+    ],
+)
+def test_plans_that_spend_their_budget(whole, tmp_path, relation, change, says):
+    plain = whole(dps.PureDP(1), relation, "smoking").to_dict()
+    change(plain)
+    (tmp_path / "plan.json").write_text(json.dumps(plain))
+    verdict = verify(tmp_path / "plan.json")
+    assert verdict.agrees == (says is None)
+    assert says is None or says in verdict.wrong[0]
+
+
+def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, tmp_path):
+    """The noise that it states for a block was not the one that was drawn."""
+    first = dps.release(whole(dps.PureDP(1), "replace", "logs"), rows, m=60, rng=1)
+    asked = {"logs": replace(first.analyses["logs"], stages=2)}
+    plain = dps.plan(first.schema, asked, budget=dps.PureDP(1), start=first).to_dict()
+    double_noise(plain)
+    (tmp_path / "plan.json").write_text(json.dumps(plain))
+    verdict = verify(tmp_path / "plan.json")
+    assert verdict.bound < 2
+    assert "the measurements that the plan adds to" in verdict.wrong[0]
+
+
+@pytest.fixture
+def changed(whole, rows, tmp_path):
+    """The verdict on a release of combined tables with a changed document."""
+    dps.release(whole(dps.ZCDP(1), "replace", "tables"), rows, m=60, rng=1).save(tmp_path / "r.zip")
+
+    def run(member, change):
+        with zipfile.ZipFile(tmp_path / "r.zip") as archive:
+            texts = {name: archive.read(name).decode() for name in archive.namelist()}
+        plain = json.loads(texts[member])
+        change(plain)
+        with zipfile.ZipFile(tmp_path / "changed.zip", "w") as archive:
+            for name, text in (texts | {member: json.dumps(plain)}).items():
+                archive.writestr(name, text)
+        return [one for one in verify(tmp_path / "changed.zip").wrong if "SHA-256" not in one]
+
+    return run
+
+
+def test_a_certificate_of_combined_tables_just_too_small(changed):
+    assert changed("release.json", lambda plain: None) == []
+    found = changed("release.json", lambda p: p["accuracy"].update(
+        delta=0.99 * p["accuracy"]["delta"]))  # fmt: skip
+    assert "the certificate states delta" in found[0]
+
+
+@pytest.mark.parametrize("person", ["at most 2 rows per person; more", "no one", ""])
+def test_persons_that_are_protected_otherwise_than_in_words(changed, person):
+    found = changed("measurements.json", lambda p: p.update(person=person))
+    assert found == ["the file does not say that it protects persons with one row"]
