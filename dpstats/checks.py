@@ -6,7 +6,8 @@ import math
 import numbers
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -316,8 +317,41 @@ def columns_named(names: Sequence[str]) -> str:
 
 
 def listed(values: Any) -> Any:
-    """A pandas Index or an array as a list; anything else as it is."""
-    return values.tolist() if hasattr(values, "tolist") else values
+    """Values of Python for those of numpy, and a list for an array, a Series or an Index.
+
+    A column of polars or Arrow too, and what lists, tuples and mappings hold; a time at midnight
+    is a date; anything else as it is.
+
+    Examples
+    --------
+    >>> listed(np.int64(3)), listed(np.arange(2)), listed({"a": np.float64(0.5)})
+    (3, [0, 1], {'a': 0.5})
+    >>> listed((np.bool_(True), "a"))
+    (True, 'a')
+    """
+    if isinstance(values, np.floating):
+        return as_float(values)
+    if isinstance(values, np.datetime64) and values.astype("datetime64[D]") == values:
+        return values.astype("datetime64[D]").item()
+    if isinstance(values, datetime) and values.isoformat().endswith("T00:00:00"):  # without a zone
+        return values.date()
+    if isinstance(values, np.generic):
+        return values if isinstance(values, np.datetime64) else values.item()
+    if isinstance(values, np.ndarray):
+        return [listed(value) for value in values] if values.ndim else listed(values[()])
+    if isinstance(values, tuple):
+        return tuple(map(listed, values))
+    if isinstance(values, list):
+        return list(map(listed, values))
+    if isinstance(values, Mapping):
+        return {listed(key): listed(value) for key, value in values.items()}
+    if isinstance(values, type):
+        return values
+    if hasattr(values, "to_pylist"):  # of Arrow
+        return listed(values.to_pylist())
+    if hasattr(values, "to_numpy") and hasattr(values, "name"):  # of pandas or polars
+        return listed(values.to_numpy())
+    return values  # such as what Series.unique() gives of text, which is no declaration
 
 
 def check_choice(

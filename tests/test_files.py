@@ -17,6 +17,7 @@ import pytest
 
 import dpstats as dps
 from dpstats import files
+from dpstats.cli import main
 from dpstats.errors import DpstatsError, FileFormatError, RequestError
 from dpstats.measured.digest import plan_digest
 from dpstats.planning.requests import load_request
@@ -504,3 +505,74 @@ def test_a_version_of_any_length_is_not_quoted_whole():
     text = json.dumps({"dpstats": "plan", "version": "9" * 400})
     with pytest.raises(FileFormatError, match="has format version a text of 400 characters; this"):
         files.from_json(text, "plan", "p.json")
+
+
+def test_a_tilde_is_the_home_folder_wherever_a_path_is_read_or_written(plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir("/")
+    frame = pd.DataFrame({"smoker": ["no"] * 99, "hiv": [True] * 99, "age": range(99)})
+    (tmp_path / "folder").mkdir()
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "folder" / "rows.parquet")
+    plan.save("~/plan.json")
+    assert dps.Plan.load(Path("~/plan.json")) == plan
+    for table in ("~/rows.csv", "~/folder", Path("~/folder/*.parquet")):
+        dps.Ledger.create("~/ledger.jsonl", dps.PureDP(9))
+        release = dps.release(plan, table, m=30, k=20, ledger="~/ledger.jsonl")
+        (tmp_path / "ledger.jsonl").unlink()
+    release.save("~/release.zip")
+    release.to_parquet("~/published.parquet")
+    assert dps.load("~/release.zip").k == 20
+    dps.report(release, "~/report.html")
+    (tmp_path / "schema.toml").write_text("[[column]]\nname = 'a'\nlow = 0\nhigh = 1\n")
+    assert dps.Schema.load("~/schema.toml").names == ("a",)
+    text = "schema = '~/schema.toml'\n[budget]\nepsilon = 1\n[[analysis]]\nname = 'q'\n"
+    (tmp_path / "folder" / "request.toml").write_text(text + "kind = 'quantile'\ncolumn = 'a'\n")
+    with pytest.raises(RequestError, match="bin"):  # of the schema that was found
+        load_request("~/folder/request.toml")
+    assert not (Path("~") / "plan.json").exists()
+    assert main(["verify", "--", "~/plan.json"]) == 0
+
+
+@pytest.mark.parametrize("address", [
+    "s3://user:secret@bucket/rows.parquet", "https://a.b/rows.csv", "http://a.b/?secret=1.toml",
+    "gs://bucket/folder", "file:///secret/rows.csv", "abfss://secret@c/rows.parquet",
+])  # fmt: skip
+@pytest.mark.parametrize("kind", [str, Path])
+def test_addresses_are_refused_with_a_sentence_that_does_not_hold_them(
+    plan, address, kind, capsys, tmp_path
+):
+    for use in (lambda a: dps.release(plan, a), plan.save, dps.Plan.load, dps.load,
+                dps.Schema.load, load_request, dps.Schema.from_frictionless):  # fmt: skip
+        with pytest.raises(
+            DpstatsError, match=r"^URLs .* are not read or written: open"
+        ) as refused:
+            use(kind(address))
+        assert "secret" not in str(refused.value)
+    plan.save(tmp_path / "plan.json")
+    assert main(["check", str(tmp_path / "plan.json"), address]) == 2
+    said = capsys.readouterr().err
+    assert "DuckDB, Ibis or Arrow" in " ".join(said.split())
+    assert "secret" not in said
+
+
+def test_a_toml_file_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "a.toml").write_text("[[column]]\nname = 'é'\nlow = 0\nhigh = 1\n", "utf-8-sig")
+    assert dps.Schema.load(tmp_path / "a.toml").names == ("é",)
+    fields = json.dumps({"fields": [{"name": "b", "type": "boolean"}]})
+    (tmp_path / "a.json").write_text(fields, "utf-8-sig")
+    assert dps.Schema.from_frictionless(tmp_path / "a.json").names == ("b",)
+
+
+@pytest.mark.parametrize(("key", "words"), [
+    ("[[rule]]", r"a\.toml: unknown keys \['rule'\]; known"),
+    ("[gueses]", r"a\.toml: unknown keys \['gueses'\] \(did you mean 'guesses'\?\)"),
+    ("[[colum]]", r"unknown keys \['colum'\] \(did you mean 'column'\?\)"),
+])  # fmt: skip
+def test_a_schema_file_holds_no_table_that_nothing_reads(tmp_path, key, words):
+    column = "[[column]]\nname = 'a'\nlow = 0\nhigh = 1\n"
+    (tmp_path / "a.toml").write_text(f"{column}[guesses]\n{key}\nx = 1\n")
+    for read in (dps.Schema.load, dps.Guesses.load):
+        with pytest.raises(dps.SchemaError, match=words):
+            read(tmp_path / "a.toml")

@@ -215,7 +215,7 @@ read_condition <- function(release, text) {
   cells <- arrayInd(seq_len(prod(shape)), rev(shape))
   cells <- cells[, rev(seq_along(shape)), drop = FALSE]  # C order
   refuse <- function() stop("cannot read the condition ", text, call. = FALSE)
-  peek <- function(what) at <= length(tokens) && tokens[[at]]$type != "text" && tokens[[at]]$text == what
+  peek <- function(what) at <= length(tokens) && tokens[[at]]$type == "sign" && tokens[[at]]$text == what
   take <- function(what) { if (!peek(what)) refuse(); at <<- at + 1 }
   constant <- function() {
     sign <- 1
@@ -225,7 +225,7 @@ read_condition <- function(release, text) {
     at <<- at + 1
     if (one$type == "text" && sign == 1) return(one$text)
     if (one$type == "number") return(sign * as.numeric(one$text))
-    if (one$text %in% c("True", "False") && sign == 1) return(one$text == "True")
+    if (one$type == "sign" && one$text %in% c("True", "False") && sign == 1) return(one$text == "True")
     refuse()
   }
   comparison <- function() {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpstats.checks import short
+from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.moments.noisy_mean import NoisyMean
@@ -21,7 +21,7 @@ class ComparesGroups:
 
     def __post_init__(self) -> None:
         """Keep the pair as a tuple; its levels are checked once there is a schema."""
-        groups = self.groups
+        groups = listed(self.groups)
         if groups is None:
             return
         if isinstance(groups, str) or not isinstance(groups, Sequence):

@@ -16,7 +16,7 @@ from dpstats.errors import DpstatsError
 from dpstats.families.block import Block
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
-from dpstats.schema import Number, Schema
+from dpstats.schema import Number, Schema, quoted_name
 
 _MOST = 3
 
@@ -50,8 +50,9 @@ def _candidates(block: Block) -> Iterator[Any]:
     if isinstance(block, Moments):
         given = None if block.given is None else block.given.label or None
         if levels := [*block.groups, *block.signs]:
-            right = [*map(_quoted, numbers[1:]), *(f"C({_quoted(c.name)})" for c in levels)]
-            yield OLS(f"{_quoted(numbers[0])} ~ {' + '.join(right)}", given=given)
+            of_formula = [c.formula_name for c in block.coded if isinstance(c, Number)]
+            right = [*of_formula[1:], *(f"C({quoted_name(c.name)})" for c in levels)]
+            yield OLS(f"{of_formula[0]} ~ {' + '.join(right)}", given=given)
     if isinstance(block, GroupMoments):
         others = [c for c in block.columns if c != block.number]
         if len(others) == 1 and len(block.groups) > 1:
@@ -61,8 +62,3 @@ def _candidates(block: Block) -> Iterator[Any]:
     if len(numbers) > 1:
         yield Covariance(numbers) if given is None else Correlation(numbers, given=given)
     yield Mean(numbers[0] if len(numbers) == 1 else numbers, given=given)
-
-
-def _quoted(name: str) -> str:
-    """A column as formulas name it."""
-    return name if name.isidentifier() or name.startswith("log(") else f"`{name}`"

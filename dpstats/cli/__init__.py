@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpstats import __version__
 from dpstats.cli import ask, audit, infer, init, ledger, plan, release, report, show, verify
+from dpstats.cli.arguments import a_path
 from dpstats.errors import BudgetError, DpstatsError
 from dpstats.terminal import (
     Unprinted,
@@ -85,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "demo", help="run an end-to-end example on a bundled public data set"
     )
     demo.add_argument(
-        "-o", "--output", type=Path, help="default: dpstats-demo.zip, which is overwritten"
+        "-o", "--output", type=a_path, help="default: dpstats-demo.zip, which is overwritten"
     )
     demo.add_argument("--force", action="store_true", help="overwrite an existing output")
     demo.add_argument(

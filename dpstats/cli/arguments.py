@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,11 @@ TABLE = (
     "a .csv or .tsv file, which may be gzipped (.gz), a .parquet file, or a folder or pattern in "
     "quotes of these last"
 )
+
+
+def a_path(text: str) -> Path:
+    """A path given to an option; shells leave a ``~`` after a sign of equality as it is."""
+    return Path(os.path.expanduser(text))
 
 
 def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:

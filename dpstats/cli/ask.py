@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpstats.cli.arguments import Commands
+from dpstats.cli.arguments import Commands, a_path
 from dpstats.terminal import show
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("release", type=Path, help="release.zip")
+    parser.add_argument("release", type=a_path, help="release.zip")
     parser.add_argument(
         "query",
         help="a condition such as \"smoker == 'yes' and age >= 65\", the name of a planned "

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dpstats.cli.arguments import Commands, read_plan
+from dpstats.cli.arguments import Commands, a_path, read_plan
 from dpstats.terminal import progress, show
 
 
@@ -15,7 +14,7 @@ def add_commands(commands: Commands) -> None:
         "audit",
         help="search for rows and draws of noise that show more than a plan claims; reads no data",
     )
-    audit.add_argument("plan", type=Path, help="plan.json or request.toml")
+    audit.add_argument("plan", type=a_path, help="plan.json or request.toml")
     audit.add_argument(
         "--draws",
         type=int,

@@ -7,10 +7,9 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from dpstats.cli.arguments import Commands
+from dpstats.cli.arguments import Commands, a_path
 from dpstats.terminal import say, show
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _SHOWN = ("method", *_ONLY_TEXT)
 def add_commands(commands: Commands) -> None:
     """Add infer."""
     infer = commands.add_parser("infer", help="print the results of a release")
-    infer.add_argument("release", type=Path, help="release.zip")
+    infer.add_argument("release", type=a_path, help="release.zip")
     infer.add_argument(
         "names", nargs="*", help="names of planned analyses (default: all; with --ask, none)"
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dpstats.cli.arguments import TABLE, Commands, check_ending
+from dpstats.cli.arguments import TABLE, Commands, a_path, check_ending
 from dpstats.terminal import say, show
 
 
@@ -14,12 +13,12 @@ def add_commands(commands: Commands) -> None:
     init = commands.add_parser(
         "init", help="write a schema to fill in, from the names of the columns alone"
     )
-    init.add_argument("data", type=Path, nargs="?", help=f"{TABLE}; only its header is read")
+    init.add_argument("data", type=a_path, nargs="?", help=f"{TABLE}; only its header is read")
     init.add_argument("--header", metavar="A,B,C", help="names of the columns, instead of a file")
     init.add_argument("--encoding", help="of a text file, such as latin-1; default: utf-8")
     init.add_argument("--delimiter", help="of a text file; default: that of its first line")
     init.add_argument("--decimal", help="decimal mark of a text file, . or ,")
-    init.add_argument("-o", "--output", type=Path, required=True, help="survey.toml")
+    init.add_argument("-o", "--output", type=a_path, required=True, help="survey.toml")
     init.add_argument("--force", action="store_true", help="overwrite an existing output")
     init.set_defaults(run=_init)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dpstats.cli.arguments import Commands, budget_of, number_of
+from dpstats.cli.arguments import Commands, a_path, budget_of, number_of
 from dpstats.terminal import show
 
 
@@ -14,7 +13,7 @@ def add_commands(commands: Commands) -> None:
     ledger = commands.add_parser("ledger", help="create or show the record of spent budget")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")
     new = actions.add_parser("new", help="create a ledger with a cap")
-    new.add_argument("file", type=Path)
+    new.add_argument("file", type=a_path)
     new.add_argument("--cap", required=True, help="largest total epsilon, such as 2 or 1/3")
     new.add_argument(
         "--kind",
@@ -38,7 +37,7 @@ def add_commands(commands: Commands) -> None:
     )  # fmt: skip
     new.set_defaults(run=_new_ledger)
     spent = actions.add_parser("show", help="print cap, spent and remaining budget")
-    spent.add_argument("file", type=Path)
+    spent.add_argument("file", type=a_path)
     spent.set_defaults(run=_show_ledger)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dpstats.cli.arguments import (
     TABLE,
     Commands,
+    a_path,
     budget_of,
     check_ending,
     read_like,
@@ -32,11 +33,11 @@ def add_commands(commands: Commands) -> None:
     preview = commands.add_parser(
         "preview", help="show functions, noise and interval widths; reads no data"
     )
-    preview.add_argument("request", type=Path, help="request.toml or plan.json")
+    preview.add_argument("request", type=a_path, help="request.toml or plan.json")
     preview.add_argument("--rows", type=int, help="assumed number of rows")
     preview.add_argument(
         "--like",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="what simulated rows resemble: release.zip, or a .toml file with [guesses] (default: "
         "the guesses of the request)",
@@ -58,16 +59,23 @@ def add_commands(commands: Commands) -> None:
         action="store_true",
         help="print what a theorem promises of the synthetic rows, beside their expected error",
     )
-    preview.add_argument("-o", "--output", type=Path, help="for --curve: curve.svg (or .png, .pdf)")
+    preview.add_argument(
+        "-o", "--output", type=a_path, help="for --curve: curve.svg (or .png, .pdf)"
+    )
     preview.add_argument("--force", action="store_true", help="overwrite an existing output")
     _add_solve(preview)
     preview.set_defaults(run=_preview)
 
     plan = commands.add_parser("plan", help="write a plan for approval")
-    plan.add_argument("request", type=Path, help="request.toml")
-    plan.add_argument("-o", "--output", type=Path, required=True, help="plan.json")
+    plan.add_argument("request", type=a_path, help="request.toml")
+    plan.add_argument("-o", "--output", type=a_path, required=True, help="plan.json")
     plan.add_argument("--force", action="store_true", help="overwrite an existing output")
-    plan.add_argument("--rows", type=int, help="public number of rows, checked at release")
+    plan.add_argument(
+        "--rows",
+        type=int,
+        help="public number of rows, checked at release; with --person the exact number of rows "
+        'that are used, which is not needed with unit = "add_remove" in the request',
+    )
     plan.add_argument(
         "--rows-per-person", type=int, metavar="K", help="the most rows of any one person"
     )
@@ -82,15 +90,15 @@ def add_commands(commands: Commands) -> None:
         "that use them",
     )
     plan.add_argument(
-        "--start", type=Path, metavar="RELEASE", help="release.zip to add second stages to"
+        "--start", type=a_path, metavar="RELEASE", help="release.zip to add second stages to"
     )
     plan.set_defaults(run=_plan)
 
     check = commands.add_parser(
         "check", help="show how a table fits the schema; for your screen only, not private"
     )
-    check.add_argument("plan", type=Path, help="plan.json or request.toml")
-    check.add_argument("data", type=Path, help=TABLE)
+    check.add_argument("plan", type=a_path, help="plan.json or request.toml")
+    check.add_argument("data", type=a_path, help=TABLE)
     check.set_defaults(run=_check, failed=_UNREAD)
 
 

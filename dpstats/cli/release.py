@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpstats.cli.arguments import TABLE, Commands, check_ending, read_plan
+from dpstats.cli.arguments import TABLE, Commands, a_path, check_ending, read_plan
 from dpstats.terminal import agrees, attended, progress, say, show
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ _ZIP = (
 def add_commands(commands: Commands) -> None:
     """Add release and synthesize."""
     release = commands.add_parser("release", help="measure a table once and write a release")
-    release.add_argument("plan", type=Path, help="plan.json or request.toml")
-    release.add_argument("data", type=Path, help=TABLE)
-    release.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
+    release.add_argument("plan", type=a_path, help="plan.json or request.toml")
+    release.add_argument("data", type=a_path, help=TABLE)
+    release.add_argument("-o", "--output", type=a_path, required=True, help="release.zip")
     release.add_argument("--force", action="store_true", help="overwrite an existing output")
     looked = release.add_mutually_exclusive_group()
     looked.add_argument(
@@ -36,7 +36,7 @@ def add_commands(commands: Commands) -> None:
     )
     looked.add_argument("--unchecked", action="store_true", help="release without such a look")
     release.add_argument(
-        "--ledger", type=Path, help="ledger file: the budget spent on this data set"
+        "--ledger", type=a_path, help="ledger file: the budget spent on this data set"
     )
     release.add_argument(
         "--digest",
@@ -48,8 +48,8 @@ def add_commands(commands: Commands) -> None:
     synthesize = commands.add_parser(
         "synthesize", help="write a release from measurements; spends nothing"
     )
-    synthesize.add_argument("measurements", type=Path, help="measurements.zip or release.zip")
-    synthesize.add_argument("-o", "--output", type=Path, required=True, help="release.zip")
+    synthesize.add_argument("measurements", type=a_path, help="measurements.zip or release.zip")
+    synthesize.add_argument("-o", "--output", type=a_path, required=True, help="release.zip")
     synthesize.add_argument("--force", action="store_true", help="overwrite an existing output")
     _add_synthesis(synthesize)
     synthesize.set_defaults(run=_synthesize)

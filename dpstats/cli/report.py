@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dpstats.cli.arguments import Commands, check_ending, read_like
+from dpstats.cli.arguments import Commands, a_path, check_ending, read_like
 from dpstats.terminal import progress, say, show
 
 
 def add_commands(commands: Commands) -> None:
     """Add report."""
     report = commands.add_parser("report", help="write a release as one HTML page")
-    report.add_argument("release", type=Path, help="release.zip")
-    report.add_argument("-o", "--output", type=Path, required=True, help="report.html")
+    report.add_argument("release", type=a_path, help="release.zip")
+    report.add_argument("-o", "--output", type=a_path, required=True, help="report.html")
     report.add_argument(
         "--audience",
         choices=("analysts", "board"),
@@ -23,7 +22,7 @@ def add_commands(commands: Commands) -> None:
     )
     report.add_argument(
         "--like",
-        type=Path,
+        type=a_path,
         metavar="FILE",
         help="compare the widths with those expected of rows like these: release.zip, or a .toml "
         "file with [guesses], such as the request (a release holds no guesses)",

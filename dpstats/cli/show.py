@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpstats.cli.arguments import Commands
+from dpstats.cli.arguments import Commands, a_path
 from dpstats.terminal import show
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _MOST = 60  # rows of the table of measurements
 def add_commands(commands: Commands) -> None:
     """Add show."""
     shown = commands.add_parser("show", help="print what a file of dpstats holds")
-    shown.add_argument("file", type=Path, help="a release, measurements, a plan or a ledger")
+    shown.add_argument("file", type=a_path, help="a release, measurements, a plan or a ledger")
     form = shown.add_mutually_exclusive_group()
     form.add_argument(
         "--croissant", action="store_true", help="describe a release in Croissant (JSON-LD)"
@@ -37,7 +36,10 @@ def add_commands(commands: Commands) -> None:
         help="the schema of a release, measurements or a plan as a Frictionless Table Schema",
     )
     form.add_argument(
-        "--parquet", type=Path, metavar="FILE", help="write the rows of a release to a Parquet file"
+        "--parquet",
+        type=a_path,
+        metavar="FILE",
+        help="write the rows of a release to a Parquet file",
     )
     shown.add_argument("--force", action="store_true", help="overwrite an existing --parquet file")
     shown.set_defaults(run=_show)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dpstats.cli.arguments import Commands
+from dpstats.cli.arguments import Commands, a_path
 from dpstats.terminal import show
 
 
@@ -14,7 +13,7 @@ def add_commands(commands: Commands) -> None:
     verify = commands.add_parser(
         "verify", help="recompute sensitivities, budget and certificate from the file alone"
     )
-    verify.add_argument("file", type=Path, help="a release, measurements or a plan")
+    verify.add_argument("file", type=a_path, help="a release, measurements or a plan")
     verify.set_defaults(run=_verify)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,8 +116,13 @@ def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
             f"{text[:40]!r}..."
         )
     source, quoted = _rewrite(text)
+    source = source.strip()
     try:
-        return ast.parse(source.strip(), mode="eval").body, quoted
+        tree = ast.parse(source, mode="eval").body
+        for node in ast.walk(tree) if not source.isascii() else ():
+            if isinstance(node, ast.Name):  # as written: Python changes letters such as a ligature
+                node.id = ast.get_source_segment(source, node) or node.id
+        return tree, quoted
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         dates = "; dates need quotes" if re.search(r"\d{4}-\d\d-\d\d", text) else ""
         raise ConditionError(
@@ -217,6 +223,8 @@ class _Reader:
         if not isinstance(node, ast.Name):
             raise self._refuse("the left side of a comparison must be a column")
         name = self.quoted.get(node.id, node.id)
+        if name not in self.schema and node.id not in self.quoted:
+            name = unicodedata.normalize("NFKC", name)
         if name not in self.schema:
             raise ConditionError(
                 f"{excerpt(self.text)} names an unknown column {short(name)}"

@@ -6,6 +6,7 @@ import ast
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import did_you_mean, excerpt, short
+from dpstats.checks import did_you_mean, excerpt, listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.features import Feature, has_sign
-from dpstats.schema import Boolean, Category, Column, Number
+from dpstats.schema import Boolean, Category, Column, Number, quoted_name
+from dpstats.schema.dates import day_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,21 +31,25 @@ GRAMMAR = (
     "the right numbers, categories (C(g) or g; C(age) for the bins of a number; C(g, "
     "Treatment('north')) for another baseline than the first level), products a:b or a*b of two "
     "columns, squares I(a**2), log(a) of a number with scale='log', and - 1 for no intercept; "
-    "names that are not identifiers go in backticks"
+    "names that are not identifiers go in backticks, and what is in backticks is a name"
 )
 _Terms = tuple[tuple[str, ...], ...]
 _LARGEST = 2  # columns in one term; a square counts twice
 _MOST_CHARACTERS, _MOST_OPERATORS, _MOST_TERMS = 20_000, 300, 10_000
 _OPERATOR = re.compile(r"[-+*/:^|(]|\bin\b")
-_NAME = r"(?:`(?P<quoted>[^`]+)`|(?P<bare>\w+))"
-_LEVEL = r"""(?P<level>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[-+.\w]+)"""
-_REFERENCE = rf"Treatment\(\s*(?P<key>reference\s*=)?\s*{_LEVEL}\s*\)"
-_GROUP = re.compile(rf"\bC\(\s*{_NAME}\s*(?:,\s*{_REFERENCE}\s*)?\)")
-_QUOTED_OR_GROUP = re.compile(rf"`[^`]*`|{_GROUP.pattern}")
-_MARK = "\x1f"  # of places of texts that formulaic cannot read; no name holds it
-_NUMBER = rf"(?P<log>(?:np\.)?log\(\s*)?{_NAME}(?(log)\s*\))"
-_LOGARITHM = re.compile(_NUMBER)
+_NAME = r"(?:`(?P<quoted>[^`]+)`|(?P<bare>[^\W\d][\w.]*))"
+_STRING = r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""
+_REFERENCE = rf"Treatment\(\s*(?P<key>reference\s*=)?\s*(?P<level>{_STRING}|[-+.\w]+)\s*\)"
+_GROUP = re.compile(rf"C\(\s*{_NAME}\s*(?:,\s*{_REFERENCE}\s*)?\)")
+_NUMBER = rf"(?P<log>(?:np\.)?log\(\s*)?{_NAME}\s*(?(log)\))"
+_NUMBERS = re.compile(_NUMBER)
 _SQUARE = re.compile(rf"I\(\s*{_NUMBER}\s*\*\*\s*2\s*\)")
+_INSIDE = rf"[^()'\"`]|`[^`]*`|{_STRING}"
+_FACTOR = re.compile(  # what may hold a name in backticks
+    rf"`[^`]*`|(?<![\w.])(?:C|I|(?:np\.)?log)\((?:{_INSIDE}|\((?:{_INSIDE})*\))*\)"
+)
+_MARK = "\x1f"  # of the places of factors, which formulaic would change; no name holds it
+_MARKED = re.compile(rf"`?{_MARK}(\d+)`?")
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,8 @@ class Design:
     def matrix(self, exog: pd.DataFrame | Mapping[str, Any] | None, schema: Schema) -> Floats:
         """Design matrix (m, p) of given values in original units, such as to predict for.
 
-        A single value of a column is repeated in all m rows.
+        `exog` is a mapping, or a frame of pandas, polars or Arrow. A single value of a column is
+        repeated in all m rows. Levels are given by their labels, or as the table stores them.
 
         Raises
         ------
@@ -128,16 +135,17 @@ class Design:
         features: Iterable[Feature],
     ) -> dict[Feature, Floats]:
         """Values (m,) of features in original units, as `matrix` takes them."""
-        if exog is None or not hasattr(exog, "keys"):
+        columns = None if hasattr(exog, "collect") else _column_names(exog)  # not of a lazy query
+        if exog is None or columns is None:
             raise RequestError(
                 "predictions need values by column, a DataFrame or {'age': [20, 30], ...} (a "
                 f"release keeps no rows to predict for); got {type(exog).__name__}"
             )
         names = dict.fromkeys(name for name, _ in features)
-        lacking = sorted(set(names) - set(exog))
+        lacking = sorted(set(names) - set(columns))
         if lacking:
             raise RequestError(f"predictions also need values of {lacking}")
-        given = {name: exog[name] for name in names}
+        given = {name: listed(exog[name]) for name in names}
         lengths = {len(value) for value in given.values() if _several(value)}
         if len(lengths) > 1:
             raise RequestError("predictions need as many values of every column, or a single one")
@@ -146,25 +154,33 @@ class Design:
         return {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
 
     @staticmethod
-    def of(formula: str, schema: Schema) -> Design:
+    def of(formula: str, schema: Schema, *, constant_alone: bool = False) -> Design:
         """Read a formula against a schema; no data, nothing evaluated.
 
         The first level of a category is its baseline where there is an intercept, or the one that
         ``Treatment`` names: a level, or the label of a bin. In a product with a number, the levels
-        of a category have a baseline if the number is there by itself; products of two categories
-        need both by themselves.
+        of a category have a baseline if the number is there by itself; a product of two categories
+        needs one of them by itself, or no intercept: ``C(g):C(h) - 1`` has all cells.
 
         Raises
         ------
         RequestError
-            For anything outside the grammar, or columns of the wrong kind.
+            For anything outside the grammar, columns of the wrong kind, or two coefficients with
+            one name; without a regressor, unless `constant_alone`.
         """
         left, right = _parsed(formula)
+        for match in _FACTOR.finditer(formula):
+            if match[0] in schema.names:
+                raise RequestError(
+                    f"{excerpt(formula)} has {match[0]}, which is also the name of a column: write "
+                    f"`{match[0]}` for the column, and for the other put the name inside it in "
+                    "backticks"
+                )
         if len(left) != 1 or len(left[0]) != 1 or left[0][0] == "1":
             raise RequestError(f"{excerpt(formula)} needs one column on the left; {GRAMMAR}")
         response = _response(left[0][0], schema)
         terms = [tuple(_Factor.of(text, schema) for text in term if text != "1") for term in right]
-        if not any(terms):
+        if not any(terms) and not (terms and constant_alone):
             raise RequestError(f"{excerpt(formula)} has no regressor; for a mean use dps.Mean")
         _check(formula, terms, response)
         regressors: list[Regressor] = []
@@ -175,11 +191,17 @@ class Design:
             start = len(regressors)
             regressors += _regressors(term, seen)
             places.append((":".join(f.text for f in term), slice(start, len(regressors))))
-            names = frozenset(f.key for f in term)
-            if len(term) == 0 or (len(term) == 1 and term[0].grouped and frozenset() not in seen):
+            if frozenset() not in seen and all(f.grouped for f in term):
                 constant = slice(start, len(regressors))
-            # The levels of a group add up to one, so all of them span the term without it.
-            seen |= {names} | {names - {f.key} for f in term if f.grouped}
+            seen |= _spanned(term)
+        names = [regressor.name for regressor in regressors]
+        counts = Counter(["Intercept", *names] if regressors[0].factors else names)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            other = "the constant" if twice[0] == "Intercept" else "another"
+            raise RequestError(
+                f"{excerpt(formula)}: a coefficient would be called {twice[0]!r}, as {other} is; "
+                "rename a column"
+            )
         return Design(response, tuple(regressors), tuple(p for p in places if p[0]), constant)
 
 
@@ -196,18 +218,18 @@ class _Factor:
     @staticmethod
     def of(text: str, schema: Schema) -> _Factor:
         group, square = _GROUP.fullmatch(text), _SQUARE.fullmatch(text)
-        log = None if text in schema.names else _LOGARITHM.fullmatch(text)
-        match = group or square or log
-        name = (match["quoted"] or match["bare"]) if match else text
-        if name not in schema.names:
+        match = group or square or _NUMBERS.fullmatch(text)
+        name, text = match["quoted"] if match else text, _shown(text)
+        if match is None or name not in schema.names:
             known = f"{did_you_mean(name, schema.names)}; columns: {list(schema.names)}"
             raise RequestError(f"{excerpt(text)} is not a column{known}; {GRAMMAR}")
         column = schema[name]
+        log = group is None and match["log"] is not None
         if (square or log) and not isinstance(column, Number):
             raise RequestError(f"{name!r} is not a number, which {text} needs")
         grouped = group is not None or not isinstance(column, Number)
         if not grouped:
-            check_scale(column, text, log=bool(match and match["log"]))
+            check_scale(column, text, log=log)
         if square:
             return _Factor(column, text, False, 2)
         if grouped and column.bins < 2:
@@ -238,16 +260,26 @@ def named_number(schema: Schema, text: str) -> Number:
     Raises
     ------
     RequestError
-        For another column, or a number of the other scale.
+        For another column, a number of the other scale, or text that can be both: a column by its
+        own name, and the logarithm of another one.
     """
-    log = None if text in schema.names else _LOGARITHM.fullmatch(text)
-    column = schema[(log["quoted"] or log["bare"]) if log else text]
+    match = _NUMBERS.fullmatch(text) if isinstance(text, str) else None
+    name = (match["quoted"] or match["bare"]) if match else text
+    log = bool(match and match["log"])
+    if log and text in schema.names:
+        if name in schema.names and getattr(schema[name], "scale", None) == "log":
+            raise RequestError(
+                f"{text} names a column and is the logarithm of another: write '`{text}`' for the "
+                f"column or 'log(`{name}`)' for the logarithm"
+            )
+        name, log = text, False
+    column = schema[name]
     if not isinstance(column, Number):
         raise RequestError(
             f"{column.name!r} is not a number: it has no mean; for the shares of its levels use "
             f"dps.Marginals([{column.name!r}], 1)"
         )
-    check_scale(column, text, log=bool(log and log["log"]))
+    check_scale(column, text, log=log)
     return column
 
 
@@ -295,8 +327,8 @@ def _read(formula: str) -> tuple[_Terms, _Terms]:
     from formulaic.errors import FormulaicError
     from formulaic.parser import DefaultFormulaParser
 
-    references: list[str] = []
-    marked = _QUOTED_OR_GROUP.sub(lambda match: _mark(match, references), formula)
+    factors: list[str] = []
+    marked = _FACTOR.sub(lambda match: _mark(match[0], factors), formula)
     bare = re.sub("`[^`]*`", "", marked)
     if "{" in bare:
         raise RequestError(
@@ -308,6 +340,8 @@ def _read(formula: str) -> tuple[_Terms, _Terms]:
             "fewer columns"
         )
     try:
+        if "``" in marked:
+            raise ValueError("an empty name")
         parser = DefaultFormulaParser()
         tree = parser.get_ast(marked)
         if _terms_of(tree) > _MOST_TERMS:  # before they are expanded
@@ -315,11 +349,10 @@ def _read(formula: str) -> tuple[_Terms, _Terms]:
                 f"{excerpt(formula)} has more than {_MOST_TERMS} terms; no term may multiply more "
                 f"than {_LARGEST} columns"
             )
-        _check_powers(formula, tree, references)
+        _check_powers(formula, tree, factors)
         sides = parser.get_terms(marked)
         left, right = (
-            tuple(_texts(term, references) for term in getattr(sides, side))
-            for side in ("lhs", "rhs")
+            tuple(_texts(term, factors) for term in getattr(sides, side)) for side in ("lhs", "rhs")
         )
     except RequestError:
         raise
@@ -336,23 +369,46 @@ def _read(formula: str) -> tuple[_Terms, _Terms]:
     return left, right
 
 
-def _mark(match: re.Match[str], references: list[str]) -> str:
-    """What formulaic reads in place of a group with a reference, whose text it would change."""
-    if match["level"] is None:
-        return match[0]
-    name = f"`{match['quoted']}`" if match["quoted"] else match["bare"]
-    text = f"C({name}, Treatment({'reference=' if match['key'] else ''}{match['level']}))"
-    if text not in references:
-        references.append(text)
-    return f"`{_MARK}{references.index(text)}`"
+def _mark(written: str, factors: list[str]) -> str:
+    """What formulaic reads in place of a factor: it drops backticks, and cannot read keywords.
+
+    `factors` gets the factor in one spelling, with its name in backticks.
+    """
+    group, square = _GROUP.fullmatch(written), _SQUARE.fullmatch(written)
+    match = group or square or _NUMBERS.fullmatch(written)
+    if match is None:
+        return written
+    text = f"`{match['quoted'] or match['bare']}`"
+    if group:
+        key, level = "reference=" if group["key"] else "", group["level"]
+        text = f"C({text}, Treatment({key}{level}))" if level else f"C({text})"
+    elif match["log"]:
+        text = f"{match['log'].rstrip()}{text})"
+    if square:
+        text = f"I({text} ** 2)"
+    if text not in factors:
+        factors.append(text)
+    return f"`{_MARK}{factors.index(text)}`"
 
 
-def _texts(term: Any, references: Sequence[str]) -> tuple[str, ...]:
-    """Texts of the factors of a term, references in the place of their marks."""
-    texts = (factor.expr for factor in term.factors)
-    return tuple(
-        references[int(t.removeprefix(_MARK))] if t.startswith(_MARK) else t for t in texts
-    )
+def _texts(term: Any, factors: Sequence[str]) -> tuple[str, ...]:
+    """Texts of the factors of a term, a name in backticks; the constant is "1"."""
+    texts = []
+    for factor in term.factors:
+        mark = _MARKED.fullmatch(factor.expr)
+        if mark or factor.eval_method is not type(factor).EvalMethod.LOOKUP:
+            texts.append(_MARKED.sub(lambda found: factors[int(found[1])], factor.expr))
+        else:
+            texts.append(f"`{factor.expr}`")
+    return tuple(texts)
+
+
+def _shown(text: str) -> str:
+    """A factor as statsmodels writes it; in parentheses some names have backticks."""
+    name = re.search("`([^`]+)`", text)
+    if name is None or name[0] == text:
+        return text.strip("`")
+    return text.replace(name[0], quoted_name(name[1]), 1)
 
 
 def _terms_of(node: Any) -> float:
@@ -369,22 +425,23 @@ def _terms_of(node: Any) -> float:
     return sum(parts)
 
 
-def _check_powers(formula: str, node: Any, references: Sequence[str]) -> set[str]:
+def _check_powers(formula: str, node: Any, factors: Sequence[str]) -> set[str]:
     """Texts of the factors under a node; refuse products with itself, which parsers drop.
 
     The product of a column with itself counts as the column in R and Patsy, so that ``a**2`` and
     ``a:a`` would be ``a``; ``(a + b)**2`` means both columns and their product.
     """
-    parts = [_check_powers(formula, part, references) for part in getattr(node, "args", ())]
+    parts = [_check_powers(formula, part, factors) for part in getattr(node, "args", ())]
     if not hasattr(node, "operator"):
-        return {text for term in node.to_terms() for text in _texts(term, references)}
+        return {text for term in node.to_terms() for text in _texts(term, factors)}
     symbol = node.operator.symbol
     power = symbol in ("**", "^") and len(node.args[0].to_terms()) == 1
     if power or (symbol in (":", "*", "/", "in") and parts[0] & parts[1]):
         text = min(parts[0] if power else parts[0] & parts[1])
+        inside = quoted_name(_shown(text)) if text.startswith("`") else _shown(text)
         raise RequestError(
-            f"{excerpt(formula)} multiplies {excerpt(text)} by itself; write I({text}**2) for the "
-            f"square of a number; {GRAMMAR}"
+            f"{excerpt(formula)} multiplies {excerpt(inside)} by itself; write I({inside}**2) for "
+            f"the square of a number; {GRAMMAR}"
         )
     return set().union(*parts)
 
@@ -396,30 +453,14 @@ def _response(text: str, schema: Schema) -> Feature:
     if not factor.grouped:
         assert isinstance(factor.column, Number)
         factor.column.require_missing("moments")
-    elif factor.reference > 1 or not has_sign(factor.column):
+        return factor.column.name, None
+    if factor.reference > 1 or not has_sign(factor.column):
         raise RequestError(
             f"the response {excerpt(text)} must be a number or a column with two levels, of which "
             "the second counts as 1, or with C(smoker, Treatment('yes')) the one that is not "
             f"named; {GRAMMAR}"
         )
-    return response_feature(factor.column, factor.reference)
-
-
-def response_feature(column: Column, reference: int = 0) -> Feature:
-    """A response: a number, or the indicator of the level that is not the reference.
-
-    Raises
-    ------
-    RequestError
-        For a category without exactly two levels, a level for missing cells aside.
-    """
-    if isinstance(column, Number):
-        return column.name, None
-    if not has_sign(column):
-        raise RequestError(
-            f"the response {column.name!r} must be a number or a column with two levels"
-        )
-    return column.name, 1 - reference
+    return factor.column.name, 1 - factor.reference
 
 
 def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature) -> None:
@@ -446,12 +487,16 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
                 raise RequestError(f"{excerpt(formula)} has {name!r} {how}")
             if isinstance(factor.column, Number) and not factor.grouped:
                 factor.column.require_missing("moments")
-        alone = {t[0].key for t in terms if len(t) == 1}
-        if len(term) == 2 and all(f.grouped for f in term) and not alone.issuperset(names):
-            raise RequestError(
-                f"{excerpt(formula)} has the product of {names[0]!r} and {names[1]!r} without the "
-                "main effects of both; write a*b"
-            )
+    if len({frozenset(f.key for f in term) for term in terms}) < len(terms):
+        raise RequestError(f"{excerpt(formula)} has a term twice, in two spellings")
+
+
+def _column_names(table: Any) -> list[str] | None:
+    """Those of a mapping, or of a frame of Arrow, pandas or polars; None for anything else."""
+    if isinstance(table, Mapping):
+        return list(table)
+    names = getattr(table, "column_names", getattr(table, "columns", None))
+    return None if names is None else list(names)
 
 
 def _several(value: object) -> bool:
@@ -466,9 +511,11 @@ def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
         raise RequestError(f"predictions need one value of {column.name!r} each, not a list")
     if isinstance(column, Category):
         try:
-            return np.array([float(column.index(value) == level) for value in given])
+            return np.array([float(column.index_of_cell(value) == level) for value in given])
         except SchemaError as error:
             raise RequestError(f"predictions: {error}") from None
+    if column.dates:
+        given = [value if day_of(value) is None else day_of(value) for value in given]
     try:
         numbers = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -489,6 +536,12 @@ def _regressors(term: Sequence[_Factor], seen: set[frozenset[str]]) -> Iterator[
     """Regressors of a term; levels have a baseline where the term without them is there."""
     names = frozenset(factor.key for factor in term)
     with_baseline = [f.grouped and names - {f.key} in seen for f in term]
+    if term and frozenset() in seen and all(f.grouped for f in term) and not any(with_baseline):
+        text = ":".join(f.text for f in term)
+        raise RequestError(
+            f"the product {text} needs a main effect of either column: write "
+            f"{text.replace(':', '*')}, or - 1 for one coefficient of every pair of levels"
+        )
     choices = [f.features(baseline=b) for f, b in zip(term, with_baseline, strict=True)]
     first = [(f.column.name, 0) for f, b in zip(term, with_baseline, strict=True) if b]
     for chosen in itertools.product(*choices):
@@ -498,3 +551,14 @@ def _regressors(term: Sequence[_Factor], seen: set[frozenset[str]]) -> Iterator[
             factors,
             tuple(feature for feature in factors if feature in first),
         )
+
+
+def _spanned(term: Sequence[_Factor]) -> set[frozenset[str]]:
+    """What the regressors of a term span, given those before: the levels of a group add up to one.
+
+    So a term also spans itself without any of its groups.
+    """
+    groups = [f.key for f in term if f.grouped]
+    names = frozenset(f.key for f in term)
+    out = (itertools.combinations(groups, count) for count in range(len(groups) + 1))
+    return {names - set(some) for some in itertools.chain.from_iterable(out)}

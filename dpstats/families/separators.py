@@ -25,8 +25,8 @@ Edges = frozenset[frozenset[str]]
 
 def checked_edges(given: object, columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Pairs of columns, or a RequestError, which quotes no name: it may be a cell."""
-    given = listed(given)
-    edges = [listed(edge) for edge in (given if isinstance(given, list | tuple) else [given])]
+    pairs = listed(given)
+    edges = pairs if isinstance(pairs, list | tuple) else [pairs]
     for place, edge in enumerate(edges, start=1):
         names = isinstance(edge, list | tuple) and all(isinstance(name, str) for name in edge)
         if not names or len(edge) != 2:

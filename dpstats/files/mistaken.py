@@ -74,7 +74,7 @@ def kind_of_file(path: Path) -> str:
         if named := _NAMED.search(path.name):
             return f"a {named.lastgroup}"
         if path.suffix.lower() == ".toml" and path.stat().st_size <= _LARGEST:
-            declared = tomllib.loads(path.read_text("utf-8"))
+            declared = tomllib.loads(path.read_text("utf-8-sig"))
             return next((kind for key, kind in _DECLARED.items() if key in declared), "")
         if start.lstrip().startswith(b"{") and b'"dpstats"' in start:
             return "a plan" if json.loads(path.read_bytes()).get("dpstats") == "plan" else ""

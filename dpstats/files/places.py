@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
@@ -15,17 +16,19 @@ from dpstats.errors import FileFormatError, RequestError
 from dpstats.files.mistaken import mistaken
 
 MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # longer than the letter of a drive
 _FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
 _MEASUREMENTS = "an archive of measurements, which a budget has paid for, without their release"
 
 
 def as_path(path: object) -> Path:
-    """Return a path given as text or as a Path.
+    """Return a path given as text or as a Path; a first ``~`` is the home folder.
 
     Raises
     ------
     RequestError
-        For anything else, such as bytes, None or a table; its content is not quoted.
+        For anything else, such as bytes, None or a table, whose content is not quoted; and for an
+        address such as ``s3://bucket/rows.parquet``, which may hold a password.
     """
     if not isinstance(path, str | Path):
         raise RequestError(f"a path must be text or a pathlib.Path, got {type(path).__name__}")
@@ -35,7 +38,12 @@ def as_path(path: object) -> Path:
         raise RequestError(f"the path {str(path)!r} is no text that a file name can hold") from None
     if "\0" in str(path) or not str(path):
         raise RequestError(f"the path {str(path)!r} cannot name a file")
-    return Path(path)
+    if scheme := _SCHEME.match(str(path)):
+        raise RequestError(
+            f"URLs ({scheme[1]}://...) are not read or written: open a table with DuckDB, Ibis or "
+            "Arrow and pass that, or name a file of this computer"
+        )
+    return Path(os.path.expanduser(path))
 
 
 def check_place(path: str | Path, *, overwrite: bool = False) -> Path:

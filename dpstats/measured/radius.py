@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,10 +92,15 @@ class Radius(Mapping[str, float]):
     rows_per_person: int = 1
 
     def __getitem__(self, name: str) -> float:
-        try:
-            return float(self.values_of[self.names.index(name)])
-        except ValueError:
-            raise KeyError(name) from None
+        return self._largest[name]
+
+    @cached_property
+    def _largest(self) -> dict[str, float]:
+        """By name; two functions have one where a column is called like a square, as a^2."""
+        largest: dict[str, float] = {}
+        for name, value in zip(self.names, self.values_of.tolist(), strict=True):
+            largest[name] = max(value, largest.get(name, 0.0))
+        return largest
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)

@@ -101,6 +101,7 @@ class Described(HasStrategy):
         own = self.reference_block
         already = "" if self.start is None else f". Still to be spent: {self.spends}"
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
+        public = self.neighbours.counts_are_public
         shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
         return [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
@@ -108,6 +109,7 @@ class Described(HasStrategy):
             f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {self.neighbours.stated}{already}",
+            *filter(None, [public and f"Note: {public}"]),
             *cautions(self.budget, self.strategy.n, self.neighbours.whom),
             f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
             "function in [-1, 1]",

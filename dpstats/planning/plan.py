@@ -14,6 +14,7 @@ from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
+from dpstats.checks import listed
 from dpstats.display import as_html
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
@@ -307,7 +308,8 @@ def plan(
         each person the first `rows_per_person` rows in the table's order are used; rows without a
         key are not. Neighbours then differ in all rows of one person: under ``"add_remove"`` they
         come or go, under ``"replace"`` their values change while keys stay. So under ``"replace"``
-        it is public how many rows each person has, and `n` is the number of rows that are used.
+        it is public how many rows each person has, and `n` is the exact number of rows that are
+        used; unless that is public anyway, take ``unit="add_remove"``, which needs none.
     person_totals : bool or sequence of str
         Measure squares and products of person totals too, for all analyses that use them or for
         those named: intervals then have the sampling variance of persons, as cluster-robust ones
@@ -359,6 +361,7 @@ def plan(
         region: missing or undeclared: counted as 'north'
     Digest: ...
     """
+    n, rows_per_person = listed(n), listed(rows_per_person)
     check_arguments(schema, analyses, budget, n, reference)
     analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person, person)
     asked = asked_by_name(analyses, schema)

@@ -19,24 +19,8 @@ from dpstats.privacy.rationals import parse_fraction
 from dpstats.references import reference_from_dict
 from dpstats.results.base import Result
 from dpstats.schema import Guesses, Schema
-from dpstats.schema.toml_files import read_toml
+from dpstats.schema.toml_files import KEYS, check_keys, read_toml
 
-_KEYS = {
-    "rows",
-    "unit",
-    "rows_per_person",
-    "person",
-    "person_totals",
-    "allocation",
-    "weights",
-    "budget",
-    "reference",
-    "schema",
-    "column",
-    "analysis",
-    "guesses",
-    "file",
-}
 _AMOUNTS = {"epsilon", "delta", "rho"}
 
 
@@ -77,7 +61,7 @@ def load_request(
     RequestError
         Naming the key that is missing, unknown or wrong.
     """
-    path = Path(path)
+    path = files.as_path(path)
     document = read_toml(path, "request")
     with files.named_in_errors(path):
         given = {
@@ -89,11 +73,7 @@ def load_request(
 
 
 def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) -> Plan:
-    if unknown := sorted(set(document) - _KEYS):
-        raise RequestError(
-            f"unknown keys {first_few(unknown)}{did_you_mean(unknown, _KEYS)}; known: "
-            f"{sorted(_KEYS)}"
-        )
+    check_keys(document)
     if "column" in document and not {"analysis", "budget"} & document.keys():
         raise RequestError(
             "this is a schema, not a request; write a request with schema = 'FILE', [budget] and "
@@ -103,7 +83,7 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
         raise RequestError("give [[column]] tables, or schema = 'file.toml'")
     guesses, file = document.get("guesses"), document.get("file")
     if "schema" in document:
-        schema = Schema.load(folder / str(document["schema"]))
+        schema = Schema.load(folder / files.as_path(document["schema"]))
         if guesses is not None:
             schema = replace(schema, guesses=Guesses.from_dict(guesses))
         if file is not None:
@@ -139,7 +119,7 @@ def _budget(table: Any) -> Budget:
 
 def _read_budget(plain: Mapping[str, Any]) -> Budget:
     if unknown := sorted(set(plain) - _AMOUNTS):
-        above = sorted(set(unknown) & _KEYS)
+        above = sorted(set(unknown) & KEYS)
         remedy = f"put {above} above the first [table]" if above else "correct or remove them"
         raise RequestError(
             f"[budget] has unknown keys {first_few(unknown)}{did_you_mean(unknown, _AMOUNTS)}; it "

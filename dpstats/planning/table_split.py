@@ -33,7 +33,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import check_choice
+from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table
@@ -71,7 +71,13 @@ def check_weights(weights: object, shares: object) -> Weights:
         return "balanced" if shares is None else "equal"
     if shares is not None and weights != "equal":
         raise RequestError("give shares or weights, not both: each decides what tables get")
-    check_choice("weights", weights, get_args(Weights))
+    if not isinstance(weights, str) or weights not in get_args(Weights):
+        raise RequestError(
+            f"weights must be one of {list(get_args(Weights))}, got {short(weights)}: it says how "
+            "tables with common columns share what they get of the budget. Parts of the budget for "
+            "each analysis are given as shares={'name': 2, ...}; weights of rows are not "
+            "supported, so that every row counts once"
+        )
     return cast("Weights", weights)
 
 

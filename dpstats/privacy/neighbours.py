@@ -65,6 +65,10 @@ class Sensitivity:
 
 
 MOST_ROWS_PER_PERSON = 2**20
+WITHOUT_A_COUNT = (
+    "plan with unit='add_remove', which needs no number of rows: put it at the top of the request "
+    "and run dpstats plan request.toml -o plan.json"
+)
 
 
 def check_rows_per_person(rows: object) -> int:
@@ -153,6 +157,18 @@ class Neighbours:
     def stated(self) -> str:
         """The relation and, where persons are known, which of their rows are used."""
         return str(self) if self.person is None else f"{self}; {self.persons}"
+
+    @property
+    def counts_are_public(self) -> str:
+        """What is public of persons whose rows are replaced, and what to do; "" for others."""
+        if self.person is None or self.unit != "replace":
+            return ""
+        used = "row" if self.rows_per_person == 1 else f"{self.rows_per_person} rows"
+        return (
+            "it is public how many rows each person has, and n is the exact number of rows that "
+            f"are used, the first {used} of each person. Unless that is public anyway, "
+            f"{WITHOUT_A_COUNT}"
+        )
 
     def __str__(self) -> str:
         known = self.person is not None and self.unit == "replace"

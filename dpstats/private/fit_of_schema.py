@@ -115,7 +115,8 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         rest = "row without a key is" if unused == 1 else "rows without a key are"
         persons += f"; {unused:,} {rest} not used"
     if not absent:
-        return SchemaFit(rows, columns, persons=persons, refused=refused)
+        note = "" if refused else plan.neighbours.counts_are_public
+        return SchemaFit(rows, columns, persons=persons, refused=refused, note=note)
     found = source.first_line or f"it has {len(source.fields)} columns"
     return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
 
@@ -189,6 +190,8 @@ class SchemaFit:
         Also how many have no key, unless an engine chose the rows.
     refused : str
         Why `release` would refuse the number of rows; "" if it would not.
+    note : str
+        What is public of the number of rows, where the plan knows persons and replaces their rows.
     """
 
     rows: int
@@ -198,6 +201,7 @@ class SchemaFit:
     found: str = ""
     persons: str = ""
     refused: str = ""
+    note: str = ""
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -236,7 +240,8 @@ class SchemaFit:
         outside = any(c.undeclared or c.clamped for c in self.columns)
         if self.refused:
             advice.append(f"a release would be refused: {self.refused}")
-        elif self.columns and not self.absent and not self.rows:
+        advice += [self.note] if self.note else []
+        if not self.refused and self.columns and not self.absent and not self.rows:
             advice.append("no row is used" if self.persons else "the table has no rows")
         if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")

@@ -22,6 +22,7 @@ from dpstats.measured.strategy import PlannedBlock, Strategy, noise_scales
 from dpstats.planning.plan import Plan
 from dpstats.privacy.laws import Noise
 from dpstats.privacy.ledger import Ledger
+from dpstats.privacy.neighbours import WITHOUT_A_COUNT
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
 from dpstats.private.persons import PersonTotals, of_persons
 from dpstats.private.sources import Route, Source
@@ -346,9 +347,10 @@ def check_rows(rows: int, plan: Plan) -> None:
         key = "" if plan.person is None else f" with a key in the column {plan.person!r}"
         raise DataError(f"the table has no rows{key}; nothing was released or spent")
     if plan.n is not None and rows != plan.n:
+        other = "" if plan.person is None else f", or {WITHOUT_A_COUNT}"
         raise DataError(
-            f"the plan was made for n = {plan.n} rows and {_which(plan)} {rows}; "
-            "make the plan for that number; nothing was spent"
+            f"the plan was made for n = {plan.n} rows and {_which(plan)} {rows}; make the plan for "
+            f"that number{other}; nothing was spent"
         )
     plan.check_reference(rows)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from dpstats import files
 from dpstats.arrays import Codes, one_blas_thread
 from dpstats.checks import Progress
-from dpstats.errors import DataError
+from dpstats.errors import DataError, RequestError
 from dpstats.families.block import Block
 from dpstats.private import engines
 from dpstats.private.data_frames import data_frame
@@ -167,7 +167,11 @@ def _open(data: object, schema: Schema, parsed: bool, person: str | None, route:
         return open_table(data, schema, person, route)
     route.refuse("this table")
     if isinstance(data, str | Path):
-        return _files(Path(data), schema, parsed, person)
+        try:
+            path = files.as_path(data)
+        except RequestError as error:
+            raise DataError(str(error)) from None
+        return _files(path, schema, parsed, person)
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
         return data_frame(data, schema, person)

@@ -238,7 +238,7 @@ class _Known:
         if own is not None and own.of_sums is not None and own.estimate is not None:
             sharper = dict(zip(own.names, own.of_sums.tolist(), strict=True))
             size = int(np.clip(own.estimate, *ends))
-            if size != own.estimate:
+            if size != own.estimate or len(sharper) < len(own.names):  # two of one name
                 sharper = {}
         of_matrix = own.spectral if own is not None and whole else None
         if not hasattr(analysis, "spectral_radius"):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import keyword
 from collections.abc import Callable, Iterable
-from typing import Any, TypeGuard
+from typing import Any
 
 from dpstats.analyses.base import answered
 from dpstats.analyses.counts.marginals import Marginals
@@ -18,7 +17,7 @@ from dpstats.analyses.regression.ols import OLS
 from dpstats.analyses.tables.independence import Independence
 from dpstats.errors import DpstatsError
 from dpstats.releases.release import Release
-from dpstats.schema import Category, Number
+from dpstats.schema import Category, Number, quoted_name
 
 _PAIRED = 12  # columns up to which pairs are tried
 _NAMED = 8  # columns or pairs that a row lists
@@ -46,9 +45,10 @@ def answerable(release: Release) -> list[list[str]]:
     def share(*columns: str) -> Proportion:
         return Proportion(" and ".join(conditions[name] for name in columns))
 
+    written = {c.name: getattr(c, "measured_name", c.name) for c in release.columns}
+
     def mean(name: str) -> Mean:
-        column = release.schema[name]
-        return Mean(_term(column) if _is_log(column) else name)
+        return Mean(written[name])
 
     of_one = _OF_ONE | {_MEAN: mean, "conditions on one column": share}
 
@@ -65,7 +65,6 @@ def answerable(release: Release) -> list[list[str]]:
         *((what, [(name,) for name in names], make) for what, make in of_one.items()),
         *((what, pairs, make) for what, make in of_two.items()),
     ]
-    written = {c.name: c.measured_name if _is_log(c) else c.name for c in release.columns}
     rows = []
     for what, groups, make in tried:
         found = list(_answered(release, groups, make))
@@ -84,23 +83,14 @@ def _numbers(release: Release, names: tuple[str, ...]) -> bool:
     return all(isinstance(release.schema[name], Number) for name in names)
 
 
-def _named(column: Category | Number) -> str:
-    """Its name in a formula or a condition: in backticks unless it is a plain word."""
-    plain = column.name.isidentifier() and not keyword.iskeyword(column.name)
-    return column.name if plain else f"`{column.name}`"
-
-
 def _term(column: Category | Number) -> str:
-    return f"log({_named(column)})" if _is_log(column) else _named(column)
-
-
-def _is_log(column: Category | Number) -> TypeGuard[Number]:
-    return isinstance(column, Number) and column.scale == "log"
+    """Its name in a formula."""
+    return column.formula_name if isinstance(column, Number) else quoted_name(column.name)
 
 
 def _condition(column: Category | Number) -> str:
     """One that holds on a part of a column; of a number without bins one that is refused."""
-    name = _named(column)
+    name = quoted_name(column.name)
     if isinstance(column, Category):
         return f"{name} == {column.labels[0]!r}"
     if not column.edges:

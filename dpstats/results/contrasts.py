@@ -162,7 +162,8 @@ class RegressionResult(LinearResult, ABC):
         r_matrix : str, (k, d) array_like, or a pair
             Such as ``"age = 0.5"``, ``"C(region)[T.south] - C(region)[T.east]"``, several
             separated by commas; or one row per combination, tested against 0; or such rows and the
-            k values to test against.
+            k values to test against. A name in backticks is that of one coefficient: a name such as
+            ``x - y`` or ``1`` needs them.
 
         Raises
         ------

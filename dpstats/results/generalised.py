@@ -99,8 +99,8 @@ class GeneralisedResult(RegressionResult):
         Parameters
         ----------
         exog : DataFrame or mapping of column name to values
-            In original units; numbers within the schema's bounds, levels by their labels. A single
-            value of a column is repeated.
+            Of pandas, polars or Arrow. In original units; numbers within the schema's bounds,
+            levels by their labels or as the table stores them. A single value is repeated.
 
         Raises
         ------

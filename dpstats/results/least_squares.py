@@ -218,8 +218,9 @@ class OLSResult(RegressionResult):
         Parameters
         ----------
         exog : DataFrame or mapping of column name to values
-            In original units; numbers within the schema's bounds, levels by their labels. A single
-            value of a column is repeated. It must be given: a release keeps no rows.
+            Of pandas, polars or Arrow. In original units; numbers within the schema's bounds,
+            levels by their labels or as the table stores them. A single value is repeated.
+            It must be given: a release keeps no rows.
 
         Raises
         ------

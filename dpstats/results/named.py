@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpstats.checks import did_you_mean
 from dpstats.errors import RequestError
 
 
@@ -50,7 +51,12 @@ class Named(np.ndarray[tuple[Any, ...], np.dtype[np.float64]]):
 
     def _place(self, name: str) -> int:
         if name not in self.names:
-            raise RequestError(f"there is no parameter {name!r}; the names are {list(self.names)}")
+            raise RequestError(
+                f"there is no parameter {name!r}{did_you_mean(name, self.names)}; the names are "
+                f"{list(self.names)}"
+            )
+        if self.names.count(name) > 1:
+            raise RequestError(f"several parameters are called {name!r}; give the number of one")
         return self.names.index(name)
 
     def __array_ufunc__(

@@ -5,7 +5,7 @@ point of a public grid. No level, bound or bin is ever chosen by looking at data
 """
 
 from dpstats.schema.category import Boolean, Category
-from dpstats.schema.column_fields import MISSING_LABEL, Level
+from dpstats.schema.column_fields import MISSING_LABEL, Level, quoted_name
 from dpstats.schema.grid import MAX_POINTS
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
@@ -23,4 +23,5 @@ __all__ = [
     "Number",
     "Schema",
     "TextFile",
+    "quoted_name",
 ]

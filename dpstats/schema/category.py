@@ -17,6 +17,7 @@ from dpstats.checks import (
     first_few,
     is_finite,
     is_number,
+    listed,
     short,
 )
 from dpstats.display import as_html
@@ -29,6 +30,7 @@ from dpstats.schema.column_fields import (
     check_name,
     check_note,
     drop_defaults,
+    quoted_name,
     read_missing_values,
 )
 
@@ -100,6 +102,14 @@ class Category:
     def __post_init__(self) -> None:
         check_name(self.name)
         check_note(self.name, self.note)
+        index = getattr(getattr(self.levels, "index", None), "dtype", None)
+        if index is not None and index.kind not in "iu":
+            raise SchemaError(
+                f"levels of {self.name!r} are a Series with labels: give its values, x.to_list(), "
+                "its labels, list(x.index), or a mapping from labels to stored values, dict(x)"
+            )
+        for what in ("levels", "missing", "other", "missing_values"):
+            object.__setattr__(self, what, listed(getattr(self, what)))
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | Mapping):
             raise SchemaError(f"levels of {self.name!r} must be a list or a mapping")
         if isinstance(self.levels, Mapping):
@@ -145,6 +155,24 @@ class Category:
             f"{what}{short(label)} is not a level of {self.name!r}"
             f"{did_you_mean(label, self.labels)}; levels: {first_few(self.labels)}"
         )
+
+    def index_of_cell(self, value: object) -> int:
+        """Code of a label, or of a value as the table stores it.
+
+        Raises
+        ------
+        SchemaError
+            For what is neither, or the label of one level and the stored value of another.
+        """
+        for code, stored in enumerate(self.stored):
+            if isinstance(stored, str) == isinstance(value, str) and stored == value:
+                if value in self.labels and self.index(value) != code:
+                    raise SchemaError(
+                        f"{short(value)} is the label of one level of {self.name!r} and the stored "
+                        "value of another; use labels that are no stored values"
+                    )
+                return code
+        return self.index(value)
 
     @property
     def bins(self) -> int:
@@ -315,7 +343,7 @@ class Boolean(Category):
         except ConditionError as error:
             if not isinstance(value, str):
                 raise
-            name = self.name if self.name.isidentifier() else f"`{self.name}`"
+            name = quoted_name(self.name)
             raise ConditionError(
                 f"{error}; for true write {name}, for false not {name}; if the table holds yes and "
                 f"no as text, declare {self.name!r} with levels ['no', 'yes'], not as a boolean"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import keyword
+import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from dpstats.checks import check_label, check_text, listed, short
+from dpstats.checks import check_label, check_text, short
 from dpstats.errors import SchemaError
 
 Level = str | int | float | bool
@@ -20,6 +23,12 @@ def check_name(name: object) -> None:
             f"a column name must be non-empty text without backticks, got {short(name)}"
         )
     check_label("a column name", name, SchemaError)
+
+
+def quoted_name(name: str) -> str:
+    """A column's name in formulas and conditions: in backticks unless it is a plain word."""
+    plain = re.fullmatch(r"[^\W\d]\w*", name) and unicodedata.is_normalized("NFKC", name)
+    return name if plain and not keyword.iskeyword(name) else f"`{name}`"
 
 
 def check_note(name: str, note: object) -> None:
@@ -37,7 +46,7 @@ def check_allow_missing(name: str, allow: object, missing: object, declared: str
 
 def read_missing_values(column: Any, declared: str) -> tuple[Any, ...]:
     """Codes for missing cells that a column declares, each once, with the rule that they follow."""
-    where, given = f"column {column.name!r}", listed(column.missing_values)
+    where, given = f"column {column.name!r}", column.missing_values
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise SchemaError(f"{where}: missing_values must be a list, such as [8, 9]")
     if given and column.missing is None and not column.allow_missing:

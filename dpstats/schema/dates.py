@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from dpstats.checks import is_number, listed, short
+from dpstats.checks import is_number, short
 from dpstats.errors import SchemaError
 
 _EPOCH = date(1970, 1, 1)
@@ -33,7 +33,7 @@ def day_text(day: float) -> str:
 
 def bounds_of(number: Any) -> dict[str, object]:
     """What a `Number` declares that may be dates, by what it is called in messages."""
-    edges = listed(number.edges)
+    edges = number.edges
     first = edges[0] if isinstance(edges, Sequence) and edges else None
     return {"low": number.low, "high": number.high, "edges": first,
             "missing": number.missing}  # fmt: skip
@@ -68,7 +68,7 @@ def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]
     if isinstance(edges, Sequence) and not isinstance(edges, str):
         edges = tuple(read("each of edges", edge) for edge in edges)
     missing = None if number.missing is None else read("missing", number.missing)
-    codes: Any = listed(number.missing_values)
+    codes: Any = number.missing_values
     if isinstance(codes, Sequence) and not isinstance(codes, str):
         codes = tuple(read("each of missing_values", code) for code in codes)
     return {"low": low, "high": high, "edges": edges, "missing": missing, "missing_values": codes,

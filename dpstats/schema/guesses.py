@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.checks import did_you_mean, first_few, is_finite, is_number, short
+from dpstats.checks import did_you_mean, first_few, is_finite, is_number, listed, short
 from dpstats.errors import SchemaError
 from dpstats.schema.category import Category
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.schema.dates import day_of
 from dpstats.schema.number import Number
-from dpstats.schema.toml_files import read_toml
+from dpstats.schema.toml_files import check_keys, read_toml
 
 Column = Category | Number
 _KEYS = ("typical", "shares", "missing", "correlations")
@@ -75,7 +75,10 @@ class Guesses:
     def __post_init__(self) -> None:
         for key in _KEYS[:3]:
             _check_mapping(key, getattr(self, key))
-            object.__setattr__(self, key, dict(getattr(self, key)))
+        shares = {n: dict(s.items()) if hasattr(s, "items") else s for n, s in self.shares.items()}
+        object.__setattr__(self, "shares", shares)  # a Series has labels too
+        for key in _KEYS:
+            object.__setattr__(self, key, listed(getattr(self, key)))
         object.__setattr__(self, "correlations", _pairs(self.correlations))
         for name, share in self.missing.items():
             _check_share(f"missing[{name!r}]", share, below_one=True)
@@ -193,13 +196,14 @@ class Guesses:
         document = read_toml(path, "file of guesses")
         named = document.get("schema")  # of a request
         if "guesses" not in document and isinstance(named, str):
-            path = Path(path).parent / named
+            path = files.as_path(path).parent / files.as_path(named)
             document = read_toml(path, "file of guesses")
         with files.named_in_errors(Path(path)):
             if "guesses" not in document:
                 raise SchemaError(
                     "there is no [guesses] table; put the keys under it, such as [guesses.typical]"
                 )
+            check_keys(document)
             return cls.from_dict(document["guesses"])
 
 

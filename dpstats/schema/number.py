@@ -33,6 +33,7 @@ from dpstats.schema.column_fields import (
     check_name,
     check_note,
     drop_defaults,
+    quoted_name,
     read_missing_values,
 )
 from dpstats.schema.comparisons import bins_where
@@ -140,8 +141,8 @@ class Number:
         check_name(self.name)
         check_note(self.name, self.note)
         where = f"column {self.name!r}"
-        for what in ("low", "high", "missing"):
-            object.__setattr__(self, what, _plain(getattr(self, what)))
+        for what in ("low", "high", "points", "edges", "values", "missing", "missing_values"):
+            object.__setattr__(self, what, listed(getattr(self, what)))
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
         if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
             raise SchemaError(f"{where}: scale='log' is for numbers declared by low and high")
@@ -151,14 +152,14 @@ class Number:
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
         object.__setattr__(self, "missing_values", self._read_missing_values(where))
         for what in ("edges", "values"):
-            given = listed(getattr(self, what))
+            given = getattr(self, what)
             if given is None:
                 continue
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SchemaError(f"{where}: {what} must be a list of numbers")
             if not all(is_number(value) and is_finite(value) for value in given):
                 raise SchemaError(f"{where}: each of {what} must be a finite number")
-            frozen = tuple(map(_plain, given))
+            frozen = tuple(given)
             for i, (a, b) in enumerate(pairwise(frozen), 1):
                 if a >= b:  # not quoted: a list may be a column of the table, given by mistake
                     raise SchemaError(
@@ -195,7 +196,7 @@ class Number:
                 f"{where}: each of missing_values must be a finite number; cells that hold none "
                 "count as missing in any case"
             )
-        return tuple(dict.fromkeys(map(_plain, codes)))
+        return tuple(dict.fromkeys(codes))
 
     def _check_bounds(self, where: str) -> None:
         if self.low is None or self.high is None:
@@ -263,7 +264,13 @@ class Number:
     @property
     def measured_name(self) -> str:
         """What moments are of: ``age``, or ``log(income)`` if that is the scale."""
-        return f"log({self.name})" if self.scale == "log" else self.name
+        return self.formula_name if self.scale == "log" else self.name
+
+    @property
+    def formula_name(self) -> str:
+        """As formulas write it: in backticks unless it is a plain word, ``log(`net pay`)``."""
+        name = quoted_name(self.name)
+        return f"log({name})" if self.scale == "log" else name
 
     def require_linear(self) -> None:
         """Refuse a column of which only the logarithm has moments.
@@ -273,11 +280,10 @@ class Number:
         RequestError
         """
         if self.scale == "log":
-            name = self.name if self.name.isidentifier() else f"`{self.name}`"
             raise RequestError(
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
-                f"write log({name}) in dps.OLS (without clip_norm=), dps.Logistic, "
-                "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Huber, dps.LossGrid, dps.Mean, "
+                f"write {self.formula_name} in dps.OLS (without clip_norm=), dps.Logistic, "
+                "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Mean, "
                 "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
             )
 
@@ -573,11 +579,6 @@ class Number:
         plain |= {"closed": self.closed, "missing": missing, "scale": self.scale}
         plain |= {"missing_values": codes if self.dates else list(self.missing_values)}
         return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})
-
-
-def _plain(value: Any) -> Any:
-    """A number of numpy as one of Python, which prints as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _lacking(low: object, high: object) -> str:

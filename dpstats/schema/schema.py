@@ -20,7 +20,7 @@ from dpstats.schema.category import Boolean, Category
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
 from dpstats.schema.text_files import TextFile
-from dpstats.schema.toml_files import read_toml
+from dpstats.schema.toml_files import check_keys, read_toml
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,6 +235,7 @@ class Schema:
         """
         document = read_toml(path)
         with files.named_in_errors(Path(path)):
+            check_keys(document)
             if "column" not in document:
                 where = "; it is in the file that schema = names" if "schema" in document else ""
                 raise SchemaError(f"there are no [[column]] tables{where}")
@@ -414,7 +415,7 @@ def _document(given: object) -> Mapping[str, Any]:
         return given
     path = files.as_path(given)
     try:
-        text = files.read_bytes(path).decode()
+        text = files.read_bytes(path).decode("utf-8-sig")
         if path.suffix.lower() in (".yaml", ".yml"):
             from dpstats.schema.smartnoise import read_yaml
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpstats import files
+from dpstats.checks import did_you_mean, first_few
 from dpstats.errors import FileFormatError, SchemaError
 from dpstats.schema.template import unfinished
 
+KEYS = frozenset({
+    "rows", "unit", "rows_per_person", "person", "person_totals", "allocation", "weights", "budget",
+    "reference", "schema", "column", "analysis", "guesses", "file",
+})  # fmt: skip
 _KINDS = ("a request", "a schema", "guesses")  # one file may hold all of them
 
 
@@ -19,7 +25,7 @@ def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
     path = files.as_path(path)
     try:
         files.check_kind(path, f"a {what}", *_KINDS)
-        text = files.read_bytes(path).decode()
+        text = files.read_bytes(path).decode("utf-8-sig")  # some editors mark the start
         if left := unfinished(text):
             raise SchemaError("\n  ".join([f"{path.name} is not finished; decide:", *left]))
         document = tomllib.loads(text)
@@ -33,6 +39,19 @@ def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
     except RecursionError:
         raise SchemaError(f"{path.name} is nested too deeply") from None
     return document
+
+
+def check_keys(document: Mapping[str, Any]) -> None:
+    """Refuse tables and keys at the top of a file that nothing reads.
+
+    Raises
+    ------
+    SchemaError
+    """
+    if unknown := sorted(set(document) - KEYS):
+        raise SchemaError(
+            f"unknown keys {first_few(unknown)}{did_you_mean(unknown, KEYS)}; known: {sorted(KEYS)}"
+        )
 
 
 def _cure(error: ValueError) -> str:

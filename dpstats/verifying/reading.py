@@ -107,7 +107,7 @@ def open_file(path: Path) -> Held:
     NotReadError
     """
     try:
-        data = path.read_bytes()
+        data = path.expanduser().read_bytes()
         return _archive(data) if data.startswith(b"PK") else _plan(data)
     except OSError as error:
         raise NotReadError(f"{path.name} cannot be read: {error.strerror}") from None

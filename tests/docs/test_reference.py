@@ -20,6 +20,7 @@ from dpstats.privacy import ledger_file
 from dpstats.references import reference_from_dict
 from dpstats.schema import TextFile, guesses
 from dpstats.schema.schema import _KEYS as COLUMN_KEYS
+from dpstats.schema.toml_files import KEYS
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 REFERENCES = (dps.Uniform, dps.LogLinear, dps.PerturbedHistogram, dps.BernsteinKDE)
@@ -68,7 +69,7 @@ def test_keys_of_a_file():
 
 
 def test_keys_of_a_request():
-    assert set(keys("request-file.md", "Keys at the top")) == requests._KEYS
+    assert set(keys("request-file.md", "Keys at the top")) == KEYS
     budgets = [{"epsilon": 1}, {"epsilon": 1, "delta": 1e-6}, {"rho": 1}]
     listed = keys("request-file.md", "Keys of [budget]")
     assert set(listed) == set().union(*budgets)

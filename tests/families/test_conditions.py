@@ -182,6 +182,14 @@ def test_names_in_backticks_hold_anything():
     assert [c.name for c in read_together] == ["_quoted_0_", "it's"]
 
 
+def test_a_name_is_the_one_that_was_written_letter_for_letter():
+    """Python reads a ligature as two letters, and é of two characters as one."""
+    schema = Schema([Boolean("\ufb01t"), Boolean("fit"), Boolean("e\u0301"), Boolean("é")])
+    for text in ("\ufb01t", "`\ufb01t`", "fit", "e\u0301", "`é`", "é"):
+        assert [c.name for c in Cells.condition(schema, text).columns] == [text.strip("`")]
+    assert Cells.condition(Schema([Boolean("é")]), "e\u0301").columns[0].name == "é"
+
+
 def test_words_inside_levels_and_names_are_not_operators():
     schema = Schema([Category("andor", ["a|b", "c & d", "~e", "# f", 'it\'s \\ "g"'])])
     for level in schema["andor"].labels:

@@ -1,10 +1,14 @@
+from datetime import date, datetime
+
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import statsmodels.formula.api as smf
 
 import dpstats as dps
-from dpstats.families.formula import Design
+from dpstats.families.formula import Design, named_number
 
 SCHEMA = dps.Schema([
     dps.Number("a", 0, 10, missing=5), dps.Number("b", -1, 1, missing=0),
@@ -27,7 +31,8 @@ def frame(n=60):
     "y ~ a + C(g) + a:b", "y ~ a*C(g) - 1", "y ~ 0 + a + g + t", "y ~ C(g)*t", "y ~ a:C(g)",
     "y ~ (a + b + g)**2", "y ~ a + a:b - 1", "y ~ a + I(a**2) + C(g)", "y ~ I(a**2) + a:C(g)",
     'y ~ a*C( g,Treatment("w"))', "y ~ C(g, Treatment( reference = 's'))*C(t, Treatment(True))",
-    "y ~ a:C(g, Treatment('s'))", "y ~ C(g, Treatment('s')) - 1",
+    "y ~ a:C(g, Treatment('s'))", "y ~ C(g, Treatment('s')) - 1", "y ~ C(g):C(t) - 1",
+    "y ~ g + g:t", "y ~ 0 + t + g:t", "y ~ 0 + a + g:t", "y ~ C(g, Treatment('s')):t - 1",
     "y ~ C(t, Treatment(True)) + C(g, Treatment('w')):C(t, Treatment(True)) + "
     "C(g, Treatment('w'))",
 ])  # fmt: skip
@@ -72,6 +77,60 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
     np.testing.assert_array_equal(design.matrix(given, SCHEMA), [[1, 1, 0, 0], [1, 2, 0, 1]])
 
 
+NAMED = dps.Schema([
+    *(dps.Number(name, 0, 4, points=5, missing=0)
+      for name in ("y", "1", "0", "class", "and", "Intercept", "log(y)", "a:b", "a", "b", "x - y")),
+    *(dps.Category(name, ["p", "q"]) for name in ("g", "C(g)", "in", "Intercept 2")),
+    *(dps.Number(name, 1, 9, scale="log", missing=1) for name in ("is", "net pay", "pay")),
+    dps.Number("log(pay)", 0, 3, missing=1),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(("formula", "factors", "names"), [
+    ("y ~ `1` + `0`", ["1", "0"], ["1", "0"]), ("y ~ a:`1`", ["a 1"], ["a:1"]),
+    ("y ~ `class`:`1` + `Intercept 2`", ["Intercept 2", "class 1"],
+     ["Intercept 2[T.q]", "class:1"]),
+    ("`1` ~ C(`C(g)`)", ["C(g)"], ["C(`C(g)`)[T.q]"]), ("y ~ `C(g)`", ["C(g)"], ["C(g)[T.q]"]),
+    ("y ~ C(`g`)", ["g"], ["C(g)[T.q]"]), ("y ~ C(in)", ["in"], ["C(`in`)[T.q]"]),
+    ("y ~ I(`and`**2) + I(class**2)", ["and and", "class class"],
+     ["I(`and` ** 2)", "I(`class` ** 2)"]),
+    ("y ~ log(is) + log(`net pay`)", ["is", "net pay"], ["log(`is`)", "log(`net pay`)"]),
+    ("a ~ `log(y)`", ["log(y)"], ["log(y)"]), ("y ~ `a:b` + `x - y`", ["a:b", "x - y"],
+                                                ["a:b", "x - y"]),
+    ("y ~ log(`pay`) + b", ["pay", "b"], ["log(pay)", "b"]), ("y ~ `log(pay)`", ["log(pay)"],
+                                                             ["log(pay)"]),
+    ("y ~ C(`g`, Treatment('q'))", ["g"], ["C(g, Treatment('q'))[T.p]"]),
+])  # fmt: skip
+def test_a_name_in_backticks_is_that_name(formula, factors, names):
+    design = Design.of(formula, NAMED)
+    found = [" ".join(name for name, _ in r.factors) for r in design.regressors]
+    assert found == ["", *factors]
+    assert design.names == ["Intercept", *names]
+
+
+@pytest.mark.parametrize(("formula", "words"), [
+    ("y ~ Intercept", "'Intercept', as the constant is"),
+    ("y ~ Intercept - 1", "'Intercept', as the constant is"),
+    ("y ~ a*b + `a:b`", "'a:b', as another is"), ("y ~ `C(g)` + C(`g`)", r"'C\(g\)\[T.q\]', as"),
+    ("y ~ C(g)", r"write `C\(g\)` for the column"), ("a ~ log(y)", r"write `log\(y\)` for"),
+    ("y ~ log(pay)", r"write `log\(pay\)` for"), ("y ~ g + C(`g`)", "a term twice"),
+    ("y ~ `g ` + a", "'g ' is not a column"), ("y ~ `` + a", "cannot be read"),
+    ("y ~ `1`:`1`", r"write I\(`1`\*\*2\)"), ("y ~ 2:a", "'2' is not a column"),
+    ("y ~ C(`1`, Sum)", r"'C\(`1`, Sum\)' is not"), ("y ~ f(`1`)", r"'f\(`1`\)' is not"),
+])  # fmt: skip
+def test_a_name_with_two_meanings_is_refused(formula, words):
+    with pytest.raises(dps.RequestError, match=words):
+        Design.of(formula, NAMED)
+
+
+def test_a_mean_of_a_column_that_is_called_like_a_logarithm():
+    for text, column in [("`log(pay)`", "log(pay)"), ("log(`pay`)", "pay"), ("`1`", "1"),
+                         ("log(y)", "log(y)"), ("log(`net pay`)", "net pay")]:  # fmt: skip
+        assert named_number(NAMED, text).name == column
+    with pytest.raises(dps.RequestError, match=r"'`log\(pay\)`' for the column or 'log\(`pay`\)'"):
+        named_number(NAMED, "log(pay)")
+
+
 @pytest.mark.parametrize(("formula", "words"), [
     ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
     ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
@@ -95,7 +154,7 @@ def test_a_reference_is_a_level_a_value_or_the_label_of_a_bin():
     ("y ~ b + C(a**2)", "not a column"),
     ("y ~ I(a**3)", "not a column"), ("y ~ I(g**2)", "not a number"), ("y ~ I(a**2):b", "twice"),
     ("I(y**2) ~ a", "must be a column"), ("y ~ I(u**2)", "missing="), ("y ~ I(y**2)", "both sides"),
-    ("y ~ a*b*g", "3 columns"), ("y ~ g:t", "write a\\*b"), ("y ~ C(u)", "single bin"),
+    ("y ~ a*b*g", "3 columns"), ("y ~ g:t", "write g\\*t, or - 1"), ("y ~ C(u)", "single bin"),
     ("y ~ u", "missing="), ("u ~ a", "missing="), ("y ~ size + C(size)", "number and levels"),
 ])  # fmt: skip
 def test_anything_else_is_refused_with_a_sentence(formula, words):
@@ -127,6 +186,44 @@ def test_a_refusal_prints_no_long_formula_and_no_position_in_code(formula):
 def test_predictions_need_declared_values(given, words):
     with pytest.raises(dps.RequestError, match=words):
         Design.of("y ~ a + g", SCHEMA).matrix(given, SCHEMA)
+
+
+KINDS = {
+    "pandas": pd.DataFrame, "polars": pl.DataFrame, "table": pa.table, "lists": dict,
+    "batch": pa.RecordBatch.from_pydict,
+    "series": lambda v: {n: pd.Series(x) for n, x in v.items()},
+    "arrays": lambda v: {n: np.array(x) for n, x in v.items()},
+    "category": lambda v: pd.DataFrame(v).astype({"code": "category"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("codes", [[1, 7, 7], ["no", "yes", "yes"]])
+def test_predictions_take_frames_and_labels_or_stored_codes(kind, codes):
+    day = dps.Number("d", "2024-01-01", "2024-12-31", missing="2024-01-01")
+    schema = dps.Schema([*SCHEMA, dps.Category("code", {"no": 1, "yes": 7}), day])
+    days = [datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 12, 31)]
+    given = KINDS[kind]({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
+    matrix = Design.of("y ~ a + code + d", schema).matrix(given, schema)
+    first = (date(2024, 1, 1) - date(1970, 1, 1)).days
+    assert matrix.tolist() == [[1, 1, 0, first], [1, 2, 1, first + 31], [1, 3, 1, first + 365]]
+
+
+@pytest.mark.parametrize(("levels", "given", "words"), [
+    ({"a": "b", "b": "a"}, "a", "label of one level of 'c' and the stored value of another"),
+    ({"a": 1, "b": 2}, 3, "3 is not a level of 'c'"), ({"a": 1, "b": 2}, "1", "'1' is not a level"),
+    ({"a": "x", "b": "b"}, "y", "'y' is not a level"),
+])  # fmt: skip
+def test_predictions_refuse_a_level_that_is_none_or_two(levels, given, words):
+    schema = dps.Schema([*SCHEMA, dps.Category("c", levels)])
+    with pytest.raises(dps.RequestError, match=words):
+        Design.of("y ~ c", schema).matrix({"c": [given]}, schema)
+
+
+@pytest.mark.parametrize("given", [pl.LazyFrame({"a": [1]}), pd.Series([1]), np.ones((1, 1)), None])
+def test_predictions_need_values_by_column(given):
+    with pytest.raises(dps.RequestError, match=f"values by column.*{type(given).__name__}"):
+        Design.of("y ~ a", SCHEMA).matrix(given, SCHEMA)
 
 
 def test_a_number_on_a_logarithmic_scale_enters_as_its_logarithm():

@@ -424,6 +424,22 @@ def test_the_radius_is_the_joint_bound_of_the_analysis(release):
     assert np.all(certificate.joint_radius >= q - 1e-12)
 
 
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_the_radius_of_a_name_is_the_largest_of_its_functions(unit):
+    """The square of a has the name of the column a^2, and a smaller radius here."""
+    schema = dps.Schema([dps.Number("a", 0, 1, points=2, missing=0),
+                         dps.Number("a^2", 0, 10, points=1001, missing=0)])  # fmt: skip
+    pair = dps.Correlation(["a", "a^2"])
+    plan = dps.plan(schema, {"pair": pair}, budget=dps.PureDP(1), unit=unit)
+    rows = pd.DataFrame({"a": np.arange(1000) % 2, "a^2": np.arange(1000) % 10})
+    release = dps.release(plan, rows, m=200, rng=0)
+    radius = release.radius("pair")
+    alike = [v for n, v in zip(radius.names, radius.values_of, strict=True) if n == "a^2"]
+    assert len(set(alike)) == 2
+    assert radius["a^2"] == max(alike)
+    dps.corrected.infer(pair, release.to_frame(), radius=radius, schema=schema)
+
+
 def test_bounds_on_sums_hold_for_every_table_that_the_radius_admits():
     """By brute force over private means within the radius and numbers of rows within the pair."""
     rows = pd.DataFrame({"smoker": [True] * 60 + [False] * 40})

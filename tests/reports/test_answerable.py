@@ -46,7 +46,7 @@ def test_logarithms_are_listed_where_they_were_measured():
     rows = pd.DataFrame({"pay slip": np.arange(1.0, 601.0)})
     release = dps.release(plan, rows, m=200, k=200, rng=0)
     found = {what: (columns, example) for what, columns, example in answerable(release)}
-    assert found["mean and variance"][0] == "log(pay slip)"
+    assert found["mean and variance"][0] == "log(`pay slip`)"
     assert found["quantiles and the distribution function"][0] == "pay slip"
     for _, example in found.values():
         assert isinstance(eval(example, {"release": release, "dps": dps}), dps.Result)

@@ -19,6 +19,8 @@ def test_entries_go_by_number_and_by_name():
     assert Named([[0.0, 1.0], [2.0, 3.0]], ["a", "b"])["b"].tolist() == [2.0, 3.0]
     with pytest.raises(dps.RequestError, match=r"no parameter 'height'; the names are .*'age'"):
         PARAMS["height"]
+    with pytest.raises(dps.RequestError, match="several parameters are called 'a'; give the num"):
+        Named([1.0, 2.0], ["a", "a"])["a"]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_a_schema_file_may_state_guesses_and_its_selection_keeps_them(tmp_path):
         dps.SchemaError, match=r"b\.toml: unknown keys \['typicall'\] in \[guesses\]"
     ):
         dps.Guesses.load(tmp_path / "b.toml")
-    (tmp_path / "c.toml").write_text("x = 1\n")
+    (tmp_path / "c.toml").write_text("rows = 1\n")
     with pytest.raises(dps.SchemaError, match=r"c\.toml: there is no \[guesses\] table"):
         dps.Guesses.load(tmp_path / "c.toml")
     (tmp_path / "d.toml").write_text("[typical]\nx = { mean = 1, sd = 1 }\n")

@@ -393,7 +393,7 @@ def test_dates_survive_files_and_replacement():
         ),
         ({"low": "2020-01-01", "high": "2020-12-31", "missing": 3}, "missing must be a date"),
         ({"low": "2020-01-01", "values": [1, 2]}, "declared by low and high, not by values"),
-        ({"low": datetime(2020, 1, 1), "high": 5}, "low must be a finite number"),
+        ({"low": datetime(2020, 1, 1, 12), "high": 5}, "low must be a finite number"),
         ({"low": "0001-01-01", "high": "9999-12-31"}, "points must be a whole number from 2 to"),
     ],
 )

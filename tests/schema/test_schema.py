@@ -361,6 +361,6 @@ def test_bounds_that_are_dates_are_read_from_a_file(tmp_path):
     )
     assert schema["children"].codes_in_use.tolist() == list(range(-11, 12, 2))
     assert schema.to_dict()[0]["low"] == "2020-01-01"
-    path.write_text("[[column]]\nname = 'x'\nlow = 2020-01-01T00:00:00\nhigh = 2021-01-01\n")
+    path.write_text("[[column]]\nname = 'x'\nlow = 2020-01-01T12:00:00\nhigh = 2021-01-01\n")
     with pytest.raises(SchemaError, match=r"low must be a date .*, as high is; got datetime"):
         Schema.load(path)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.analyses.counts.proportion import ProportionResult, of_persons, proportions_result
 from dpstats.analyses.notes import cell_rules
-from dpstats.checks import check_choice, short
+from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Cells, Table, tables_of_degree
@@ -48,9 +48,11 @@ class Marginals:
     form: Literal["cells", "monomials"] = "cells"
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, str) or not isinstance(self.columns, Sequence):
-            raise RequestError(f"columns must be a list of names, got {short(self.columns)}")
-        object.__setattr__(self, "columns", tuple(self.columns))
+        columns = listed(self.columns)
+        if isinstance(columns, str) or not isinstance(columns, Sequence):
+            raise RequestError(f"columns must be a list of names, got {short(columns)}")
+        object.__setattr__(self, "columns", tuple(columns))
+        object.__setattr__(self, "degree", listed(self.degree))
         check_choice("form", self.form, ("cells", "monomials"))
 
     def family(self, schema: Schema) -> Family:

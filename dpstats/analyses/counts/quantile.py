@@ -21,6 +21,7 @@ from dpstats.checks import (
     check_alpha,
     check_method,
     check_target,
+    listed,
     short,
 )
 from dpstats.corrected.lipschitz_means import wasserstein_bound
@@ -70,8 +71,8 @@ class Quantile:
     given: str | None = None
 
     def __post_init__(self) -> None:
-        asked: Any = self.probability
-        several = isinstance(asked, Sequence) or getattr(asked, "ndim", 0) > 0
+        asked: Any = listed(self.probability)
+        several = isinstance(asked, Sequence)
         given = tuple(asked) if several and not isinstance(asked, str) else (asked,)
         for i, p in enumerate(given, 1):
             number = isinstance(p, int | float | np.floating) and not isinstance(p, bool)

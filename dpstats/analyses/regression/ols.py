@@ -61,7 +61,8 @@ class OLS:
         Such as ``"income ~ age + C(region)"``; ``a:b`` and ``a*b`` for products of two columns,
         ``I(a**2)`` for the square of a number, ``log(a)`` of one with ``scale="log"`` in the
         schema, ``- 1`` for no intercept. The first level of a category is its baseline, or the one
-        that ``C(region, Treatment("north"))`` names.
+        that ``C(region, Treatment("north"))`` names. ``C(g):C(h) - 1`` has a coefficient for every
+        pair of levels.
     ridge : float
         Penalty: minimise the mean squared residual plus `ridge` times the sum of squared
         coefficients, both in unit scale (numbers over [-1, 1], the intercept free). Estimates and

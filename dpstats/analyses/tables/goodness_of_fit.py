@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
-from dpstats.checks import as_float, check_whole, short
+from dpstats.checks import as_float, check_whole, listed, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import NotMeasuredError, RequestError
@@ -83,15 +83,14 @@ class GoodnessOfFit:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        given: object = self.probabilities
+        given: Any = self.probabilities
         labelled = hasattr(given, "items")  # a mapping, or a Series
-        if not labelled and (
-            isinstance(given, str) or not isinstance(given, Sequence | np.ndarray)
-        ):
+        given = given if labelled else listed(given)
+        if not labelled and (isinstance(given, str) or not isinstance(given, Sequence)):
             raise RequestError(
                 f"probabilities must be a list or a mapping from labels, got {short(given)}"
             )
-        pairs = list(given.items()) if labelled else list(enumerate(given))  # type: ignore[attr-defined,arg-type]
+        pairs = list(given.items()) if labelled else list(enumerate(given))
         labels, values = [str(label) for label, _ in pairs], [value for _, value in pairs]
         if len(set(labels)) < len(labels):
             raise RequestError("probabilities name a label twice")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +19,6 @@ from dpstats.families.losses.functions import LinearLoss, loss_from_dict
 from dpstats.families.losses.grid import Axis, axes_of
 from dpstats.families.subgroups import require_answered
 from dpstats.schema import Column, Number, Schema
-
-_CONSTANT = re.compile(r"\s*(?:`(?P<quoted>[^`]+)`|(?P<bare>[^\s~`]+))\s*~\s*1\s*")
 
 
 @dataclass(frozen=True)
@@ -252,13 +249,7 @@ def linear_design(schema: Schema, formula: str) -> Design:
     ------
     RequestError
     """
-    constant = _CONSTANT.fullmatch(formula) if isinstance(formula, str) else None
-    if constant is not None:
-        from dpstats.families.formula import Regressor, response_feature
-
-        column = schema[constant["quoted"] or constant["bare"]]
-        return Design(response_feature(column), (Regressor("Intercept", ()),), (), slice(0, 1))
-    design = Design.of(formula, schema)
+    design = Design.of(formula, schema, constant_alone=True)
     if any(len(regressor.factors) > 1 for regressor in design.regressors):
         raise RequestError(
             f"{excerpt(formula)} has a product or a square; losses on a grid are of single columns"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
-from dpstats.checks import check_finite
+from dpstats.checks import check_finite, excerpt
 from dpstats.errors import RequestError
 
 Constraints = str | ArrayLike | tuple[ArrayLike, ArrayLike]
 
-_WHOLE = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)[eE][+-]?\d+")  # such as 1e-3
+_NUMBER = r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _LEVEL = re.compile(r"C\((?:[^()]|\([^()]*\))*\)(?:\[[^\]]*\])?")  # such as C(region)[T.north]
 
 
@@ -27,7 +28,7 @@ def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats,
     ----------
     wanted : str, (k, d) array_like, or a pair of such an array and (k,) values
         Such as ``"age = 0.5, C(region)[T.south] - C(region)[T.east]"``, read by formulaic; or one
-        row per combination, whose values are 0 unless given.
+        row per combination, whose values are 0 unless given. What is in backticks is a name.
     terms : sequence of str
         Names of the d coefficients.
 
@@ -40,7 +41,8 @@ def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats,
     Raises
     ------
     RequestError
-        For text that cannot be read, a matrix of another width, or a combination of nothing.
+        For text that cannot be read or has two meanings, a matrix of another width, or a
+        combination of nothing.
     """
     if isinstance(wanted, str):
         matrix, values = _read(wanted, terms)
@@ -72,7 +74,8 @@ def _pair(wanted: Any) -> tuple[ArrayLike, ArrayLike]:
 
 def _text(row: Floats, terms: Sequence[str]) -> str:
     parts = [(v, t) for v, t in zip(row.tolist(), terms, strict=True) if v != 0]
-    text = " + ".join(t if v == 1 else f"{v:g} {t}" for v, t in parts)
+    named = [(v, f"`{t}`" if _reads_otherwise(t, terms) else t) for v, t in parts]
+    text = " + ".join(t if v == 1 else f"{v:g} {t}" for v, t in named)
     return text.replace("+ -1 ", "- ").replace("+ -", "- ") or "0"
 
 
@@ -80,26 +83,30 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
     from formulaic.errors import FormulaicError
     from formulaic.utils.constraints import LinearConstraints
 
-    # Longest names first, so that a name inside another one is not matched.
     stand_ins = {name: f"v{i}_" for i, name in enumerate(terms)}
-    written = _WHOLE.sub(lambda match: f"{Decimal(match[0]):f}", text)
-    written = re.sub(
-        r"=\s*-", "= 0 - ", written.replace("==", "=")
-    )  # formulaic reads no sign after =
-    for name in sorted(stand_ins, key=len, reverse=True):
-        written = written.replace(f"`{name}`", stand_ins[name])
-        if not name.isidentifier():
-            written = written.replace(name, stand_ins[name])
-    if not written.strip():
+
+    def stand_in(match: re.Match[str]) -> str:
+        """What formulaic reads in place of a name, or a number without an exponent."""
+        if match["number"]:
+            return f"{Decimal(match[0]):f}"
+        name = match["quoted"] or match["bare"]
+        if name is None:
+            level = _LEVEL.match(text, match.start())
+            unknown = match["unknown"] or (level or match)[0]
+            raise RequestError(f"{unknown!r} is not a coefficient; coefficients: {terms}")
+        if match["bare"] and _reads_otherwise(name, terms):
+            raise RequestError(
+                f"{name} in {excerpt(text)} is a coefficient and also a combination of others; put "
+                "the names in backticks, as in `a` - `b` or `a - b`"
+            )
+        return stand_ins[name]
+
+    if not text.strip():
         raise RequestError(f"there is nothing to test; coefficients: {terms}")
-    variables = [stand_ins[n] if stand_ins[n] in written else n for n in terms]
-    unknown = [n for n in re.findall(r"[^\W\d]\w*", written) if n not in variables]
-    if unknown:
-        level = _LEVEL.search(written) if unknown[0] == "C" else None
-        named = unknown[0] if level is None else level[0]
-        raise RequestError(f"{named!r} is not a coefficient; coefficients: {terms}")
+    written = _tokens(tuple(terms)).sub(stand_in, text).replace("==", "=")
+    written = re.sub(r"=\s*-", "= 0 - ", written)  # formulaic reads no sign after =
     try:
-        read = LinearConstraints.from_spec(written, variables)
+        read = LinearConstraints.from_spec(written, list(stand_ins.values()))
         matrix = np.asarray(read.constraint_matrix, dtype=np.float64)
         values = np.asarray(read.constraint_values, dtype=np.float64)
     except (FormulaicError, RuntimeError, ValueError, TypeError, KeyError) as error:
@@ -108,3 +115,33 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
             f"commas between, of: {terms}"
         ) from error
     return matrix, values
+
+
+@lru_cache(maxsize=64)
+def _tokens(terms: tuple[str, ...]) -> re.Pattern[str]:
+    """Names in backticks and by themselves, the longest first, numbers, and other words."""
+    names = sorted(terms, key=len, reverse=True)
+    quoted, whole = "|".join(map(re.escape, names)), "|".join(map(_whole, names))
+    return re.compile(
+        f"`(?P<quoted>{quoted})`|`(?P<unknown>[^`]*)`|(?P<number>{_NUMBER})(?!\\w)|(?P<bare>{whole})"
+        r"|[^\W\d][\w.]*"
+    )
+
+
+def _whole(name: str) -> str:
+    """A pattern for a name that is no part of a longer word."""
+    word = re.compile(r"\w")
+    before = r"(?<![\w.])" if word.match(name[0]) else ""
+    return before + re.escape(name) + (r"(?!\w)" if word.match(name[-1]) else "")
+
+
+def _reads_otherwise(name: str, terms: Sequence[str]) -> bool:
+    """Whether a name without backticks is also a number, or a combination of other coefficients."""
+    others = [term for term in terms if term != name]
+    if name.isidentifier() or not others:
+        return False
+    try:
+        _read(name, others)
+    except RequestError:
+        return False
+    return True

@@ -22,7 +22,7 @@ SCHEMA = dps.Schema([
 ])  # fmt: skip
 FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C(g)*t",
             "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
-            "y ~ a + I(a**2) + b",
+            "y ~ a + I(a**2) + b", "y ~ C(g):C(t) - 1", "y ~ a + g + g:t",
             "y ~ a*C(g, Treatment(reference='w')) + C(t,Treatment(True))"]  # fmt: skip
 
 

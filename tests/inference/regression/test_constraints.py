@@ -23,6 +23,43 @@ def test_what_can_be_asked(wanted, rows, values):
     assert len(names) == len(rows)
 
 
+ODD = ["Intercept", "x", "y", "x - y", "1", "0", "v1_", "C(`h h`)[T.1e3 == 2]", "e1", "h h"]
+
+
+@pytest.mark.parametrize(("wanted", "tested", "name"), [
+    ("`x - y` = 0", {"x - y": 1}, "`x - y`"), ("`x` - `y` = 0", {"x": 1, "y": -1}, "x - y"),
+    ("1*x = 0", {"x": 1}, "x"), ("`1` = 0", {"1": 1}, "`1`"), ("`1` - 2*`0`", {"1": 1, "0": -2},
+                                                             "`1` - 2 `0`"),
+    ("v1_ = 0", {"v1_": 1}, "v1_"), ("y + v1_", {"y": 1, "v1_": 1}, "y + v1_"),
+    ("C(`h h`)[T.1e3 == 2] = 0", {"C(`h h`)[T.1e3 == 2]": 1}, "C(`h h`)[T.1e3 == 2]"),
+    ("`C(`h h`)[T.1e3 == 2]` - e1", {"C(`h h`)[T.1e3 == 2]": 1, "e1": -1},
+     "C(`h h`)[T.1e3 == 2] - e1"),
+    ("2*h h - `e1`", {"h h": 2, "e1": -1}, "-1 e1 + 2 h h"),
+])  # fmt: skip
+def test_what_is_in_backticks_is_a_name(wanted, tested, name):
+    matrix, values, names = read_constraints(wanted, ODD)
+    assert ({ODD[i]: v for i, v in enumerate(matrix[0].tolist()) if v}, values.tolist()) == (
+        tested, [0.0])  # fmt: skip
+    assert names == [name]
+
+
+@pytest.mark.parametrize(("wanted", "values"), [("x = 1", 1), ("x - 10*1 = 0", 10), ("x = 1e0", 1)])
+def test_a_number_is_a_number_though_a_column_is_called_so(wanted, values):
+    matrix, found, _ = read_constraints(wanted, ODD)
+    assert matrix[0].tolist() == [float(name == "x") for name in ODD]
+    assert found.tolist() == [values]
+
+
+@pytest.mark.parametrize(("wanted", "words"), [
+    ("x - y = 0", "also a combination of others; put the names in backticks"),
+    ("`x-y` = 0", "'x-y' is not"), ("`2` = 0", "'2' is not a coef"), ("`` = 0", "is not a coef"),
+    ("h = 0", "'h' is not"), ("xx - y = 0", "'xx' is not"), ("x y", "cannot be read"),
+])  # fmt: skip
+def test_a_name_with_two_meanings_is_refused(wanted, words):
+    with pytest.raises(RequestError, match=words):
+        read_constraints(wanted, ODD)
+
+
 @pytest.mark.parametrize(("wanted", "words"), [
     ("nope = 0", "'nope' is not a coefficient"), ("age + b3 = 0", "'b3' is not a coefficient"),
     ("", "nothing to test"), ("  ", "nothing to test"), ("age = ", "cannot be read"),

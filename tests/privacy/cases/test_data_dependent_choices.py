@@ -133,7 +133,7 @@ def test_p43_a_bandwidth_without_the_public_number_of_rows(attempt):
         attempt(analyses={"m": dps.Marginals(["x"], 1)}, reference=dps.BernsteinKDE())
 
 
-@pytest.mark.parametrize("columns", ["auto", "all", "top10", None, FRAME.corr, FRAME.columns, {}])
+@pytest.mark.parametrize("columns", ["auto", "all", "top10", None, FRAME.corr, FRAME, {}])
 def test_p44_functions_chosen_by_observed_correlation(columns, attempt):
     with pytest.raises(dps.RequestError, match="columns must be a"):
         attempt(analyses={"m": dps.Marginals(columns)})
