@@ -43,9 +43,10 @@ class DrawnShares(Cached):
 
         Of the population where rows are `sampled`, else of the private table.
         """
-        sorted_draws = self._once(sampled, lambda: self._sorted(sampled=sampled))
+        draws = self._once(sampled, lambda: self._sorted(sampled=sampled))
         beyond = int(alpha / 2 * DRAWS)
-        return sorted_draws[:, beyond], sorted_draws[:, DRAWS - 1 - beyond]
+        largest = np.max(draws, axis=1, where=np.isfinite(draws), initial=0)  # no lower end is inf
+        return np.minimum(draws[:, beyond], largest), draws[:, DRAWS - 1 - beyond]
 
     def pvalue(self, i: int, value: float, alternative: Alternative) -> float:
         """P-value that parameter number i of the population equals `value`, at least 1 / DRAWS.
