@@ -10,12 +10,11 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
-from dpstats.inference.counts.drawn_shares import DRAWS, DrawnShares
+from dpstats.inference.counts.drawn_shares import DrawnShares
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.counts.proportion_intervals import GroupIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_of
 from dpstats.inference.counts.two_risks import Share, measure_interval, measure_pvalue
-from dpstats.inference.intervals import with_far_tails
 from dpstats.spending import LEAST_COMPUTED, bonferroni
 
 if TYPE_CHECKING:
@@ -69,9 +68,8 @@ class DifferenceIntervals:
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), of the ratios in [0, inf]."""
         if self.drawn is not None and method == "noise_aware":
-            drawn = self.drawn.interval(alpha, sampled=target == "population")
             certified = partial(self._certified, alpha, target)
-            low, high = with_far_tails(drawn, alpha / 2, DRAWS, certified)
+            low, high = self.drawn.interval(alpha, certified, sampled=target == "population")
             return low[self.chosen], high[self.chosen]
         found, shares = None, self._shares(method, target)
         if shares is not None and alpha >= LEAST_COMPUTED:

@@ -7,6 +7,7 @@ noise" in docs/explanation/inference/shares-and-tables.md, whose equations are c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,6 +17,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.inference.counts.risk_measures import MEASURES, measure_of
+from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 
 if TYPE_CHECKING:
@@ -38,15 +40,23 @@ class DrawnShares(Cached):
 
     answers: Answers
 
-    def interval(self, alpha: float, *, sampled: bool) -> tuple[Floats, Floats]:
+    def interval(
+        self,
+        alpha: float,
+        certified: Callable[[], tuple[Floats, Floats]],
+        *,
+        sampled: bool = True,
+    ) -> tuple[Floats, Floats]:
         """Ends (d,) between which all but alpha/2 of the draws on either side lie.
 
-        Of the population where rows are `sampled`, else of the private table.
+        Of the population where rows are `sampled`, else of the private table. Where few draws are
+        left beyond them, they are widened to the `certified` ones.
         """
         draws = self._once(sampled, lambda: self._sorted(sampled=sampled))
         beyond = int(alpha / 2 * DRAWS)
         largest = np.max(draws, axis=1, where=np.isfinite(draws), initial=0)  # no lower end is inf
-        return np.minimum(draws[:, beyond], largest), draws[:, DRAWS - 1 - beyond]
+        ends = np.minimum(draws[:, beyond], largest), draws[:, DRAWS - 1 - beyond]
+        return with_far_tails(ends, alpha / 2, DRAWS, certified)
 
     def pvalue(self, i: int, value: float, alternative: Alternative) -> float:
         """P-value that parameter number i of the population equals `value`, at least 1 / DRAWS.

@@ -20,10 +20,9 @@ from dpstats.inference.counts.conditional import (
     conditional_pvalue,
 )
 from dpstats.inference.counts.count_pivot import CountPivot
-from dpstats.inference.counts.drawn_shares import DRAWS, DrawnShares
+from dpstats.inference.counts.drawn_shares import DrawnShares
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.counts.unequal_tails import shortest_between, shortest_tails
-from dpstats.inference.intervals import with_far_tails
 from dpstats.inference.joint_coverage import joint_level
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.measured.answers import joint_noise_quantiles
@@ -295,9 +294,7 @@ class GroupIntervals:
             )
             return np.atleast_1d(low), np.atleast_1d(high)
         if self.drawn is not None:
-            found = self.drawn.interval(alpha, sampled=True)
-            certified = partial(self.conf_int, alpha, "certified", target)
-            return with_far_tails(found, alpha / 2, DRAWS, certified)
+            return self.drawn.interval(alpha, partial(self.conf_int, alpha, "certified", target))
         ends = conditional_interval(group, alpha, n=n)
         return np.array(ends[:1]), np.array(ends[1:])
 

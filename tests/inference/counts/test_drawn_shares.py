@@ -13,6 +13,7 @@ from dpstats.inference.counts.difference_intervals import DifferenceIntervals
 from dpstats.inference.counts.drawn_shares import DRAWS, DrawnShares
 from dpstats.inference.counts.proportion_intervals import GroupIntervals
 from dpstats.inference.counts.risk_measures import MEASURES
+from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.simulation import draw_from
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.noise import _noise_from
@@ -98,7 +99,9 @@ def test_counts_with_noises_of_their_own_give_what_their_tests_give():
     for counts, tested in ((one, GroupIntervals(one)), (answers, DifferenceIntervals(answers))):
         for target in ("population", "table"):
             ends = np.array(tested.conf_int(0.05, "noise_aware", target))
-            drawn = np.array(DrawnShares(counts).interval(0.05, sampled=target == "population"))
+            drawn = np.array(
+                DrawnShares(counts).interval(0.05, tuple, sampled=target == "population")
+            )
             width = ends[1] - ends[0]
             assert np.all(np.abs(ends - drawn) < 0.08 * width), target
 
@@ -148,7 +151,7 @@ def test_a_ratio_without_a_finite_draw_keeps_a_lower_end():
     answers = counts_of(release_of(dps.ZCDP(1)))
     sums = answers.sums.copy()
     sums[1] = -1e4  # nobody without the trait: infinite odds in every draw
-    low, high = DrawnShares(replace(answers, sums=sums)).interval(0.05, sampled=False)
+    low, high = DrawnShares(replace(answers, sums=sums)).interval(0.05, tuple, sampled=False)
     assert np.isfinite(low).all()
     assert high[2] == np.inf
 
@@ -178,3 +181,12 @@ def test_combined_answers_are_about_as_good_as_the_table_with_the_same_noise():
                 for some in (combined, alone)
             )
             assert np.all(width < 1.2 * of_alone), target
+
+
+@pytest.mark.parametrize("rows_per_person", [1, 4])
+def test_a_mean_of_zeros_and_ones_has_the_joint_noise_of_its_counts(rows_per_person):
+    answers = counts_of(release_of(dps.ZCDP(1), rows_per_person=rows_per_person))
+    mean, own = NoisyMean.of_trait(answers, 2), answers.noise_covariance[2:, 2:]
+    assert own[0, 1] != 0
+    expected = [[own.sum(), own[0].sum()], [own[0].sum(), own[0, 0]]]
+    assert mean.covariance[:2, :2] == pytest.approx(np.array(expected))
