@@ -62,11 +62,6 @@ def lower_tails(alpha: float, shares: Floats) -> Floats:
     return np.asarray(alpha * shares)
 
 
-def sidak(alpha: float, count: int) -> float:
-    """The same for independent events: the product of the confidences is 1 - alpha exactly."""
-    return float(-np.expm1(np.log1p(-alpha) / count))
-
-
 def holm(pvalues: Floats) -> Floats:
     """P-values (d,) adjusted by Holm's method: at level alpha, any false rejection is as rare.
 

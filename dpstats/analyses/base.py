@@ -54,7 +54,8 @@ def answered(analysis: Analysis[Result], schema: Schema) -> Family:
 def combines(analysis: Analysis[Result], schema: Schema) -> bool:
     """Whether tables that an analysis needs can follow from several measurements together.
 
-    An analysis says so in a method ``combines(schema)`` if it never asks for `disjoint` answers.
+    An analysis says so in a method ``combines(schema)``; one that asks for `disjoint` answers has
+    independent noise if its own table is measured as it is.
     """
     own = getattr(analysis, "combines", None)
     return own is not None and own(schema) is True

@@ -220,6 +220,19 @@ class Answers(Cached):
         return bool(np.all(np.count_nonzero(self.weights, axis=0) <= 1))
 
     @cached_property
+    def share_noise(self) -> bool:
+        """Whether some answers share a measured noise, as far as noises are known."""
+        return not (self.certain or self.independent)
+
+    @property
+    def noise_parts(self) -> Sequence[tuple[Floats, NoiseLaw]]:
+        """The noise on the sums as independent ones with weights (d,): each sum's own, if it is."""
+        if self.share_noise:
+            return self.noise_groups
+        own = np.eye(len(self.sums))
+        return [(weights, self.law(f)) for f, weights in enumerate(own)]
+
+    @cached_property
     def noise_covariance(self) -> Floats:
         """Covariance (d, d) of the noise on the sums."""
         laws, which = self._measured
@@ -240,10 +253,13 @@ class Answers(Cached):
         laws, which = self._measured
         scales = np.array([law.scale for law in laws])[which]
         columns = np.round(np.vstack([self.weights, scales]), 12)
-        distinct, first, counts = np.unique(columns, axis=1, return_index=True, return_counts=True)
-        used = np.flatnonzero(np.any(distinct[:-1] != 0, axis=0))
+        used = np.flatnonzero(np.any(columns[:-1] != 0, axis=0))
+        distinct, first, counts = np.unique(
+            columns[:, used], axis=1, return_index=True, return_counts=True
+        )
         return [
-            (distinct[:-1, i], replace(laws[which[first[i]]], terms=int(counts[i]))) for i in used
+            (weights[:-1], replace(laws[which[used[i]]], terms=int(count)))
+            for weights, i, count in zip(distinct.T, first, counts, strict=True)
         ]
 
 
@@ -263,8 +279,8 @@ def answer(
     wanted : Family, block, sequence of blocks, or analysis
         For an analysis, the family that it needs.
     disjoint : bool
-        Estimate every function by a plain sum of measured ones from one block; then disjoint
-        conditions have independent noise.
+        Estimate every function of a block by a plain sum of measured ones from one block where
+        they can be; then disjoint conditions have independent noise.
     with_count : bool
         Where the number of rows is not public, estimate it too, after the wanted functions.
 

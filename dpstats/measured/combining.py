@@ -249,9 +249,13 @@ class Sources(Cached):
         return next((one for one in scores if one.settles(block)), block)
 
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
-        """The best single source, or the combination of several where it has less variance."""
+        """The best single source, or the combination of several where it has less variance.
+
+        With `disjoint` the combination only where there is no single source.
+        """
         estimate = self._single(block, complements=not disjoint and self.n is not None)
-        if not disjoint and isinstance(block, Table | Indicator):
+        single = not np.any(np.isinf(estimate.variances))
+        if not (disjoint and single) and isinstance(block, Table | Indicator):
             combined = self._combined(block)
             if combined is not None and np.any(
                 combined.variances < estimate.variances * (1 - _GAIN)
@@ -262,8 +266,6 @@ class Sources(Cached):
                 )
                 estimate = combined
         if np.any(np.isinf(estimate.variances)):
-            if disjoint and isinstance(block, Table | Indicator) and self._combined(block):
-                raise _only_combined(block)
             raise _not_measured(self.measurements, block, estimate.variances)
         return estimate
 
@@ -410,16 +412,6 @@ def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
 def _present(rows: Floats | None) -> Floats:
     assert rows is not None  # the caller checked that the table can be estimated
     return rows
-
-
-def _only_combined(wanted: Block) -> NotMeasuredError:
-    names = ", ".join(column.name for column in wanted.columns)
-    return NotMeasuredError(
-        f"this release has no measurement of {names} with a noise of its own: {wanted.names[0]!r} "
-        "follows only from several that share noise, and the interval needs the table of "
-        f"{names} as measured. For a certified interval use release.bound; for this one, ask the "
-        "custodian to plan the analysis itself: a plan that holds it measures what it needs as such"
-    )
 
 
 def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:

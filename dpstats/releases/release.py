@@ -198,8 +198,8 @@ class Release(Cached, Certified, Unplanned, Interchange):
         wanted : Family, block, sequence of blocks, or analysis
             For an analysis, the functions that it needs.
         disjoint : bool
-            Answer every function as a plain sum of measured ones from one block; then disjoint
-            conditions have independent noise.
+            Answer every function of a block as a plain sum of measured ones from one block where
+            they can be; then disjoint conditions have independent noise.
         with_count : bool
             Where the number of rows is not public, answer it too, after the wanted functions.
 

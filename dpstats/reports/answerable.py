@@ -33,7 +33,6 @@ _OF_TWO: dict[str, Callable[[str, str], Any]] = {
     "test of independence": lambda a, b: Independence(a, b),
     "correlation": lambda a, b: Correlation((a, b)),
 }
-_NOISE_OF_THEIR_OWN = (Proportion, Quantile)  # which answers that share noise do not always give
 
 
 def answerable(release: Release) -> list[list[str]]:
@@ -107,10 +106,7 @@ def _answered(
     for group in groups:
         try:
             analysis = make(*group)
-            if isinstance(analysis, _NOISE_OF_THEIR_OWN):
-                release.infer(analysis)
-            else:
-                release.answers(answered(analysis, release.schema))
+            release.answers(answered(analysis, release.schema))
         except DpstatsError:
             continue
         yield group, analysis

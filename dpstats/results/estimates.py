@@ -352,7 +352,10 @@ class EstimateResult(Cached, Result):
         error = float(self.bse[i])
         score = (float(self.params[i]) - value) / error if 0 < error < np.inf else np.nan
         least = getattr(self.intervals, "least_pvalue", 0.0)
-        floor = f"no p-value is below {least:g}, the error probability spent on unknown sizes"
+        floor = (
+            f"no p-value is below {least:g}, the error probability spent on unknown sizes, or what "
+            "draws of the noise resolve"
+        )
         shown = Days(0)(value) if self.terms[i] in self.dates else f"{value:g}"
         return HypothesisResult(
             self.title,

@@ -197,18 +197,16 @@ def test_a_name_that_is_no_planned_one_names_the_planned_ones():
             assert "planned" not in str(refused.value)
 
 
-def test_an_interval_that_needs_the_table_as_measured_says_so(unplanned):
+def test_shares_in_groups_follow_from_tables_that_share_noise(unplanned):
     release = unplanned["residuals"]
     for asked in (dps.Proportion("smoker", given="ill"), dps.Difference("ill", by="smoker")):
-        with pytest.raises(
-            dps.NotMeasuredError, match="needs the table of smoker, ill as measured"
-        ):
-            release.infer(asked)
-    own = {"pairs": dps.Marginals(["smoker", "ill", "age"]),
-           "own": dps.Proportion("smoker", given="ill")}  # fmt: skip
-    plan = dps.plan(release.schema, own, budget=dps.ZCDP(0.05))
-    rows = pd.DataFrame({"smoker": [True, False] * 50, "ill": True, "age": 30.0})
-    assert dps.release(plan, rows, m=20, rng=1).infer("own").conf_int() is not None
+        found, result = release.explain(asked), release.infer(asked)
+        assert found.verdict == "measured"
+        low, high = np.transpose(np.atleast_2d(result.conf_int(method="certified", target="table")))
+        assert found.bounds.low == pytest.approx(low)
+        assert found.bounds.high == pytest.approx(high)
+        assert np.all(low < np.asarray(result.params))
+        assert np.all(np.asarray(result.params) < high)
 
 
 def test_what_leaves_a_question_open_is_named(unplanned):

@@ -208,9 +208,9 @@ def _result(
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
     sizes = [group.size(answers.n) for group in groups]
-    variances = [g.variances(risk, s) for g, risk, s in zip(groups, risks, sizes, strict=True)]
+    variances = [g.variances(risk, s)[0] for g, risk, s in zip(groups, risks, sizes, strict=True)]
     slopes = measure_gradients(float(risks[0]), float(risks[1]))  # (3, 2)
-    sampling, privacy = (slopes**2 @ np.array([pair[i] for pair in variances]) for i in (0, 1))
+    sampling, privacy = slopes**2 @ np.array(variances), intervals.noise_variances(slopes)
     unbounded = np.isnan(sampling)
     sampling *= rows.rows_per_person
     if from_totals is not None:

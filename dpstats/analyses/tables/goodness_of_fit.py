@@ -14,7 +14,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, listed, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
-from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import CellSet
 from dpstats.families.subgroups import Subgroup
@@ -266,10 +266,7 @@ def _tested(release: ReleaseView, family: Family) -> Answers:
     its variance; a likelihood of the measured counts uses n and the shape of the law.
     """
     combined = release.answers(family, with_count=True)
-    try:
-        plain = release.answers(family, disjoint=True)
-    except NotMeasuredError:  # its residuals were
-        return combined
+    plain = release.answers(family, disjoint=True)
     enough = 0.9 * (1 - 1 / len(plain.sums)) * np.mean(plain.noise_variances)
     gains_little = bool(np.mean(combined.noise_variances) >= enough)
     return plain if plain.rows.public and plain.independent and gains_little else combined

@@ -19,7 +19,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
-from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
@@ -229,10 +229,7 @@ def noisy_table(analysis: Independence, release: ReleaseView) -> NoisyTable:
     cells = np.arange(table.size).reshape(table.shape).transpose(axes)
     cells = cells.reshape(-1, *cells.shape[-2:])
     combined = NoisyTable(release.answers(table), cells)
-    try:
-        plain = NoisyTable(release.answers(table, disjoint=True), cells)
-    except NotMeasuredError:  # its residuals were
-        return combined
+    plain = NoisyTable(release.answers(table, disjoint=True), cells)
     return combined if combined.interaction_noise < plain.interaction_noise * 0.999 else plain
 
 

@@ -20,7 +20,7 @@ from dpstats.checks import (
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.corrected.roots import find_roots
 from dpstats.inference.counts.group_counts import GroupCounts
-from dpstats.spending import LEAST_OF_COUNT, for_group_size, for_noise, sidak, split_for
+from dpstats.spending import LEAST_OF_COUNT, bonferroni, for_group_size, for_noise, split_for
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
@@ -154,18 +154,18 @@ def conditional_certified(
 ) -> tuple[Floats, Floats]:
     """Certified interval for the prevalence within a group, from a box for the two counts.
 
-    The noises are independent, so both counts are within their quantiles at
-    1 - sqrt(1 - beta) with probability 1 - beta. On that event the Clopper-Pearson interval of
-    the true counts, valid at alpha - beta given any N, is inside the union over the box, whose
-    ends are at two corners. For the table's own share there is no sampling: the extremes of
-    x/(x+c) over the box at beta = alpha.
+    Both counts are within their quantiles at beta/2 with probability 1 - beta, also where they
+    share noise (Bonferroni). On that event the Clopper-Pearson interval of the true counts, valid
+    at alpha - beta given any N, is inside the union over the box, whose ends are at two corners.
+    For the table's own share there is no sampling: the extremes of x/(x+c) over the box at
+    beta = alpha.
 
     Parameters
     ----------
     yes, no : array_like, broadcast together
         Noisy counts of rows in A and G, and in G but not in A (no uniforms needed).
     law_yes, law_no : NoiseLaw
-        Laws of the two independent noises, in counts.
+        Laws of the two noises, in counts.
     alpha : float
         Error probability, in (0, 1/2].
     n : int, optional
@@ -194,7 +194,7 @@ def conditional_certified(
         wider = law_yes if law_yes.variance >= law_no.variance else law_no
         beta = split_for(check_count(n) / 4, wider, alpha)
     most = np.inf if n is None else check_count(n)
-    each = sidak(beta, 2)
+    each = bonferroni(beta, 2)
     yes, no = np.broadcast_arrays(check_finite("yes", yes), check_finite("no", no))
     q_yes, q_no = law_yes.quantile(each), law_no.quantile(each)
     least_yes, least_no = np.clip(yes - q_yes, 0, most), np.clip(no - q_no, 0, most)

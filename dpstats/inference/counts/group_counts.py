@@ -7,7 +7,7 @@ given the size N, X ~ Binomial(N, risk). N is never taken as known, nor replaced
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -17,12 +17,13 @@ from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
 from dpstats.inference.counts.binomial import binomial_weights, binomial_window
 from dpstats.inference.counts.characteristic import WIDE, Inversion
-from dpstats.inference.noisy_ratio import NoisyRatio
+from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
+    from dpstats.privacy.weighted_noise import JointNoise
 
 
 _TAIL = 1e-9  # noise mass that may be ignored
@@ -48,7 +49,10 @@ class GroupCounts:
     u_yes, u_no : float
         Their stored uniforms, in (-1/2, 1/2).
     law_yes, law_no : NoiseLaw
-        Laws of the two independent noises, in counts.
+        Laws of the two noises, in counts.
+    shared : JointNoise, optional
+        Law of the noise on yes and on yes + no where yes and no share noise: `sizes` and `tails`
+        are then not known.
     """
 
     sampled: ClassVar[bool] = True
@@ -59,23 +63,34 @@ class GroupCounts:
     u_no: float
     law_yes: NoiseLaw
     law_no: NoiseLaw
+    shared: JointNoise | None = None
 
     @classmethod
     def of(cls, answers: Answers, f: int = 0) -> GroupCounts:
         """Counts number f (with the trait) and f + 1 (without) of some answers."""
-        (yes, no), (u_yes, u_no) = answers.sums[f : f + 2], answers.uniforms[f : f + 2]
-        laws = answers.law(f), answers.law(f + 1)
-        return cls(float(yes), float(no), float(u_yes), float(u_no), *laws)
+        answers = answers.subset(slice(f, f + 2))
+        (yes, no), (u_yes, u_no) = answers.sums.tolist(), answers.uniforms.tolist()
+        parts = answers.noise_parts if answers.share_noise else ()
+        shared = joint_noise((w[0], w.sum(), law) for w, law in parts) if parts else None
+        return cls(yes, no, u_yes, u_no, answers.law(0), answers.law(1), shared)
+
+    @cached_property
+    def noise(self) -> JointNoise:
+        """Law of the noise on yes and on the size."""
+        if self.shared is not None:
+            return self.shared
+        return joint_noise([(1.0, 1.0, self.law_yes), (0.0, 1.0, self.law_no)])
 
     @property
     def of_table(self) -> NoisyRatio | None:
         """The share among the private rows themselves, if it is to be had from one law.
 
         Its uniform is the difference of the two modulo one: exchanged counts have its opposite.
+        Counts that share noise have one uniform.
         """
-        u, noise = self.u_yes - self.u_no, ((1.0, 1.0, self.law_yes), (0.0, 1.0, self.law_no))
+        u = self.u_yes - (self.u_no if self.shared is None else 0.0)
         yes, uniform = np.array([self.yes]), np.array([u - round(u)])
-        return NoisyRatio.of(noise, self.observed_size, yes, uniform)
+        return NoisyRatio.of(self.noise.parts, self.observed_size, yes, uniform)
 
     @property
     def observed_size(self) -> float:
@@ -95,7 +110,7 @@ class GroupCounts:
     @property
     def size_noise(self) -> float:
         """Standard deviation of the noise on yes + no, in rows."""
-        return float(np.sqrt(self.law_yes.variance + self.law_no.variance))
+        return float(np.sqrt(self.noise.moments[2]))
 
     @property
     def hidden_by_noise(self) -> bool:
@@ -105,7 +120,7 @@ class GroupCounts:
     def variances(self, risk: Floats | float, size: float) -> tuple[Floats, Floats]:
         """Sampling and privacy variance of the estimate at a risk and a size."""
         risk, size = np.asarray(risk, dtype=np.float64), max(size, 1.0)
-        noise = (1 - risk) ** 2 * self.law_yes.variance + risk**2 * self.law_no.variance
+        noise = np.maximum(self.noise.variance(risk), 0)
         return risk * (1 - risk) / size, noise / size**2
 
     def sizes(self, n: int | None, beta: float) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from dpstats.inference.counts.conditional import (
     conditional_pvalue,
 )
 from dpstats.inference.counts.count_pivot import CountPivot
+from dpstats.inference.counts.drawn_shares import DrawnShares
 from dpstats.inference.counts.group_counts import GroupCounts
 from dpstats.inference.counts.unequal_tails import shortest_between, shortest_tails
 from dpstats.inference.joint_coverage import joint_level
@@ -254,13 +255,18 @@ def _clopper_pearson(
 class GroupIntervals:
     """Intervals and tests for the prevalence within a group; see `inference.counts.conditional`.
 
+    Where the two counts share noise, noise-aware ones are those of `inference.counts.drawn_shares`.
     For the private table itself both methods invert the law of the noise, see
     `inference.noisy_ratio`.
     """
 
     answers: Answers
-    least_pvalue: ClassVar[float] = LEAST_OF_COUNT
     range_widths: ClassVar[float] = 1.0
+
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value spends on the number of rows of the group, or on draws."""
+        return LEAST_OF_COUNT if self.drawn is None else self.drawn.least_pvalue
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """The same as `conf_int`: there is one parameter."""
@@ -270,6 +276,11 @@ class GroupIntervals:
     def group(self) -> GroupCounts:
         """The counts of the group."""
         return GroupCounts.of(self.answers)
+
+    @cached_property
+    def drawn(self) -> DrawnShares | None:
+        """Draws of the share where the two counts share noise."""
+        return DrawnShares(self.answers) if self.answers.share_noise else None
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limit, two (1,) arrays in [0, 1]."""
@@ -282,6 +293,8 @@ class GroupIntervals:
                 group.yes, group.no, group.law_yes, group.law_no, alpha, n=n, target=target
             )
             return np.atleast_1d(low), np.atleast_1d(high)
+        if self.drawn is not None:
+            return self.drawn.interval(alpha, partial(self.conf_int, alpha, "certified", target))
         ends = conditional_interval(group, alpha, n=n)
         return np.array(ends[:1]), np.array(ends[1:])
 
@@ -295,5 +308,7 @@ class GroupIntervals:
 
     def pvalue(self, value: float, alternative: Alternative, beta: float) -> float:
         """The same, with error beta for the number of rows."""
+        if self.drawn is not None:
+            return self.drawn.pvalue(0, value, alternative)
         n = self.answers.rows.exact
         return conditional_pvalue(self.group, value, alternative, n=n, beta=beta)

@@ -94,11 +94,15 @@ class QuantileIntervals(Cached):
         mass, inner = self.fitted, weights[1:-1]
         covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
         sampling = weights @ covariance @ weights / self.answers.of_persons.n
-        privacy = self.answers.noise_less_rows(inner, probability) / self.answers.n**2
+        privacy = self._noise_of(inner, probability) / self.answers.n**2
         slope = ((high - low) / (above - below)) ** 2
         place = (high - low) ** 2 / 12
         estimate = float(low + share * (high - low))
         return estimate, float(sampling * slope + place), float(privacy * slope)
+
+    def _noise_of(self, weights: Floats, probability: float) -> float:
+        """Variance of the noise on a combination of the counts, less a share of the rows."""
+        return self.answers.noise_less_rows(weights, probability)
 
     def of_edges(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Ends (edges,) of the distribution function at every edge, computed once."""
@@ -185,8 +189,7 @@ class GroupQuantileIntervals(QuantileIntervals):
     whole : Answers
         The same, then the group.
     pairs : Answers
-        Below and above the first edge, below and above the second, and so on; of every pair the
-        noise is independent.
+        Below and above the first edge, below and above the second, and so on.
     """
 
     whole: Answers
@@ -194,8 +197,8 @@ class GroupQuantileIntervals(QuantileIntervals):
 
     @property
     def least_pvalue(self) -> float:
-        """Error that a p-value spends on the number of rows."""
-        return GroupIntervals.least_pvalue
+        """Error that a p-value spends on the number of rows, or on draws."""
+        return self._of_edge(0).least_pvalue
 
     def _noise_of(self, weights: Floats, probability: float) -> float:
         every = np.append(weights, -probability)
@@ -228,8 +231,11 @@ class GroupQuantileIntervals(QuantileIntervals):
         return below, above
 
     def _of_edge(self, j: int, *, sampled: bool = True) -> GroupIntervals:
-        pairs = self.pairs.of_persons if sampled else self.pairs
-        return GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2)))
+        def made() -> GroupIntervals:
+            pairs = self.pairs.of_persons if sampled else self.pairs
+            return GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2)))
+
+        return self._once(("edge", j, sampled), made)
 
 
 def _sampled(method: Method, target: Target) -> bool:

@@ -104,12 +104,13 @@ class NoisyMean:
     @classmethod
     def of_trait(cls, answers: Answers, f: int = 0) -> NoisyMean:
         """A group, 1 with a trait and 0 without, from both counts: numbers f and f + 1."""
-        rows, laws = answers.rows, (answers.law(f), answers.law(f + 1))
-        mixing = np.array([[1, 1], [1, 0], [1, 0.0]])
+        rows, counts = answers.rows, answers.subset(slice(f, f + 2))
+        weights, laws = zip(*counts.noise_parts, strict=True)
+        moments = np.array([[1, 1], [1, 0], [1, 0.0]])
         most, spread = rows.estimate if rows.public else np.inf, float(rows.rows_per_person)
-        seed = calibration_seed(answers, f)
-        observed = mixing @ answers.sums[f : f + 2]
-        return cls(observed, mixing, laws, np.ones(2), most, seed, spread, True)
+        seed, mixing = calibration_seed(answers, f), moments @ np.array(weights).T
+        observed = moments @ counts.sums
+        return cls(observed, mixing, laws, np.ones(len(laws)), most, seed, spread, True)
 
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:

@@ -1,9 +1,12 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.measured.answers import answer
 from dpstats.privacy.noise import _noise_from
 
 EDGES = [10, 18, 30, 40, 50, 65, 80]
@@ -338,3 +341,26 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
     assert test.pvalue > 0.5
     with pytest.raises(dps.RequestError, match="value must be"):
         means.test("2020-07-01", term="mean of age")
+
+
+def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
+    """Both counts of the ratio share noise. The variance of 300 estimates has 8% of error."""
+    columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
+    schema = dps.Schema(columns)
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame({"age": people["age"], "a": rng.random(3_000) < 0.3, "b": False})
+    budget = dps.ZCDP(1)
+    plan = dps.plan(schema, {"t": dps.Marginals(["age", "a", "b"], degree=2)}, budget=budget)
+    asked = dps.Quantile("age", 0.5, given="a")
+    found = []
+    for _ in range(300):
+        with _noise_from(lambda scale, size: np.rint(rng.normal(0, scale, size)).astype(int)):
+            held = dps.measure(plan, rows)
+        release = SimpleNamespace(
+            schema=schema, budget=budget,
+            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
+        )  # fmt: skip
+        result = asked.infer(release)
+        found.append((result.params[0], result.privacy_variance[0]))
+    drawn = np.var([one for one, _ in found])
+    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.25)
