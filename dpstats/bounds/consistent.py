@@ -93,10 +93,10 @@ def possible_range(question: Question) -> Interval:
     return max(low, question.range[0]), question.range[1] if beyond else high
 
 
-def touched(sources: Sources, question: Question) -> bool:
-    """Whether some measured function depends on a column of the question."""
+def touched(sources: Sources, columns: Iterable[Column]) -> bool:
+    """Whether some measured function depends on one of these columns."""
     return not sources.measurements.published.answering.column_names.isdisjoint(
-        column.name for column in question.columns
+        column.name for column in columns
     )
 
 
