@@ -16,7 +16,7 @@ from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.moments.group_means import GroupMeans
 from dpstats.analyses.moments.mean import Mean
 from dpstats.analyses.moments.mean_difference import MeanDifference
-from dpstats.arrays import Codes, Floats
+from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import (
     TooManyStates,
     consistent,
@@ -255,7 +255,13 @@ class Asker:
                 low[same] = np.maximum(low[same], found[0][same])
                 high[same] = np.minimum(high[same], found[1][same])
         empty = low > high  # both intervals cannot hold, so alpha is spent already
-        return np.where(empty, ends[0], low), np.where(empty, ends[1], high)
+        low, high = np.where(empty, ends[0], low), np.where(empty, ends[1], high)
+        point = low == high  # an answer that no rows can have: wider, so as valid as before
+        if point.any():
+            least, most = self._own_ends(own, block, self.alpha)
+            low[point] = np.minimum(low, least)[point]
+            high[point] = np.maximum(high, most)[point]
+        return low, high
 
     @cached_property
     def _joint(self) -> JointCertificate:
@@ -282,7 +288,7 @@ class Asker:
             ]
             lows[f], highs[f] = min(ends), max(ends)
         least, most = (np.asarray(end / block.bounds) for end in block.ranges)
-        lows, highs = np.clip(lows, least, most), np.clip(highs, least, most)
+        lows, highs = within(lows, highs, least, most)
         if self.target == "table":
             return lows, highs
         n = answers.rows.bounds(answers.rows.spent(beta))[0]

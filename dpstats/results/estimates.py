@@ -463,18 +463,6 @@ class EstimateResult(Cached, Result):
             fitted=None if self.fitted is None else self.fitted[:count],
         )
 
-    def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
-        """Whether some interval has width zero, printed or not."""
-        if (shown["conf_low"] == shown["conf_high"]).any():
-            return True
-        if len(shown) == len(self.terms):
-            return False
-        for some in getattr(self.intervals, "extremes", ()):
-            low, high = some.conf_int(alpha, "noise_aware", target)
-            if (low == high).any():
-                return True
-        return False
-
     def _remarks(
         self, shown: pd.DataFrame, alpha: float, target: Target, simultaneous: bool
     ) -> list[str]:
@@ -487,11 +475,6 @@ class EstimateResult(Cached, Result):
             remarks.append(f"the level is that of {whose}")
         if np.isinf(shown[["certified_low", "certified_high"]]).all(axis=1).any():
             remarks.append(UNCERTIFIED)
-        if self._without_width(shown, alpha, target):
-            remarks.append(
-                "an interval has width zero: no value of the parameter makes the noisy answer "
-                "likely; use the certified interval there"
-            )
         return [f"Note: {remark}" for remark in remarks]
 
     def _footer(self, method: Method | None, target: Target) -> str:
