@@ -71,8 +71,8 @@ def test_no_cell_has_an_interval_without_width(unit, far, seeded_noise):
     with noise._noise_from(one_far):
         result = dps.release(plan, frame, rng=0, m=500).infer("t")
     for options in (
-        {}, {"target": "table"}, {"method": "certified"}, {"method": "certified", "target": "table"},
-        {"simultaneous": True}, {"method": "shortest"}, {"method": "shortest", "alpha": 0.5},
+        {}, {"target": "table"}, {"method": "certified"}, {"simultaneous": True},
+        {"method": "certified", "target": "table"}, {"method": "shortest"}, {"method": "shortest", "alpha": 0.5},
     ):  # fmt: skip
         low, high = np.transpose(result.conf_int(**options))
         assert low[far] == 0 < 0.0002 < high[far]

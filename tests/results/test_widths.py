@@ -33,6 +33,21 @@ ANALYSES = {
 }
 
 
+class Far:
+    """Noise that is moved by many scales in a third of the answers, and against it in another."""
+
+    def __init__(self, source, seed, distance):
+        self.source, self.uniforms = source, source.uniforms
+        self.rng, self.distance = np.random.default_rng(seed), distance
+
+    def __call__(self, scale, size):
+        drawn = self.source(scale, size)
+        if size == 1:  # such as the number of rows
+            return drawn
+        moved = self.distance * self.rng.choice([-1.0, 0.0, 1.0], size) * scale
+        return drawn + np.round(moved).astype(np.int64)
+
+
 def ends_of(result):
     for method in ("noise_aware", "certified"):
         for target in ("population", "table"):
@@ -51,17 +66,7 @@ def test_no_interval_is_one_value(name, unit, seeded_noise):
     })  # fmt: skip
     plan = dps.plan(SCHEMA, {name: ANALYSES[name]}, budget=dps.PureDP(2), unit=unit)
     for seed, distance in enumerate((25, 25, 25, 1_000, 1_000, 1_000)):
-        source, far = seeded_noise(seed), np.random.default_rng(seed)
-
-        def shifted(scale, size):
-            drawn = source(scale, size)
-            if size == 1 and unit == "add_remove":  # the number of rows
-                return drawn
-            moved = distance * far.choice([-1.0, 0.0, 1.0], size) * scale
-            return drawn + np.round(moved).astype(np.int64)
-
-        shifted.uniforms = source.uniforms
-        with noise._noise_from(shifted):
+        with noise._noise_from(Far(seeded_noise(seed), seed, distance)):
             result = dps.release(plan, frame, rng=0, m=200).infer(name)
         for kind, ends in ends_of(result):
             width = ends[:, 1] - ends[:, 0]

@@ -127,7 +127,7 @@ class Association:
             drawn.append(self.phi_squared(noisy, fitted))
             if self.bounded:
                 kept[i] = np.mean(self._along(direction, noisy, fitted) <= root)
-        # Beyond nearly all of its law at the ends it is read as the median there: else no V is kept.
+        # Beyond nearly all of its law at an end it is read as the median there, else no V is kept.
         found = float(np.clip(found, np.median(drawn[0]), np.median(drawn[-1])))
         larger, smaller = np.mean(np.array(drawn) >= found, axis=1), kept
         if not self.bounded:
