@@ -72,7 +72,8 @@ def test_no_cell_has_an_interval_without_width(unit, far, seeded_noise):
         result = dps.release(plan, frame, rng=0, m=500).infer("t")
     for options in (
         {}, {"target": "table"}, {"method": "certified"}, {"simultaneous": True},
-        {"method": "certified", "target": "table"}, {"method": "shortest"}, {"method": "shortest", "alpha": 0.5},
+        {"method": "certified", "target": "table"}, {"method": "shortest"},
+        {"method": "shortest", "alpha": 0.5},
     ):  # fmt: skip
         low, high = np.transpose(result.conf_int(**options))
         assert low[far] == 0 < 0.0002 < high[far]

@@ -62,8 +62,7 @@ def effect_interval(
     length = float(np.sqrt(np.sum(direction**2 / p0)))
     along = errors @ (direction / p0) / length if length > 0 else np.zeros(len(errors))
     square = np.sum(errors**2 / (n * p0), axis=1)
-    # Beyond nearly all of its law at the least or the largest w, Q is read as its median there, else
-    # no w is kept.
+    # Beyond nearly all of its law at an end of w it is read as the median there, else no w is kept.
     at_ends = square, n * largest**2 + 2 * largest * along + square
     observed = float(np.clip(observed, *(np.median(drawn) for drawn in at_ends)))
 
