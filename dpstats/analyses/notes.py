@@ -71,7 +71,7 @@ def impossible_shares(shares: Floats, fitted: bool) -> list[str]:
     verb = "is" if count == 1 else "are"
     other = "; result.fitted has shares that are possible" if fitted else ""
     return [
-        f"{which} {verb} below 0 or above 1 by the noise: to cut it off would bias sums of "
+        f"{which} {verb} below 0 or above 1 by the noise and not cut off, which would bias sums of "
         f"estimates{other}"
     ]
 
