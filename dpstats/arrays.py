@@ -17,6 +17,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def within(low: Floats, high: Floats, least: Any, most: Any) -> tuple[Floats, Floats]:
+    """Limits within the range of a parameter, from least to most, of intervals around an estimate.
+
+    One whose middle is beyond an end of the range is moved until its middle is there: cut off as it
+    is, it could be that end alone. It only widens by that, and stays nested in alpha.
+    """
+    finite = np.isfinite(low) & np.isfinite(high)
+    middle = np.add(low, high, out=np.zeros(np.shape(low)), where=finite) / 2
+    moved = np.where(finite, np.clip(middle, least, most) - middle, 0.0)
+    return np.clip(low + moved, least, most), np.clip(high + moved, least, most)
+
+
 def one_blas_thread(*, of_scipy: bool = True) -> AbstractContextManager[Any]:
     """A block in which BLAS has one thread: small products gain nothing from more.
 

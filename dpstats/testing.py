@@ -276,7 +276,10 @@ def _check_tests(found: Result, at: str, *, ordered: bool) -> None:
 
 
 def _check_alternatives(found: Result, at: str, *, ordered: bool) -> None:
-    values = np.unique(found.intervals_frame(alpha=0.1).iloc[:, 1:].to_numpy(dtype=np.float64))
+    frame = found.intervals_frame(alpha=0.1)
+    low, high = (frame[end].to_numpy(dtype=np.float64) for end in ("conf_low", "conf_high"))
+    inside = np.clip(frame["estimate"].to_numpy(dtype=np.float64), low, high)  # a possible value
+    values = np.unique(np.concatenate([inside, low, high]))
     values = values[np.isfinite(values)]
     if not len(values) or np.ptp(values) < 1e-9:
         return  # all at the edge, perhaps, where a value may be refused

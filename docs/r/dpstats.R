@@ -188,7 +188,7 @@ estimates <- function(release, wanted, alpha) {
   if (!(alpha >= 1e-9 && alpha <= 0.5)) stop("alpha must be in [1e-9, 1/2]", call. = FALSE)
   found <- best(release, wanted)
   rows <- row_count(release)
-  share <- pmin(pmax(found$sums / rows$value, 0), 1)
+  share <- found$sums / rows$value  # unbiased: small ones may be below 0, and cells add up to 1
   ends <- if (rows$public) intervals_public(release, found, rows$value, alpha)
           else intervals_measured(release, found, rows, alpha)
   data.frame(estimate = share, conf_low = ends$low, conf_high = ends$high)
@@ -759,6 +759,7 @@ largest_logit <- function(tail, level, guess) {
 
 # Ends from T + U at a public n.
 ends_of_t <- function(t, n, law, alpha) {
+  t <- min(max(t, 0), n)  # read as the nearest count that n rows can have
   guess <- stats::qlogis(min(max(t / n, 0.5 / n), 1 - 0.5 / n))
   upper <- largest_logit(function(p) noisy_binomial(t, n, p, law), alpha / 2, guess)
   mirrored <- largest_logit(function(p) noisy_binomial(n - t, n, p, law), alpha / 2, -guess)
@@ -784,8 +785,10 @@ intervals_measured <- function(release, found, rows, alpha) {
   within <- max(rows$estimate - sizes[1], sizes[2] - rows$estimate)
   ends <- vapply(seq_along(found$sums), function(f) {
     joint <- joint_of(release, found$row(f), rows$weights)
+    t <- found$sums[f]; u <- found$uniforms[f]
+    if (rows$estimate > 0) t <- min(max(t + u, 0), rows$estimate) - u
     pivot <- list(law = prepared_for(release, found$keys[[f]]), joint = joint, count = rows$estimate,
-                  sizes = sizes, within = within, t = found$sums[f], u = found$uniforms[f])
+                  sizes = sizes, within = within, t = t, u = u)
     ends_of_pivot(pivot, level)
   }, numeric(2))
   list(low = ends[1, ], high = ends[2, ])

@@ -62,6 +62,20 @@ def rare_shares(shares: Floats, n: float) -> list[str]:
     ]
 
 
+def impossible_shares(shares: Floats, fitted: bool) -> list[str]:
+    """A note where some of the estimated shares (d,) are below 0 or above 1."""
+    count = int(np.sum((shares < 0) | (shares > 1)))
+    if not count:
+        return []
+    which = "the estimate" if shares.size == 1 else f"{count} of {shares.size} estimates"
+    verb = "is" if count == 1 else "are"
+    other = "; result.fitted has shares that are possible" if fitted else ""
+    return [
+        f"{which} {verb} below 0 or above 1 by the noise and not cut off, which would bias sums of "
+        f"estimates{other}"
+    ]
+
+
 def rare_mean(name: str, mean: NoisyMean) -> list[str]:
     """A note where n m (1 - m) is below 10, m the noisy mean's place between its bounds.
 

@@ -16,7 +16,7 @@ from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.moments.group_means import GroupMeans
 from dpstats.analyses.moments.mean import Mean
 from dpstats.analyses.moments.mean_difference import MeanDifference
-from dpstats.arrays import Codes, Floats
+from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import (
     TooManyStates,
     consistent,
@@ -95,14 +95,24 @@ class _Found(NamedTuple):
 
 
 class Asker:
-    """One way to ask: a release, an error probability and a target."""
+    """One way to ask: a release, an error probability and a target.
+
+    With `few`, of the cells of a table that need a program each only the first are answered: so
+    many, and on to the first that is limited, if a column was measured. `left` counts the others.
+    """
 
     def __init__(
-        self, release: ReleaseView, sources: Sources, alpha: float, target: Target
+        self,
+        release: ReleaseView,
+        sources: Sources,
+        alpha: float,
+        target: Target,
+        few: float = np.inf,
     ) -> None:
         self.release, self.sources = release, sources
         check_target(target)
         self.alpha, self.target = check_alpha(alpha), target
+        self.few, self.left = few, 0
         self._last: tuple[Any, Any] = None, None
 
     def of(self, query: Any, given: str | None, minus: str | None, over: str | None) -> Bounds:
@@ -226,7 +236,8 @@ class Asker:
         nothing = not measured.any() or measured.all()
         own, others = (block,) * 2 if nothing else map(block.restrict, (measured, ~measured))
         if (own.size, others.size) != (measured.sum(), (~measured).sum()):  # only as a whole
-            return self.of_questions(questions_of_family(block))
+            few = self.few if isinstance(block, Table) else np.inf
+            return self.of_questions(questions_of_family(block), few)
         order = np.argsort(np.concatenate([np.flatnonzero(measured), np.flatnonzero(~measured)]))
         parts = [self._of_block(own), self.of_questions(questions_of_family(others))]
         return self._joined(parts, order)
@@ -244,7 +255,13 @@ class Asker:
                 low[same] = np.maximum(low[same], found[0][same])
                 high[same] = np.minimum(high[same], found[1][same])
         empty = low > high  # both intervals cannot hold, so alpha is spent already
-        return np.where(empty, ends[0], low), np.where(empty, ends[1], high)
+        low, high = np.where(empty, ends[0], low), np.where(empty, ends[1], high)
+        point = low == high  # an answer that no rows can have: wider, so as valid as before
+        if point.any():
+            least, most = self._own_ends(own, block, self.alpha)
+            low[point] = np.minimum(low, least)[point]
+            high[point] = np.maximum(high, most)[point]
+        return low, high
 
     @cached_property
     def _joint(self) -> JointCertificate:
@@ -271,19 +288,25 @@ class Asker:
             ]
             lows[f], highs[f] = min(ends), max(ends)
         least, most = (np.asarray(end / block.bounds) for end in block.ranges)
-        lows, highs = np.clip(lows, least, most), np.clip(highs, least, most)
+        lows, highs = within(lows, highs, least, most)
         if self.target == "table":
             return lows, highs
         n = answers.rows.bounds(answers.rows.spent(beta))[0]
         low, high = chernoff_confint((1 + lows) / 2, (1 + highs) / 2, n, alpha - beta)
         return np.maximum(2 * low - 1, least), np.minimum(2 * high - 1, most)
 
-    def of_questions(self, questions: Sequence[Question]) -> Bounds:
-        """By linear programs, each question at its own level."""
-        found = [self._of_question(question, self.alpha) for question in questions]
+    def of_questions(self, questions: Sequence[Question], few: float = np.inf) -> Bounds:
+        """By linear programs, each question at its own level; see the class for `few`."""
+        found, done = list[_Found](), False
+        for question in questions:
+            if len(found) >= few and done:
+                break
+            found.append(self._of_question(question, self.alpha))
+            done |= found[-1].says or not touched(self.sources, question.columns)
+        self.left += len(questions) - len(found)
         low, high = np.array([one.ends for one in found], dtype=np.float64).reshape(-1, 2).T
         return self._made(
-            [question.term for question in questions],
+            [question.term for question in questions[: len(found)]],
             low,
             high,
             [one.known_from for one in found],
@@ -329,7 +352,7 @@ class Asker:
         """By linear programs, unless nothing that was measured concerns it."""
         question = replace(question, range=possible_range(question))
         least, most = question.range
-        if not touched(self.sources, question):
+        if not touched(self.sources, question.columns):
             return _Found(question.range, False, UNKNOWN, [*question.notes])
         nothing = _Found(question.range, False, no_limit(self.sources, question), [*question.notes])
         beta = alpha if self.target == "table" else for_noise(alpha)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.arrays import Codes, Floats
+from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.group_totals import sums_that_follow, that_tell_groups
 from dpstats.bounds.programs import Program
 from dpstats.bounds.questions import Interval, Question
@@ -93,10 +93,10 @@ def possible_range(question: Question) -> Interval:
     return max(low, question.range[0]), question.range[1] if beyond else high
 
 
-def touched(sources: Sources, question: Question) -> bool:
-    """Whether some measured function depends on a column of the question."""
+def touched(sources: Sources, columns: Iterable[Column]) -> bool:
+    """Whether some measured function depends on one of these columns."""
     return not sources.measurements.published.answering.column_names.isdisjoint(
-        column.name for column in question.columns
+        column.name for column in columns
     )
 
 
@@ -185,12 +185,12 @@ def _limits(
     blocks: Blocks, low: Floats, high: Floats, rows: tuple[float, float]
 ) -> tuple[Floats, Floats]:
     """Bounds on sums that say something: what any rows have is no bound."""
-    within = low <= high  # a noise below one half may leave no whole number
-    low, high = np.where(within, low, -np.inf), np.where(within, high, np.inf)
+    some = low <= high  # a noise below one half may leave no whole number
+    low, high = np.where(some, low, -np.inf), np.where(some, high, np.inf)
     least, most = _ranges(blocks)
     ends = np.stack([least * rows[0], least * rows[1], most * rows[0], most * rows[1]])
     least, most = ends.min(axis=0), ends.max(axis=0)
-    low, high = np.minimum(low, most), np.maximum(high, least)  # beyond them, the nearer end
+    low, high = within(low, high, least, most)
     low[low <= least] = -np.inf  # says nothing
     high[high >= most] = np.inf
     return low, high

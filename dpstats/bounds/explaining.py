@@ -18,7 +18,7 @@ from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.planning.plan import plan
 from dpstats.planning.previews.preview import previewed_width
-from dpstats.results.explanation import COMPARED, Explanation
+from dpstats.results.explanation import COMPARED, SHOWN, Explanation
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -39,7 +39,7 @@ def explain(
     """See `Release.explain`."""
     if isinstance(query, str) and minus is None and over is None:
         query, given = Proportion(query, given), None
-    asker = Asker(release, sources, alpha, "table")
+    asker = Asker(release, sources, alpha, "table", SHOWN + 1)
     bounds = asker.of(query, given, minus, over)  # refuses what it cannot read
     if isinstance(query, str):
         texts = [text for text in (query, minus, over) if text is not None]
@@ -66,6 +66,7 @@ def explain(
         bounds=bounds,
         ask=ask,
         expected_width=_expected_width(release, sources, analyses[0]) if alone else float("nan"),
+        left=asker.left,
     )
 
 

@@ -146,25 +146,27 @@ def questions_of_family(family: Family | Block) -> list[Question]:
     """Means of functions over all rows, in unit scale."""
     blocks = family.blocks if isinstance(family, Family) else (family,)
     return [
-        _question_of_function(block, f, name)
+        _question_of_function(block, f, name, (low, high))
         for block in blocks
-        for f, name in enumerate(block.names)
+        for f, (name, low, high) in enumerate(
+            zip(block.names, *(ends / block.bounds for ends in block.ranges), strict=True)
+        )
     ]
 
 
-def _question_of_function(block: Block, f: int, name: str) -> Question:
-    """The mean of function number f of a block."""
+def _question_of_function(block: Block, f: int, name: str, ends: Interval) -> Question:
+    """The mean of function number f of a block, which is between two ends."""
     if isinstance(block, Moments):  # the others may be of more columns
         block, f = block.restrict(np.arange(block.size) == f), 0
-    one = np.zeros(block.size)
-    one[f] = 1 / block.bounds[f]
-    low, high = (float(ends[f] / block.bounds[f]) for ends in block.ranges)
 
     def parts(points: Points) -> Parts:
+        one = np.zeros(block.size)  # of each question while it is asked: a table has many
+        one[f] = 1 / block.bounds[f]
         values = block.evaluate(points).combine(one)
         return values, np.ones_like(values)
 
     share = isinstance(block, Table | Indicator)
+    low, high = map(float, ends)
     return Question(
         name, block.columns, parts, (low, high), of_all=True, share=share,
         coded=block.coded, monotone=isinstance(block, Moments | GroupMoments | BinOffsets),

@@ -84,17 +84,17 @@ def merged_levels(
 
 
 def _numbered(column: Column, arrays: Sequence[tuple[tuple[Column, ...], NDArray[Any]]]) -> Codes:
-    slices = [np.moveaxis(array, own.index(column), 0) for own, array in arrays if column in own]
-    numbers, firsts = np.zeros(column.bins, dtype=np.int64), [0]
-    for i in range(1, column.bins):  # compared with one bin of each set, which are few
-        same = (
-            k for k, first in enumerate(firsts)
-            if all(np.array_equal(slab[i], slab[first]) for slab in slices)
-        )  # fmt: skip
-        numbers[i] = next(same, len(firsts))
-        if numbers[i] == len(firsts):
-            firsts.append(i)
-    return numbers
+    slices = [  # + 0: of -0 and 0 the bytes would differ
+        np.moveaxis(array + 0, own.index(column), 0) for own, array in arrays if column in own
+    ]
+    number_of: dict[tuple[bytes, ...], int] = {}
+    return np.array(
+        [
+            number_of.setdefault(tuple(slab[i].tobytes() for slab in slices), len(number_of))
+            for i in range(column.bins)
+        ],
+        dtype=np.int64,
+    )
 
 
 def state_codes(column: Column, coded: set[str], question: Question) -> Codes:

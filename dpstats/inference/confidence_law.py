@@ -76,6 +76,17 @@ class ConfidenceLaw(Cached):
         """The same of the rows themselves: the noise is the only error."""
         return replace(self, error=np.where(np.isfinite(self.error), 0.0, self.error))
 
+    def within(self, low: float, high: float) -> ConfidenceLaw:
+        """The same with its median in the range of the parameter: all draws are moved alike.
+
+        Noise may put nearly all draws beyond an end of the range. Both limits would be that end: no
+        interval. The limit inside then moves inwards, and the other is at the end as before, since
+        half of the draws are beyond it: an interval only widens, and stays nested in alpha.
+        """
+        middle = float(np.median(self.centre))
+        moved = float(np.clip(middle, low, high)) - middle
+        return replace(self, centre=self.centre + moved) if moved else self
+
     def cdf(self, value: float) -> float:
         """H(value), which increases in the value."""
         from scipy import special

@@ -83,6 +83,11 @@ class NoisyRatio:
         return self.noise.relative_reach <= _LONGEST
 
     @cached_property
+    def _read(self) -> Floats:
+        """T read as the nearest possible one, as in `inference.counts.binomial.within_counts`."""
+        return self.t if self.count <= 0 else np.clip(self.t, 0.0, self.count)
+
+    @cached_property
     def _inversion(self) -> Inversion:
         noise = self.noise
 
@@ -99,7 +104,9 @@ class NoisyRatio:
         """P(D + R <= observed) at ratios (k,) of the numbers (k,), with an error of about 1e-12."""
         from scipy import special
 
-        d = (self.t[which] - r * self.count) / self._unit(r) + special.ndtri(self.u[which] + 0.5)
+        d = (self._read[which] - r * self.count) / self._unit(r) + special.ndtri(
+            self.u[which] + 0.5
+        )
         none = np.zeros(r.size)  # rows drawn: D has no sampling error
         farthest = np.where(
             self._unit(r) * self._period > _FARTHEST, self._inversion.farthest(none, r), _FARTHEST

@@ -111,7 +111,7 @@ def forest(
         )).reshape(-1, 2)[chosen]
         for target in ("population", "table")
     )  # fmt: skip
-    estimates = np.asarray(result.params)[chosen]
+    estimates = result.displayed[chosen]
     number = getattr(result.intervals, "number", None)  # of quantiles
     log = number is not None and number.scale == "log"
     axes = [ax] if len(panels) == across == 1 else panels_of(ax, rows, across)

@@ -92,7 +92,7 @@ def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | Non
     ax.plot(np.asarray(found.params), y, "o", color="tab:blue", label="noisy answer")
     ax.set_yticks(y, labels_of(labels, "level", lines=LINES))
     ax.set_ylim(len(y) - 0.5, -0.5)
-    ax.set_xlim(left=0)
+    ax.set_xlim(left=min(0.0, 1.1 * float(np.min(found.params))))
     few_ticks(ax)
     ax.set_xlabel("share of the rows")
     titled(ax, column)
@@ -105,9 +105,10 @@ def table(
 ) -> Axes:
     """Heat map of the table of two columns: shares of all rows in per cent, with their noise.
 
-    After +- is half the interval for the private table, whose only error is the noise (the larger
-    side, where it is not symmetric). Tables of more than 12 rows or 8 columns show no numbers,
-    and a scale of the colours instead; where not all labels of levels fit, every so many are shown.
+    The shares are fitted ones, see `EstimateResult.fitted`. After +- is half the interval for the
+    private table, whose only error is the noise (the larger side, where it is not symmetric).
+    Tables of more than 12 rows or 8 columns show no numbers, and a scale of the colours instead;
+    where not all labels of levels fit, every so many are shown.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def table(
     asked = Marginals((rows, columns), 2)
     found, block = release.infer(asked), Cells.table(release.schema, [rows, columns])
     ends = np.asarray(found.conf_int(alpha=alpha, target="table"))
-    shares = np.asarray(found.params)
+    shares = found.displayed
     noise = np.maximum(ends[:, 1] - shares, shares - ends[:, 0])
     down = block.columns[0].name == rows
 

@@ -81,7 +81,8 @@ class EstimateResult(Cached, Result):
     terms : list of str
         Names of the d parameters.
     params : (d,) Named
-        Estimates, by number or by name: ``params[0]`` or ``params["age"]``.
+        Estimates, by number or by name: ``params[0]`` or ``params["age"]``. Shares are unbiased:
+        those of the cells of a table add up to 1, and small ones may be below 0.
     sampling_variance, privacy_variance : (d,) float64
         The two terms of each squared standard error.
     intervals : Intervals
@@ -95,9 +96,10 @@ class EstimateResult(Cached, Result):
     notes : sequence of str
         Limits and warnings for this result.
     fitted : (d,) float64, optional
-        Of cells of tables: their shares under the fitted density, which no count makes negative.
-        Shrunken towards the reference: nearer to the private table where noise is large, biased
-        where it is not. For display; no interval or test uses them.
+        Of cells of tables: their shares under the fitted density, the nearest table to all answers
+        that rows can have: none is negative, margins of overlapping tables agree. Shrunken towards
+        the reference: nearer to the private table where noise is large, biased where it is not.
+        For display, in headlines, figures and cross tables; no interval or test uses them.
     dates : sequence of str
         The terms that are dates. In `params`, `conf_int`, standard errors and frames their numbers
         are days since 1970-01-01; text and the columns ``date, date_low, date_high`` of a frame
@@ -149,7 +151,12 @@ class EstimateResult(Cached, Result):
     def headline(self) -> str:
         """The first estimates with their 95% intervals."""
         ends = np.asarray(self.conf_int()).reshape(-1, 2)
-        return brief_list(self.terms, self.params, ends, self.dates)
+        return brief_list(self.terms, self.displayed, ends, self.dates)
+
+    @property
+    def displayed(self) -> Floats:
+        """Estimates (d,) of figures and headlines: `fitted` where there are such, else `params`."""
+        return np.asarray(self.params) if self.fitted is None else self.fitted
 
     @property
     def has_intervals(self) -> bool:
@@ -287,9 +294,10 @@ class EstimateResult(Cached, Result):
 
         def limits() -> Floats:
             if method == "certified" or alpha >= least:
-                return np.stack(of(alpha, method, target), axis=-1)
-            ends = wider(of(least, method, target), of(alpha, "certified", target))
-            return np.stack(ends, axis=-1)
+                ends = of(alpha, method, target)
+            else:
+                ends = wider(of(least, method, target), of(alpha, "certified", target))
+            return np.stack(ends, axis=-1) + 0.0  # no zero is negative
 
         ends: Floats = self._once((alpha, method, target, simultaneous), limits)
         return Named(ends[0]) if self.scalar else Named(ends, self.terms)
@@ -466,18 +474,6 @@ class EstimateResult(Cached, Result):
             fitted=None if self.fitted is None else self.fitted[:count],
         )
 
-    def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
-        """Whether some interval has width zero, printed or not."""
-        if (shown["conf_low"] == shown["conf_high"]).any():
-            return True
-        if len(shown) == len(self.terms):
-            return False
-        for some in getattr(self.intervals, "extremes", ()):
-            low, high = some.conf_int(alpha, "noise_aware", target)
-            if (low == high).any():
-                return True
-        return False
-
     def _remarks(
         self, shown: pd.DataFrame, alpha: float, target: Target, simultaneous: bool
     ) -> list[str]:
@@ -490,11 +486,6 @@ class EstimateResult(Cached, Result):
             remarks.append(f"the level is that of {whose}")
         if np.isinf(shown[["certified_low", "certified_high"]]).all(axis=1).any():
             remarks.append(UNCERTIFIED)
-        if self._without_width(shown, alpha, target):
-            remarks.append(
-                "an interval has width zero: no value of the parameter makes the noisy answer "
-                "likely; use the certified interval there"
-            )
         return [f"Note: {remark}" for remark in remarks]
 
     def _footer(self, method: Method | None, target: Target) -> str:

@@ -27,7 +27,7 @@ INFERRED = (
     "narrower than those of release.bound."
 )
 COMPARED = "both shares follow from what was measured: release.infer estimates each of them"
-_SHOWN = 5
+SHOWN = 5
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,12 +40,15 @@ class Explanation:
         What was asked.
     verdict : {"measured", "derivable", "bounded", "out of reach"}
     bounds : Bounds
-        Certified intervals for the private table.
+        Certified intervals for the private table. Of a table whose cells need a linear program
+        each, those of the first few, and on to the first that is limited; `Release.bound` has all.
     ask : str
         The analysis to ask the custodian for.
     expected_width : float
         Median width of its 95% noise-aware intervals if it alone were planned, with the budget and
         the number of rows of the release, on even rows; nan where there are none.
+    left : int
+        Cells that `bounds` leaves out.
 
     Examples
     --------
@@ -72,22 +75,23 @@ class Explanation:
     bounds: Bounds
     ask: str
     expected_width: float
+    left: int = 0
 
     def _page(self) -> Page:
         level = percent(self.bounds.alpha)
         pairs = [*zip(self.bounds.terms, self.bounds, strict=True)]
         lines = [f"{self.verdict}: {MEANING[self.verdict]}"]
         if self.verdict != "out of reach":
-            most = lines_shown(len(pairs), _SHOWN)
+            every = len(pairs) + self.left
+            most = lines_shown(every, SHOWN)
             lines += [
                 f"  {term}: from {significant(low)} to {significant(high)}, with {level}"
                 for term, (low, high) in pairs[:most]
             ]
-            more = len(pairs) - most
-            lines += [f"  and {more} more"] if more > 0 else []
+            lines += [f"  and {every - most} more"] if every > most else []
         else:
             known = dict.fromkeys(self.bounds.known_from)
-            lines += [f"  {text}" for text in known if text.startswith("no limit")][:_SHOWN]
+            lines += [f"  {text}" for text in known if text.startswith("no limit")][:SHOWN]
         if self.verdict in ("bounded", "out of reach"):
             width = (
                 ""

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.bounds import bounding, consistent
 
 VERDICTS = [
     ("pairs", "smoker & ill", None, "measured"),
@@ -268,3 +269,27 @@ def test_an_analysis_is_inferred_once(unplanned, asked, monkeypatch):
         inferred.clear()
         unplanned[name].explain(asked)  # a preview infers it from releases of its own
         assert sum(one is unplanned[name] for one in inferred) == 1, name
+
+
+def test_of_a_large_table_only_the_cells_that_are_printed_are_worked_out(monkeypatch):
+    levels = [f"level {i}" for i in range(300)]
+    schema = dps.Schema([dps.Category("area", levels), dps.Boolean("ill"), dps.Boolean("rich")])
+    asked = {"margins": dps.Marginals(["area", "ill"], 1)}
+    rows = pd.DataFrame({"area": levels * 10, "ill": True, "rich": False})
+    release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows)
+    worked_out = []
+
+    def counted(sources, question, alpha):
+        worked_out.append(question.term)
+        return consistent.consistent(sources, question, alpha)
+
+    monkeypatch.setattr(bounding, "consistent", counted)
+    table = dps.Marginals(["area", "ill"])
+    found = release.explain(table)
+    assert (found.verdict, len(found.bounds), found.left) == ("bounded", 6, 594)
+    assert "\n  and 595 more\n" in str(found)
+    assert len(worked_out) == 6
+    assert list(found.bounds) == list(release.bound(table))[:6]
+    assert release.explain(dps.Proportion("rich")).left == 0
+    nothing = release.explain(dps.Marginals(["rich"], 1))  # what no answer concerns
+    assert (nothing.verdict, len(worked_out)) == ("out of reach", 606)

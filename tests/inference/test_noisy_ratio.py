@@ -53,7 +53,8 @@ def test_tails_are_those_of_the_sums(law, of_count, r):
 def test_coverage_is_exact_and_the_interval_holds_what_is_kept(x, size, scale, scale_0):
     """500 tests at the true ratio: uniform, so that a wrong law of 8% is seen; 12 intervals.
 
-    Of 9 rows with noise of sd 6 what is kept may be in pieces, or all of [0, 1].
+    Of 9 rows with noise of sd 6 what is kept may be in pieces, or all of [0, 1], and many sums are
+    read as the nearest possible one: p-values are at least uniform.
     """
     laws, rng = (DiscreteLaplace(scale), DiscreteLaplace(scale_0)), np.random.default_rng(1)
     counts, sums = size + noise(laws[1], 500, rng), x + noise(laws[0], 500, rng)
@@ -69,7 +70,11 @@ def test_coverage_is_exact_and_the_interval_holds_what_is_kept(x, size, scale, s
             assert kept.max(initial=0) <= high[0] + 1e-9
             if size > 9:  # and no more
                 assert high[0] - low[0] <= np.ptp(kept) + 2 / 400
-    assert stats.kstest(cdfs, "uniform").pvalue > 1e-3
+    if size > 9:
+        assert stats.kstest(cdfs, "uniform").pvalue > 1e-3
+    else:
+        pvalues = 2 * np.minimum(cdfs, 1 - np.array(cdfs))
+        assert stats.kstest(pvalues, "uniform", alternative="greater").pvalue > 1e-3
 
 
 def test_a_common_share_is_half_as_wide_as_in_a_box():
@@ -106,7 +111,7 @@ def test_limits():
     law, narrow = DiscreteLaplace(5.0), DiscreteLaplace(0.02)
     assert ratio(law, law, -3.0, 4, 0.1).interval(0.05) == (0, 1)  # no rows are seen
     low, high = ratio(law, law, 1_000.0, -400, 0.1).interval(0.05)
-    assert low == high == 0  # no ratio is likely
+    assert low == 0 < high < 0.03  # as of no rows
     low, high = ratio(law, law, 1_000.0, 1_000, 0.1).interval(0.05)
     assert high == 1
     assert ratio(narrow, narrow, 90.0, 4, 0.1) is None  # exact counts: a box has no width

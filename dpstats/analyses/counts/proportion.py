@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.notes import cell_rules, rare_shares, subgroup_note
+from dpstats.analyses.notes import cell_rules, impossible_shares, rare_shares, subgroup_note
 from dpstats.arrays import Floats
 from dpstats.checks import AnyMethod, Target, check_choice
 from dpstats.errors import RequestError
@@ -235,7 +235,7 @@ class ProportionResult(EstimateResult):
     def crosstab(
         self,
         *columns: str,
-        values: str = "estimate",
+        values: str = "fitted",
         alpha: float = 0.05,
         method: AnyMethod = "noise_aware",
         target: Target = "population",
@@ -247,8 +247,8 @@ class ProportionResult(EstimateResult):
         *columns : str
             All columns of the table: the last one across, the others down.
         values : str
-            Which numbers of `to_frame`: "estimate" (shares of all rows), "std_error", "conf_low",
-            "conf_high", "privacy_share" or "fitted".
+            Which numbers of `to_frame`: "fitted" (shares of all rows, none negative), "estimate"
+            (unbiased ones), "std_error", "conf_low", "conf_high" or "privacy_share".
         alpha, method, target :
             As in `to_frame`.
 
@@ -278,6 +278,8 @@ class ProportionResult(EstimateResult):
             method="noise_aware" if method == "shortest" else method,
             target=target,
         )
+        if not self.tables:
+            return crosstab((), columns, ())  # refused
         check_choice("values", values, list(frame.columns[1:]))
         return crosstab(self.tables, columns, frame[values])
 
@@ -319,20 +321,24 @@ def proportions_result(
     `tables` are those whose cells they are, one after the other; `fitted` are their shares under
     the fitted density.
     """
-    estimate = np.clip(answers.means, 0, 1)
+    estimate = np.clip(answers.means, 0, 1)  # for variances; the answers themselves are unbiased
     stops = list(itertools.accumulate((table.size for table in tables), initial=0))
     pieces = tuple(slice(a, b) for a, b in itertools.pairwise(stops))
     return ProportionResult(
         title=title,
         terms=terms,
-        params=Named(estimate, terms),
+        params=Named(answers.means, terms),
         sampling_variance=estimate * (1 - estimate) / answers.n,
         privacy_variance=answers.noise_of_shares(estimate),  # T / N moves by (Z - p Z_N) / n
         intervals=ProportionIntervals(answers, pieces),
         rows=answers.rows,
         budget=budget,
         scalar=scalar,
-        notes=[*notes, *rare_shares(estimate, answers.of_persons.n)],
+        notes=[
+            *notes,
+            *impossible_shares(answers.means, fitted is not None),
+            *rare_shares(estimate, answers.of_persons.n),
+        ],
         fitted=fitted,
         tables=tables,
     )

@@ -224,9 +224,6 @@ class QuantileResult(EstimateResult):
         number = self.intervals.number
         return f"{number.name}, in {'days' if number.dates else 'its own unit'}"
 
-    def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
-        return False  # an interval of a single declared value is valid
-
     def distribution(
         self,
         *,

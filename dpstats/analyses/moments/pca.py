@@ -304,10 +304,6 @@ class PCAResult(EstimateResult):
         loadings[:] = np.round(loadings / ROUNDING) * ROUNDING
         return frame.assign(**dict(zip(ends, numbers.T, strict=True)))
 
-    def _without_width(self, shown: pd.DataFrame, alpha: float, target: Target) -> bool:
-        values = shown.head(2 * self.n_components_)  # loadings may be known without data
-        return super()._without_width(values, alpha, target)
-
     @property
     def _intervals(self) -> EigenIntervals:
         assert isinstance(self.intervals, EigenIntervals)

@@ -157,8 +157,8 @@ def proportion_interval(
 
     F_p(T + U) is uniform under p because F_p is continuous, so {p: alpha/2 <= F_p(T + U) <=
     1 - alpha/2} covers p with probability exactly 1 - alpha; F_p decreases in p, so this set is
-    an interval. Its ends are two roots; without a lower (upper) root the end is 0 (1), and an
-    empty set becomes the nearer of 0 and 1, which can only cover more.
+    an interval. Its ends are two roots; without a lower (upper) root the end is 0 (1). A T + U
+    outside [0, n] is read as the nearer end, which can only cover more: see `within_counts`.
 
     Parameters
     ----------
@@ -192,7 +192,10 @@ def proportion_interval(
     """
     from scipy import special
 
-    alpha, n, t = check_alpha(alpha), check_count(n), check_finite("t", t)
+    alpha, n = check_alpha(alpha), check_count(n)
+    t = check_finite("t", t)
+    if tail is None or equal_at_ends(tail, alpha):
+        t = within_counts(t, n)
     # n - X ~ Binomial(n, 1 - p) and Z + U is symmetric
     both = np.stack([n - t, t]).ravel()
 
@@ -205,6 +208,23 @@ def proportion_interval(
     mirrored, upper = largest_logit(below, tail or alpha / 2, *near).reshape(2, -1)
     low, high = special.expit(-mirrored), special.expit(upper)
     return low.reshape(t.shape), high.reshape(t.shape)
+
+
+def within_counts(t: Floats, n: float) -> Floats:
+    """Noisy counts read as the nearest one that n rows can have.
+
+    The upper limit of p rises with T + U. Far below 0 it would be 0, since every larger p makes
+    such a T unlikely: an interval without width. Read as 0, T + U has a positive limit at every
+    alpha, and the lower limit is 0 before and after, since F_0(0) = 1/2. So intervals only grow,
+    stay nested in alpha, and their limits stay monotone in T + U; p-values that read it alike are
+    dual to them. At n by symmetry. See docs/explanation/inference/shares-and-tables.md, (3).
+    """
+    return np.clip(t, 0.0, n)
+
+
+def equal_at_ends(tail: Tail, alpha: float) -> bool:
+    """Whether tails are equal at p = 0; those that fall to 0 there have positive upper limits."""
+    return bool(tail(np.array([-_FAR]))[0] >= alpha / 2)
 
 
 def largest_logit(
@@ -266,8 +286,8 @@ def proportion_pvalue(
 
     F_{p0}(T + U) is uniform under p0, and so are the one-sided p-values; "larger" and "smaller" are
     uniformly most powerful among tests private at 1/scale (discrete Laplace noise, replace one
-    row). "two-sided" is twice the smaller one, at most 1: the dual of `proportion_interval`, and
-    uniform too.
+    row). "two-sided" is twice the smaller one, at most 1, of a T + U read within [0, n]: the dual
+    of `proportion_interval`. It is uniform too, but for larger ones outside; see `within_counts`.
 
     Parameters
     ----------
@@ -293,6 +313,8 @@ def proportion_pvalue(
     """
     p0, n, alternative = check_proportion(p0), check_count(n), check_alternative(alternative)
     t = check_finite("t", t)
+    if alternative == "two-sided":
+        t = within_counts(t, n)
     if alternative == "smaller":
         return noisy_binomial_cdf(t, n, p0, law)
     larger = noisy_binomial_cdf(n - t, n, 1 - p0, law)

@@ -81,8 +81,8 @@ def conditional_interval(
     of those not rejected covers with probability at least 1 - alpha (to the numerical accuracy
     of the p-values), and so does its hull. The hull is found on a grid around the estimate and
     over [0, 1], its ends then refined. If noise exceeds the group's size this is [0, 1]. It is
-    [0, 1] as well, at every level, if the noisy group is empty and no p-value reaches 1/2. An empty
-    set otherwise becomes the estimate yes/(yes + no) in [0, 1]. Either can only cover more.
+    [0, 1] as well, at every level, if the noisy group is empty and no p-value reaches 1/2, which
+    can only cover more. Otherwise it holds the estimate yes/(yes + no) in [0, 1].
 
     Parameters
     ----------
@@ -115,11 +115,10 @@ def conditional_interval(
         near = sd * np.array([0, 1, 1.5, 2, 2.5, 3, 4, 6, 10])
         grid = np.unique(np.clip(np.concatenate([grid, share - near, share + near]), 0, 1))
     value = excess(grid, np.arange(grid.size))
-    if size <= 0 and np.max(value) + alpha < 1 / 2:  # at all levels, so that intervals are nested
-        return 0.0, 1.0
     kept = np.flatnonzero(value > 0)
-    if not kept.size:
-        return share, share
+    empty = size <= 0 and np.max(value) + alpha < 1 / 2  # at all levels, to be nested
+    if empty or not kept.size:
+        return 0.0, 1.0
     inner = grid[[kept[0], kept[-1]]]
     outer = grid[[max(kept[0] - 1, 0), min(kept[-1] + 1, grid.size - 1)]]
     tolerance = 1e-6 * float(np.max(np.abs(outer - inner)) + 1e-12)
@@ -195,7 +194,9 @@ def conditional_certified(
         beta = split_for(check_count(n) / 4, wider, alpha)
     most = np.inf if n is None else check_count(n)
     each = bonferroni(beta, 2)
-    yes, no = np.broadcast_arrays(check_finite("yes", yes), check_finite("no", no))
+    yes, no = np.broadcast_arrays(  # not below 0, so that no box ends at 0 by its noise
+        np.maximum(check_finite("yes", yes), 0), np.maximum(check_finite("no", no), 0)
+    )
     q_yes, q_no = law_yes.quantile(each), law_no.quantile(each)
     least_yes, least_no = np.clip(yes - q_yes, 0, most), np.clip(no - q_no, 0, most)
     most_yes = np.maximum(least_yes, np.minimum(yes + q_yes, most - least_no))

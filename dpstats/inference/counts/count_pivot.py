@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.inference.counts.binomial import ERROR, Tail, largest_logit, noisy_binomial_cdf
+from dpstats.inference.counts.binomial import (
+    ERROR,
+    Tail,
+    equal_at_ends,
+    largest_logit,
+    noisy_binomial_cdf,
+    within_counts,
+)
 from dpstats.inference.counts.characteristic import WIDE, Inversion
 from dpstats.inference.counts.unequal_tails import equal_tails
 
@@ -80,6 +87,10 @@ class CountPivot:
         lowest[mixed] = np.minimum(lowest[mixed], others)
         return np.maximum(*cdfs), 1 - lowest
 
+    def read(self, t: Floats, u: Floats) -> Floats:
+        """T with T + U in [0, N], see `within_counts`; where N is not positive as it is."""
+        return t if self.count <= 0 else within_counts(t + u, self.count) - u
+
     def _farthest(self, p: Floats, n: float, test: _Test) -> Floats:
         """Last frequencies of D's law at p and n; infinite where the test is that of T.
 
@@ -125,6 +136,7 @@ class CountPivot:
         grid = np.concatenate([[0.0], _GRID, [1.0]])
         farthest = [self._farthest(grid, float(n), "chosen") for n in dict.fromkeys(self.sizes)]
         wide, level = np.isfinite(farthest), tail or equal_tails(alpha)
+        t = self.read(t, u) if equal_at_ends(level, alpha) else t
         of_d, of_t = np.flatnonzero(wide.any(axis=0)), np.flatnonzero(~wide.all(axis=0))
         if not of_d.size:
             return self._ends(t, u, level, "T")

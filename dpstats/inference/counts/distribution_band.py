@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.inference.counts.binomial import within_counts
 from dpstats.inference.simulation import draw_noise
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.spending import splits_of_band
@@ -59,9 +60,10 @@ def distribution_band(
     of_rows = rows.spent(alpha)
     fewest, most = rows.bounds(of_rows)
     width = _half_width(answers, fitted, alpha - of_rows, method, target, fewest, rng)
+    sums = within_counts(answers.sums, answers.n)
     # F increases, so running maxima and minima of the limits are valid too.
-    low = np.clip(np.maximum.accumulate(answers.sums / most - width), 0, 1)
-    above = np.maximum(answers.sums / fewest, answers.sums / most) + width
+    low = np.clip(np.maximum.accumulate(sums / most - width), 0, 1)
+    above = sums / fewest + width
     high = np.minimum.accumulate(above[::-1])[::-1]
     return low, np.clip(high, 0, 1)
 

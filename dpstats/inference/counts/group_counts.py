@@ -6,7 +6,7 @@ given the size N, X ~ Binomial(N, risk). N is never taken as known, nor replaced
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -169,13 +169,19 @@ class GroupCounts:
         normal where the other terms are so wide that this adds nothing, else (1-p) U_yes or
         -p U_no; which one does not depend on the counts. Where the laws are smooth in this way they
         depend on the size through a variance alone, and five sizes represent the set.
+
+        In D one noisy count below 0 is read as 0, see `inference.counts.binomial.within_counts`,
+        unless the noisy group is empty; the set of sizes is that of the counts as they are.
         """
+        read = self
+        if self.observed_size > 0:
+            read = replace(self, yes=max(self.yes, -self.u_yes), no=max(self.no, -self.u_no))
         sampling, noise = self.variances(risks, 1.0)
         smooth = sizes[0] * sampling + noise >= WIDE**2
         of_smooth = np.linspace(0, len(sizes) - 1, min(len(sizes), _SIZES_IF_SMOOTH)).astype(int)
         lower, upper = np.empty(len(risks)), np.empty(len(risks))
         for which, tried in ((smooth, sizes[of_smooth]), (~smooth, sizes)):
-            cdf = self._cdf(risks[which], tried)
+            cdf = read._cdf(risks[which], tried)
             lower[which], upper[which] = cdf.max(axis=1), 1 - cdf.min(axis=1)
         return lower, upper
 

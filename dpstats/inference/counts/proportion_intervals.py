@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.proportions import proportion_confint
-from dpstats.inference.counts.binomial import Tail, proportion_interval, proportion_pvalue
+from dpstats.inference.counts.binomial import (
+    Tail,
+    proportion_interval,
+    proportion_pvalue,
+    within_counts,
+)
 from dpstats.inference.counts.conditional import (
     conditional_certified,
     conditional_interval,
@@ -135,6 +140,7 @@ class ProportionIntervals:
         self, sums: Floats, q: Floats | float, sizes: tuple[int, int]
     ) -> tuple[Floats, Floats]:
         """Shares of the private rows whose counts are within q of the noisy ones."""
+        sums = within_counts(sums, self.answers.n)
         low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
         return _of_counts(low, high, sizes[0]) if self.answers.rows.public else (low, high)
 
@@ -181,21 +187,6 @@ class ProportionIntervals:
             chosen = np.flatnonzero(law_of == i)
             yield chosen, CountPivot(answers.law(int(chosen[0])), laws[i], count, sizes, within)
 
-    @cached_property
-    def extremes(self) -> list[ProportionIntervals]:
-        """The counts that have an interval of width zero if any has one.
-
-        The ends rise with the noisy count, among counts with one law of the noise: an interval is
-        [0, 0] for small counts and [1, 1] for large ones.
-        """
-        answers = self.answers
-        law_of = answers.law_of if answers.with_count is None else answers.with_count[1]
-        smoothed, found = answers.sums + answers.uniforms, set()
-        for law in np.unique(law_of):
-            same = np.flatnonzero(law_of == law)
-            found |= {int(same[smoothed[same].argmin()]), int(same[smoothed[same].argmax()])}
-        return [self.subset(slice(i, i + 1)) for i in sorted(found)]
-
     def subset(self, chosen: slice) -> ProportionIntervals:
         """The same for some of the counts."""
         whole = tuple(piece for piece in self.tables if piece.stop <= (chosen.stop or 0))
@@ -208,23 +199,39 @@ class ProportionIntervals:
 
         Otherwise the largest at the ends of a confidence set of error 0.001 for n, plus that error.
         """
-        answers, beta = self.answers, self.least_pvalue
-        sizes = answers.rows.bounds(beta)
-        sides = BOTH if alternative == "two-sided" else (alternative,)
+        if alternative == "two-sided":
+            tails, sides = self._tails(value, read=True), 2
+        else:
+            tails, sides = self._tails(value, read=False)[[BOTH.index(alternative)]], 1
+        found = sides * tails.min(axis=0) + self.least_pvalue
+        return np.asarray(np.minimum(1, found), dtype=np.float64)
+
+    def pvalues_of_limit(self, value: float, alternative: Alternative) -> Floats:
+        """One-sided p-values (d,) that are dual to a limit, as half of a two-sided one is."""
+        found = self._tails(value, read=True)[BOTH.index(alternative)] + self.least_pvalue
+        return np.asarray(np.minimum(1, found), dtype=np.float64)
+
+    def _tails(self, value: float, *, read: bool) -> Floats:
+        """Lower and upper tails (2, d); of counts read as in `within_counts`, or as they are."""
+        answers = self.answers
+        sizes = answers.rows.bounds(self.least_pvalue)
         tails = np.ones((2, len(answers.sums)))
         for chosen, pivot in self._pivots(sizes):
-            shares = np.full(chosen.size, value)
-            of_law = pivot.tails(answers.sums[chosen], answers.uniforms[chosen], shares)
-            tails[:, chosen] = of_law
+            shares, u = np.full(chosen.size, value), answers.uniforms[chosen]
+            t = pivot.read(answers.sums[chosen], u) if read else answers.sums[chosen]
+            tails[:, chosen] = pivot.tails(t, u, shares)
         if answers.with_count is None:
             for f, t in enumerate(answers.sums + answers.uniforms):
                 of_sizes = [
-                    [proportion_pvalue(t, n, value, answers.law(f), side).item() for side in BOTH]
+                    [
+                        proportion_pvalue(counted, n, value, answers.law(f), side).item()
+                        for side in BOTH
+                    ]
                     for n in set(sizes)
+                    for counted in [within_counts(t, n) if read else t]
                 ]
                 tails[:, f] = np.max(of_sizes, axis=0)
-        found = np.min([tails[BOTH.index(side)] for side in sides], axis=0)
-        return np.asarray(np.minimum(1, len(sides) * found + beta), dtype=np.float64)
+        return tails
 
 
 def _shortest_of_table(t: Floats, n: int, law: NoiseLaw, alpha: float) -> tuple[Floats, Floats]:
@@ -244,10 +251,10 @@ def _clopper_pearson(
     sums: Floats, q: Floats | float, sizes: tuple[int, int], alpha: float, beta: float
 ) -> tuple[Floats, Floats]:
     """Certified limits from counts within q of the noisy ones, at every number of rows."""
-    found = {}
-    for n in set(sizes):  # beyond these ends the box misses [0, 1] all the same
-        share = np.clip(sums / n, -1 - q / n, 2 + q / n)
-        found[n] = proportion_confint(share, q / n, n, alpha=alpha, beta=beta)
+    found = {
+        n: proportion_confint(within_counts(sums, n) / n, q / n, n, alpha=alpha, beta=beta)
+        for n in set(sizes)
+    }
     return found[sizes[1]][0], found[sizes[0]][1]
 
 
@@ -305,6 +312,8 @@ class GroupIntervals:
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) of the hypothesis that the prevalence equals `value`."""
         return np.array([self.pvalue(value, alternative, self.least_pvalue)])
+
+    pvalues_of_limit = pvalues
 
     def pvalue(self, value: float, alternative: Alternative, beta: float) -> float:
         """The same, with error beta for the number of rows."""

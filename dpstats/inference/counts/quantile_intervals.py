@@ -150,11 +150,16 @@ class QuantileIntervals(Cached):
         return np.array([self._pvalue(j, p, alternative) for p in self.probabilities])
 
     def _pvalue(self, j: int, probability: float, alternative: Alternative) -> float:
+        def pvalue(j: int, side: Alternative) -> float:
+            edge = self._of_edge(j)
+            of = edge.pvalues_of_limit if alternative == "two-sided" else edge.pvalues
+            return float(of(probability, side)[0])
+
         larger = smaller = 1.0  # evidence that F at the upper end < p, and at the lower end > p
         if j < self.number.value_bins - 1:
-            larger = self._of_edge(j).pvalues(probability, "smaller").item()
+            larger = pvalue(j, "smaller")
         if j > 0:
-            smaller = self._of_edge(j - 1).pvalues(probability, "larger").item()
+            smaller = pvalue(j - 1, "larger")
         if alternative == "two-sided":
             return min(1.0, 2 * min(larger, smaller))
         return larger if alternative == "larger" else smaller

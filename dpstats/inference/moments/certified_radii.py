@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.arrays import Floats, on_one_blas_thread
+from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
 from dpstats.corrected.covariance import divided, outer, sampling_box
 from dpstats.corrected.spectral import mean_error, sampling_radii
@@ -135,9 +135,8 @@ class CertifiedRadii(Cached):
         # A covariance has three noises; its sampling part uses both variances as well.
         r = self._entries(beta - of_count, together=None if joint else 3 + 2 * (target != "table"))
         moments = self._moments.matrix
-        low, high = divided(moments - r, moments + r, *counts)
         limits = self._moments.limits
-        low, high = np.clip(low, -limits, limits), np.clip(high, -limits, limits)
+        low, high = within(*divided(moments - r, moments + r, *counts), -limits, limits)
         means = low[0, 1:], high[0, 1:]
         square_low, square_high = outer(*means)
         low, high = low[1:, 1:] - square_high, high[1:, 1:] - square_low
@@ -147,7 +146,7 @@ class CertifiedRadii(Cached):
             radius = sampling_box(means, high, max(1, sizes[0]), alpha - beta, joint=joint)
             low, high = low - radius, high + radius
         own = np.diag_indices(self.covariance.p)
-        low[own], high[own] = np.clip(low[own], 0, 1), np.clip(high[own], 0, 1)
+        low[own], high[own] = within(low[own], high[own], 0, 1)
         limits = self.covariance.limits
         return np.clip(low, -limits, limits), np.clip(high, -limits, limits), sizes
 

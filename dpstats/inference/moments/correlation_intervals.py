@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpstats.arrays import Floats
+from dpstats.arrays import Floats, within
 from dpstats.checks import Alternative
 from dpstats.corrected.correlation import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
@@ -189,8 +189,9 @@ class NoisyPair:
             return [(low, 1.0) for low in lowest.tolist()], 0.0
         sums = np.stack([self.observed[1:] - q[1:], self.observed[1:] + q[1:]])
         ratios = np.concatenate([sums / least, sums / most])
-        low = np.clip(ratios.min(axis=0), lowest, 1)
-        high = np.clip(ratios.max(axis=0), lowest, 1)
+        low, high = within(ratios.min(axis=0), ratios.max(axis=0), lowest, 1)
+        largest = float(np.sqrt(np.prod(low[2:4] + high[2:4]) / 4))  # of a product, given squares
+        low[4], high[4] = within(low[4], high[4], -largest, largest)
         return list(zip(low.tolist(), high.tolist(), strict=True)), float(least)
 
     def certified(self, alpha: float, target: Target) -> Range:
@@ -258,7 +259,8 @@ class CorrelationIntervals:
                 return low, high
             return wider((low, high), self.conf_int(alpha, "certified", target))
         low, high = np.array([pair.certified(alpha, target) for pair in self.pairs]).T
-        return low, high
+        point = low == high  # no table lies in the box: its event has failed
+        return np.where(point, -1.0, low), np.where(point, 1.0, high)
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits for all pairs, by Bonferroni's inequality."""

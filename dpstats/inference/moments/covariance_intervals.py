@@ -78,6 +78,11 @@ class CovarianceIntervals(Cached):
         """(d,) variances of the error, the largest of all laws."""
         return np.asarray(np.max([errors.var(axis=0) for errors in self.errors(kind)], axis=0))
 
+    @cached_property
+    def centre(self) -> Floats:
+        """The values (d,), read as possible ones: limits that were cut off would be one value."""
+        return self.clipped(self.values)
+
     def clipped(self, values: Floats) -> Floats:
         """Clip to the range for bounded rows; a variance is not negative."""
         limits = self.covariance.limits[self.pairs[0], self.pairs[1]]
@@ -96,7 +101,7 @@ class CovarianceIntervals(Cached):
         ends = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=1)
         low, high = ends[1].max(axis=0), ends[0].min(axis=0)
         return with_far_tails(
-            (self.clipped(self.values - low), self.clipped(self.values - high)),
+            (self.clipped(self.centre - low), self.clipped(self.centre - high)),
             alpha,
             len(errors[0]),
             lambda: self._certified(alpha, target, joint=False),
@@ -115,7 +120,7 @@ class CovarianceIntervals(Cached):
             reaches.append(float(np.quantile(worst.max(axis=1), 1 - alpha)) * sd)
         reach = np.max(reaches, axis=0)
         return with_far_tails(
-            (self.clipped(self.values - reach), self.clipped(self.values + reach)),
+            (self.clipped(self.centre - reach), self.clipped(self.centre + reach)),
             alpha,
             len(errors),
             lambda: self._certified(alpha, target, joint=True),
@@ -128,7 +133,7 @@ class CovarianceIntervals(Cached):
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) of the hypothesis that a covariance equals `value`, by simulation."""
-        difference = self.values - value
+        difference = self.centre - value
         above, below = (
             np.max(
                 [of_simulation(np.sum(sign * e >= sign * difference, 0), len(e)) for e in laws], 0

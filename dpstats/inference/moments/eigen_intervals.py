@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arrays import Floats, on_one_blas_thread
+from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
@@ -260,8 +260,7 @@ class EigenIntervals(Cached):
         centre = 1.0 if alpha is None else self.covariance.correction
         values, trace = self.values / centre, float(self.values.sum()) / centre
         most = self._most(k, target) if alpha is None else self._most(k) / centre
-        low = np.clip(values[:k] - radius, 0, most) if np.isfinite(radius) else np.zeros(k)
-        high = np.clip(values[:k] + radius, 0, most) if np.isfinite(radius) else most
+        low, high = within(values[:k] - radius, values[:k] + radius, 0, most)
         most_trace, least_trace = trace + of_trace, trace - of_trace
         low_share = low / most_trace if 0 < most_trace < np.inf else np.zeros(k)
         high_share = high / least_trace if least_trace > 0 else np.ones(k)
@@ -344,7 +343,7 @@ class EigenIntervals(Cached):
                 high[0, p - 1 - i] = self.values[p - 1 - i] + moves.reach
                 high[1, p - 1 - i] = moves.tail.quantile(of_shares(p - 1 - i))
         caps = np.stack([self._most(k, target), 1 / np.arange(1, k + 1)])
-        ends = np.clip([low, high], 0, caps)
+        ends = np.array(within(low, high, 0, caps))
         ends[:, 0] *= self.unit
         return np.asarray(ends.reshape(2, -1))
 

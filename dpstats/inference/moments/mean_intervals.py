@@ -74,7 +74,14 @@ class Contrast:
 
     @cached_property
     def _law(self) -> ConfidenceLaw:
-        return law_of_contrast(self.groups, None if self.persons is None else self.persons.drawn)
+        law = law_of_contrast(self.groups, None if self.persons is None else self.persons.drawn)
+        return law.within(*self._range)
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        """Of the mean, or of the difference of two, in unit scale."""
+        least, *others = (0.0 if group.share else -1.0 for group in self.groups)
+        return (least - 1.0, 1.0 - others[0]) if others else (least, 1.0)
 
     def interval(self, alpha: float, method: Method, target: Target) -> tuple[float, float]:
         """Lower and upper limit, within the range of the number.

@@ -294,7 +294,8 @@ class NoisyMean:
         if least < 1:
             return -1.0, 1.0, 1.0, 0.0
         least = min(least, most)
-        sums = self.observed[1] + np.array([-total, total])
+        read = np.clip(self.observed[1], -most, most)  # as the nearest sum that the rows can have
+        sums = read + np.array([-total, total])
         ratios = np.concatenate([sums / least, sums / most])
         low, high = (float(np.clip(end, -1, 1)) for end in (ratios.min(), ratios.max()))
         nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))

@@ -116,7 +116,7 @@ class Association:
         falling = direction < 0
         edge = float(np.min(-self.expected[falling] / direction[falling]))
         steps = edge * np.concatenate([np.linspace(0, 1, _STEPS) ** 2, np.geomspace(1.2, 1e3, 12)])
-        values, larger, smaller = np.zeros((3, len(steps)))
+        values, kept, drawn = np.zeros(len(steps)), np.ones(len(steps)), []
         for i, step in enumerate(steps):
             p = np.maximum(self.expected + step * direction, 0)
             p /= p.sum()
@@ -124,11 +124,14 @@ class Association:
             tables = rng.multinomial(self.n, p.ravel(), len(noise))
             noisy = tables.reshape(noise.shape) + noise
             fitted = fit(noisy)
-            drawn = self.phi_squared(noisy, fitted)
-            below = drawn <= found
+            drawn.append(self.phi_squared(noisy, fitted))
             if self.bounded:
-                below = self._along(direction, noisy, fitted) <= root
-            larger[i], smaller[i] = np.mean(drawn >= found), np.mean(below)
+                kept[i] = np.mean(self._along(direction, noisy, fitted) <= root)
+        # Beyond nearly all of its law at an end it is read as the median there, else no V is kept.
+        found = float(np.clip(found, np.median(drawn[0]), np.median(drawn[-1])))
+        larger, smaller = np.mean(np.array(drawn) >= found, axis=1), kept
+        if not self.bounded:
+            smaller = np.mean(np.array(drawn) <= found, axis=1)
         # Tail probabilities are monotone in V; remove the error of the simulation.
         values = np.maximum.accumulate(values)
         larger = np.maximum.accumulate(larger)

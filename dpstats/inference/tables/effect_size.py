@@ -62,6 +62,9 @@ def effect_interval(
     length = float(np.sqrt(np.sum(direction**2 / p0)))
     along = errors @ (direction / p0) / length if length > 0 else np.zeros(len(errors))
     square = np.sum(errors**2 / (n * p0), axis=1)
+    # Beyond nearly all of its law at an end of w it is read as the median there, else no w is kept.
+    at_ends = square, n * largest**2 + 2 * largest * along + square
+    observed = float(np.clip(observed, *(np.median(drawn) for drawn in at_ends)))
 
     def above(w: float) -> float:
         return float(np.mean(n * w**2 + 2 * w * along + square >= observed))

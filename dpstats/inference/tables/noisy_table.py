@@ -137,5 +137,5 @@ class NoisyTable:
     def box(self, beta: float) -> tuple[Floats, Floats]:
         """Limits (K, R, C) that hold all private counts with probability 1 - beta."""
         radius = joint_noise_quantiles(self.answers, beta)[self.cells]
-        low = np.maximum(self.observed - radius, 0)
-        return low, np.maximum(self.observed + radius, 0)
+        read = np.maximum(self.observed, 0)  # so that no count is certified to be 0 by its noise
+        return np.maximum(read - radius, 0), read + radius

@@ -172,16 +172,17 @@ def test_noise_far_beyond_its_law_leaves_intervals_nested(yes, scale, n):
         assert (inner[0] <= inner[1]).all()
 
 
-def test_the_pair_that_005_rejects_last_is_kept():
-    """At one half every pair is rejected, not at 0.05; elsewhere there is none at 0.05 either."""
+def test_a_count_below_zero_is_read_as_zero_unless_its_group_is_empty():
+    """Pairs are kept at every level; of an empty group none is."""
     law, other = DiscreteLaplace(3.0), group(30, 100, 3.0)
     odd = GroupCounts(-9.0, 80.0, 0.1, 0.2, law, law)
     widths = [
         np.subtract(*measure_interval(odd, other, 200, alpha)[::-1])[0] for alpha in (0.05, 0.5)
     ]
     assert widths[0] > 0.2
-    assert 0 < widths[1] < 0.005
-    assert measure_interval(replace(odd, yes=-60.0), other, 200, 0.05) is None
+    assert 0.1 < widths[1] < widths[0]
+    assert measure_interval(replace(odd, yes=-60.0), other, 200, 0.5) is not None
+    assert measure_interval(replace(odd, yes=-90.0), other, 200, 0.05) is None
 
 
 def test_result_tests_and_frame(schema, survey):

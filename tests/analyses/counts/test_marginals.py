@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.privacy import noise
 
 
 def test_cells_equal_pandas_at_zero_noise(schema, survey, no_noise):
@@ -88,6 +89,54 @@ def test_cells_carry_the_share_of_the_fitted_density(survey, schema):
     assert frame["fitted"].min() >= 0
     assert frame["fitted"].sum() == pytest.approx(1)
     assert "fitted" not in release.infer(dps.Proportion("smoker == 'yes'")).to_frame()
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ApproxDP(1, 1e-9)])
+def test_shares_add_up_to_one_though_most_cells_are_empty(unit, budget, seeded_noise):
+    """Unbiased answers: small ones are below 0, and nothing is cut off, in any margin."""
+    groups = [f"diagnosis {i}" for i in range(120)]
+    schema = dps.Schema([dps.Category("group", groups), dps.Category("sex", ["f", "m"])])
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "group": [groups[i] for i in (rng.random(20_000) ** 12 * 120).astype(int)],
+        "sex": rng.choice(["f", "m"], 20_000),
+    })  # fmt: skip
+    asked = dps.Marginals(["group", "sex"])
+    plan = dps.plan(schema, {"m": asked}, budget=budget, unit=unit)
+    with noise._noise_from(seeded_noise(3)):
+        release = dps.release(plan, frame, rng=0, m=2_000)
+    result = release.infer("m")
+    params = np.asarray(result.params)
+    assert params.sum() == pytest.approx(1, abs=1 / 20_000)
+    assert params.min() < 0
+    margin = release.infer(dps.Marginals(["sex"], 1))
+    np.testing.assert_allclose(params.reshape(120, 2).sum(axis=0), margin.params, atol=1e-9)
+    frame = result.to_frame()
+    np.testing.assert_array_equal(frame["estimate"], params)
+    assert frame["fitted"].min() >= 0
+    assert result.crosstab("group", "sex").to_numpy().sum() == pytest.approx(1)
+    np.testing.assert_array_equal(result.crosstab("group", "sex").to_numpy().ravel(), result.fitted)
+    below = int(np.sum(params < 0))
+    assert result.summary().count(f"Note: {below} of 240 estimates ") == 1
+    shown = float(result.headline.split(": ")[1].split(" [")[0])
+    assert shown == pytest.approx(result.fitted[0], abs=1e-3)
+    assert (np.diff(result.conf_int())[:, 0] > 0).all()
+    assert np.isfinite(result.bse).all()
+
+
+def test_a_single_share_may_be_below_zero_too():
+    def below(scale, size):
+        return np.full(size, -7, dtype=np.int64)
+
+    schema = dps.Schema([dps.Boolean("ill")])
+    plan = dps.plan(schema, {"a": dps.Proportion("ill")}, budget=dps.PureDP(0.2))
+    rows = pd.DataFrame({"ill": [True] * 3 + [False] * 997})
+    with noise._noise_from(below):
+        result = dps.release(plan, rows, rng=0, m=100).infer("a")
+    assert float(result) < 0 == result.conf_int()[0] < result.conf_int()[1]
+    assert "the estimate is below 0 or above 1 by the noise" in result.summary()
+    assert "fitted" not in result.summary()
 
 
 def test_intervals_for_the_table_end_at_whole_counts(survey, schema):

@@ -133,9 +133,11 @@ def test_pvalues_are_uniform_under_the_null(n, p, scale, level):
     smaller, larger = edge("smaller", level), edge("larger", level)
     assert brute_cdf(smaller, n, p, scale) == pytest.approx(level, abs=1e-8)
     assert 1 - brute_cdf(larger, n, p, scale) == pytest.approx(level, abs=1e-8)
-    # two-sided: rejects outside of the edges at level/2, each of which has p-value `level`
+    # two-sided: rejects outside of the edges at level/2, each of which has p-value `level`; one
+    # that no rows can have is read as the nearest count that some have
     for t in (edge("smaller", level / 2), edge("larger", level / 2)):
-        assert proportion_pvalue(t, n, p, law) == pytest.approx(level, abs=1e-8)
+        found = proportion_pvalue(t, n, p, law)
+        assert found == pytest.approx(level, abs=1e-8) if 0 <= t <= n else found > level
     assert proportion_pvalue((smaller + larger) / 2, n, p, law) > level
 
 
@@ -185,10 +187,12 @@ def test_without_noise_it_is_the_randomised_binomial_interval(law_of_zero):
 
 def test_extremes():
     law = DiscreteLaplace(1.0)
-    np.testing.assert_array_equal(proportion_interval([-1e12, 1e12], 50, law), [[0, 1], [0, 1]])
+    at_ends = proportion_interval([0.0, 50.0], 50, law)
+    np.testing.assert_array_equal(proportion_interval([-1e12, 1e12], 50, law), at_ends)
+    assert at_ends[0][0] == 0 < at_ends[1][0] < at_ends[0][1] < at_ends[1][1] == 1
     np.testing.assert_array_equal(proportion_interval(40.0, 50, DiscreteLaplace(1e7)), [0, 1])
     np.testing.assert_array_equal(proportion_interval(0.5, 1, law), [0, 1])
-    np.testing.assert_array_equal(proportion_interval([-9.0, 9.0], 1, law), [[0, 1], [0, 1]])
+    np.testing.assert_array_equal(proportion_interval([-9.0, 9.0], 1, law), [[0, 0], [1, 1]])
     # relative accuracy near 0: both are nearly Poisson
     large, small = (np.array(proportion_interval(9.0, n, law)) * n for n in (10**9, 10**7))
     np.testing.assert_allclose(large, small, rtol=1e-5)
@@ -291,11 +295,12 @@ def test_ends_are_exact_to_a_millionth_of_the_width_and_outwards(name, n, alpha)
 
     inside = np.flatnonzero((high > 0) & (high < 1))
     assert inside.size >= 4
-    rounding = 1e-12 / alpha
+    rounding = 1e-12 / alpha + 2e-6 * (name == "combination")  # at an atom, where T is read as 0
+    read = np.maximum(t, 0)
     for i in inside.tolist():
         step = part * (high[i] - low[i])
-        assert share_of_tail(high[i], t[i]) <= 1 + rounding
-        assert share_of_tail(high[i] - step, t[i]) >= 1 - rounding
+        assert share_of_tail(high[i], read[i]) <= 1 + rounding
+        assert share_of_tail(high[i] - step, read[i]) >= 1 - rounding
     mirrored = proportion_interval(n - t, n, law, alpha)
     np.testing.assert_allclose(low, 1 - mirrored[1], rtol=0, atol=1e-12)
 

@@ -36,6 +36,9 @@ def test_tails_agree_with_the_full_sum(size, scale_a, scale_c, p, copies):
     for t_a, t_c in ((0.0, 0.0), (1.5, -0.4), (-2.3, 0.1)):
         t_a = round(size * p + t_a * np.hypot(wide, scale_a))
         t_c = round(size * (1 - p) + t_c * np.hypot(wide, scale_c))
+        group = GroupCounts(t_a, t_c, 0.4, 0.0, law_a, law_c)
+        if t_a + t_c > 0:
+            t_a, t_c = max(t_a, -0.4), max(t_c, 0.0)  # with its uniform not below 0
         shift = p * size - x[:, None] + p * z
         if by_frequency:
             points = ((1 - p) * t_a - p * t_c + stats.norm.ppf(0.9) + shift).ravel()
@@ -46,7 +49,6 @@ def test_tails_agree_with_the_full_sum(size, scale_a, scale_c, p, copies):
             points = ((1 - p) * (t_a + 0.4) - p * t_c + shift) / (1 - p)
             below, tolerance = law_a.smoothed_cdf(points), 2e-4
         exact = mass @ (below @ law_c.pmf(z))
-        group = GroupCounts(t_a, t_c, 0.4, 0.0, law_a, law_c)
         lower, upper = group.tails(np.array([p]), np.full(copies, float(size)))
         assert lower == pytest.approx(exact, abs=tolerance)
         assert upper == pytest.approx(1 - exact, abs=tolerance)
