@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.checks import first_few
 from dpstats.schema import Number, Schema
 
 CLAMPED = ". All results are for the clamped values: no interval covers the bias of clamping"
+TESTED = "tests and effect sizes"
 _FEW = 10.0  # of n m (1 - m), the usual rule for a normal approximation to a share
 _LARGEST = 0.9  # part of the largest variance beyond which a number looks two-valued
 
@@ -47,6 +50,18 @@ def subgroup_notes(group: Subgroup | None, rows: RowCount) -> list[str]:
         return []
     noise = 0.0 if rows.law is None else float(np.sqrt(rows.law.variance))
     return [subgroup_note(group, rows.value, noise)]
+
+
+def left_out(used: Mapping[str, Sequence[str]], every: Mapping[str, Sequence[str]]) -> list[str]:
+    """A note on declared levels that a test leaves out, if there are any, by column."""
+    lacking = {name: [x for x in every[name] if x not in used[name]] for name in every}
+    if not any(lacking.values()):
+        return []
+    texts = [f"{name}: {first_few(labels)}" for name, labels in lacking.items() if labels]
+    return [
+        f"declared levels that may have no rows are left out of {TESTED}: {'; '.join(texts)}. "
+        "Levels used: " + "; ".join(f"{name}: {first_few(used[name])}" for name in every)
+    ]
 
 
 def rare_shares(shares: Floats, n: float) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.score_statistic import (
@@ -20,11 +21,12 @@ from dpstats.inference.tables.score_statistic import (
 )
 from dpstats.inference.tables.simplex import project_to_total
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.privacy.weighted_noise import laplace_scale
+from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
 from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
+    from dpstats.privacy.laws import NoiseLaw
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,52 @@ class NoisyTable:
     def n(self) -> int:
         """Number of private rows."""
         return self.answers.n
+
+    @cached_property
+    def levels(self) -> DeclaredLevels:
+        """Which rows and columns have a private row, first those of the rows, over all strata.
+
+        An empty stratum changes no degrees of freedom and next to nothing else; a sparse one has
+        its share in the common association. They all stay.
+        """
+        margins = [
+            part.ravel() for axis in (1, 2) for part in np.moveaxis(self.cells, axis, 0)
+        ]  # fmt: skip
+        if self.answers.certain:
+            return DeclaredLevels.all_used(len(margins))
+        sizes = np.array([self.answers.sums[margin].sum() for margin in margins])
+        return DeclaredLevels.of(sizes, [self._law_of(margin) for margin in margins])
+
+    def _law_of(self, cells: NDArray[np.int64]) -> tuple[NoiseLaw | None, float]:
+        """Law of the noise on the sum of some cells, and what it is multiplied by."""
+        groups = self.answers.noise_groups
+        return law_of_sum(
+            np.array([weights[cells].sum() for weights, _ in groups]), [law for _, law in groups]
+        )
+
+    def within(self, levels: NDArray[np.bool_]) -> NoisyTable:
+        """The table of some rows and columns; the number of rows in it is that of its counts."""
+        if levels.all():
+            return self
+        rows, columns = np.split(levels, self.cells.shape[1:2])
+        cells = self.cells[:, rows][:, :, columns]
+        every, (law, weight) = self.answers.rows, self._law_of(cells.ravel())
+        total = replace(
+            every,
+            estimate=float(self.answers.sums[cells].sum()),
+            law=None if law is None else divided(law, 1 / weight),
+            whole=self.answers.unit == 1,
+        )
+        return NoisyTable(replace(self.answers, rows=total), cells)
+
+    @cached_property
+    def used(self) -> NoisyTable | None:
+        """The table that tests and effect sizes use; None without two rows and two columns."""
+        return self._tested(self.levels.used)
+
+    def _tested(self, levels: NDArray[np.bool_]) -> NoisyTable | None:
+        found = self.within(levels)
+        return found if min(found.cells.shape[1:]) > 1 else None
 
     @property
     def names(self) -> list[str]:
@@ -112,7 +160,23 @@ class NoisyTable:
         return float(score_statistic(self.observed, self.expected(self.observed), none, none))
 
     def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
-        """Statistic and bootstrap p-value, the larger of two.
+        """Statistic and p-value of the levels that surely have rows; nan and 1 with too few.
+
+        The p-value has the share for empty levels added, see `DeclaredLevels.pvalue`.
+        """
+        found: list[tuple[float, float]] = []
+
+        def pvalue(levels: NDArray[np.bool_]) -> float | None:
+            if (table := self._tested(levels)) is None:
+                return None
+            found.append(table.bootstrap(simulations, rng))
+            return found[-1][1]
+
+        total = self.levels.pvalue(pvalue)
+        return (found[0][0] if found else np.nan), total
+
+    def bootstrap(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
+        """Statistic and bootstrap p-value of all levels, the larger of two.
 
         Tables are drawn from the fitted margins, and again from margins shrunk towards equal ones:
         where noise exceeds their spread the fitted ones are too uneven, and where they are uneven
