@@ -12,7 +12,6 @@ from dpstats.checks import first_few
 from dpstats.schema import Number, Schema
 
 CLAMPED = ". All results are for the clamped values: no interval covers the bias of clamping"
-TESTED = "tests and effect sizes"
 _FEW = 10.0  # of n m (1 - m), the usual rule for a normal approximation to a share
 _LARGEST = 0.9  # part of the largest variance beyond which a number looks two-valued
 
@@ -52,15 +51,28 @@ def subgroup_notes(group: Subgroup | None, rows: RowCount) -> list[str]:
     return [subgroup_note(group, rows.value, noise)]
 
 
-def left_out(used: Mapping[str, Sequence[str]], every: Mapping[str, Sequence[str]]) -> list[str]:
-    """A note on declared levels that a test leaves out, if there are any, by column."""
-    lacking = {name: [x for x in every[name] if x not in used[name]] for name in every}
-    if not any(lacking.values()):
-        return []
+def left_out(
+    what: str,
+    used: Mapping[str, Sequence[str]],
+    declared: Mapping[str, Sequence[str]],
+    columns: Sequence[str],
+) -> list[str]:
+    """A note on declared levels of some columns that are left out of something, if there are any.
+
+    Parameters
+    ----------
+    what : str
+        Such as "the test and the effect".
+    used, declared : mapping of column to labels
+    columns : sequence of str
+    """
+    lacking = {name: [x for x in declared[name] if x not in used[name]] for name in columns}
     texts = [f"{name}: {first_few(labels)}" for name, labels in lacking.items() if labels]
+    if not texts:
+        return []
     return [
-        f"declared levels that may have no rows are left out of {TESTED}: {'; '.join(texts)}. "
-        "Levels used: " + "; ".join(f"{name}: {first_few(used[name])}" for name in every)
+        f"levels that may have no rows are left out of {what}: {'; '.join(texts)}. Levels used: "
+        + "; ".join(f"{name}: {first_few(used[name])}" for name in columns)
     ]
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _ROUNDED = 1e-6  # of a count over the weight of its noise, a whole number
 _SMOOTHED = 1e-2  # of a standard deviation: more than the grid of a law that is no lattice's
 
+_NO_SHIFT = 1e-6  # of a standard deviation
+
 
 @dataclass(frozen=True)
 class DeclaredLevels:
@@ -125,4 +127,5 @@ def _shift(size: float, law: NoiseLaw | None, weight: float, beta: float) -> flo
     deviation, reach = weight * float(np.sqrt(law.variance)), weight * law.quantile(2 * beta)
     beyond = (2 * reach - size) / deviation
     density = -(beyond**2) / 2 - np.log(2 * np.pi) / 2
-    return deviation * float(np.exp(density - special.log_ndtr(-beyond)))
+    shift = float(np.exp(density - special.log_ndtr(-beyond)))
+    return deviation * shift if shift > _NO_SHIFT else 0.0

@@ -100,7 +100,7 @@ class GroupMeans:
         one_way = OneWay(groups)
         used = tuple(itertools.compress(names, one_way.levels.used))
         notes = [*NOTES, _WELCH, *small_groups(names, groups)]
-        notes += left_out({self.by: used}, {self.by: names})
+        notes += left_out("tests and effect sizes", {self.by: used}, {self.by: names}, [self.by])
         for name, group in zip(names, groups, strict=True):
             if not group.hidden_by_noise:
                 notes += rare_mean(f"{self.column} in group {name}", group)

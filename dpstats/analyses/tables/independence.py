@@ -141,42 +141,45 @@ class Independence:
         strata_of, group = self._strata(release.schema), self._group(release.schema)
         within = f" within levels of {self.given}" if strata_of else ""
         within += "" if group is None else f", given {self.given}"
-        chosen = np.split(of_rows.levels.used, shape[:1])
-        labels = {name: release.schema[name].bin_labels for name in (self.a, self.b)}
+        chosen = [of_rows.strata.used, *np.split(of_rows.levels.used, shape[:1])]
+        inside, names = np.ix_(*chosen), (*strata_of, self.a, self.b)
+        labels = {name: release.schema[name].bin_labels for name in names}
         used = {
             name: tuple(itertools.compress(labels[name], levels))
-            for name, levels in zip(labels, chosen, strict=True)
+            for name, levels in zip(names, chosen[-len(names) :], strict=True)
         }
-        notes = [*subgroup_notes(group, of_rows.answers.rows), *left_out(used, labels)]
+        notes = subgroup_notes(group, of_rows.answers.rows)
+        notes += left_out("the test and the effect", used, labels, (self.a, self.b))
+        notes += left_out("the effect and the certified verdict", used, labels, strata_of)
         expected, residuals = np.full((2, *of_rows.cells.shape), np.nan)
         pearson = effect = np.nan
-        df, association, tested = 0, None, of_rows.used
+        df, association = 0, None
+        plain, seen, tested = of_rows.used, counts.used, counts.tested
         if tested is None:
             notes.append(
                 "there is no test, since fewer than two levels of a column surely have rows"
             )
         else:
-            inside = np.ix_(np.arange(strata), *chosen)
-            expected[inside] = tested.expected(tested.observed)
-            tested = tested.of_persons
-            fitted = tested.expected(tested.observed)
-            association = Association(fitted, tested.n, tested.covariance, several)
-            residuals[inside] = standardised(
-                (tested.observed - fitted).ravel(),
-                association.residual_variance,
-                association.noise_variance,
-            ).reshape(fitted.shape)
-            effect, pearson = association.cramers_v(tested.observed), tested.classical()
-            shape = list(fitted.shape[1:])
-            df = (shape[0] - 1) * (shape[1] - 1)
-            excess = float(np.sum(association.noise_variance / fitted.ravel()))
-            notes += noise_notes(excess, strata * df, fitted)
-            if fitted.sum(axis=(1, 2)).min() < _FEW:
+            shape = list(tested.cells.shape[1:])
+            pearson, df = tested.classical(), (shape[0] - 1) * (shape[1] - 1)
+            if tested.expected(tested.observed).sum(axis=(1, 2)).min() < _FEW:
                 notes.append(
                     f"a stratum has fewer than about {_FEW} rows, too few for an accurate "
                     "bootstrap: in simulations with seven rows in each of three strata a 5% test "
                     "had level 6.5%"
                 )
+        if plain is not None and seen is not None:
+            expected[inside] = plain.expected(plain.observed)
+            fitted = seen.expected(seen.observed)
+            association = Association(fitted, seen.n, seen.covariance, several)
+            residuals[inside] = standardised(
+                (seen.observed - fitted).ravel(),
+                association.residual_variance,
+                association.noise_variance,
+            ).reshape(fitted.shape)
+            effect = association.cramers_v(seen.observed)
+            excess = float(np.sum(association.noise_variance / fitted.ravel()))
+            notes += noise_notes(excess, len(fitted) * df, fitted)
         if effect == 0:
             notes.append("Cramer's V is no larger than expected from the privacy noise alone")
         if strata > 1:
@@ -211,8 +214,8 @@ class Independence:
             effect=effect,
             levels=min(shape) - 1,
             largest_effect=1.0,
-            certified_at=partial(_verdict, of_rows.used or of_rows),
-            effect_at=partial(self._effect_at, tested, association, pvalue),
+            certified_at=partial(_verdict, plain or of_rows),
+            effect_at=partial(self._effect_at, seen, association, pvalue),
             notes=(*notes, cell_rules(release.schema, self)),
             tables=(TableOfCells.of(release.schema[c] for c in (*strata_of, self.a, self.b)),),
             used=used,
