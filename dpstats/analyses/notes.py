@@ -38,7 +38,7 @@ def subgroup_note(group: Subgroup, size: float, noise: float) -> str:
     """Which rows an answer is about, their noisy number and the sd of its noise."""
     sd = np.format_float_positional(noise, 2, fractional=False, trim="-")
     return (
-        f"{group.described}: about {size:.0f} (noise sd {sd} rows; other analyses may have "
+        f"{group.described}: about {round(size)} (noise sd {sd} rows; other analyses may have "
         "other noise)"
     )
 
@@ -48,7 +48,7 @@ def subgroup_notes(group: Subgroup | None, rows: RowCount) -> list[str]:
     if group is None:
         return []
     noise = 0.0 if rows.law is None else float(np.sqrt(rows.law.variance))
-    return [subgroup_note(group, rows.value, noise)]
+    return [subgroup_note(group, rows.estimate, noise)]
 
 
 def left_out(

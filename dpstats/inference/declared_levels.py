@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _ROUNDED = 1e-6  # of a count over the weight of its noise, a whole number
 _SMOOTHED = 1e-2  # of a standard deviation: more than the grid of a law that is no lattice's
-
 _NO_SHIFT = 1e-6  # of a standard deviation
 
 
@@ -33,18 +32,19 @@ class DeclaredLevels:
 
     A test at level alpha uses a level only if its noisy size is one that the largest noise of all
     levels reaches with probability at most beta(alpha), see `spending.for_empty_levels`: with
-    probability 1 - beta it uses no empty level (docs/explanation/inference/intervals.md, eq. 1-3).
+    probability 1 - beta it uses no empty level. Equations are those of "Levels without rows" in
+    docs/explanation/inference/intervals.md.
 
     Attributes
     ----------
     doubts : (L,) float64
-        Bound on the probability that the noise alone makes some empty level this large.
+        L P(Z >= N), N the noisy sizes (eq. used-levels).
     most : float
         The largest doubt about a level that has a noisy size of at least one row.
     shifts : (L,) float64
         Mean noise on the size of a level that was used because of it, in rows: that beyond the
         least size that is used, of normal noise, where the level has the lower limit of its size
-        (eq. 4). Zero for a level that is used whatever its noise.
+        (eq. shift-of-chosen). Zero for a level that is used whatever its noise.
     """
 
     doubts: Floats
@@ -69,11 +69,10 @@ class DeclaredLevels:
         pairs = list(zip(excess.tolist(), laws, strict=True))
         beyond = [_beyond(size, law, weight) for size, (law, weight) in pairs]
         first = [_beyond(1.0, law, weight) for law, weight in dict.fromkeys(laws)]
-        each = bonferroni(1.0, len(laws))
-        beta = each * for_empty_levels(USUAL_ALPHA)
+        beta = bonferroni(for_empty_levels(USUAL_ALPHA), len(laws))
         shifts = [_shift(size, law, weight, beta) for size, (law, weight) in pairs]
-        doubts = np.minimum(np.array(beyond) / each, 1.0)
-        return cls(doubts, min(max(first) / each, 1.0), np.array(shifts))
+        doubts = np.minimum(len(laws) * np.array(beyond), 1.0)
+        return cls(doubts, min(len(laws) * max(first), 1.0), np.array(shifts))
 
     @classmethod
     def all_used(cls, count: int) -> DeclaredLevels:
@@ -94,7 +93,7 @@ class DeclaredLevels:
         Parameters
         ----------
         test : function of (L,) bool
-            The p-value with the levels that are used, all of which have rows; None with too few.
+            The p-value p(U) with the levels that are used; None with too few (eq. p-of-used).
         """
         used, top = self.used, 1.0
         while True:
