@@ -37,7 +37,8 @@ class OneWay:
     @cached_property
     def levels(self) -> DeclaredLevels:
         """Which groups have two rows, so that their mean has an error."""
-        if any(group.certain for group in self.groups):
+        laws = [law for group in self.groups for law in group.laws]
+        if any(law is not None and law.certain for law in laws):
             return DeclaredLevels.all_used(len(self.groups))
         sizes = np.array([group.observed[0] for group in self.groups])
         return DeclaredLevels.of(sizes, [group.size_law for group in self.groups], LEAST_ROWS)
