@@ -50,6 +50,7 @@ class NoisyTable:
     @property
     def of_persons(self) -> NoisyTable:
         """The same of persons, whose rows may depend on each other: see `Answers.of_persons`."""
+        assert self.shifts is None  # they are in rows
         return replace(self, answers=self.answers.of_persons)
 
     @property
