@@ -119,6 +119,24 @@ def for_group_size(alpha: float) -> float:
     return alpha / _GROUP_SIZE
 
 
+def for_empty_levels(alpha: float) -> float:
+    """Share for declared levels without rows that noise makes large enough to be used."""
+    return min(for_group_size(alpha), LEAST_OF_COUNT)
+
+
+def alpha_of_empty_levels(beta: float) -> float:
+    """Least alpha whose share for empty levels is `beta`, at most .001."""
+    return beta * _GROUP_SIZE
+
+
+def plus_empty_levels(pvalue: float, most: float) -> float:
+    """Least alpha at which a p-value is at most alpha less its share for empty levels.
+
+    Their error is never above `most`, whatever the share.
+    """
+    return min(pvalue + min(pvalue / (_GROUP_SIZE - 1), LEAST_OF_COUNT, most), 1.0)
+
+
 def for_other_eigenvalues(alpha: float) -> tuple[float, float]:
     """Shares for bounds on the other eigenvalues, and for the eigenvalue itself."""
     return _OTHER_EIGENVALUES * alpha, alpha * (1 - _OTHER_EIGENVALUES)

@@ -168,3 +168,17 @@ def test_split_extremes():
     assert 0.04999 < certificate_split(100, 1e9) < 0.05
     with pytest.raises(RequestError, match="positive number of rows"):
         certificate_split(0, 1.0)
+
+
+def test_the_share_for_empty_levels_is_the_inverse_of_what_a_pvalue_pays():
+    for most in (0.0, 1e-5, 1.0):
+        for pvalue in (0.0, 1e-9, 1e-3, 0.04, 0.049, 0.2, 0.99):
+            alpha = spending.plus_empty_levels(pvalue, most)
+            share = min(spending.for_empty_levels(alpha), most)
+            assert alpha - share == pytest.approx(pvalue, rel=1e-12, abs=1e-15)
+            assert alpha <= pvalue + 1e-3
+    assert spending.plus_empty_levels(1.0, 1.0) == 1
+    for alpha in (1e-6, 0.01, 0.05):
+        assert spending.alpha_of_empty_levels(spending.for_empty_levels(alpha)) == pytest.approx(
+            alpha
+        )

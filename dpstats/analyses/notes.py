@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.checks import first_few
 from dpstats.schema import Number, Schema
 
 CLAMPED = ". All results are for the clamped values: no interval covers the bias of clamping"
@@ -36,7 +38,7 @@ def subgroup_note(group: Subgroup, size: float, noise: float) -> str:
     """Which rows an answer is about, their noisy number and the sd of its noise."""
     sd = np.format_float_positional(noise, 2, fractional=False, trim="-")
     return (
-        f"{group.described}: about {size:.0f} (noise sd {sd} rows; other analyses may have "
+        f"{group.described}: about {round(size)} (noise sd {sd} rows; other analyses may have "
         "other noise)"
     )
 
@@ -46,7 +48,32 @@ def subgroup_notes(group: Subgroup | None, rows: RowCount) -> list[str]:
     if group is None:
         return []
     noise = 0.0 if rows.law is None else float(np.sqrt(rows.law.variance))
-    return [subgroup_note(group, rows.value, noise)]
+    return [subgroup_note(group, rows.estimate, noise)]
+
+
+def left_out(
+    what: str,
+    used: Mapping[str, Sequence[str]],
+    declared: Mapping[str, Sequence[str]],
+    columns: Sequence[str],
+) -> list[str]:
+    """A note on declared levels of some columns that are left out of something, if there are any.
+
+    Parameters
+    ----------
+    what : str
+        Such as "the test and the effect".
+    used, declared : mapping of column to labels
+    columns : sequence of str
+    """
+    lacking = {name: [x for x in declared[name] if x not in used[name]] for name in columns}
+    texts = [f"{name}: {first_few(labels)}" for name, labels in lacking.items() if labels]
+    if not texts:
+        return []
+    return [
+        f"levels that may have no rows are left out of {what}: {'; '.join(texts)}. Levels used: "
+        + "; ".join(f"{name}: {first_few(used[name])}" for name in columns)
+    ]
 
 
 def rare_shares(shares: Floats, n: float) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -150,6 +151,22 @@ def divided(law: NoiseLaw, unit: float) -> NoiseLaw:
         return law
     parts = law.parts if isinstance(law, Combination) else ((1.0, law),)
     return Combination(tuple((weight / unit, one) for weight, one in parts))  # type: ignore[misc]
+
+
+def law_of_sum(row: Floats, laws: Sequence[NoiseLaw | None]) -> tuple[NoiseLaw | None, float]:
+    """Law of a combination of noises, and what to multiply it by; None where there is no noise."""
+    pairs = zip(np.abs(row).tolist(), laws, strict=True)  # the noises are symmetric
+    used = [(weight, law) for weight, law in pairs if weight and law is not None]
+    if not used:
+        return None, 1.0
+    weight, first = used[0]
+    if len(used) == 1:
+        return first, weight
+    lattice = [(own, law) for own, law in used if isinstance(law, LatticeLaw)]
+    assert len(lattice) == len(used)
+    if all(part == used[0] for part in used) and isinstance(first, LatticeLaw):
+        return replace(first, terms=len(used) * first.terms), weight
+    return Combination(tuple(lattice)), 1.0
 
 
 def laplace_scale(law: NoiseLaw) -> float:

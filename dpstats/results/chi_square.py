@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, get_args
 
@@ -76,6 +76,9 @@ class ChiSquareResult(Cached, HypothesisResult):
         The certified verdict at a level, and the noise-aware interval (2,) for the effect.
     tables : tuple of TableOfCells
         The table of the cells, if they are those of one.
+    used : mapping of str to tuple of str
+        Levels of each column that the tests and the effect use, where some declared ones may have
+        no rows; empty for given probabilities. Other cells have no expected count.
 
     Examples
     --------
@@ -114,6 +117,7 @@ class ChiSquareResult(Cached, HypothesisResult):
     certified_at: Callable[[float], CertifiedChiSquare] = field(compare=False)
     effect_at: Callable[[float], Floats] = field(compare=False)
     tables: tuple[TableOfCells, ...] = field(default=(), kw_only=True)
+    used: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
 
     def _certified(self, alpha: float) -> CertifiedChiSquare:
         alpha = check_alpha(alpha)
@@ -311,6 +315,9 @@ class ChiSquareResult(Cached, HypothesisResult):
         show = Numerals.of((self.effect, low, high), high - low)
         k = self.rows.rows_per_person
         over = f", divided by the {k} rows that a person may have" if k > 1 else ""
+        effect = f"{self.effect_name} = {show(self.effect)} {show.interval(low, high)}"
+        if np.isnan(self.statistic):
+            return [str(certified), f"{effect} ({percent(alpha)} interval)"]
         return [
             f"p-value {shown_pvalue(self.pvalue)} (statistic {significant(self.statistic)}, "
             "calibrated for noise)",
@@ -318,8 +325,7 @@ class ChiSquareResult(Cached, HypothesisResult):
             f"{self.df} df (p-value {shown_pvalue(self.pearson_pvalue)} if there were no noise; "
             "not valid here)",
             str(certified),
-            f"{self.effect_name} = {show(self.effect)} {show.interval(low, high)} "
-            f"({percent(alpha)} interval)",
+            f"{effect} ({percent(alpha)} interval)",
         ]
 
     def _of_table(self, alpha: float) -> list[str]:

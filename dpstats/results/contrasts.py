@@ -307,6 +307,8 @@ class FTestResult(HypothesisResult):
         return super().to_frame().assign(df_num=self.df_num, df_denom=self.df_denom)
 
     def _evidence(self) -> str:
+        if np.isnan(self.statistic):
+            return ""
         return f"F = {significant(self.statistic)} on {self.df_num:g} and {self.df_denom:g} df, "
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 Adjustment = Literal["holm", "fdr_bh", "none"]
 _ADJUSTED: Mapping[Adjustment, tuple[str, Callable[[Floats], Floats]]] = {
-    "holm": ("p-values are adjusted by Holm's method over all pairs", holm),
-    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs",
+    "holm": ("p-values are adjusted by Holm's method over all pairs tested", holm),
+    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs tested",
                benjamini_hochberg),
-    "none": ("p-values are not adjusted for the number of pairs", np.copy),
+    "none": ("p-values are not adjusted for the number of pairs tested", np.copy),
 }  # fmt: skip
+_NO_TEST = "there is no test, since fewer than two groups surely have rows"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -71,40 +73,54 @@ class GroupMeansResult(EstimateResult):
 
     @property
     def sizes(self) -> Named:
-        """Noisy numbers of rows (k,), at least 1; without intervals, which `Marginals` has."""
-        found = [group.size for group in self.one_way.groups]
+        """Noisy numbers of rows (k,), unbiased; without intervals, which `Marginals` has."""
+        found = [float(group.observed[0]) for group in self.one_way.groups]
         return Named(found[: len(self.terms)], self.terms)
 
     @property
+    def used(self) -> tuple[str, ...]:
+        """Groups that tests and effect sizes use: those with more rows than noise alone makes."""
+        return tuple(itertools.compress(self.groups, self.one_way.levels.used))
+
+    @property
     def eta_squared(self) -> float:
-        """Share of the variance that is between the groups; from noisy moments, no interval."""
-        return self.one_way.eta_squared
+        """Share of the variance that is between the groups `used`; nan of fewer than two.
+
+        From noisy moments, without an interval.
+        """
+        return self.one_way.used.eta_squared
 
     @property
     def omega_squared(self) -> float:
         """The same without the bias that sampling has, not below 0; no interval either."""
-        return self.one_way.omega_squared
+        return self.one_way.used.omega_squared
 
     @cached_property
     def _anova(self) -> FTestResult:
-        statistic, pvalue, df_num, df_denom = self.one_way.welch()
+        statistic, pvalue, df_num, df_denom = self.one_way.test()
+        tested = self.used if len(self.used) > 1 else self.groups
         return FTestResult(
             f"Welch's analysis of variance, {self.title}",
-            f"the means of {', '.join(self.groups)} are equal in the population",
+            f"the means of {', '.join(tested)} are equal in the population",
             statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
             df_num=df_num, df_denom=df_denom,
+            notes=() if len(self.used) > 1 else (_NO_TEST,),
         )  # fmt: skip
 
     def anova(self) -> FTestResult:
-        """Welch's F test that all means are equal; variances of the groups may differ.
+        """Welch's F test that the means of `used` groups are equal; their variances may differ.
 
-        The p-value allows for sampling and for the noise. Without noise it is that of
+        The p-value allows for sampling, for the noise, and for an empty group among those used.
+        Where fewer than two groups are used it is 1. Without noise it is that of
         ``scipy.stats.f_oneway(..., equal_var=False)`` and of statsmodels' ``anova_oneway``.
         """
         return self._anova
 
     def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
         """Differences of all pairs of means, each with intervals and Welch's test.
+
+        Only pairs of `used` groups are tested, and only their number counts in the adjustment; the
+        p-value of another pair is 1.
 
         Parameters
         ----------
@@ -119,10 +135,13 @@ class GroupMeansResult(EstimateResult):
         """
         check_choice("adjust", adjust, list(_ADJUSTED))
         assert isinstance(self.intervals, MeanIntervals)
-        one = self.intervals.contrasts
+        one, used = self.intervals.contrasts, self.one_way.levels.used
         pairs = list(itertools.combinations(range(len(one)), 2))
         contrasts = tuple(
-            replace(one[i], groups=(*one[i].groups, *one[j].groups)) for i, j in pairs
+            replace(
+                one[i], groups=(*one[i].groups, *one[j].groups), tested=bool(used[[i, j]].all())
+            )
+            for i, j in pairs
         )
         terms = [f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs]
         notes = [note for note in self.notes if not note.startswith("Welch")]
@@ -180,6 +199,8 @@ class GroupMeansResult(EstimateResult):
         if target == "table":
             return [self.title]
         test = self._anova
+        if len(self.used) < 2:
+            return [self.title, f"Welch's F: {_NO_TEST}"]
         return [
             self.title,
             f"Welch's F {significant(test.statistic)} on {test.df_num:g} and "
@@ -225,7 +246,14 @@ class PairwiseResult(EstimateResult):
     @property
     def pvalues(self) -> Named:
         """(d,) the same, adjusted as `adjust` says."""
-        return Named(_ADJUSTED[self.adjust][1](np.asarray(self.p_unadjusted)), self.terms)
+        found = np.array(self.p_unadjusted)
+        found[self._determined] = _ADJUSTED[self.adjust][1](found[self._determined])
+        return Named(found, self.terms)
+
+    @property
+    def _determined(self) -> NDArray[np.bool_]:
+        assert isinstance(self.intervals, MeanIntervals)
+        return np.array([contrast.tested for contrast in self.intervals.contrasts])
 
     @property
     def interval_of(self) -> str:
@@ -243,7 +271,8 @@ class PairwiseResult(EstimateResult):
         if target == "table":
             return frame
         errors = np.asarray(self.bse)
-        scores = np.divide(self.params, errors, out=np.full(len(errors), np.nan), where=errors > 0)
+        known = (errors > 0) & self._determined
+        scores = np.divide(self.params, errors, out=np.full(len(errors), np.nan), where=known)
         return frame.assign(
             statistic=np.asarray(scores), p_value=np.asarray(self.pvalues),
             p_unadjusted=np.asarray(self.p_unadjusted),

@@ -220,8 +220,8 @@ def _result(
     notes = [
         "risks and sizes: "
         + "; ".join(
-            f"{name} {float(risk):.4f} of about {size:.0f} rows"
-            for name, risk, size in zip(names, risks, sizes, strict=True)
+            f"{name} {float(risk):.4f} of about {round(group.yes + group.no)} rows"
+            for name, risk, group in zip(names, risks, groups, strict=True)
         ),
         *small_groups(names, groups),
         rules,

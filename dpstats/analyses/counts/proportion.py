@@ -370,7 +370,7 @@ def _group_result(
     if totals is not None:
         contrast = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
         sampling, means = np.array(contrast.sampling_variance), MeanIntervals((contrast,))
-    notes = [subgroup_note(about, size, group.size_noise)]
+    notes = [subgroup_note(about, group.yes + group.no, group.size_noise)]
     if group.hidden_by_noise:
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"

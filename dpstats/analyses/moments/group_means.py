@@ -6,6 +6,7 @@ noise of one; see `families.group_moments`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +15,7 @@ import numpy as np
 
 from dpstats.analyses.compared_groups import small_groups
 from dpstats.analyses.moments.mean import NOTES
-from dpstats.analyses.notes import cell_rules, rare_mean
+from dpstats.analyses.notes import cell_rules, left_out, rare_mean
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Family
@@ -96,7 +97,10 @@ class GroupMeans:
         means = tuple(Contrast((group,), number.middle, number.half_range) for group in groups)
         names = tuple(schema[self.by].bin_labels[level] for level in chosen)
         terms = [f"{self.by}={name}" for name in names]
+        one_way = OneWay(groups)
+        used = tuple(itertools.compress(names, one_way.levels.used))
         notes = [*NOTES, _WELCH, *small_groups(names, groups)]
+        notes += left_out("tests and effect sizes", {self.by: used}, {self.by: names}, [self.by])
         for name, group in zip(names, groups, strict=True):
             if not group.hidden_by_noise:
                 notes += rare_mean(f"{self.column} in group {name}", group)
@@ -113,7 +117,7 @@ class GroupMeans:
             notes=[*notes, cell_rules(schema, self)],
             dates=terms if number.dates else (),
             groups=names,
-            one_way=OneWay(groups),
+            one_way=one_way,
         )
 
     def _chosen(self, schema: Schema) -> list[int]:

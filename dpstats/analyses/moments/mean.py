@@ -108,7 +108,7 @@ class Mean:
             if isinstance(block, GroupMoments):
                 part = answers.subset(slice(start, start + block.size))
                 mean = NoisyMean.of_group(part, 0)
-                about = subgroup_note(block.groups[0], mean.size, mean.size_noise)
+                about = subgroup_note(block.groups[0], float(mean.observed[0]), mean.size_noise)
                 notes.append(f"mean of {name}: {about}")
             else:
                 mean = NoisyMean.of_column(answers, start)

@@ -89,7 +89,7 @@ class MeanDifference(ComparesGroups):
         notes = [
             "means and sizes: "
             + "; ".join(
-                f"{name} {middle + half * group.mean:.6g} in about {group.size:.0f} rows"
+                f"{name} {middle + half * group.mean:.6g} in about {round(group.observed[0])} rows"
                 for name, group in zip(names, groups, strict=True)
             ),
             *NOTES,

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.notes import cell_rules, left_out, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
@@ -136,23 +136,50 @@ class Independence:
         counts = of_rows.of_persons
         rng = calibration_generator(counts.answers, (self.seed, 0))
         statistic, pvalue = counts.test(self.simulations, rng)
-        observed, expected = counts.observed, counts.expected(counts.observed)
         several = of_rows.answers.rows.rows_per_person > 1
-        association = Association(expected, counts.n, counts.covariance, several)
-        effect = association.cramers_v(observed)
-        strata, rows, columns = observed.shape
+        strata, *shape = of_rows.cells.shape
         strata_of, group = self._strata(release.schema), self._group(release.schema)
         within = f" within levels of {self.given}" if strata_of else ""
         within += "" if group is None else f", given {self.given}"
-        pearson, df = counts.classical(), (rows - 1) * (columns - 1)
-        excess = float(np.sum(association.noise_variance / expected.ravel()))
+        chosen = [of_rows.strata.used, *np.split(of_rows.levels.used, shape[:1])]
+        inside, names = np.ix_(*chosen), (*strata_of, self.a, self.b)
+        labels = {name: release.schema[name].bin_labels for name in names}
+        used = {
+            name: tuple(itertools.compress(labels[name], levels))
+            for name, levels in zip(names, chosen[-len(names) :], strict=True)
+        }
         notes = subgroup_notes(group, of_rows.answers.rows)
-        notes += noise_notes(excess, strata * df, expected)
-        if expected.sum(axis=(1, 2)).min() < _FEW:
+        notes += left_out("the test and the effect", used, labels, (self.a, self.b))
+        notes += left_out("the effect and the certified verdict", used, labels, strata_of)
+        expected, residuals = np.full((2, *of_rows.cells.shape), np.nan)
+        pearson = effect = np.nan
+        df, association = 0, None
+        plain, seen, tested = of_rows.used, counts.used, counts.tested
+        if tested is None:
             notes.append(
-                f"a stratum has fewer than about {_FEW} rows, too few for an accurate bootstrap: "
-                "in simulations with seven rows in each of three strata a 5% test had level 6.5%"
+                "there is no test, since fewer than two levels of a column surely have rows"
             )
+        else:
+            shape = list(tested.cells.shape[1:])
+            pearson, df = tested.classical(), (shape[0] - 1) * (shape[1] - 1)
+            if tested.expected(tested.observed).sum(axis=(1, 2)).min() < _FEW:
+                notes.append(
+                    f"a stratum has fewer than about {_FEW} rows, too few for an accurate "
+                    "bootstrap: in simulations with seven rows in each of three strata a 5% test "
+                    "had level 6.5%"
+                )
+        if plain is not None and seen is not None:
+            expected[inside] = plain.expected(plain.observed)
+            fitted = seen.expected(seen.observed)
+            association = Association(fitted, seen.n, seen.covariance, several)
+            residuals[inside] = standardised(
+                (seen.observed - fitted).ravel(),
+                association.residual_variance,
+                association.noise_variance,
+            ).reshape(fitted.shape)
+            effect = association.cramers_v(seen.observed)
+            excess = float(np.sum(association.noise_variance / fitted.ravel()))
+            notes += noise_notes(excess, len(fitted) * df, fitted)
         if effect == 0:
             notes.append("Cramer's V is no larger than expected from the privacy noise alone")
         if strata > 1:
@@ -176,31 +203,34 @@ class Independence:
                 "is an association, the interval how strong it may be",
             ),
             df=df,
-            cells=counts.names,
+            cells=of_rows.names,
             observed=of_rows.observed.ravel(),
-            expected=of_rows.expected(of_rows.observed).ravel(),
-            residuals=standardised(
-                (observed - expected).ravel(),
-                association.residual_variance,
-                association.noise_variance,
-            ),
+            expected=expected.ravel(),
+            residuals=residuals.ravel(),
             classical="Pearson's" if strata == 1 else "Cochran-Mantel-Haenszel",
             pearson=pearson,
             pearson_pvalue=float(special.chdtrc(df, pearson)),
             effect_name="Cramer's V",
             effect=effect,
-            levels=min(rows, columns) - 1,
+            levels=min(shape) - 1,
             largest_effect=1.0,
-            certified_at=partial(_verdict, of_rows),
-            effect_at=partial(self._effect_at, counts, association, pvalue),
+            certified_at=partial(_verdict, plain or of_rows),
+            effect_at=partial(self._effect_at, seen, association, pvalue),
             notes=(*notes, cell_rules(release.schema, self)),
             tables=(TableOfCells.of(release.schema[c] for c in (*strata_of, self.a, self.b)),),
+            used=used,
         )
 
     def _effect_at(
-        self, counts: NoisyTable, association: Association, pvalue: float, alpha: float
+        self,
+        counts: NoisyTable | None,
+        association: Association | None,
+        pvalue: float,
+        alpha: float,
     ) -> Floats:
         """Noise-aware interval for Cramer's V, from 0 where the test does not reject V = 0."""
+        if counts is None or association is None:
+            return np.array([0.0, 1.0])
         rng = calibration_generator(counts.answers, (self.seed, 1))
         noise = counts.noise(draws_for_interval(alpha, _DRAWS), rng)
         low, high = association.interval(counts.observed, counts.expected, noise, alpha, rng)

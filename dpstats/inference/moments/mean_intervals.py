@@ -39,12 +39,15 @@ class Contrast:
         An original value is middle + half times its unit value; in a difference the middle cancels.
     persons : PersonVariance or None
         The sampling variance of persons, where their totals were measured.
+    tested : bool
+        Whether there is a test: not where a group may be empty. The p-value is 1 without one.
     """
 
     groups: tuple[NoisyMean, ...]
     middle: float
     half: float
     persons: PersonVariance | None = None
+    tested: bool = True
 
     @property
     def _signs(self) -> tuple[float, ...]:
@@ -155,6 +158,8 @@ class Contrast:
                 f"value={value:g} is impossible: rows are clamped to the declared bounds, so that "
                 f"this is between {low:g} and {high:g} in any table; test a value between them"
             )
+        if not self.tested:
+            return 1.0
         return self._law.pvalue((value - self._shift) / self.half, alternative)
 
     def reaches(self, alpha: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,15 +14,14 @@ from dpstats.families.group_moments import PARTS, TO_MOMENTS
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.inference.simulation import calibration_seed, draw_evenly
-from dpstats.privacy.laws import LatticeLaw
-from dpstats.privacy.weighted_noise import Combination
+from dpstats.privacy.weighted_noise import law_of_sum
 from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
-_LEAST_ROWS = 2  # for a mean and its error
+LEAST_ROWS = 2  # for a mean and its error
 _ADDED = 3.0  # persons with the trait and without
 
 
@@ -141,6 +140,11 @@ class NoisyMean:
         return float(np.sqrt(self.covariance[0, 0]))
 
     @property
+    def size_law(self) -> tuple[NoiseLaw | None, float]:
+        """Law of the noise on the size, and what it is multiplied by; None where there is none."""
+        return law_of_sum(self.mixing[0] / self.units, self.laws)
+
+    @property
     def mean(self) -> float:
         """Estimate of the mean, in [-1, 1]."""
         return float(np.clip(self.observed[1] / self.size, -1, 1))
@@ -177,7 +181,7 @@ class NoisyMean:
     @property
     def _too_few(self) -> bool:
         """Whether the noisy size is below two rows: the mean is then not determined."""
-        return bool(self.observed[0] < _LEAST_ROWS)
+        return bool(self.observed[0] < LEAST_ROWS)
 
     @property
     def sampling_variance(self) -> float:
@@ -199,7 +203,7 @@ class NoisyMean:
         The size is divided by `spread`, down to 2: fewer persons than rows.
         """
         mean, variance, n = self.moments
-        persons = n if self.spread == 1 else np.maximum(n / self.spread, float(_LEAST_ROWS))
+        persons = n if self.spread == 1 else np.maximum(n / self.spread, float(LEAST_ROWS))
         return mean, self.spread * variance / (n - 1) + self.few, persons
 
     @cached_property
@@ -235,8 +239,8 @@ class NoisyMean:
         ])  # fmt: skip
         moments = self.observed[:, np.newaxis] - self.mixing @ (noises / self.units[:, np.newaxis])
         size = np.clip(moments[0], 0, self.most)
-        seen = size >= _LEAST_ROWS
-        n = np.where(seen, size, float(_LEAST_ROWS))
+        seen = size >= LEAST_ROWS
+        n = np.where(seen, size, float(LEAST_ROWS))
         ends = rng.permutation(np.resize([-1.0, 1.0], DRAWS))
         mean, square = np.where(seen, moments[1:] / n, [ends, np.ones(DRAWS)])
         raised = square - mean**2 + self.variance - self._plain
@@ -273,7 +277,7 @@ class NoisyMean:
         if self.certain:
             bounds = np.array([0.0 if law is None else law.quantile(0.0) for law in self.laws])
             return list((np.abs(self.mixing[:count]) @ (bounds / self.units)).tolist())
-        found = [_law_of(row, self.laws) for row in self.mixing[:count] / self.units]
+        found = [law_of_sum(row, self.laws) for row in self.mixing[:count] / self.units]
         each = bonferroni(beta, sum(law is not None for law, _ in found))
         return [0.0 if law is None else weight * law.quantile(each) for law, weight in found]
 
@@ -301,22 +305,6 @@ class NoisyMean:
         nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
         bound = (self.observed[2] + rest[0]) / least if rest else 1.0
         return low, high, float(np.clip(bound, nearest**2, 1.0)) - nearest**2, least
-
-
-def _law_of(row: Floats, laws: Sequence[NoiseLaw | None]) -> tuple[NoiseLaw | None, float]:
-    """Law of a combination of noises, and what to multiply it by; None where there is no noise."""
-    pairs = zip(np.abs(row).tolist(), laws, strict=True)  # the noises are symmetric
-    used = [(weight, law) for weight, law in pairs if weight and law is not None]
-    if not used:
-        return None, 1.0
-    weight, first = used[0]
-    if len(used) == 1:
-        return first, weight
-    lattice = [(own, law) for own, law in used if isinstance(law, LatticeLaw)]
-    assert len(lattice) == len(used)
-    if all(part == used[0] for part in used) and isinstance(first, LatticeLaw):
-        return replace(first, terms=len(used) * first.terms), weight
-    return Combination(tuple(lattice)), 1.0
 
 
 SquaredErrors: TypeAlias = Callable[[Sequence[NoisyMean], Sequence[Floats], Floats], Floats]

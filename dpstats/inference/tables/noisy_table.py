@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.score_statistic import (
@@ -20,11 +21,12 @@ from dpstats.inference.tables.score_statistic import (
 )
 from dpstats.inference.tables.simplex import project_to_total
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.privacy.weighted_noise import laplace_scale
+from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
 from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
+    from dpstats.privacy.laws import NoiseLaw
 
 
 @dataclass(frozen=True)
@@ -36,20 +38,103 @@ class NoisyTable:
     answers : Answers
     cells : (K, R, C) int64
         Place of every cell among the answers.
+    shifts : (R + C,) float64 or None
+        Mean noise on the margins of rows and columns that were chosen by them; see
+        `DeclaredLevels`.
     """
 
     answers: Answers
     cells: NDArray[np.int64]
+    shifts: Floats | None = None
 
     @property
     def of_persons(self) -> NoisyTable:
         """The same of persons, whose rows may depend on each other: see `Answers.of_persons`."""
+        assert self.shifts is None  # they are in rows
         return replace(self, answers=self.answers.of_persons)
 
     @property
     def n(self) -> int:
         """Number of private rows."""
         return self.answers.n
+
+    @cached_property
+    def levels(self) -> DeclaredLevels:
+        """Which rows and columns have a private row, first those of the rows, over all strata."""
+        return self._levels_of(self._margins)
+
+    @cached_property
+    def strata(self) -> DeclaredLevels:
+        """Which strata have a private row; one stratum is no level.
+
+        The test uses them all: an empty one adds no degrees of freedom and next to nothing to the
+        sums over strata, and sparse ones have a part in the common association.
+        """
+        places = list(self.cells.reshape(len(self.cells), -1))
+        return self._levels_of(places) if len(places) > 1 else DeclaredLevels.all_used(1)
+
+    def _levels_of(self, margins: list[NDArray[np.int64]]) -> DeclaredLevels:
+        if self.answers.certain:
+            return DeclaredLevels.all_used(len(margins))
+        sizes = np.array([self.answers.sums[margin].sum() for margin in margins])
+        return DeclaredLevels.of(sizes, [self._law_of(margin) for margin in margins])
+
+    @property
+    def _margins(self) -> list[NDArray[np.int64]]:
+        """Places of the cells of each row, then of each column."""
+        return [part.ravel() for axis in (1, 2) for part in np.moveaxis(self.cells, axis, 0)]
+
+    @cached_property
+    def _chosen(self) -> Floats:
+        """(m, K, R, C) mean noise on all cells where the margins of m levels have their shift."""
+        found: list[Floats] = []
+        if self.shifts is not None:
+            for margin, shift in zip(self._margins, self.shifts.tolist(), strict=True):
+                if shift:
+                    along = self.answers.noise_covariance[:, margin].sum(axis=1)
+                    found.append(shift * along[self.cells] / along[margin].sum())
+        return np.array(found).reshape(-1, *self.cells.shape)
+
+    def _law_of(self, cells: NDArray[np.int64]) -> tuple[NoiseLaw | None, float]:
+        """Law of the noise on the sum of some cells, and what it is multiplied by."""
+        groups = self.answers.noise_groups
+        return law_of_sum(
+            np.array([weights[cells].sum() for weights, _ in groups]), [law for _, law in groups]
+        )
+
+    def _only(
+        self, levels: NDArray[np.bool_], strata: NDArray[np.bool_] | None = None
+    ) -> NoisyTable | None:
+        """The table of some rows, columns and strata; None with fewer than two rows or columns.
+
+        The number of rows in a part of the table is that of its noisy counts.
+        """
+        rows, columns = np.split(levels, self.cells.shape[1:2])
+        strata = np.ones(len(self.cells), np.bool_) if strata is None else strata
+        if min(rows.sum(), columns.sum()) < 2 or not strata.any():
+            return None
+        shifts = self.levels.shifts[levels]
+        if levels.all() and strata.all():
+            return replace(self, shifts=shifts)
+        cells = self.cells[np.ix_(strata, rows, columns)]
+        law, weight = self._law_of(cells.ravel())
+        total = replace(
+            self.answers.rows,
+            estimate=float(self.answers.sums[cells].sum()),
+            law=None if law is None else divided(law, 1 / weight),
+            whole=self.answers.unit == 1,
+        )
+        return NoisyTable(replace(self.answers, rows=total), cells, shifts)
+
+    @cached_property
+    def used(self) -> NoisyTable | None:
+        """The table that effect sizes and verdicts use; None if no association can be seen."""
+        return self._only(self.levels.used, self.strata.used)
+
+    @property
+    def tested(self) -> NoisyTable | None:
+        """The same with all strata, which the test uses."""
+        return self._only(self.levels.used)
 
     @property
     def names(self) -> list[str]:
@@ -63,9 +148,9 @@ class NoisyTable:
 
     @cached_property
     def covariance(self) -> Floats:
-        """Covariance (d, d) of the noise on the cells in C order."""
-        order = self.cells.ravel()
-        return self.answers.noise_covariance[np.ix_(order, order)]
+        """Covariance (d, d) of the noise on the cells in C order, and of the choice of levels."""
+        order, chosen = self.cells.ravel(), self._chosen.reshape(-1, self.cells.size)
+        return np.asarray(self.answers.noise_covariance[np.ix_(order, order)] + chosen.T @ chosen)
 
     @cached_property
     def noise_variance(self) -> Floats:
@@ -91,12 +176,17 @@ class NoisyTable:
         return fit_independence(tables, np.maximum(tables.sum(axis=(-3, -2, -1)), 1))
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
-        """Draws (size, K, R, C) of the noise."""
-        return draw_noise(self.answers, size, rng)[:, self.cells]
+        """Draws (size, K, R, C) of the noise, and of normal errors from the choice of levels."""
+        drawn = draw_noise(self.answers, size, rng)[:, self.cells]
+        if not len(self._chosen):
+            return drawn
+        normal = rng.standard_normal((size, len(self._chosen)))
+        return np.asarray(drawn + np.tensordot(normal, self._chosen, axes=1))
 
     def statistic(self, tables: Floats) -> Floats:
         """Score statistic of noisy tables (..., K, R, C), fit included."""
-        other = np.where(self.scales > 0, 0, self.noise_variance)
+        chosen = np.sum(self._chosen**2, axis=0)
+        other = np.where(self.scales > 0, chosen, self.noise_variance)
         return score_statistic(tables, self.expected(tables), self.scales, other)
 
     def classical(self) -> float:
@@ -112,7 +202,23 @@ class NoisyTable:
         return float(score_statistic(self.observed, self.expected(self.observed), none, none))
 
     def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
-        """Statistic and bootstrap p-value, the larger of two.
+        """Statistic and p-value of the levels that surely have rows; nan and 1 with too few.
+
+        The p-value has the share for empty levels added, see `DeclaredLevels.pvalue`.
+        """
+        found: list[tuple[float, float]] = []
+
+        def pvalue(levels: NDArray[np.bool_]) -> float | None:
+            if (table := self._only(levels)) is None:
+                return None
+            found.append(table.bootstrap(simulations, rng))
+            return found[-1][1]
+
+        total = self.levels.pvalue(pvalue)
+        return (found[0][0] if found else np.nan), total
+
+    def bootstrap(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
+        """Statistic and bootstrap p-value of all levels, the larger of two.
 
         Tables are drawn from the fitted margins, and again from margins shrunk towards equal ones:
         where noise exceeds their spread the fitted ones are too uneven, and where they are uneven

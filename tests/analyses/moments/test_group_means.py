@@ -174,10 +174,11 @@ def test_pages_name_the_test_and_the_effect_size(noisy):
     found = noisy["replace"].infer("regions")
     test = found.anova()
     page = found.summary()
-    assert f"Welch's F {test.statistic:.4g} on 3 and {test.df_denom:.4g} df" in page
+    assert f"Welch's F {test.statistic:.4g} on 2 and {test.df_denom:.4g} df" in page
     assert "eta squared" in page
     assert "Welch" not in found.summary(target="table").split("Note")[0]
-    assert test.null == "the means of n, s, w, e are equal in the population"
+    assert found.used == ("n", "s", "w")  # e has 18 rows and noise of 4
+    assert test.null == "the means of n, s, w are equal in the population"
     assert list(found.to_frame().columns)[-1] == "size"
     assert found.terms == [f"region={one}" for one in "nswe"]
     assert noisy["replace"].infer("ages").title == (
@@ -248,3 +249,62 @@ def test_printed_pairs_are_adjusted_for_all_pairs(noisy):
     few = pairs._shown(0.05, "population", 2)
     np.testing.assert_array_equal(few["p_value"], pairs.pvalues[:2])
     assert "4 more rows" in pairs.summary(most=2)
+
+
+def with_empty(unit, rows_per_person, empty, frame, noise=nothing):
+    """Means of two groups in a schema that declares more levels, first and last."""
+    levels = [*[f"x{i}" for i in range(empty // 2)], "n", "s",
+              *[f"y{i}" for i in range(empty - empty // 2)]]  # fmt: skip
+    columns = [SCHEMA["pay"], dps.Category("region", levels)]
+    options = {} if rows_per_person == 1 else {"rows_per_person": rows_per_person}
+    plan = dps.plan(
+        dps.Schema(columns), {"g": dps.GroupMeans("pay", by="region")},
+        budget=dps.PureDP(10**6), unit=unit, reference=dps.Uniform(), **options,
+    )  # fmt: skip
+    with _noise_from(noise):
+        measured = dps.measure(plan, frame)
+    return dps.synthesize(measured, rng=0, m=200, k=50).infer("g")
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("rows_per_person", [1, 3])
+def test_declared_levels_without_rows_change_no_test(unit, rows_per_person):
+    frame = rows()[["pay", "region"]]
+    frame = frame[frame["region"].isin(["n", "s"])]
+    plain = with_empty(unit, rows_per_person, 0, frame)
+    theirs = anova_oneway(
+        [frame["pay"][frame["region"] == one].to_numpy() for one in "ns"], use_var="unequal"
+    )
+    if rows_per_person == 1:
+        np.testing.assert_allclose(plain.anova().pvalue, theirs.pvalue, rtol=1e-6)
+    for empty in (1, 2, 5):
+        found, test = with_empty(unit, rows_per_person, empty, frame), plain.anova()
+        more = found.anova()
+        for name in ("statistic", "pvalue", "df_num", "df_denom"):
+            np.testing.assert_allclose(getattr(more, name), getattr(test, name), rtol=1e-9)
+        for name in ("eta_squared", "omega_squared"):
+            np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=1e-9)
+        assert found.used == ("n", "s")
+        assert more.null == test.null
+        unused = [term for term in found.terms if term not in plain.terms]
+        assert len(unused) == empty
+        np.testing.assert_allclose(found.sizes[unused[0]], 0, atol=1e-6)
+        pairs = found.pairwise()
+        alone = plain.pairwise()
+        np.testing.assert_allclose(pairs.pvalues["n - s"], alone.pvalues["n - s"], rtol=1e-6)
+        others = pairs.to_frame().set_index("term").drop("n - s")
+        assert (others["p_value"] == 1).all()
+        assert others["statistic"].isna().all()
+        assert all(unused[0].removeprefix("region=") in str(page) for page in (found, pairs))
+
+
+def test_one_group_with_rows_has_no_test():
+    frame = rows()[["pay", "region"]].assign(region="s")
+    found = with_empty("replace", 1, 2, frame)
+    test = found.anova()
+    assert (test.pvalue, found.used) == (1, ("s",))
+    assert np.isnan([test.statistic, found.eta_squared]).all()
+    assert "there is no test" in str(test)
+    assert "there is no test" in str(found)
+    assert "nan" not in str(found) + str(test)
+    np.testing.assert_allclose(found.params["region=s"], frame["pay"].mean())

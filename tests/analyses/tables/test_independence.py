@@ -212,7 +212,7 @@ def test_where_the_test_does_not_reject_the_interval_holds_zero(schema, survey, 
 def test_strong_association_is_found_and_certified(schema, survey):
     tied = survey.assign(smoker=np.where(survey["region"] == "north", "yes", "no"))
     result = released(schema, tied, {"t": dps.Independence("smoker", "region")}).infer("t")
-    assert result.pvalue == 1 / 2000
+    assert result.pvalue == pytest.approx(1 / 2000 * 50 / 49)  # and the share for empty levels
     assert result.effect == pytest.approx(1, abs=0.03)
     assert result.effect_interval[0] > 0.9
     assert result.certified.verdict == "reject"
@@ -279,3 +279,76 @@ def test_bad_parameters(schema, options, message):
 def test_lists_of_columns_are_refused_with_a_sentence(schema, analysis):
     with pytest.raises(dps.RequestError, match="is given by its name"):
         dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))
+
+
+def declared(columns, survey, test, epsilon=1e5, **options):
+    """The test in a schema with these levels."""
+    schema = dps.Schema([dps.Category(name, levels) for name, levels in columns.items()])
+    return released(schema, survey, {"t": test}, epsilon, **options).infer("t")
+
+
+SMOKES, PLACES = ["no", "yes"], ["north", "south", "west"]
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("rows_per_person", [1, 2])
+def test_levels_without_rows_change_no_test(survey, no_noise, unit, rows_per_person):
+    frame = survey[["smoker", "region"]]
+    kept = sorted(frame["region"].unique())
+    test = dps.Independence("smoker", "region")
+    options = {"unit": unit}
+    if rows_per_person > 1:
+        options["rows_per_person"] = rows_per_person
+    plain = declared({"smoker": SMOKES, "region": kept}, frame, test, **options)
+    table = crossed(survey).to_numpy()
+    if rows_per_person == 1:
+        classical = stats.chi2_contingency(table, correction=False)
+        assert plain.pearson == pytest.approx(classical.statistic, rel=1e-8)
+        assert plain.effect == pytest.approx(association(table, method="cramer"), rel=1e-8)
+    for empty in (1, 3):
+        places = ["x0", *kept, *[f"y{i}" for i in range(empty - 1)]]
+        found = declared({"smoker": [*SMOKES, "never"], "region": places}, frame, test, **options)
+        for name in ("statistic", "pearson", "pearson_pvalue", "df", "effect"):
+            rounded = 2e-3 if rows_per_person > 1 else 1e-8  # of n to whole persons
+            assert getattr(found, name) == pytest.approx(getattr(plain, name), rel=rounded)
+        assert found.pvalue == pytest.approx(plain.pvalue, abs=0.05)
+        assert found.used == {"smoker": tuple(SMOKES), "region": tuple(kept)}
+        counts = found.crosstab("smoker", "region")
+        np.testing.assert_array_equal(counts.loc[SMOKES, kept], table)
+        expected = found.crosstab("smoker", "region", values="expected")
+        assert expected.loc["never"].isna().all()
+        assert expected["x0"].isna().all()
+        assert found.certified.verdict == plain.certified.verdict
+        assert found.certified.high == pytest.approx(plain.certified.high, rel=1e-6)
+        np.testing.assert_allclose(found.effect_interval, plain.effect_interval, atol=0.03)
+        assert "x0" in str(found)
+
+
+def test_empty_strata_change_no_effect_and_no_verdict(no_noise):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"k": rng.choice(["u", "v"], 2_000), "a": rng.random(2_000) < 0.4})
+    rows["b"] = rng.random(2_000) < 0.3 + 0.3 * rows["a"]
+    rows = rows.replace({True: "yes", False: "no"})
+    test = dps.Independence("a", "b", given="k")
+    few, many = (
+        declared({"k": levels, "a": SMOKES, "b": SMOKES}, rows, test, 1.0)
+        for levels in (["u", "v"], ["u", "v", *"abcdefgh"])
+    )
+    assert many.used["k"] == ("u", "v")
+    assert many.effect == pytest.approx(few.effect, abs=0.01)
+    assert few.certified.verdict == many.certified.verdict == "reject"
+    assert many.df == few.df == 1
+
+
+def test_one_level_with_rows_leaves_nothing_to_test(survey, no_noise):
+    frame = survey[["smoker", "region"]].assign(region="north")
+    test = dps.Independence("smoker", "region")
+    found = declared({"smoker": SMOKES, "region": PLACES}, frame, test, 10)
+    assert found.pvalue == 1
+    assert np.isnan([found.statistic, found.effect]).all()
+    assert found.used["region"] == ("north",)
+    assert found.certified.verdict == "inconclusive"
+    np.testing.assert_array_equal(found.conf_int(), [0, 1])
+    np.testing.assert_array_equal(found.conf_int(method="certified", target="table"), [0, 1])
+    assert "there is no test" in str(found)
+    assert "nan" not in str(found) + found.headline

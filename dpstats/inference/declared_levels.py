@@ -1,0 +1,130 @@
+"""Which declared levels have rows, as far as their noisy sizes tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+from dpstats.spending import (
+    USUAL_ALPHA,
+    alpha_of_empty_levels,
+    bonferroni,
+    for_empty_levels,
+    plus_empty_levels,
+)
+
+if TYPE_CHECKING:
+    from dpstats.privacy.laws import NoiseLaw
+
+_ROUNDED = 1e-6  # of a count over the weight of its noise, a whole number
+_SMOOTHED = 1e-2  # of a standard deviation: more than the grid of a law that is no lattice's
+_NO_SHIFT = 1e-6  # of a standard deviation
+
+
+@dataclass(frozen=True)
+class DeclaredLevels:
+    """Levels of a schema, which are declared and not learned: some may have no rows.
+
+    A test at level alpha uses a level only if its noisy size is one that the largest noise of all
+    levels reaches with probability at most beta(alpha), see `spending.for_empty_levels`: with
+    probability 1 - beta it uses no empty level. Equations are those of "Levels without rows" in
+    docs/explanation/inference/intervals.md.
+
+    Attributes
+    ----------
+    doubts : (L,) float64
+        L P(Z >= N), N the noisy sizes (eq. used-levels).
+    most : float
+        The largest doubt about a level that has a noisy size of at least one row.
+    shifts : (L,) float64
+        Mean noise on the size of a level that was used because of it, in rows: that beyond the
+        least size that is used, of normal noise, where the level has the lower limit of its size
+        (eq. shift-of-chosen). Zero for a level that is used whatever its noise.
+    """
+
+    doubts: Floats
+    most: float
+    shifts: Floats
+
+    @classmethod
+    def of(
+        cls, sizes: Floats, laws: Sequence[tuple[NoiseLaw | None, float]], least: int = 1
+    ) -> DeclaredLevels:
+        """Levels with noisy sizes (L,).
+
+        Parameters
+        ----------
+        sizes : (L,) float64
+        laws : sequence of L pairs
+            Law of the noise on each size, and what it is multiplied by; None without noise.
+        least : int
+            Rows that a level must have to be used.
+        """
+        excess = np.asarray(sizes, dtype=np.float64) - (least - 1)
+        pairs = list(zip(excess.tolist(), laws, strict=True))
+        beyond = [_beyond(size, law, weight) for size, (law, weight) in pairs]
+        first = [_beyond(1.0, law, weight) for law, weight in dict.fromkeys(laws)]
+        beta = bonferroni(for_empty_levels(USUAL_ALPHA), len(laws))
+        shifts = [_shift(size, law, weight, beta) for size, (law, weight) in pairs]
+        doubts = np.minimum(len(laws) * np.array(beyond), 1.0)
+        return cls(doubts, min(len(laws) * max(first), 1.0), np.array(shifts))
+
+    @classmethod
+    def all_used(cls, count: int) -> DeclaredLevels:
+        """Levels that all have rows."""
+        return cls(np.zeros(count), 0.0, np.zeros(count))
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """(L,) levels that a test at level .05 or above uses."""
+        return np.asarray(self.doubts <= for_empty_levels(USUAL_ALPHA))
+
+    def pvalue(self, test: Callable[[NDArray[np.bool_]], float | None]) -> float:
+        """P-value of a test that uses no empty level: the least alpha above which it rejects.
+
+        Below alpha = .05 the share of alpha for empty levels falls with alpha, and the smallest
+        levels drop out. A test that too few levels are left for does not reject.
+
+        Parameters
+        ----------
+        test : function of (L,) bool
+            The p-value p(U) with the levels that are used; None with too few (eq. p-of-used).
+        """
+        used, top = self.used, 1.0
+        while True:
+            found = test(used)
+            if found is None:
+                return top
+            found = plus_empty_levels(found, self.most)
+            last = float(self.doubts[used].max())
+            if found >= (drops := alpha_of_empty_levels(last)):
+                return min(found, top)
+            used, top = self.doubts < last, min(drops, top)
+
+
+def _beyond(size: float, law: NoiseLaw | None, weight: float) -> float:
+    """P(noise >= size) for a size above zero, of noise that is weight times one of a law."""
+    if size <= _ROUNDED:
+        return 1.0
+    if law is None:
+        return float(size < 1 - _ROUNDED)
+    slack = _ROUNDED if law.lattice else _SMOOTHED * float(np.sqrt(law.variance))
+    return float(law.tail(size / weight - slack)) / 2
+
+
+def _shift(size: float, law: NoiseLaw | None, weight: float, beta: float) -> float:
+    """Mean of normal noise beyond the least size used, less the size that is certain."""
+    from scipy import special
+
+    if law is None or law.variance == 0:
+        return 0.0
+    deviation, reach = weight * float(np.sqrt(law.variance)), weight * law.quantile(2 * beta)
+    beyond = (2 * reach - size) / deviation
+    density = -(beyond**2) / 2 - np.log(2 * np.pi) / 2
+    shift = float(np.exp(density - special.log_ndtr(-beyond)))
+    return deviation * shift if shift > _NO_SHIFT else 0.0

@@ -1,0 +1,133 @@
+"""Level of tests in schemas that declare levels without rows, or with few."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.tables.independence import noisy_table
+from dpstats.families.group_moments import TO_MOMENTS
+from dpstats.inference.moments.noisy_mean import NoisyMean
+from dpstats.inference.moments.one_way import OneWay
+from dpstats.inference.simulation import draw_from
+from dpstats.inference.tables.noisy_table import NoisyTable
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+
+LEVELS = (0.05, 0.01, 0.001)
+UNIT = 400.0
+NOISE = 10.0  # standard deviation of a group's size
+LAWS = {
+    "Laplace": DiscreteLaplace(NOISE * UNIT / 6**0.5),
+    "Gaussian": DiscreteGaussian(NOISE * UNIT / 3**0.5),
+}
+EXTRA = {
+    "none": [],
+    "1 empty": [0],
+    "5 empty": [0] * 5,
+    "1 row": [1],
+    "1, 2 and 3 sd, 5 empty": [10, 20, 30, *[0] * 5],
+    "six of 2.5 sd": [25] * 6,
+    "six of 3.5 sd": [35] * 6,
+}
+FEW = [("Laplace", 0.0, "1 empty"), ("Gaussian", 0.9, "six of 2.5 sd")]
+
+
+def welch(law, mean, sizes, runs, seed):
+    """P-values of groups with equal means and sd .3, at most the distance to the bounds."""
+    rng = np.random.default_rng(seed)
+    noise = draw_from(law, runs * len(sizes) * 3, rng).reshape(runs, len(sizes), 3)
+    sd, found = min(0.3, 1 - abs(mean)), []
+    for drawn in noise:
+        groups = []
+        for n, own in zip(sizes, drawn, strict=True):
+            x = np.clip(mean + sd * rng.standard_normal(n), -1, 1)
+            moments = np.array([n, x.sum(), (x**2).sum()]) + TO_MOMENTS @ own / UNIT
+            seed = int(rng.integers(2**40))
+            groups.append(
+                NoisyMean(moments, TO_MOMENTS, (law,) * 3, np.full(3, UNIT), sum(sizes), seed)
+            )
+        found.append(OneWay(tuple(groups)).test()[1])
+    return np.array(found)
+
+
+def check_welch(name, mean, extra, runs, table):
+    found = welch(LAWS[name], mean, [400, 400, *EXTRA[extra]], runs, 11)
+    for alpha in LEVELS:
+        rejected = np.sum(found <= alpha)
+        table.level(f"{name}, mean {mean}, {extra}", f"Welch's F, {alpha}", rejected, runs, alpha)
+
+
+def independence(budget, unit, sizes, columns, runs, seed):
+    """P-values of tables with these sizes of rows (in sd of their noise if below 0)."""
+    schema = dps.Schema([
+        dps.Category("a", [f"a{i}" for i in range(len(sizes))]),
+        dps.Category("b", [f"b{i}" for i in range(len(columns))]),
+    ])  # fmt: skip
+    test = dps.Independence("a", "b")
+    plan = dps.plan(
+        schema, {"t": test}, budget=budget, n=10, unit=unit, reference=dps.Uniform()
+    )  # fmt: skip
+    rows = schema.to_frame({name: np.zeros(10, np.int64) for name in "ab"})
+    table = noisy_table(test, dps.release(plan, rows, rng=0, m=2, k=10))
+    law, rng, found = table.answers.law(0), np.random.default_rng(seed), []
+    sd = (law.variance * len(columns)) ** 0.5
+    expected = np.outer([n if n >= 0 else -n * sd for n in sizes], columns)
+    n = round(expected.sum())
+    for _ in range(runs):
+        sums = rng.multinomial(n, expected.ravel() / expected.sum()) + draw_from(
+            law, expected.size, rng
+        )
+        count = float(n if unit == "replace" else sums.sum())
+        answers = replace(
+            table.answers, sums=sums.astype(float), rows=replace(table.answers.rows, estimate=count)
+        )
+        found.append(NoisyTable(answers, table.cells).test(199, rng)[1])
+    return np.array(found)
+
+
+TABLES = {
+    "none": [500, 500],
+    "1 empty": [500, 500, 0],
+    "5 empty": [500, 500, *[0] * 5],
+    "1 row": [500, 500, 1],
+    "1, 2 and 3 sd": [500, 500, -1, -2, -3],
+    "six of 2.5 sd": [5_000, 5_000, *[-2.5] * 6],
+    "six of 3.5 sd": [5_000, 5_000, *[-3.5] * 6],
+}
+BUDGETS = {"Laplace": dps.PureDP(0.5), "Gaussian": dps.ZCDP(0.02)}
+
+
+def check_independence(name, unit, sizes, runs, table):
+    found = independence(BUDGETS[name], unit, TABLES[sizes], [0.9, 0.07, 0.03], runs, 6)
+    for alpha in LEVELS[:2]:
+        rejected = np.sum(found <= alpha)
+        table.level(f"{name}, {unit}, {sizes}", f"independence, {alpha}", rejected, runs, alpha)
+
+
+@pytest.mark.parametrize(("name", "mean", "extra"), FEW)
+def test_welch_of_a_few(name, mean, extra, table):
+    """60 runs: at .001 more than 3 are seen; with the empty group in the test there are 4."""
+    check_welch(name, mean, extra, 60, table)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("Laplace", "replace"), ("Gaussian", "add_remove")])
+def test_independence_of_a_few(name, unit, table):
+    check_independence(name, unit, "5 empty", 150, table)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", EXTRA)
+@pytest.mark.parametrize("mean", [0.0, 0.9])
+@pytest.mark.parametrize("name", LAWS)
+def test_welch(name, mean, extra, table):
+    check_welch(name, mean, extra, 1_000, table)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", TABLES)
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("name", BUDGETS)
+def test_independence(name, unit, sizes, table):
+    check_independence(name, unit, sizes, 2_000, table)
