@@ -42,6 +42,9 @@ def load(path: str | Path) -> Release:
         row_seed = document.get("row_seed", 0)
         if type(row_seed) is not int or row_seed < 0:
             raise TypeError("row_seed must be a whole number of at least 0")
+        serves = document.get("serves_inference", False)
+        if type(serves) is not bool:
+            raise TypeError("serves_inference must be true or false")
         if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
             raise TypeError("every analysis needs a kind")
         reference_from_dict(measurements.reference_spec)
@@ -49,4 +52,6 @@ def load(path: str | Path) -> Release:
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
     fit, draw, *notes = texts
-    return Release(measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes))
+    return Release(
+        measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes), serves
+    )

@@ -35,6 +35,9 @@ class _Release(ReleaseView, Protocol):
     def _planned(self) -> PlannedAnalyses: ...
 
     @property
+    def _view(self) -> ReleaseView: ...
+
+    @property
     def columns(self) -> Schema:
         """Columns of the synthetic rows."""
 
@@ -101,7 +104,7 @@ class Unplanned:
 
         release, options = cast("_Release", self), {"given": given, "minus": minus, "over": over}
         query = _named(release, query, *options.values())
-        return bound(release, release._sources, query, **options, alpha=alpha, target=target)
+        return bound(release._view, release._sources, query, **options, alpha=alpha, target=target)
 
     def draws(self, count: int = 20, *, rng: Seed = None) -> Draws:
         """Plausible private tables, for analyses of any kind with any software.
@@ -184,7 +187,7 @@ class Unplanned:
 
         release, options = cast("_Release", self), {"given": given, "minus": minus, "over": over}
         query = _named(release, query, *options.values())
-        return explain(release, release._sources, query, **options, alpha=alpha)
+        return explain(release._view, release._sources, query, **options, alpha=alpha)
 
 
 def _named(release: _Release, query: Any, *options: str | None) -> Any:

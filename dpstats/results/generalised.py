@@ -16,7 +16,10 @@ from dpstats.inference.regression.coefficient_intervals import (
     MeanIntervalsOfPredictor,
     NormalIntervals,
 )
-from dpstats.inference.regression.generalised.marginal_effects import marginal_effects
+from dpstats.inference.regression.generalised.marginal_effects import (
+    Average,
+    marginal_effects,
+)
 from dpstats.results.contrasts import RegressionResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
@@ -35,8 +38,8 @@ UNMEASURED = "privacy: share of the variance from the privacy noise and from wha
 class Averaging(Coefficients, Protocol):
     """Coefficients, and means over the rows of functions of them."""
 
-    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
-        """Estimate, sampling and privacy variance of the mean of such a function."""
+    def average(self, values: Callable[[Floats], Floats]) -> Average:
+        """Mean of such a function, with its errors."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -133,10 +136,9 @@ class GeneralisedResult(RegressionResult):
         difference between all rows at this level and all rows at the baseline.
         """
         effects = marginal_effects(self.moments, self.points, self.link)
-        found = np.full((3, len(effects)), np.inf)
-        found[0] = np.nan
-        if self.converged:
-            found = np.array([self._model.average(one.of) for one in effects]).T
+        unknown = Average(np.nan, np.inf, np.inf)
+        known = self.converged
+        found = np.array([self._model.average(e.of) if known else unknown for e in effects]).T
         names = [effect.name for effect in effects]
         return EstimateResult(
             title=f"Average marginal effects, {self.title}", terms=names,

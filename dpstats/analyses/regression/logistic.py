@@ -90,7 +90,7 @@ class Logistic(Generalised):
                 return density_result(LogisticResult, title, release, self, model, [FEWER])
             except NotMeasuredError:
                 raise error from None
-        fitted = Fitted(score, moments, Logit(), binned.middles, rows)
+        fitted = Fitted(score, moments, Logit(), binned.points, rows)
         return result_of(LogisticResult, title, release, self, fitted, [BINNED])
 
     def _binned(self, moments: DesignMoments) -> bool:

@@ -136,7 +136,8 @@ def test_what_was_measured_leaves_no_rest():
 
 def test_averages_follow_from_the_weights_and_have_all_errors():
     some = score(noise=1e-6)
-    found, sampling, privacy = some.average(lambda b: some.link.slope(some.x @ b) * b[1])
+    average = some.average(lambda b: some.link.slope(some.x @ b) * b[1])
+    found, sampling, privacy = average[:3]
     values = some.link.slope(some.x @ some.params) * some.params[1]
     assert found == pytest.approx(float(some.weights @ values))
     assert 0 < sampling < 1 / N

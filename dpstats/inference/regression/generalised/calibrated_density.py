@@ -52,6 +52,7 @@ from scipy import linalg
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.inference.regression.generalised.marginal_effects import Average
 from dpstats.inference.regression.generalised.newton import (
     derivatives,
     find_root,
@@ -272,14 +273,11 @@ class CalibratedDensity(Cached):
         shares = [self.density_variance(h) / sum(self.variances(h)) for h in combinations]
         return np.array(shares)
 
-    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
+    def average(self, values: Callable[[Floats], Floats]) -> Average:
         """Mean over the rows of a function of the candidate (m,) and the coefficients.
 
-        Over those of the subgroup, where the model is of one.
-
-        Returns
-        -------
-        Estimate, sampling variance and privacy variance (with the density's), by the delta method
+        Over those of the subgroup, where the model is of one. The variance of privacy has the
+        density's.
         """
         assert self.params is not None
         inside = np.any(self.x != 0, axis=1)
@@ -295,7 +293,8 @@ class CalibratedDensity(Cached):
         centred = influence - self.density @ influence
         sampling = float(self.density @ centred[:, 0] ** 2) / self.persons
         noise = float(c[:, 0] @ self.noise_of_means @ c[:, 0])
-        return found, sampling, noise + self.density_variance(gradient, float(rest[0, 0]))
+        privacy = noise + self.density_variance(gradient, float(rest[0, 0]))
+        return Average(found, sampling, privacy)
 
     def covariance(self, combinations: Floats) -> Floats:
         """(k, k) of combinations (k, p), with the `variances` of each; infinite if not known."""

@@ -22,11 +22,12 @@ from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.generalised.calibrated_score import CalibratedScore
 from dpstats.inference.regression.generalised.cell_score import CellScore
+from dpstats.inference.regression.generalised.marginal_effects import corners
 from dpstats.inference.simulation import calibration_seed
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dpstats.inference.regression.generalised.link import Link
     from dpstats.measured.answers import Answers
@@ -78,8 +79,8 @@ class BinnedModel(Cached):
     def _wide(self) -> list[Number]:
         return [c for c in self.numbers if np.any(c.bin_codes[0] < c.bin_codes[1])]
 
-    def _values(self, name: str, shift: float = 0.0) -> dict[str, Floats]:
-        """Regressor columns at the middle of every cell; one moved by so many half bins."""
+    def _values(self, shifts: Mapping[str, float]) -> dict[str, Floats]:
+        """Regressor columns at the middle of every cell, some moved by so many half bins."""
         index = np.indices([column.bins for column in self.columns])
         values = {}
         for column, bins in zip(self.columns, index, strict=True):
@@ -88,16 +89,20 @@ class BinnedModel(Cached):
             if column in self.numbers:
                 assert isinstance(column, Number)
                 first, last = column.bin_codes
-                moved = shift if column.name == name else 0.0
+                moved = shifts.get(column.name, 0.0)
                 codes = (first + last + moved * (last - first))[flat] / 2
                 values[column.name] = codes / column.half_points
         return values
 
     @property
-    def middles(self) -> dict[str, Floats]:
-        """Values of the columns at the middle of the cells that the score has."""
-        kept = self._kept()
-        return {name: values[kept] for name, values in self._values("").items()}
+    def points(self) -> dict[str, Floats]:
+        """Values of the columns at the `corners` of the cells that the score has."""
+        kept, names = self._kept(), [column.name for column in self._wide]
+        moved = [
+            self._values(dict(zip(names, signs, strict=True)))
+            for signs in corners(len(names)).tolist()
+        ]
+        return {n: np.concatenate([values[n][kept] for values in moved]) for n in moved[0]}
 
     def score(self, release: ReleaseView) -> tuple[CellScore, RowCount]:
         """The score of the noisy cells, and the number of rows."""
@@ -117,7 +122,7 @@ class BinnedModel(Cached):
         unit = np.where(order < table.size, 1.0, np.asarray(answers.bounds)[order])
         noise = answers.noise_covariance[np.ix_(order, order)] / np.outer(unit, unit)
         found = (sums[order] / unit).reshape(-1, int(kept.sum()))
-        x = self.moments.regressors_at(self._values(""))[kept]
+        x = self.moments.regressors_at(self._values({}))[kept]
         slopes, remainder = self._expansion(x, kept)
         every = kept.all() and self.moments.schema[response].bins == 2
         n = release.n if every else max(round(float(found[:2].sum())), 1)
@@ -152,7 +157,7 @@ class BinnedModel(Cached):
         """Slopes (J, C, p) over half a bin, and bounds (C, p) on the rest, at all corners."""
         wide = [column.name for column in self._wide]
         moved = {
-            (name, sign): self.moments.regressors_at(self._values(name, sign))[kept]
+            (name, sign): self.moments.regressors_at(self._values({name: sign}))[kept]
             for name in wide
             for sign in (-1.0, 1.0)
         }
@@ -160,9 +165,7 @@ class BinnedModel(Cached):
         slopes = slopes.reshape(len(wide), *x.shape)
         remainder = np.zeros_like(x)
         for signs in itertools.product((-1.0, 1.0), repeat=len(wide)):
-            values = self._values("")
-            for name, sign in zip(wide, signs, strict=True):
-                values[name] = self._values(name, sign)[name]
+            values = self._values(dict(zip(wide, signs, strict=True)))
             corner = self.moments.regressors_at(values)[kept]
             linear = x + sum((s * d for s, d in zip(signs, slopes, strict=True)), np.zeros(1))
             remainder = np.maximum(remainder, np.abs(corner - linear))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,32 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.generalised.link import Link
 
 _STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
+
+
+class Average(NamedTuple):
+    """Mean over the rows of a function of the coefficients.
+
+    Attributes
+    ----------
+    estimate : float
+    sampling, privacy : float
+        Variances, to first order.
+    low, high : float
+        Bounds on the mean error of the estimate, from what bins hide.
+    """
+
+    estimate: float
+    sampling: float
+    privacy: float
+    low: float = 0.0
+    high: float = 0.0
+
+
+def corners(numbers: int) -> Floats:
+    """Points (s, J) of a cell in half bins: its middle, those of its sides, and its corners."""
+    sides = [sign * one for one in np.eye(numbers) for sign in (-1, 1)]
+    ends = list(product((-1.0, 1.0), repeat=numbers)) if numbers > 1 else []
+    return np.array([np.zeros(numbers), *sides, *ends])
 
 
 @dataclass(frozen=True, eq=False)
