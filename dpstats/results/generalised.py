@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Target
 from dpstats.inference.regression.coefficient_intervals import (
     CoefficientIntervals,
-    Coefficients,
     MeanIntervalsOfPredictor,
     NormalIntervals,
 )
 from dpstats.inference.regression.generalised.marginal_effects import (
     Average,
+    Averaging,
     marginal_effects,
 )
 from dpstats.results.contrasts import RegressionResult
@@ -33,13 +33,6 @@ if TYPE_CHECKING:
 _FIRST_ORDER = "intervals of averages are to first order in the errors of the coefficients"
 LEAST_SHARE = 0.005  # of a variance, that is worth a note
 UNMEASURED = "privacy: share of the variance from the privacy noise and from what was not measured."
-
-
-class Averaging(Coefficients, Protocol):
-    """Coefficients, and means over the rows of functions of them."""
-
-    def average(self, values: Callable[[Floats], Floats]) -> Average:
-        """Mean of such a function, with its errors."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

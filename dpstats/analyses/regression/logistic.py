@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.analyses.regression.generalised import (
-    Fitted,
     Generalised,
     density_result,
     result_of,
@@ -84,14 +83,13 @@ class Logistic(Generalised):
             return density_result(LogisticResult, title, release, self, model)
         binned = BinnedModel(moments)
         try:
-            score, rows = binned.score(release)
+            scored = binned.score(release)
         except NotMeasuredError as error:
             try:
                 return density_result(LogisticResult, title, release, self, model, [FEWER])
             except NotMeasuredError:
                 raise error from None
-        fitted = Fitted(score, moments, Logit(), binned.points, rows)
-        return result_of(LogisticResult, title, release, self, fitted, [BINNED])
+        return result_of(LogisticResult, title, release, self, moments, Logit(), scored, [BINNED])
 
     def _binned(self, moments: DesignMoments) -> bool:
         return self.stages == 1 and BinnedModel.serves(moments)

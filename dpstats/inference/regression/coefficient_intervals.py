@@ -145,7 +145,8 @@ class CoefficientIntervals(Cached):
         """(k,), nan without an estimate."""
         if self.model.params is None:
             return np.full(len(self.combinations), np.nan)
-        return np.asarray(self.combinations @ self.model.params)
+        found = self.combinations @ self.model.params
+        return np.where(np.isinf(self.variances[0]), np.nan, found)
 
     @cached_property
     def variances(self) -> Floats:

@@ -377,7 +377,7 @@ def test_a_level_without_any_count_has_no_finite_lower_end(stages, rows, seeded_
     none = rows.assign(count=rows["count"].where(rows["g"] != "c", 0))
     asked = {"it": dps.Poisson("count ~ x + u + C(g)", stages=stages)}
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(20))
-    for seed in (0, 1, 2):
+    for seed in (1, 2, 3):
         with _noise_from(seeded_noise(seed)):
             found = dps.release(plan, none, m=1_000, rng=0).infer("it")
         low, high = np.asarray(found.conf_int()).T

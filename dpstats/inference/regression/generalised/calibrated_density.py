@@ -71,6 +71,7 @@ INSIDE = 0.06  # squared relative error of the law inside bins, a direction
 JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
 _RIDGE = 8.0  # the most of nu
+_FURTHEST = 2.0  # of the fitted means from the answers; those of a good fit are within one
 _LEAST_PART = 0.1  # of the information under the fitted density, that each direction keeps
 
 
@@ -177,8 +178,23 @@ class CalibratedDensity(Cached):
         return np.asarray((self.x.T * (weights * slope)) @ self.x)
 
     @cached_property
+    def carries(self) -> bool:
+        """Whether the fitted means are as near the answers as noise and rules allow.
+
+        That is, in the root mean square, within two standard deviations of the noise, of a row and
+        of what `kappa` allows. With too few points, or points of another law, they are not: then
+        neither the weights nor the rules for errors hold.
+        """
+        gap = self.answers.means - self._fitted_means
+        allowed = np.diag(self._second) * self.kappa / self.persons
+        allowed = np.diag(self.noise_of_means) + self.n**-2.0 + allowed
+        return bool(np.mean(gap**2 / allowed) <= _FURTHEST**2)
+
+    @cached_property
     def params(self) -> Floats | None:
         """(p,) the estimate; None where the noise leaves none within reach."""
+        if not self.carries:
+            return None
         fitted = partial(self._information, self.density)
         zero = np.zeros(self.x.shape[1])
         start = find_root(partial(self._score, self.density), fitted, self.x, zero)

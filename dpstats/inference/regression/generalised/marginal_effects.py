@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.inference.regression.coefficient_intervals import Coefficients
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ class Average(NamedTuple):
     privacy: float
     low: float = 0.0
     high: float = 0.0
+
+
+class Averaging(Coefficients, Protocol):
+    """Coefficients, and means over the rows of functions of them."""
+
+    @property
+    def x(self) -> Floats:
+        """(m, p) regressors at the points of the model; zero outside of it."""
+
+    def average(self, values: Callable[[Floats], Floats]) -> Average:
+        """Mean of a function of the points and the coefficients, with its errors."""
 
 
 def corners(numbers: int) -> Floats:
