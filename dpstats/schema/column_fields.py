@@ -36,7 +36,7 @@ def check_allow_missing(name: str, allow: object, missing: object, declared: str
 def drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
     """Plain data without the keys whose values are the defaults."""
     defaults = {"allow_missing": False, "edges": [], "closed": "left", "note": ""}
-    defaults |= {"scale": "linear"}
+    defaults |= {"scale": "linear", "even_edges": False}
     return {
         key: v for key, v in plain.items() if v is not None and (key, v) not in defaults.items()
     }

@@ -44,7 +44,7 @@ _KEYS = {
     "measurements": _SHARED
     | {"person", "not_private", "assumes", "reference", "analyses", "plan"},
     "column": {"kind", "name", "missing", "allow_missing", "note", "levels", "other", "low", "high",
-               "points", "edges", "closed", "values", "scale"},
+               "points", "edges", "closed", "values", "scale", "even_edges"},
     "table": {"columns"},
     "condition": {"columns", "cells", "label"},
     "residual": {"columns"},

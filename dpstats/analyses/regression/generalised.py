@@ -14,6 +14,7 @@ from dpstats.families.block import Family
 from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
 from dpstats.results.generalised import LEAST_SHARE, GeneralisedResult
 from dpstats.results.named import Named
+from dpstats.schema import Number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.generalised.link import Link
     from dpstats.measured.answers import Asking
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Schema
+    from dpstats.schema import Column, Schema
 
 R = TypeVar("R", bound=GeneralisedResult)
 
@@ -79,6 +80,21 @@ class Generalised:
         """Mean products and two-way tables."""
         return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
 
+    def without_bins(self, schema: Schema) -> tuple[str, ...]:
+        """Numbers whose rows it counts in bins, and that declare no edges.
+
+        A plan gives them even ones.
+        """
+        return tuple(
+            column.name
+            for column in self._counted(schema)
+            if isinstance(column, Number) and column.value_bins < 2
+        )
+
+    def _counted(self, schema: Schema) -> list[Column]:
+        """Columns whose rows are counted."""
+        return self._density(schema).counted
+
     def second_stage(self, schema: Schema) -> PilotScore | None:
         """The score at a pilot, which is measured besides with ``stages=2``."""
         return self._density(schema).second_stage if self.stages == 2 else None
@@ -101,8 +117,8 @@ def left_out_notes(levels: Sequence[str], terms: Sequence[str]) -> list[str]:
     notes = []
     if levels:
         notes.append(
-            f"left out, since their noisy numbers of rows are within the noise: {first_few(levels)}; "
-            "the results are of the other rows"
+            "left out, since their noisy numbers of rows are within the noise: "
+            f"{first_few(levels)}; the results are of the other rows"
         )
     if terms:
         notes.append(f"the rows do not determine {first_few(terms)}: no estimate")

@@ -19,7 +19,7 @@ from dpstats.results.generalised import LogisticResult
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Schema
+    from dpstats.schema import Column, Schema
 
 BINNED = (
     "from the noisy counts of all cells of the regressors by the outcome; the error of placing "
@@ -73,6 +73,13 @@ class Logistic(Generalised):
         if self._binned(moments):
             return Family(tuple(BinnedModel(moments).blocks))
         return super().family(schema)
+
+    def _counted(self, schema: Schema) -> list[Column]:
+        """Columns whose rows are counted."""
+        moments = self._moments(schema)
+        if self._binned(moments):
+            return list(BinnedModel(moments).columns)
+        return super()._counted(schema)
 
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""

@@ -195,13 +195,17 @@ class DensityModel(Cached):
     @cached_property
     def blocks(self) -> list[Block]:
         """Mean products of regressors and response, and tables of pairs of columns."""
-        response = self.moments.schema[self.moments.design.response[0]]
-        columns = [*regressor_columns(self.moments), response]
-        check_binned(columns)
+        check_binned(self.counted)
         names = self.moments.schema.names
-        ordered = sorted(columns, key=lambda column: names.index(column.name))
+        ordered = sorted(self.counted, key=lambda column: names.index(column.name))
         pairs = itertools.combinations(ordered, 2)
         return [*self.moments.blocks, *(Table(pair) for pair in pairs)]
+
+    @property
+    def counted(self) -> list[Column]:
+        """Columns whose rows are counted: those of the regressors, and the response."""
+        response = self.moments.schema[self.moments.design.response[0]]
+        return [*regressor_columns(self.moments), response]
 
     @cached_property
     def second_stage(self) -> PilotScore:
@@ -310,7 +314,8 @@ def check_binned(columns: tuple[Column, ...] | list[Column]) -> None:
         if column.bins < 2:
             raise RequestError(
                 f"{column.name!r} has a single bin; a logistic or Poisson regression counts rows "
-                "in bins too: add edges=[...] to the schema, for about 8 to 16 bins"
+                "in bins too: plan it, which chooses eight even bins, or add edges=[...] to the "
+                "schema"
             )
 
 
