@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R
@@ -265,6 +265,19 @@ class Release(Cached, Certified, Unplanned, Interchange):
         >>> print(f"{others.params[0]:.2f}")
         0.70
         """
+        latest, result = self._latest
+        if analysis is not latest and not (isinstance(analysis, str) and analysis == latest):
+            result = self._inferred(analysis)
+            self._latest[:] = analysis, result
+        found: Result = result
+        return found
+
+    @cached_property
+    def _latest(self) -> list[Any]:
+        """Last analysis that was inferred, and its result; a regression takes seconds."""
+        return [object(), None]
+
+    def _inferred(self, analysis: str | Analysis[R]) -> Result | R:
         if isinstance(analysis, str):
             return self._planned.named(analysis).infer(self._view)
         check_analysis("infer", analysis)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -139,6 +140,10 @@ class GeneralisedResult(RegressionResult):
         has ``log(wage)``, per unit of that logarithm, in a row of that name. Of a level: the mean
         difference between all rows at this level and all rows at the baseline.
         """
+        return self._margeff
+
+    @cached_property
+    def _margeff(self) -> EstimateResult:
         effects = marginal_effects(self.moments, self.points, self.link)
         unknown = Average(np.nan, np.inf, np.inf)
         known = self.converged

@@ -130,7 +130,7 @@ class Number:
     note: str = field(default="", compare=False)
     dates: bool = False
     scale: Literal["linear", "log"] = "linear"
-    even_edges: bool = False
+    even_edges: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -37,11 +37,12 @@ class Logistic(Generalised):
     """Logistic regression of a column with two levels on numbers and categories.
 
     With one or two columns on the right and no `given`, the counts of their cells by the outcome
-    are measured, and for numbers how far rows lie from the middle of their bin; numbers need
-    `edges=` in the schema (8 to 16 bins serve most). Else the functions of `dps.OLS` with the same
-    formula are measured, and two-way tables of all columns; see
+    are measured, and for numbers how far rows lie from the middle of their bin; a number without
+    `edges=` in the schema gets eight even bins (8 to 16 serve most). Else the functions of
+    `dps.OLS` with the same formula are measured, and two-way tables of all columns; see
     `inference.regression.generalised.calibrated_density` for what intervals rest on then. A release
-    that has these for more columns answers smaller models too.
+    that has these for more columns answers smaller models too. Levels whose noisy number of rows is
+    within the noise are left out.
 
     Parameters
     ----------

@@ -28,8 +28,8 @@ class Poisson(Generalised):
     """Log-linear regression of a mean that is not negative, such as a count.
 
     The functions of `dps.OLS` with the same formula are measured, and two-way tables of all
-    columns; numbers need `edges=` in the schema. Sampling variances are HC0: they do not assume
-    that counts have a Poisson law, and so allow for overdispersion.
+    columns; a number without `edges=` in the schema gets eight even bins. Sampling variances are
+    HC0: they do not assume that counts have a Poisson law, and so allow for overdispersion.
 
     Parameters
     ----------

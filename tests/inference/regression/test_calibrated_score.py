@@ -242,3 +242,15 @@ def test_the_error_grows_with_the_value_that_is_tested():
     assert np.var(law.moving) > 0.9 * expected
     without = ErrorLaw(law.spread, law.df, law.fixed, 0 * law.moving)
     assert np.diff(law.interval(0.05)) > 1.001 * np.diff(without.interval(0.05))
+
+
+def test_a_density_that_does_not_carry_the_answers_gives_no_estimate():
+    some = score(noise=1e-8)
+    assert some.carries
+    means = some.answers.means.copy()
+    means[2] = 1.5  # more than any point has
+    far = replace(some, answers=SimpleNamespace(**{**vars(some.answers), "means": means}))
+    assert not far.carries
+    assert far.params is None
+    noisy = SimpleNamespace(**{**vars(far.answers), "noise_covariance": np.eye(4) * N**2})
+    assert replace(far, answers=noisy).carries
