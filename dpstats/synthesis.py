@@ -45,12 +45,14 @@ def synthesize(
     draw : {"systematic", "iid"}
         Balanced rows, or independent ones as in BL24.
     m : int, optional
-        Number of candidate points, of which equal ones are merged; by default all cells of a small
-        domain, else 20,000, and up to 80,000 for many functions or little noise.
+        Number of candidate points of the rows, of which equal ones are merged; by default all cells
+        of a small domain, else 20,000, and up to 80,000 for many functions or little noise.
+        Results of `infer` do not depend on it.
     k : int, optional
         Number of synthetic rows; the private table's n if not given.
     rng : seed or numpy Generator, optional
-        Makes candidates and rows repeatable. The privacy noise has no seed.
+        Makes rows repeatable, and candidates where m or the fit is not the default: those have a
+        fixed seed. The privacy noise has no seed.
     progress : callable, optional
         Called with a message, the work done and the total.
         By default a bar, as in `measure`.
@@ -91,6 +93,7 @@ def synthesize(
         draw=draw,
         row_seed=int(generator.integers(2**32)),
         notes=made.notes,
+        serves_inference=made.serves_inference,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,6 +14,7 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.person_totals import possible_blocks
 from dpstats.analyses.registry import check_readable
 from dpstats.analyses.second_stage import needs
+from dpstats.arrays import Codes, Floats
 from dpstats.checks import Alternative, Method, Target
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families import is_library_block
@@ -336,7 +337,14 @@ class _Guarded:
     def __init__(self, release: Release, asked: Sequence[Block]) -> None:
         self._release, self._asked = release, asked
         self.schema, self.n, self.budget = release.schema, release.n, release.budget
-        self.candidates, self.weights = release.candidates, release.weights
+
+    @property
+    def candidates(self) -> Mapping[str, Codes]:
+        return self._release._view.candidates
+
+    @property
+    def weights(self) -> Floats:
+        return self._release._view.weights
 
     def answers(
         self,

@@ -70,6 +70,7 @@ column_of <- function(plain) {
   } else {
     column$dates <- is.character(plain$low)
     column$edges <- vapply(plain$edges, day_or_number, 0)
+    column$even_edges <- isTRUE(plain$even_edges)
     column$closed <- if (is.null(plain$closed)) "left" else plain$closed
     column$values <- vapply(plain$values, as.numeric, 0)
     if (length(column$values) && !length(column$edges)) {
@@ -333,6 +334,7 @@ bins_where <- function(column, sign, value) {
     holds <- which(do.call(sign, list(column$values, value)))
     return(if (column$allow_missing && sign == "!=") c(holds, column$bins) else holds)
   }
+  if (isTRUE(column$even_edges)) refuse()
   at <- match(value, column$edges)
   signs <- if (column$closed == "left") c("<", ">=") else c("<=", ">")
   if (is.na(at) || !sign %in% signs) refuse()

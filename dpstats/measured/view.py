@@ -43,7 +43,7 @@ class ReleaseView(Protocol):
 
     @property
     def candidates(self) -> Mapping[str, Codes]:
-        """Points of the fitted density, (m,) codes per column."""
+        """Points of a density fitted to the answers alone, (m,) codes per column."""
 
     @property
     def weights(self) -> Floats:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -41,16 +42,38 @@ def blocks_asked(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...
     return blocks
 
 
+def with_even_edges(schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Schema:
+    """The schema with even bins for the numbers without edges that regressions count rows in.
+
+    The others must do without: what they refuse of the schema as it is declared, they still refuse.
+    """
+    lacking: dict[str, tuple[str, ...]] = {}
+    for name, analysis in analyses.items():
+        with _about(name):
+            lacking[name] = getattr(analysis, "without_bins", lambda schema: ())(schema)
+    chosen = {column for columns in lacking.values() for column in columns}
+    if chosen:
+        asked_by_name({n: a for n, a in analyses.items() if not lacking[n]}, schema)
+    return schema.with_even_edges(chosen) if chosen else schema
+
+
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    """Errors that begin with the name of the analysis they are about."""
+    try:
+        yield
+    except RequestError as error:
+        raise type(error)(f"analysis {name!r}: {error}") from error
+
+
 def asked_by_name(
     analyses: Mapping[str, Analysis[Result]], schema: Schema
 ) -> dict[str, tuple[Block, ...]]:
     """The same of all analyses; errors begin with the name of the analysis they are about."""
     found = {}
     for name, analysis in analyses.items():
-        try:
+        with _about(name):
             found[name] = blocks_asked(analysis, schema)
-        except RequestError as error:
-            raise type(error)(f"analysis {name!r}: {error}") from error
     return found
 
 

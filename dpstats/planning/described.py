@@ -25,6 +25,7 @@ from dpstats.privacy.budget import Budget
 from dpstats.privacy.cautions import cautions
 from dpstats.references.base import Reference
 from dpstats.results.base import Result
+from dpstats.schema import Number
 
 
 class Described(HasStrategy):
@@ -117,6 +118,12 @@ class Described(HasStrategy):
             *self._person_totals,
             f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
             *shared,
+            *(
+                f"Bins of {column.name}, which declares no edges: {' '.join(column.bin_labels)}; "
+                "conditions cannot use them"
+                for column in self.columns
+                if isinstance(column, Number) and column.even_edges
+            ),
             self.columns.missing_rules(),
             f"Digest: {files.short_digest(self.digest)}",
         ]

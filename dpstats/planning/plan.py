@@ -30,6 +30,7 @@ from dpstats.planning.asked import (
     check_stages,
     check_start,
     refuse_needless_norms,
+    with_even_edges,
 )
 from dpstats.planning.described import Described
 from dpstats.planning.division import continued, divide, split_stages
@@ -364,6 +365,10 @@ def plan(
     n, rows_per_person = listed(n), listed(rows_per_person)
     check_arguments(schema, analyses, budget, n, reference)
     analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person, person)
+    held_schema = getattr(start, "schema", None)
+    if isinstance(held_schema, Schema) and held_schema.declared == schema:
+        schema = held_schema
+    schema = with_even_edges(schema, analyses)
     asked = asked_by_name(analyses, schema)
     for blocks in asked.values():
         refuse_needless_norms(blocks)

@@ -20,12 +20,14 @@ from dpstats.measured.candidates_file import MOST_ROWS, most_rows
 from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
-from dpstats.references import reference_from_dict
+from dpstats.references import default_reference, reference_from_dict
+from dpstats.references.base import Reference
 from dpstats.references.sizes import number_of_candidates
 
 Fit = Literal["entropy", "minimax"]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
 MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
+POINTS_SEED = 0  # of the candidates that inference uses
 
 _log = logging.getLogger(__name__)
 
@@ -44,12 +46,15 @@ class Generated:
         How many synthetic rows are copies of each candidate.
     notes : tuple of str
         Warnings for the release.
+    serves_inference : bool
+        Whether candidates and weights are those of `inference_density`.
     """
 
     candidates: Mapping[str, Codes]
     weights: Floats
     counts: Codes
     notes: tuple[str, ...]
+    serves_inference: bool = False
 
 
 def check_options(
@@ -89,8 +94,30 @@ def fit_density(
     measurements: Measurements, m: int, rng: np.random.Generator
 ) -> tuple[Candidates, Floats]:
     """Candidates and their weights by the entropy fit, without rows."""
+    return _fit(measurements, reference_from_dict(measurements.reference_spec), m, rng)
+
+
+def inference_density(measurements: Measurements) -> tuple[Candidates, Floats]:
+    """Density that analyses use, which follows from the measurements alone.
+
+    Neither the number of candidates of the synthetic rows nor their seed or fit change it.
+    """
+    m = number_of_candidates(measurements, "entropy")
+    rng = np.random.default_rng(POINTS_SEED)
+    return _fit(measurements, _inference_reference(measurements), m, rng)
+
+
+def _inference_reference(measurements: Measurements) -> Reference:
+    """A reference that was measured, or the default one, whose points can carry the answers."""
+    given = reference_from_dict(measurements.reference_spec)
+    default = default_reference(measurements.columns, measurements.family)
+    return given if given.share else default
+
+
+def _fit(
+    measurements: Measurements, reference: Reference, m: int, rng: np.random.Generator
+) -> tuple[Candidates, Floats]:
     with one_blas_thread():
-        reference = reference_from_dict(measurements.reference_spec)
         proposal = reference.candidates(measurements, m, rng, stratified=True)
         return proposal.candidates, _entropy(measurements, proposal.candidates, proposal.fit, [])
 
@@ -108,6 +135,8 @@ def generate(
 ) -> Generated:
     """Draw candidates, fit their weights to the measurements and draw rows.
 
+    With the default options the density is that of `inference_density`, so that it is fitted once.
+
     Parameters
     ----------
     measurements : Measurements
@@ -118,11 +147,13 @@ def generate(
         Called with a message, the work done and the total.
     """
     say = progress or (lambda text, done, total: None)
+    reference = reference_from_dict(measurements.reference_spec)
+    usual = m is None and fit == "entropy" and reference == _inference_reference(measurements)
     m = number_of_candidates(measurements, fit) if m is None else m
+    points = np.random.default_rng(POINTS_SEED) if usual else rng
     with one_blas_thread():
         say("drawing candidates", 0, 3)
-        reference = reference_from_dict(measurements.reference_spec)
-        proposal = reference.candidates(measurements, m, rng, stratified=fit == "entropy")
+        proposal = reference.candidates(measurements, m, points, stratified=fit == "entropy")
         candidates, notes = proposal.candidates, [*proposal.notes]
         say("fitting the density", 1, 3)
         weights = None
@@ -140,7 +171,7 @@ def generate(
     say("done", 3, 3)
     means = values.average(counts / rows)
     notes += _misfit(certify(measurements, means, alpha=0.05, target="synthetic rows"))
-    return Generated(candidates.codes, weights, counts, tuple(notes))
+    return Generated(candidates.codes, weights, counts, tuple(notes), usual)
 
 
 def _minimax(

@@ -16,7 +16,17 @@ from dpstats.references import reference_from_dict
 from dpstats.references.generator import Fit
 from dpstats.releases.release import Release
 
-_KEYS = {"dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy", "limits"}
+_KEYS = {
+    "serves_inference",
+    "dpstats",
+    "version",
+    "fit",
+    "draw",
+    "row_seed",
+    "notes",
+    "accuracy",
+    "limits",
+}
 
 
 def load(path: str | Path) -> Release:
@@ -55,6 +65,9 @@ def load(path: str | Path) -> Release:
             raise TypeError("accuracy must be a mapping and limits a text")
         if unknown := set(document) - _KEYS:
             raise ValueError(f"release.json has unknown keys {sorted(unknown)}")
+        serves = document.get("serves_inference", False)
+        if type(serves) is not bool:
+            raise TypeError("serves_inference must be true or false")
         if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
             raise TypeError("every analysis needs a kind")
         reference_from_dict(measurements.reference_spec)
@@ -69,4 +82,6 @@ def load(path: str | Path) -> Release:
             raise ValueError(f"{changed[0]} does not hold the candidates and rows of the release")
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
-    return Release(measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes))
+    return Release(
+        measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes), serves
+    )

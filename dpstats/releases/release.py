@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from dpstats import files
 from dpstats.analyses.base import Analysis, R
@@ -34,7 +34,9 @@ from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.published import printed
+from dpstats.measured.view import ReleaseView
 from dpstats.privacy.budget import Budget
+from dpstats.references.generator import inference_density
 from dpstats.releases.certified import Certified, check_analysis
 from dpstats.releases.interchange import CAUTION, Interchange, limits
 from dpstats.releases.planned_analyses import PlannedAnalyses
@@ -67,6 +69,9 @@ class Release(Cached, Certified, Unplanned, Interchange):
         Of the order of the synthetic rows.
     notes : tuple of str
         Warnings, such as a fit that did not converge.
+    serves_inference : bool
+        Whether analyses use these candidates and weights. Else they use those that the default
+        options give, fitted when first needed: results do not depend on how the rows were made.
 
     Examples
     --------
@@ -102,6 +107,7 @@ class Release(Cached, Certified, Unplanned, Interchange):
     draw: str
     row_seed: int = 0
     notes: tuple[str, ...] = ()
+    serves_inference: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -117,6 +123,11 @@ class Release(Cached, Certified, Unplanned, Interchange):
     def _sources(self) -> Sources:
         """The measurements with their tables combined, once for all answers."""
         return Sources(self.measurements)
+
+    @cached_property
+    def _view(self) -> ReleaseView:
+        """What analyses get."""
+        return _View(self)
 
     @property
     def n(self) -> int:
@@ -252,11 +263,24 @@ class Release(Cached, Certified, Unplanned, Interchange):
         >>> print(f"{others.params[0]:.2f}")
         0.70
         """
+        latest, result = self._latest
+        if analysis is not latest and not (isinstance(analysis, str) and analysis == latest):
+            result = self._inferred(analysis)
+            self._latest[:] = analysis, result
+        found: Result = result
+        return found
+
+    @cached_property
+    def _latest(self) -> list[Any]:
+        """Last analysis that was inferred, and its result; a regression takes seconds."""
+        return [object(), None]
+
+    def _inferred(self, analysis: str | Analysis[R]) -> Result | R:
         if isinstance(analysis, str):
-            return self._planned.named(analysis).infer(self)
+            return self._planned.named(analysis).infer(self._view)
         check_analysis("infer", analysis)
         try:
-            return analysis.infer(self)
+            return analysis.infer(self._view)
         except NotMeasuredError as error:
             family = analysis.family(self.schema)
             missing = lacking(self.measurements, self.answers, family)
@@ -374,6 +398,7 @@ class Release(Cached, Certified, Unplanned, Interchange):
             "fit": self.fit,
             "draw": self.draw,
             "row_seed": self.row_seed,
+            "serves_inference": self.serves_inference,
             "notes": list(self.notes),
             "accuracy": self._published,
             "limits": limits(self.measurements.neighbours),
@@ -421,3 +446,29 @@ class Release(Cached, Certified, Unplanned, Interchange):
     def __repr__(self) -> str:
         names = ", ".join(self.measurements.requests)
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
+
+
+class _View:
+    """A release as analyses see it: its answers, and a density that follows from them alone."""
+
+    def __init__(self, release: Release) -> None:
+        self._release = release
+        self.schema, self.n, self.budget = release.schema, release.n, release.budget
+        self.answers = release.answers
+
+    @cached_property
+    def _density(self) -> tuple[Mapping[str, Codes], Floats]:
+        if self._release.serves_inference:
+            return self._release.candidates, self._release.weights
+        candidates, weights = inference_density(self._release.measurements)
+        return candidates.codes, weights
+
+    @property
+    def candidates(self) -> Mapping[str, Codes]:
+        """Points of the density, (m,) codes per column."""
+        return self._density[0]
+
+    @property
+    def weights(self) -> Floats:
+        """Their weights (m,)."""
+        return self._density[1]

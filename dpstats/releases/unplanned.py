@@ -40,6 +40,9 @@ class _Release(ReleaseView, Protocol):
     def _once(self, key: Hashable, compute: Callable[[], T]) -> T: ...
 
     @property
+    def _view(self) -> ReleaseView: ...
+
+    @property
     def columns(self) -> Schema:
         """Columns of the synthetic rows."""
 
@@ -106,7 +109,7 @@ class Unplanned:
 
         release, options = cast("_Release", self), {"given": given, "minus": minus, "over": over}
         query = _named(release, query, *options.values())
-        return bound(release, release._sources, query, **options, alpha=alpha, target=target)
+        return bound(release._view, release._sources, query, **options, alpha=alpha, target=target)
 
     def draws(self, count: int = 20, *, rng: Seed = None) -> Draws:
         """Plausible private tables, for analyses of any kind with any software.
@@ -197,7 +200,7 @@ class Unplanned:
 
         release, options = cast("_Release", self), {"given": given, "minus": minus, "over": over}
         query = _named(release, query, *options.values())
-        return explain(release, release._sources, query, **options, alpha=alpha)
+        return explain(release._view, release._sources, query, **options, alpha=alpha)
 
 
 def _named(release: _Release, query: Any, *options: str | None) -> Any:

@@ -191,6 +191,9 @@ class Result(ABC):
         """
         raise RequestError("test() needs a single parameter; ask for one analysis per question")
 
+    preview_is_least: ClassVar[bool] = False
+    """Whether even rows give about the narrowest intervals that rows can have."""
+
     @property
     def preview_remark(self) -> str:
         """What a preview with even rows says of the widths of real ones; "" for nothing."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,11 +13,14 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Target
 from dpstats.inference.regression.coefficient_intervals import (
     CoefficientIntervals,
-    Coefficients,
     MeanIntervalsOfPredictor,
     NormalIntervals,
 )
-from dpstats.inference.regression.generalised.marginal_effects import marginal_effects
+from dpstats.inference.regression.generalised.marginal_effects import (
+    Average,
+    Averaging,
+    marginal_effects,
+)
 from dpstats.results.contrasts import RegressionResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
@@ -29,14 +33,12 @@ if TYPE_CHECKING:
 
 _FIRST_ORDER = "intervals of averages are to first order in the errors of the coefficients"
 LEAST_SHARE = 0.005  # of a variance, that is worth a note
+LEAST = """\
+Widths of logistic and Poisson coefficients are about the least: even rows have numbers that vary
+over all of their bounds, and an outcome that is neither rare nor common. A number with half the
+standard deviation has twice the width or more; an outcome of share p has 1 / (2 sqrt(p (1 - p)))
+times the width, and counts with a quarter of the mean have twice."""
 UNMEASURED = "privacy: share of the variance from the privacy noise and from what was not measured."
-
-
-class Averaging(Coefficients, Protocol):
-    """Coefficients, and means over the rows of functions of them."""
-
-    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
-        """Estimate, sampling and privacy variance of the mean of such a function."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -58,6 +60,12 @@ class GeneralisedResult(RegressionResult):
     unmeasured: Floats = field(kw_only=True, compare=False)
 
     ratio: ClassVar[str] = "ratio"
+    preview_is_least: ClassVar[bool] = True
+
+    @property
+    def preview_remark(self) -> str:
+        """What makes intervals wider than those of even rows."""
+        return LEAST
 
     @property
     def _coefficients(self) -> CoefficientIntervals:
@@ -134,11 +142,14 @@ class GeneralisedResult(RegressionResult):
         has ``log(wage)``, per unit of that logarithm, in a row of that name. Of a level: the mean
         difference between all rows at this level and all rows at the baseline.
         """
+        return self._margeff
+
+    @cached_property
+    def _margeff(self) -> EstimateResult:
         effects = marginal_effects(self.moments, self.points, self.link)
-        found = np.full((3, len(effects)), np.inf)
-        found[0] = np.nan
-        if self.converged:
-            found = np.array([self._model.average(one.of) for one in effects]).T
+        unknown = Average(np.nan, np.inf, np.inf)
+        known = self.converged
+        found = np.array([self._model.average(e.of) if known else unknown for e in effects]).T
         names = [effect.name for effect in effects]
         return EstimateResult(
             title=f"Average marginal effects, {self.title}", terms=names,

@@ -67,7 +67,7 @@ def cells_named(codes: Sequence[object], *others: str) -> str:
 def drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
     """Plain data without the keys whose values are the defaults."""
     defaults = {"allow_missing": False, "edges": [], "closed": "left", "note": ""}
-    defaults |= {"scale": "linear", "missing_values": []}
+    defaults |= {"scale": "linear", "missing_values": [], "even_edges": False}
     return {
         key: v for key, v in plain.items() if v is not None and (key, v) not in defaults.items()
     }

@@ -46,7 +46,7 @@ def bins_where(number: Any, comparison: str, value: Level) -> frozenset[int]:
             if number.allow_missing and comparison == "!=":
                 found.append(number.value_bins)
             return frozenset(found)
-    elif value in number.edges:
+    elif value in number.edges and not number.even_edges:
         cut = number.edges.index(value) + 1
         below, above = ("<", ">=") if number.closed == "left" else ("<=", ">")
         if comparison == below:
@@ -62,7 +62,7 @@ def bins_where(number: Any, comparison: str, value: Level) -> frozenset[int]:
 def _allowed(number: Any) -> str:
     if number.values and not number.edges:
         return f"allowed: ==, !=, <, <=, >, >=, in with {first_few(number.values)}"
-    if not number.edges:
+    if not number.edges or number.even_edges:
         return "the column declares no edges; add edges=[...] to the schema"
     below, above = ("<", ">=") if number.closed == "left" else ("<=", ">")
     edges = [number.text(edge) for edge in number.edges] if number.dates else number.edges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
@@ -52,6 +52,7 @@ from dpstats.schema.grid import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_EVEN_BINS = 8
 _FEW_EDGES = 32  # up to which one comparison each is faster than a search
 
 
@@ -98,6 +99,9 @@ class Number:
         Codes that stand for a missing cell in the table, such as 8 and 9 for "don't know" beside
         answers from 1 to 5; they may lie within the bounds. They match by value, and count as
         missing cells do, so that `missing` or `allow_missing` must be given.
+    even_edges : bool
+        Whether `edges` were not declared but chosen by a plan, see `with_even_edges`. Conditions
+        cannot use them.
 
     Raises
     ------
@@ -136,6 +140,7 @@ class Number:
     dates: bool = False
     scale: Literal["linear", "log"] = "linear"
     missing_values: Sequence[Any] = ()
+    even_edges: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -176,6 +181,10 @@ class Number:
             for what, found in (("low", low), ("high", high), ("points", points)):
                 object.__setattr__(self, what, found)
         check_allow_missing(self.name, self.allow_missing, self.missing, "a value")
+        if not isinstance(self.even_edges, bool):
+            raise SchemaError(
+                f"{where}: even_edges must be true or false, got {short(self.even_edges)}"
+            )
         if self.missing is not None:
             finite(f"{where}: missing", self.missing)
             if not self.low <= self.missing <= self.high:
@@ -328,6 +337,17 @@ class Number:
         exact = [shortest_decimal(value) for value in self.values or ()]
         step = (exact[-1] - exact[0]) / (self.points - 1)
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
+
+    def with_even_edges(self) -> Number:
+        """The same in eight bins of about as many grid points, or one for each of fewer points.
+
+        For regressions that count rows in bins, where no edges are declared.
+        """
+        grid = self.grid[self.codes_in_use + self.half_points]
+        bins = min(_EVEN_BINS, len(grid))
+        first = [-(-(len(grid) - 1) * i // bins) for i in range(1, bins)]
+        at = first if self.closed == "left" else [i - 1 for i in first]
+        return replace(self, edges=grid[at].tolist(), even_edges=True)
 
     @property
     def codes_in_use(self) -> Codes:
@@ -578,6 +598,7 @@ class Number:
         codes = [self.text(code) for code in self.missing_values]
         plain |= {"closed": self.closed, "missing": missing, "scale": self.scale}
         plain |= {"missing_values": codes if self.dates else list(self.missing_values)}
+        plain |= {"even_edges": self.even_edges}
         return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})
 
 

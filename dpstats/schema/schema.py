@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
     ),
     "number": frozenset(
         {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
-        | {"allow_missing", "missing_values", "scale"}
+        | {"allow_missing", "missing_values", "scale", "even_edges"}
     ),
 }
 _TELLING = ("levels", "low", "high", "values")  # keys that say which kind a column is
@@ -192,6 +192,25 @@ class Schema:
             else:
                 frame[name] = values
         return pd.DataFrame(frame)
+
+    def with_even_edges(self, names: Collection[str]) -> Schema:
+        """The same with `Number.with_even_edges` for some numbers."""
+        columns = [
+            column.with_even_edges() if column.name in names and isinstance(column, Number) else
+            column for column in self.columns
+        ]  # fmt: skip
+        return Schema(columns, self.guesses)
+
+    @property
+    def declared(self) -> Schema:
+        """The same without edges that were not declared."""
+        columns = [
+            replace(column, edges=(), even_edges=False)
+            if isinstance(column, Number) and column.even_edges
+            else column
+            for column in self.columns
+        ]
+        return Schema(columns, self.guesses)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data, one mapping per column, as in a schema file."""

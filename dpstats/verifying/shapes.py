@@ -33,7 +33,7 @@ SHAPES: dict[str, Any] = {
     },
     "release": {
         "dpstats": "release", "version": VERSION, "fit": ("entropy", "minimax"),
-        "draw": ("systematic", "iid"), "row_seed?": int, "notes": [str], "limits": str,
+        "draw": ("systematic", "iid"), "row_seed?": int, "serves_inference?": bool, "notes": [str], "limits": str,
         "accuracy": {
             "of": "synthetic rows", **_ACCURACY, "delta": float,
             "analyses": {str: {**_ACCURACY, "radius": float}},
@@ -48,7 +48,7 @@ SHAPES: dict[str, Any] = {
         "allow_missing?": bool, "note?": str, "levels?": (list, dict), "other?": _LEVEL,
         "low?": _BOUND, "high?": _BOUND, "points?": int, "edges?": [_BOUND],
         "closed?": ("left", "right"), "values?": [_NUMBER], "scale?": ("linear", "log"),
-        "missing_values?": [_LEVEL],
+        "missing_values?": [_LEVEL], "even_edges?": bool,
     },
     "block": {
         "kind": str, "role": ("family", "score", "persons", "reference", "count"),

@@ -268,7 +268,7 @@ def test_an_analysis_is_inferred_once(unplanned, asked, monkeypatch):
     for name in ("conditions", "pairs"):
         inferred.clear()
         unplanned[name].explain(asked)  # a preview infers it from releases of its own
-        assert sum(one is unplanned[name] for one in inferred) == 1, name
+        assert sum(one is unplanned[name]._view for one in inferred) == 1, name
 
 
 def test_of_a_large_table_only_the_cells_that_are_printed_are_worked_out(monkeypatch):

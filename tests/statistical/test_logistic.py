@@ -78,6 +78,32 @@ DENSITY = [
     ]
 ]  # fmt: skip
 
+FOUR = dps.Schema([
+    dps.Category("g", list("abcd")) if column.name == "g" else column for column in MIXED
+])  # fmt: skip
+
+
+def with_rare_level(few):
+    """Rows of which a few have the level d."""
+
+    def draw(rng, n):
+        rows = number_and_group(rng, n) | {"u": rng.random(n) < 0.5}
+        rows["g"][:few] = "d"
+        return rows
+
+    return draw
+
+
+# The coefficient of d is not determined, and its interval is the whole line.
+EMPTY = [
+    (f"{few} rows of d", FOUR, formula, with_rare_level(few), truth, 3_000, budget, unit, np.inf)
+    for few in (0, 1, 3)
+    for formula, truth, budget, unit in [
+        ("y ~ x + C(g)", (*GROUPS, 0), dps.PureDP(1), "replace"),
+        ("y ~ x + C(g)", (*GROUPS, 0), dps.ZCDP(0.05), "add_remove"),
+        ("y ~ x + u + C(g)", (-0.5, 1, 0, -0.6, 0.5, 0), dps.PureDP(3), "replace"),
+    ]
+]
 
 # Without privacy the last coefficient has the width .054 at n = 200,000, .168 at 20,000.
 TWO_STAGES = [
@@ -99,7 +125,7 @@ def study(setting, runs, table, tools, stages=1):
         rows = pd.DataFrame(draw(rng, n)).reindex(columns=schema.names, fill_value=0)
         with _noise_from(source(run)):
             held = dps.measure(plan, rows)
-        ends = np.asarray(dps.synthesize(held, rng=run, m=4_000, k=500).infer("it").conf_int())
+        ends = np.asarray(dps.synthesize(held, rng=run, k=500).infer("it").conf_int())
         hits += (ends[:, 0] <= truth) & (np.array(truth) <= ends[:, 1])
         widths.append(ends[-1, 1] - ends[-1, 0])
     what = f"{name}, {formula}, n = {n}, {budget.kind} {unit}, stages {stages}"
@@ -114,6 +140,7 @@ def test_a_few_releases_cover(table, tools):
     for setting in (CELLS[0], DENSITY[0]):
         study(setting, 20, table, tools)
     study(TWO_STAGES[1], 12, table, tools, stages=2)
+    study(EMPTY[3], 30, table, tools)
 
 
 @pytest.mark.slow
@@ -126,6 +153,13 @@ def test_cells_cover(setting, table, tools):
 @pytest.mark.parametrize("setting", DENSITY, ids=lambda s: f"{s[0]}-{s[5]}-{s[6].kind}-{s[7]}")
 def test_fitted_densities_cover(setting, table, tools):
     study(setting, 200, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("setting", EMPTY, ids=lambda s: f"{s[0]}-{s[2]}-{s[6].kind}-{s[7]}")
+def test_other_coefficients_cover_beside_a_level_without_rows(setting, stages, table, tools):
+    study(setting, 200, table, tools, stages=stages)
 
 
 @pytest.mark.slow
@@ -165,7 +199,7 @@ def test_joint_tests_hold_their_level(setting, table, tools):
         rows = pd.DataFrame(without_effects(rng, n)).reindex(columns=MIXED.names, fill_value=0)
         with _noise_from(source(run)):
             held = dps.measure(plan, rows)
-        found = dps.synthesize(held, rng=run, m=4_000, k=500).infer("it")
+        found = dps.synthesize(held, rng=run, k=500).infer("it")
         rejected += found.wald_test(hypothesis).pvalue <= 0.05
     what = f"{formula}, n = {n}, {budget.kind} {unit}, stages {stages}"
     table.level(what, hypothesis, rejected, runs, rate=0.06)
@@ -190,7 +224,7 @@ def test_smaller_models_of_a_release_cover(table, tools):
             rows = pd.DataFrame(mixed(rng, n)).reindex(columns=MIXED.names, fill_value=0)
             with _noise_from(source(run)):
                 held = dps.measure(plan, rows)
-            found = dps.synthesize(held, rng=run, m=4_000, k=500).infer(small)
+            found = dps.synthesize(held, rng=run, k=500).infer(small)
             assert found.terms == ["Intercept", "x", "u[T.True]"]
             ends = np.asarray(found.conf_int())
             hits += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
@@ -209,6 +243,6 @@ def test_a_regressor_that_predicts_the_outcome_keeps_an_infinite_end(formula, st
         frame = pd.DataFrame(mixed(rng, 5_000)).reindex(columns=MIXED.names, fill_value=0)
         with _noise_from(tools.Gaussian(run)):
             held = dps.measure(plan, frame.assign(y=frame["y"] | frame["u"]))
-        found = dps.synthesize(held, rng=run, m=3_000, k=300).infer("it")
+        found = dps.synthesize(held, rng=run, k=300).infer("it")
         open_ends += np.isinf(np.asarray(found.conf_int())[found.terms.index("u[T.True]"), 1])
     table.covers(f"{formula}, stages {stages}", "upper end", open_ends, runs, rate=0.95)

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.checks import first_few
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
-from dpstats.results.generalised import LEAST_SHARE, Averaging, GeneralisedResult
+from dpstats.results.generalised import LEAST_SHARE, GeneralisedResult
 from dpstats.results.named import Named
+from dpstats.schema import Number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from dpstats.arrays import Floats
     from dpstats.families.pilot_score import PilotScore
     from dpstats.inference.regression.design_moments import DesignMoments
+    from dpstats.inference.regression.generalised.empty_levels import Scored
     from dpstats.inference.regression.generalised.glm_models import DensityModel
     from dpstats.inference.regression.generalised.link import Link
     from dpstats.measured.answers import Asking
-    from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Schema
+    from dpstats.schema import Column, Schema
 
 R = TypeVar("R", bound=GeneralisedResult)
 
@@ -43,6 +45,10 @@ SEPARATED = (
     "some intervals have an end at infinity: the noise does not rule out that a regressor predicts "
     "the outcome without error; no finite coefficient would do so. Use more rows, more budget, or "
     "leave out levels with few rows of one outcome"
+)
+NOT_CARRIED = (
+    "no density that could be fitted carries the measured means, so there is no estimate: plan "
+    "fewer columns, or leave out other analyses than tables, moments and regressions"
 )
 TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
 ONE_OF_TWO = (
@@ -74,6 +80,21 @@ class Generalised:
         """Mean products and two-way tables."""
         return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
 
+    def without_bins(self, schema: Schema) -> tuple[str, ...]:
+        """Numbers whose rows it counts in bins, and that declare no edges.
+
+        A plan gives them even ones.
+        """
+        return tuple(
+            column.name
+            for column in self._counted(schema)
+            if isinstance(column, Number) and column.value_bins < 2
+        )
+
+    def _counted(self, schema: Schema) -> list[Column]:
+        """Columns whose rows are counted."""
+        return self._density(schema).counted
+
     def second_stage(self, schema: Schema) -> PilotScore | None:
         """The score at a pilot, which is measured besides with ``stages=2``."""
         return self._density(schema).second_stage if self.stages == 2 else None
@@ -91,11 +112,24 @@ class Generalised:
         return f"{name} regression: {moments.design.titled(self.formula, moments.schema)}{given}"
 
 
+def left_out_notes(levels: Sequence[str], terms: Sequence[str]) -> list[str]:
+    """A note on levels without rows, and one on the coefficients that are not determined."""
+    notes = []
+    if levels:
+        notes.append(
+            "left out, since their noisy numbers of rows are within the noise: "
+            f"{first_few(levels)}; the results are of the other rows"
+        )
+    if terms:
+        notes.append(f"the rows do not determine {first_few(terms)}: no estimate")
+    return notes
+
+
 def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:
     """A note on the shares of the variances that what was not measured has."""
-    largest = int(np.argmax(shares))
-    if shares[largest] < LEAST_SHARE:
+    if np.isnan(shares).all() or np.nanmax(shares) < LEAST_SHARE:
         return []
+    largest = int(np.nanargmax(shares))
     remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
     return [
         f"up to {shares[largest]:.0%} of a variance, that of {names[largest]}, comes from what was "
@@ -104,45 +138,27 @@ def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]
     ]
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A model and its design.
-
-    Attributes
-    ----------
-    score : Averaging
-    moments : DesignMoments
-    link : Link
-    points : mapping of column name to values
-        Of the regressors' columns at the points to average over, as
-        `DesignMoments.regressors_at` takes them.
-    rows : RowCount
-    unmeasured : (p,) float64, optional
-        See `GeneralisedResult`; zero if not given.
-    """
-
-    score: Averaging
-    moments: DesignMoments
-    link: Link
-    points: Mapping[str, Floats]
-    rows: RowCount
-    unmeasured: Floats | None = None
-
-
 def result_of(
     kind: type[R],
     title: str,
     release: ReleaseView,
     analysis: Asking,
-    fitted: Fitted,
+    moments: DesignMoments,
+    link: Link,
+    scored: Scored[Any],
     notes: list[str],
+    unmeasured: Floats | None = None,
 ) -> R:
-    """The result of a model."""
-    moments = fitted.moments
+    """The result of a model; `unmeasured` as in `GeneralisedResult`, zero if not given."""
     names = moments.design.names
-    intervals = CoefficientIntervals(fitted.score, moments.to_basis / moments.half_range)
+    combinations = moments.to_basis / moments.half_range
+    intervals = CoefficientIntervals(scored.model, combinations)
     missing = [] if intervals.known else [NO_ESTIMATE]
-    subgroup = subgroup_notes(moments.given, fitted.rows)
+    if intervals.known:
+        known, _ = scored.determined(combinations)
+        open_terms = [name for name, one in zip(names, known, strict=True) if not one]
+        missing += left_out_notes(scored.left_out, open_terms)
+    subgroup = subgroup_notes(moments.given, scored.rows)
     rules = [NOT_CERTIFIED, cell_rules(release.schema, analysis)]
     zero = np.zeros(len(names))
     return kind(
@@ -152,14 +168,14 @@ def result_of(
         sampling_variance=intervals.variances[0],
         privacy_variance=intervals.variances[1],
         intervals=intervals,
-        rows=fitted.rows.of_persons,
+        rows=scored.rows.of_persons,
         budget=str(release.budget),
         notes=[*missing, *subgroup, *notes, *rules],
         null=zero,
         moments=moments,
-        link=fitted.link,
-        points=fitted.points,
-        unmeasured=zero if fitted.unmeasured is None else fitted.unmeasured,
+        link=link,
+        points=scored.points,
+        unmeasured=zero if unmeasured is None else unmeasured,
     )
 
 
@@ -174,25 +190,25 @@ def density_result(
     """The result from the fitted density, calibrated to the answers."""
     notes, both = [*remarks], analysis.stages == 2
     try:
-        score, points = model.score(release, [model.second_stage] if both else [])
+        scored = model.score(release, [model.second_stage] if both else [])
     except NotMeasuredError:
         if not both:
             raise
-        score, points = model.score(release, [])
+        scored = model.score(release, [])
         notes.append(ONE_OF_TWO)
         both = False
     if both:
         notes.append(TWO_STAGES)
-    moments = model.moments
+    moments, score = model.moments, scored.score
     unmeasured = np.full(len(moments.design.names), np.nan)
     if score.known:
-        combinations = moments.to_basis / moments.half_range
+        known, combinations = scored.determined(moments.to_basis / moments.half_range)
         if score.unbounded(combinations, 0.05):
             notes.append(NO_ENDS)
         elif any(np.isinf(score.interval(h, 0.05, sampled=True)).any() for h in combinations):
             notes.append(SEPARATED)
-        unmeasured = score.unmeasured(combinations)
+        unmeasured[known] = score.unmeasured(combinations)
         notes += _unmeasured(unmeasured, moments.design.names, both)
-    rows = score.answers.rows if moments.given is None else moments.matrix(release).answers.rows
-    fitted = Fitted(score, moments, model.link, points, rows, unmeasured)
-    return result_of(kind, title, release, analysis, fitted, notes)
+    elif not score.carries:
+        notes.append(NOT_CARRIED)
+    return result_of(kind, title, release, analysis, moments, model.link, scored, notes, unmeasured)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.analyses.regression.generalised import (
-    Fitted,
     Generalised,
     density_result,
     result_of,
@@ -20,7 +19,7 @@ from dpstats.results.generalised import LogisticResult
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Schema
+    from dpstats.schema import Column, Schema
 
 BINNED = (
     "from the noisy counts of all cells of the regressors by the outcome; the error of placing "
@@ -38,11 +37,12 @@ class Logistic(Generalised):
     """Logistic regression of a column with two levels on numbers and categories.
 
     With one or two columns on the right and no `given`, the counts of their cells by the outcome
-    are measured, and for numbers how far rows lie from the middle of their bin; numbers need
-    `edges=` in the schema (8 to 16 bins serve most). Else the functions of `dps.OLS` with the same
-    formula are measured, and two-way tables of all columns; see
+    are measured, and for numbers how far rows lie from the middle of their bin; a number without
+    `edges=` in the schema gets eight even bins (8 to 16 serve most). Else the functions of
+    `dps.OLS` with the same formula are measured, and two-way tables of all columns; see
     `inference.regression.generalised.calibrated_density` for what intervals rest on then. A release
-    that has these for more columns answers smaller models too.
+    that has these for more columns answers smaller models too. Levels whose noisy number of rows is
+    within the noise are left out.
 
     Parameters
     ----------
@@ -75,6 +75,13 @@ class Logistic(Generalised):
             return Family(tuple(BinnedModel(moments).blocks))
         return super().family(schema)
 
+    def _counted(self, schema: Schema) -> list[Column]:
+        """Columns whose rows are counted."""
+        moments = self._moments(schema)
+        if self._binned(moments):
+            return list(BinnedModel(moments).columns)
+        return super()._counted(schema)
+
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""
         moments = self._moments(release.schema)
@@ -84,14 +91,13 @@ class Logistic(Generalised):
             return density_result(LogisticResult, title, release, self, model)
         binned = BinnedModel(moments)
         try:
-            score, rows = binned.score(release)
+            scored = binned.score(release)
         except NotMeasuredError as error:
             try:
                 return density_result(LogisticResult, title, release, self, model, [FEWER])
             except NotMeasuredError:
                 raise error from None
-        fitted = Fitted(score, moments, Logit(), binned.middles, rows)
-        return result_of(LogisticResult, title, release, self, fitted, [BINNED])
+        return result_of(LogisticResult, title, release, self, moments, Logit(), scored, [BINNED])
 
     def _binned(self, moments: DesignMoments) -> bool:
         return self.stages == 1 and BinnedModel.serves(moments)

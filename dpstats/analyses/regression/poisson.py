@@ -17,14 +17,19 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
     from dpstats.schema import Schema
 
+ROBUST = (
+    "standard errors and intervals allow counts to vary more or less than a Poisson law does "
+    "(HC0): they are of the coefficients of the mean, whatever the law of the counts"
+)
+
 
 @dataclass(frozen=True)
 class Poisson(Generalised):
     """Log-linear regression of a mean that is not negative, such as a count.
 
     The functions of `dps.OLS` with the same formula are measured, and two-way tables of all
-    columns; numbers need `edges=` in the schema. Sampling variances are HC0: they do not assume
-    that counts have a Poisson law, and so allow for overdispersion.
+    columns; a number without `edges=` in the schema gets eight even bins. Sampling variances are
+    HC0: they do not assume that counts have a Poisson law, and so allow for overdispersion.
 
     Parameters
     ----------
@@ -49,7 +54,7 @@ class Poisson(Generalised):
         """Coefficients in original units with noise-aware intervals."""
         model = self._density(release.schema)
         title = self._title("Poisson", model.moments)
-        return density_result(PoissonResult, title, release, self, model)
+        return density_result(PoissonResult, title, release, self, model, [ROBUST])
 
     def _density(self, schema: Schema) -> DensityModel:
         return DensityModel(self._moments(schema), Log(), robust=True)

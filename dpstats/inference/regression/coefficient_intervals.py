@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,11 +48,15 @@ class NormalIntervals:
     Attributes
     ----------
     estimates, sampling, privacy : (k,) float64
+    low, high : (k,) float64
+        Bounds on the mean errors of the estimates, which need not be zero.
     """
 
     estimates: Floats
     sampling: Floats
     privacy: Floats
+    low: Floats
+    high: Floats
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (k,); certified: the whole line."""
@@ -62,7 +66,7 @@ class NormalIntervals:
         variance = self.privacy + (self.sampling if target == "population" else 0.0)
         reach = -special.ndtri(alpha / 2) * np.sqrt(variance)
         middle = np.where(np.isinf(reach), 0.0, self.estimates)  # nan without an estimate
-        return middle - reach, middle + reach
+        return middle - self.high - reach, middle - self.low + reach
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Limits that hold jointly, by Bonferroni's inequality."""
@@ -70,12 +74,14 @@ class NormalIntervals:
 
     def subset(self, chosen: slice) -> NormalIntervals:
         """The same for some of the numbers."""
-        return NormalIntervals(self.estimates[chosen], self.sampling[chosen], self.privacy[chosen])
+        return NormalIntervals(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each number equals `value`."""
         with np.errstate(invalid="ignore"):
-            z = (self.estimates - value) / np.sqrt(self.sampling + self.privacy)
+            apart = self.estimates - value
+            apart -= np.clip(apart, self.low, self.high)
+            z = apart / np.sqrt(self.sampling + self.privacy)
         sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
         found = sides.get(alternative, 2 * special.ndtr(-np.abs(z)))
         return np.where(np.isnan(self.estimates), 1.0, found)
@@ -139,7 +145,8 @@ class CoefficientIntervals(Cached):
         """(k,), nan without an estimate."""
         if self.model.params is None:
             return np.full(len(self.combinations), np.nan)
-        return np.asarray(self.combinations @ self.model.params)
+        found = self.combinations @ self.model.params
+        return np.where(np.isinf(self.variances[0]), np.nan, found)
 
     @cached_property
     def variances(self) -> Floats:

@@ -370,7 +370,7 @@ class DesignMoments:
         if self.ball is not None:
             numbers = [feature for term in self.features for feature in term]
             return MomentMatrix.of(release, numbers, self.ball)
-        answers, at = self._asked(release, self.blocks)
+        answers, at = self.asked(release, self.blocks)
         place = np.array([[at[term] for term in row] for row in self._products], dtype=np.int64)
         return NoisyMatrix(answers, place)
 
@@ -428,7 +428,7 @@ class DesignMoments:
             Where the plan did not ask for them.
         """
         try:
-            answers, at = self._asked(release, self.fourth_blocks())
+            answers, at = self.asked(release, self.fourth_blocks())
         except NotMeasuredError as error:
             raise NotMeasuredError(
                 "this release has no measurement of the fourth moments that robust errors need; "
@@ -482,7 +482,7 @@ class DesignMoments:
         k = answers.rows.rows_per_person
         return PersonScores(answers, np.array(total, dtype=np.int64), n, k)
 
-    def _asked(
+    def asked(
         self, release: ReleaseView, blocks: Sequence[Block]
     ) -> tuple[Answers, dict[Term | None, int]]:
         """Answers to the functions of some blocks, and which one each product of features is.

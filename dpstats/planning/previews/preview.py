@@ -278,11 +278,13 @@ class Preview:
         """The cells of the table: an analysis, and its other parameters where units differ."""
         rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
-            widths = width_text(o.width, o.whole), _certified_text(o)
+            is_least = self.like.source == "even" and self.results[o.name][0].preview_is_least
+            least = "from " if is_least else ""
+            widths = least + width_text(o.width, o.whole), _certified_text(o)
             of = o.of or WITHOUT
             rows.append((o.name, str(o.functions), significant(o.noise), *widths, of))
             rows += [
-                ("", "", "", width_text(one, whole), certified_text(other, whole), term)
+                ("", "", "", least + width_text(one, whole), certified_text(other, whole), term)
                 for term, one, other, whole in self._further(o.name)
             ]
         return rows

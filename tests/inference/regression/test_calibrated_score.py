@@ -136,7 +136,8 @@ def test_what_was_measured_leaves_no_rest():
 
 def test_averages_follow_from_the_weights_and_have_all_errors():
     some = score(noise=1e-6)
-    found, sampling, privacy = some.average(lambda b: some.link.slope(some.x @ b) * b[1])
+    average = some.average(lambda b: some.link.slope(some.x @ b) * b[1])
+    found, sampling, privacy = average[:3]
     values = some.link.slope(some.x @ some.params) * some.params[1]
     assert found == pytest.approx(float(some.weights @ values))
     assert 0 < sampling < 1 / N
@@ -241,3 +242,15 @@ def test_the_error_grows_with_the_value_that_is_tested():
     assert np.var(law.moving) > 0.9 * expected
     without = ErrorLaw(law.spread, law.df, law.fixed, 0 * law.moving)
     assert np.diff(law.interval(0.05)) > 1.001 * np.diff(without.interval(0.05))
+
+
+def test_a_density_that_does_not_carry_the_answers_gives_no_estimate():
+    some = score(noise=1e-8)
+    assert some.carries
+    means = some.answers.means.copy()
+    means[2] = 1.5  # more than any point has
+    far = replace(some, answers=SimpleNamespace(**{**vars(some.answers), "means": means}))
+    assert not far.carries
+    assert far.params is None
+    noisy = SimpleNamespace(**{**vars(far.answers), "noise_covariance": np.eye(4) * N**2})
+    assert replace(far, answers=noisy).carries

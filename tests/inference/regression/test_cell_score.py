@@ -7,6 +7,7 @@ import pytest
 from scipy import special
 
 from dpstats.inference.regression.generalised.cell_score import CellScore
+from dpstats.inference.regression.generalised.marginal_effects import corners
 
 
 def exact(x, y, bins, width=2.0):
@@ -191,3 +192,64 @@ def test_noise_that_leaves_a_coefficient_open_gives_the_whole_line(rows):
     low, high = hidden.interval(np.array([0.0, 1.0]), 0.05, sampled=True)
     assert low == -np.inf
     assert high == np.inf
+
+
+def noisy_effect(rng, bins, spread):
+    """Estimates of the average effect of x on 3,000 rows, with noise of the size of epsilon .7."""
+    x = 2 * rng.beta(*spread, 3_000) - 1
+    some = exact(x, rng.random(3_000) < special.expit(-0.3 + 1.6 * x), bins)
+    sd = np.r_[np.full(2 * bins, 4.3), np.full(bins, 69.0)]
+    noise = rng.laplace(0, sd / np.sqrt(2))
+    noisy = replace(
+        some, counts=some.counts + noise[: 2 * bins].reshape(2, bins),
+        offsets=some.offsets + noise[2 * bins :], noise=np.diag(sd**2),
+    )  # fmt: skip
+    points = np.concatenate([some.x + t * some.slopes[0] for (t,) in corners(1)])
+
+    def effect(b):
+        chance = special.expit(points @ b)
+        return chance * (1 - chance) * b[1]
+
+    return noisy.average(effect)
+
+
+@pytest.mark.parametrize(("bins", "spread"), [(6, (1, 1)), (6, (4, 4)), (16, (4, 4))])
+def test_average_effects_cover_with_wide_bins_too(bins, spread):
+    """400 tables: 366 or fewer of them have a chance below 1e-5 at a coverage of .95."""
+    rng = np.random.default_rng(4)
+    x = 2 * rng.beta(*spread, 2_000_000) - 1
+    chance = special.expit(-0.3 + 1.6 * x)
+    truth = 1.6 * np.mean(chance * (1 - chance))
+    found = np.array([noisy_effect(rng, bins, spread) for _ in range(400)])
+    reach = 1.96 * np.sqrt(found[:, 1] + found[:, 2])
+    covered = (found[:, 0] - found[:, 4] - reach <= truth) & (
+        truth <= found[:, 0] - found[:, 3] + reach
+    )
+    assert covered.sum() > 366
+    ratio = np.sqrt(np.median(found[:, 1] + found[:, 2])) / found[:, 0].std()
+    assert 0.9 < ratio < 1.12
+
+
+def test_average_effects_of_even_rows_have_little_bias():
+    """Without noise, six bins miss the effect of the rows by less than the bound on it."""
+    x = np.linspace(-1, 1, 60_000)
+    for b in ([-0.3, 1.6], [1.0, -3.0]):
+        chance = special.expit(b[0] + b[1] * x)
+        half, middle = 1 / 6, -1 + (2 * np.arange(6) + 1) / 6
+        cell = np.clip(((x + 1) * 3).astype(int), 0, 5)
+        ones = np.bincount(cell, chance)
+        some = exact(x, np.ones(len(x)), 6)
+        counts = np.array([np.bincount(cell) - ones, ones])
+        some = replace(
+            some, counts=counts, offsets=np.bincount(cell, (x - middle[cell]) / half)[None]
+        )
+        points = np.concatenate([some.x + t * some.slopes[0] for (t,) in corners(1)])
+
+        def effect(b, points=points):
+            at = special.expit(points @ b)
+            return at * (1 - at) * b[1]
+
+        found = some.average(effect)
+        error = found.estimate - np.mean(chance * (1 - chance)) * b[1]
+        assert found.low <= error <= found.high
+        assert abs(error) < 0.02 * abs(found.estimate)

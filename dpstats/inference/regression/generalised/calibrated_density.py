@@ -52,6 +52,7 @@ from scipy import linalg
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
+from dpstats.inference.regression.generalised.marginal_effects import Average
 from dpstats.inference.regression.generalised.newton import (
     derivatives,
     find_root,
@@ -70,6 +71,7 @@ INSIDE = 0.06  # squared relative error of the law inside bins, a direction
 JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
 _LEAST_KAPPA, _ROWS_PER_KAPPA = 100, 200
 _RIDGE = 8.0  # the most of nu
+_FURTHEST = 2.0  # of the fitted means from the answers; those of a good fit are within one
 _LEAST_PART = 0.1  # of the information under the fitted density, that each direction keeps
 
 
@@ -176,8 +178,23 @@ class CalibratedDensity(Cached):
         return np.asarray((self.x.T * (weights * slope)) @ self.x)
 
     @cached_property
+    def carries(self) -> bool:
+        """Whether the fitted means are as near the answers as noise and rules allow.
+
+        That is, in the root mean square, within two standard deviations of the noise, of a row and
+        of what `kappa` allows. With too few points, or points of another law, they are not: then
+        neither the weights nor the rules for errors hold.
+        """
+        gap = self.answers.means - self._fitted_means
+        allowed = np.diag(self._second) * self.kappa / self.persons
+        allowed = np.diag(self.noise_of_means) + self.n**-2.0 + allowed
+        return bool(np.mean(gap**2 / allowed) <= _FURTHEST**2)
+
+    @cached_property
     def params(self) -> Floats | None:
         """(p,) the estimate; None where the noise leaves none within reach."""
+        if not self.carries:
+            return None
         fitted = partial(self._information, self.density)
         zero = np.zeros(self.x.shape[1])
         start = find_root(partial(self._score, self.density), fitted, self.x, zero)
@@ -272,14 +289,11 @@ class CalibratedDensity(Cached):
         shares = [self.density_variance(h) / sum(self.variances(h)) for h in combinations]
         return np.array(shares)
 
-    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
+    def average(self, values: Callable[[Floats], Floats]) -> Average:
         """Mean over the rows of a function of the candidate (m,) and the coefficients.
 
-        Over those of the subgroup, where the model is of one.
-
-        Returns
-        -------
-        Estimate, sampling variance and privacy variance (with the density's), by the delta method
+        Over those of the subgroup, where the model is of one. The variance of privacy has the
+        density's.
         """
         assert self.params is not None
         inside = np.any(self.x != 0, axis=1)
@@ -295,7 +309,8 @@ class CalibratedDensity(Cached):
         centred = influence - self.density @ influence
         sampling = float(self.density @ centred[:, 0] ** 2) / self.persons
         noise = float(c[:, 0] @ self.noise_of_means @ c[:, 0])
-        return found, sampling, noise + self.density_variance(gradient, float(rest[0, 0]))
+        privacy = noise + self.density_variance(gradient, float(rest[0, 0]))
+        return Average(found, sampling, privacy)
 
     def covariance(self, combinations: Floats) -> Floats:
         """(k, k) of combinations (k, p), with the `variances` of each; infinite if not known."""

@@ -35,6 +35,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.graphs.mixture_tails import MixtureTails
 from dpstats.inference.regression.error_law import independent, joint_test, root_of
+from dpstats.inference.regression.generalised.marginal_effects import Average, corners
 from dpstats.inference.regression.generalised.newton import (
     derivatives,
     find_root,
@@ -150,31 +151,75 @@ class CellScore(Cached):
         entries = self._entries(b)
         return np.asarray(entries.T @ self.noise @ entries)
 
-    def average(self, values: Callable[[Floats], Floats]) -> tuple[float, float, float]:
-        """Mean over the rows of a function of the cell (C,) and the coefficients.
+    def _influences(self, combinations: Floats) -> Floats:
+        """(p, k) effect of the score on combinations (k, p) of the estimate, to first order.
 
-        Returns
-        -------
-        Estimate, sampling variance and privacy variance, by the delta method
+        By the derivative of U itself, which knows where rows lie in their bins; the information at
+        the middles does not.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            Where noise hides whether the derivative is definite.
         """
         assert self.params is not None
-        rows = self.counts.sum(axis=0)
-        size = max(float(rows.sum()), 1.0)
+        steps = 1e-5 * np.maximum(np.abs(self.params), 1.0) * np.eye(len(self.params))
+        moved = [self.score(self.params - h) - self.score(self.params + h) for h in steps]
+        derivative = (np.array(moved) / (2 * steps.sum(axis=1))[:, np.newaxis]).T
+        linalg.cholesky((derivative + derivative.T) / 2)
+        return np.asarray(np.linalg.solve(derivative.T, combinations.T))
+
+    def average(self, values: Callable[[Floats], Floats]) -> Average:
+        """Mean over the rows of a function of the numbers and the coefficients (eq. 2).
+
+        The function is evaluated at the `corners` of all cells.
+        """
+        assert self.params is not None
+        size = max(float(self._totals.sum()), 1.0)
+
+        def parts(b: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+            """Values (C,), change over half a bin (J, C), curvature (J, C), rest (C,)."""
+            at, signs = values(b).reshape(-1, len(self.x)), corners(len(self.slopes))
+            low, high = at[1 : 1 + 2 * len(self.slopes)].reshape(-1, 2, len(self.x)).swapaxes(0, 1)
+            change, curvature = (high - low) / 2, high + low - 2 * at[0]
+            quadratic = at[0] + signs @ change + signs**2 @ curvature / 2
+            return at[0], change, curvature, np.abs(at - quadratic).max(axis=0)
+
+        def weights(b: Floats) -> Floats:
+            middle, change, curvature, _ = parts(b)
+            counted = middle + curvature.sum(axis=0) / 6
+            return np.concatenate([counted, counted, *change])
+
+        sums = np.concatenate([self.counts.ravel(), self.offsets.ravel()])
 
         def mean(b: Floats) -> float:
-            return float(rows @ values(b)) / size
+            return float(weights(b) @ sums) / size
 
         found, gradient = mean(self.params), derivatives(mean, self.params)
-        along = solved(self.information(self.params), gradient)
-        own = np.zeros(len(self.noise))
-        own[: 2 * len(rows)] = np.tile(values(self.params) - found, 2) / size
-        influence = own + self._entries(self.params) @ along
+        try:
+            along = self._influences(gradient[np.newaxis])[:, 0]
+        except np.linalg.LinAlgError:
+            return Average(found, np.inf, np.inf)
+        own = weights(self.params)
+        own[: 2 * len(self.x)] -= found
+        influence = own / size + self._entries(self.params) @ along
+        _, change, curvature, rest = parts(self.params)
         chance = self._fit(self.params)[0]
         expected = np.concatenate([self._rows * (1 - chance), self._rows * chance])
-        sampling = self.clustering * float(expected @ influence[: len(expected)] ** 2)
-        return found, sampling, float(influence @ self.noise @ influence)
+        within = np.abs(change).sum(axis=0) ** 2 @ self._rows / size**2
+        sampling = float(expected @ influence[: len(expected)] ** 2) + float(within)
+        inside = self._inside(self.params, along)
+        beyond = float(self._rows @ rest) / size
+        low, high = self.misfit(self.params, along, self._rows * curvature / size)
+        return Average(
+            found, max(self.clustering * sampling - inside, 0.0),
+            float(influence @ self.noise @ influence) + inside,
+            low - beyond, high + beyond,
+        )  # fmt: skip
 
-    def misfit(self, b: Floats, along: Floats) -> tuple[float, float]:
+    def misfit(
+        self, b: Floats, along: Floats, curvature: Floats | None = None
+    ) -> tuple[float, float]:
         """Bounds on the mean of along'U(b) at the true b: what the expansion in a bin leaves out.
 
         For large samples, as the noisy counts of rows are taken as exact.
@@ -182,6 +227,8 @@ class CellScore(Cached):
         By Taylor's theorem a row in cell c adds s''(e_c) t^2 / 2 to the expected outcome, t the
         change of its predictor from the middle, and at most max|s'''| |t|^3 / 6 more. Of t^2,
         which is between zero and its largest value, the mean over an even spread is in U(b).
+        From this the same sums of another function are taken off, with second derivatives
+        `curvature` (J, C) by the distance of each number from the middle, in half bins.
         """
         chance, slope, moved = self._fit(b)
         beyond = self.remainder @ np.abs(b)
@@ -189,9 +236,16 @@ class CellScore(Cached):
         weight = self._rows * (self.x @ along)
         second = weight * slope * (1 - 2 * chance) / 2
         even = (moved**2).sum(axis=0) / 3
-        ends = np.stack([-second * even, second * (reach**2 - even)])
+        ends = np.sort([-second * even, second * (reach**2 - even)], axis=0)
+        if curvature is not None:  # of the two functions apart, or square by square: the narrower
+            each = np.sort([curvature / 6, -curvature / 3], axis=0).sum(axis=1)
+            both = second * moved**2 - curvature / 2
+            joint = np.sort([-both / 3, both * 2 / 3], axis=0).sum(axis=1)
+            others = np.abs(second) * (reach**2 - 3 * even) * np.array([[-1.0], [1.0]])
+            low, high = np.stack([ends + each, joint + others], axis=1)
+            ends = np.stack([low.max(axis=0), high.min(axis=0)])
         rest = float(np.abs(weight) @ (slope * beyond + _THIRD * reach**3 / 6))
-        return float(ends.min(axis=0).sum()) - rest, float(ends.max(axis=0).sum()) + rest
+        return float(ends[0].sum()) - rest, float(ends[1].sum()) + rest
 
     def _inside(self, b: Floats, along: Floats) -> float:
         """Variance of what U(b) of the rows themselves adds to that of their cells; at most.
@@ -212,19 +266,26 @@ class CellScore(Cached):
         """Sampling and privacy variance of one combination (p,), at the estimate."""
         if self.params is None:
             return np.inf, np.inf
-        information = self.information(self.params)
-        along = solved(information, combination)
-        noise = self.noise_covariance(self.params)
-        return self.clustering * float(along @ combination), float(along @ noise @ along)
+        found = self.covariances(combination[np.newaxis])
+        return float(found[0][0, 0]), float(found[1][0, 0])
 
     def covariance(self, combinations: Floats) -> Floats:
         """(k, k) of combinations (k, p), with the `variances` of each; infinite if not known."""
+        sampling, noise = self.covariances(combinations)
+        return sampling + noise
+
+    def covariances(self, combinations: Floats) -> tuple[Floats, Floats]:
+        """Covariances (k, k) of combinations (k, p), from sampling and from the noise."""
+        infinite = np.full((len(combinations),) * 2, np.inf)
         if self.params is None:
-            return np.full((len(combinations),) * 2, np.inf)
-        information = self.information(self.params)
-        along = solved(information, combinations.T)
-        noise = self.noise_covariance(self.params)
-        return np.asarray(self.clustering * combinations @ along + along.T @ noise @ along)
+            return infinite, infinite
+        try:
+            along = self._influences(combinations)
+        except np.linalg.LinAlgError:
+            return infinite, infinite
+        both = self._sampling(self.params), self.noise_covariance(self.params)
+        sampling, noise = (np.asarray(along.T @ of_score @ along) for of_score in both)
+        return sampling, noise
 
     def _deviate_of(self, found: float, b: Floats, along: Floats, rest: float) -> float:
         """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
@@ -334,7 +395,9 @@ class CellScore(Cached):
         if self.params is None:
             return -np.inf, np.inf
         centre = float(combination @ self.params)
-        deviation = float(np.sqrt(sum(self.variances(combination))))
+        along = solved(self.information(self.params), combination)
+        of_score = self._sampling(self.params) + self.noise_covariance(self.params)
+        deviation = float(np.sqrt(along @ of_score @ along))
         limit = -float(special.ndtri(alpha / 2))
 
         def end(sign: float) -> float:

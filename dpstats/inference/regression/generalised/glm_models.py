@@ -22,11 +22,13 @@ from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.generalised.calibrated_score import CalibratedScore
 from dpstats.inference.regression.generalised.cell_score import CellScore
+from dpstats.inference.regression.generalised.empty_levels import EnteringLevels, Scored, span
+from dpstats.inference.regression.generalised.marginal_effects import corners
 from dpstats.inference.simulation import calibration_seed
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dpstats.inference.regression.generalised.link import Link
     from dpstats.measured.answers import Answers
@@ -78,8 +80,8 @@ class BinnedModel(Cached):
     def _wide(self) -> list[Number]:
         return [c for c in self.numbers if np.any(c.bin_codes[0] < c.bin_codes[1])]
 
-    def _values(self, name: str, shift: float = 0.0) -> dict[str, Floats]:
-        """Regressor columns at the middle of every cell; one moved by so many half bins."""
+    def _values(self, shifts: Mapping[str, float]) -> dict[str, Floats]:
+        """Regressor columns at the middle of every cell, some moved by so many half bins."""
         index = np.indices([column.bins for column in self.columns])
         values = {}
         for column, bins in zip(self.columns, index, strict=True):
@@ -88,19 +90,22 @@ class BinnedModel(Cached):
             if column in self.numbers:
                 assert isinstance(column, Number)
                 first, last = column.bin_codes
-                moved = shift if column.name == name else 0.0
+                moved = shifts.get(column.name, 0.0)
                 codes = (first + last + moved * (last - first))[flat] / 2
                 values[column.name] = codes / column.half_points
         return values
 
-    @property
-    def middles(self) -> dict[str, Floats]:
-        """Values of the columns at the middle of the cells that the score has."""
-        kept = self._kept()
-        return {name: values[kept] for name, values in self._values("").items()}
+    def _points(self, kept: NDArray[np.bool_]) -> dict[str, Floats]:
+        """Values of the columns at the `corners` of the cells that the score has."""
+        names = [column.name for column in self._wide]
+        moved = [
+            self._values(dict(zip(names, signs, strict=True)))
+            for signs in corners(len(names)).tolist()
+        ]
+        return {n: np.concatenate([values[n][kept] for values in moved]) for n in moved[0]}
 
-    def score(self, release: ReleaseView) -> tuple[CellScore, RowCount]:
-        """The score of the noisy cells, and the number of rows."""
+    def score(self, release: ReleaseView) -> Scored[CellScore]:
+        """The score of the noisy cells."""
         table, *offsets = self.blocks
         assert isinstance(table, Table)
         answers = release.answers(self.blocks)
@@ -112,13 +117,17 @@ class BinnedModel(Cached):
         place = np.arange(table.size).reshape(table.shape)
         pair = [np.take(place, level, axis=outcome).ravel() for level in (1 - event, event)]
         parts = [table.size + size * j + np.arange(size) for j in range(len(offsets))]
-        kept = self._kept()
+        levels = EnteringLevels.of(release, self.moments)
+        kept = self._kept(levels)
         order = np.concatenate([part[kept] for part in (*pair, *parts)])
         unit = np.where(order < table.size, 1.0, np.asarray(answers.bounds)[order])
         noise = answers.noise_covariance[np.ix_(order, order)] / np.outer(unit, unit)
         found = (sums[order] / unit).reshape(-1, int(kept.sum()))
-        x = self.moments.regressors_at(self._values(""))[kept]
+        x = self.moments.regressors_at(self._values({}))[kept]
         slopes, remainder = self._expansion(x, kept)
+        if (basis := span(x)) is not None:
+            bounded = np.abs(basis)
+            x, slopes, remainder = x @ basis, slopes @ basis, remainder @ bounded
         every = kept.all() and self.moments.schema[response].bins == 2
         n = release.n if every else max(round(float(found[:2].sum())), 1)
         groups = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
@@ -128,7 +137,8 @@ class BinnedModel(Cached):
             laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
             calibration_seed(answers), float(answers.rows.rows_per_person),
         )  # fmt: skip
-        return score, self._rows(release, answers)
+        rows = self._rows(release, answers)
+        return Scored(score, basis, self._points(kept), rows, levels.left_out)
 
     def _rows(self, release: ReleaseView, answers: Answers) -> RowCount:
         """The number of rows with a value of all columns that need one."""
@@ -138,21 +148,20 @@ class BinnedModel(Cached):
         cells = CellSet(given.columns, given.over(given.columns).tobytes())
         return release.answers(Indicator(cells, given.name)).of_counted_rows().rows
 
-    def _kept(self) -> NDArray[np.bool_]:
-        """(C,) cells in which every number has a value."""
+    def _kept(self, levels: EnteringLevels) -> NDArray[np.bool_]:
+        """(C,) cells in which every number has a value, and every level has rows."""
         index = np.indices([column.bins for column in self.columns])
-        kept = np.ones(index.shape[1:], dtype=np.bool_)
-        for column, bins in zip(self.columns, index, strict=True):
-            if column in self.numbers:
-                assert isinstance(column, Number)
-                kept &= bins < column.value_bins
-        return kept.ravel()
+        flat = {c.name: bins.ravel() for c, bins in zip(self.columns, index, strict=True)}
+        kept = levels.hold(flat)
+        for column in self.numbers:
+            kept &= flat[column.name] < column.value_bins
+        return kept
 
     def _expansion(self, x: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Slopes (J, C, p) over half a bin, and bounds (C, p) on the rest, at all corners."""
         wide = [column.name for column in self._wide]
         moved = {
-            (name, sign): self.moments.regressors_at(self._values(name, sign))[kept]
+            (name, sign): self.moments.regressors_at(self._values({name: sign}))[kept]
             for name in wide
             for sign in (-1.0, 1.0)
         }
@@ -160,9 +169,7 @@ class BinnedModel(Cached):
         slopes = slopes.reshape(len(wide), *x.shape)
         remainder = np.zeros_like(x)
         for signs in itertools.product((-1.0, 1.0), repeat=len(wide)):
-            values = self._values("")
-            for name, sign in zip(wide, signs, strict=True):
-                values[name] = self._values(name, sign)[name]
+            values = self._values(dict(zip(wide, signs, strict=True)))
             corner = self.moments.regressors_at(values)[kept]
             linear = x + sum((s * d for s, d in zip(signs, slopes, strict=True)), np.zeros(1))
             remainder = np.maximum(remainder, np.abs(corner - linear))
@@ -188,13 +195,17 @@ class DensityModel(Cached):
     @cached_property
     def blocks(self) -> list[Block]:
         """Mean products of regressors and response, and tables of pairs of columns."""
-        response = self.moments.schema[self.moments.design.response[0]]
-        columns = [*regressor_columns(self.moments), response]
-        check_binned(columns)
+        check_binned(self.counted)
         names = self.moments.schema.names
-        ordered = sorted(columns, key=lambda column: names.index(column.name))
+        ordered = sorted(self.counted, key=lambda column: names.index(column.name))
         pairs = itertools.combinations(ordered, 2)
         return [*self.moments.blocks, *(Table(pair) for pair in pairs)]
+
+    @property
+    def counted(self) -> list[Column]:
+        """Columns whose rows are counted: those of the regressors, and the response."""
+        response = self.moments.schema[self.moments.design.response[0]]
+        return [*regressor_columns(self.moments), response]
 
     @cached_property
     def second_stage(self) -> PilotScore:
@@ -205,14 +216,12 @@ class DensityModel(Cached):
 
     def at_pilot(self, release: ReleaseView) -> PilotScore:
         """The same at the estimate of a release of the first stage; at zero if there is none."""
-        params = self.score(release, [])[0].params
+        params = self.score(release, []).model.params
         _, basis = self.moments.regressor_terms
         return self.second_stage.at((np.zeros(len(basis)) if params is None else params) @ basis)
 
-    def score(
-        self, release: ReleaseView, more: Sequence[Block]
-    ) -> tuple[CalibratedScore, dict[str, Floats]]:
-        """The calibrated score of the fitted density, and its points' values of the columns.
+    def score(self, release: ReleaseView, more: Sequence[Block]) -> Scored[CalibratedScore]:
+        """The calibrated score of the fitted density.
 
         `more` are functions that were measured besides.
         """
@@ -233,14 +242,20 @@ class DensityModel(Cached):
         values = self._points(codes)
         x = moments.regressors_at(values)
         coarse = moments.regressors_at(self._bin_means(codes, values, density))
+        levels = EnteringLevels.of(release, moments)
+        inside = levels.hold({c.name: c.bins_of(codes[c.name]) for c in self._columns})
         if moments.given is not None:
-            inside = moments.given.holds(codes)[:, np.newaxis]
-            x, coarse = x * inside, coarse * inside
-        found = CalibratedScore(
-            x, coarse, y, density, functions, answers, self.link, self.robust,
-            self._pilot(answers.blocks),
-        )  # fmt: skip
-        return found, values
+            inside &= moments.given.holds(codes)
+        x, coarse = x * inside[:, np.newaxis], coarse * inside[:, np.newaxis]
+        pilot = self._pilot(answers.blocks)
+        if (basis := span(x)) is not None:
+            x, coarse = x @ basis, coarse @ basis
+            pilot = None if pilot is None else pilot @ basis
+        score = CalibratedScore(
+            x, coarse, y, density, functions, answers, self.link, self.robust, pilot
+        )
+        rows = answers.rows if moments.given is None else moments.matrix(release).answers.rows
+        return Scored(score, basis, values, rows, levels.left_out)
 
     def _pilot(self, blocks: Sequence[Block]) -> Floats | None:
         """(p,) coefficients at which a score was measured, if one was."""
@@ -299,7 +314,8 @@ def check_binned(columns: tuple[Column, ...] | list[Column]) -> None:
         if column.bins < 2:
             raise RequestError(
                 f"{column.name!r} has a single bin; a logistic or Poisson regression counts rows "
-                "in bins too: add edges=[...] to the schema, for about 8 to 16 bins"
+                "in bins too: plan it, which chooses eight even bins, or add edges=[...] to the "
+                "schema"
             )
 
 

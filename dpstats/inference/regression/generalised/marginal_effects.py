@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.inference.regression.coefficient_intervals import Coefficients
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
@@ -16,6 +18,43 @@ if TYPE_CHECKING:
     from dpstats.inference.regression.generalised.link import Link
 
 _STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
+
+
+class Average(NamedTuple):
+    """Mean over the rows of a function of the coefficients.
+
+    Attributes
+    ----------
+    estimate : float
+    sampling, privacy : float
+        Variances, to first order.
+    low, high : float
+        Bounds on the mean error of the estimate, from what bins hide.
+    """
+
+    estimate: float
+    sampling: float
+    privacy: float
+    low: float = 0.0
+    high: float = 0.0
+
+
+class Averaging(Coefficients, Protocol):
+    """Coefficients, and means over the rows of functions of them."""
+
+    @property
+    def x(self) -> Floats:
+        """(m, p) regressors at the points of the model; zero outside of it."""
+
+    def average(self, values: Callable[[Floats], Floats]) -> Average:
+        """Mean of a function of the points and the coefficients, with its errors."""
+
+
+def corners(numbers: int) -> Floats:
+    """Points (s, J) of a cell in half bins: its middle, those of its sides, and its corners."""
+    sides = [sign * one for one in np.eye(numbers) for sign in (-1, 1)]
+    ends = list(product((-1.0, 1.0), repeat=numbers)) if numbers > 1 else []
+    return np.array([np.zeros(numbers), *sides, *ends])
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,6 +106,6 @@ def first_rejected(
         if found == _OPEN:
             break
         if found < 0:
-            return float(optimize.brentq(left, low, high, xtol=1e-10 * deviation))
+            return float(optimize.brentq(left, low, high, xtol=1e-6 * deviation))
         low, step = high, step * 1.5
     return math.inf
