@@ -204,7 +204,7 @@ def gaussian_case(request: pytest.FixtureRequest) -> tuple[LatticeLaw, np.ndarra
     return convolved(request.param)
 
 
-# Digests, names of temporary files, addresses: in one of 400 archives some hold the digits of a sum.
+# Digests, file names, addresses: in one of 400 archives they hold the digits of a true sum.
 HEXADECIMAL = re.compile(r"(?=[0-9]*[a-f])[0-9a-f]{8,}")
 
 
