@@ -132,6 +132,33 @@ def test_it_keeps_the_contract(example):
     dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(800))
 
 
+def test_without_certified_intervals_it_keeps_the_contract_too(example, monkeypatch):
+    right = example.TrimmedMeanIntervals.conf_int
+
+    def uncertified(self, alpha, method, target):
+        if method == "certified":
+            return np.array([-np.inf]), np.array([np.inf])
+        return right(self, alpha, method, target)
+
+    monkeypatch.setattr(example.TrimmedMeanIntervals, "conf_int", uncertified)
+    dps.testing.check_analysis(example.TrimmedMean("age", 0.2), SCHEMA, ages(800))
+    plan = dps.plan(SCHEMA, {"t": example.TrimmedMean("age")}, budget=dps.PureDP(1))
+    summary = dps.release(plan, ages(800), m=100, k=50).infer("t").summary()
+    assert "none" in next(line for line in summary.splitlines() if line.startswith("age "))
+
+
+def test_answers_to_a_table_are_in_the_order_that_the_page_says(no_noise):
+    columns = [dps.Boolean("b", allow_missing=True), dps.Category("g", ["v", "u"])]
+    schema = dps.Schema(columns)
+    rows = pd.DataFrame({"b": [True, None, False, True], "g": ["u", "v", "v", "u"]})
+    plan = dps.plan(schema, {"t": dps.Marginals(["g", "b"])}, budget=dps.PureDP(1))
+    table = dps.Cells.table(schema, ["g", "b"])
+    shares = dps.release(plan, rows, m=50, k=10).answers(table).means
+    shown = shares.reshape([c.bins for c in table.columns])
+    np.testing.assert_array_equal(shown, [[0.25, 0], [0, 0.5], [0.25, 0]])
+    assert table.names[:2] == ["b=False, g=v", "b=False, g=u"]
+
+
 def test_without_noise_it_brackets_that_of_scipy(example, no_noise):
     rows = ages(4_000)
     for trim in (0.0, 0.1, 0.4):

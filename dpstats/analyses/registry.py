@@ -136,8 +136,7 @@ def find(kind: object) -> type[Any]:
         f"unknown kind of analysis {short(kind)}{meant}; known: {known}"
         + ("" if meant else
            "; for one of your own, import the module that registers it, or register its class with "
-           "dps.register. For the command line, install the package that has it, with "
-           f"{short(kind)} = 'module:Class' as an entry point of the group {GROUP!r}")
+           "dps.register; on the command line, name its file with --with")
     )  # fmt: skip
 
 

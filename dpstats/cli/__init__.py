@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpstats import __version__
 from dpstats.cli import ask, audit, infer, init, ledger, plan, release, report, show, verify
-from dpstats.cli.arguments import a_path
+from dpstats.cli.arguments import a_path, register_from
 from dpstats.errors import BudgetError, DpstatsError
 from dpstats.terminal import (
     Unprinted,
@@ -28,6 +28,11 @@ _EXITS = (
     "'dpstats check' can read"
 )
 
+_WITH = (  # commands that read analyses
+    "plan", "preview", "check", "audit", "release", "synthesize", "show", "infer", "explain",
+    "bound", "report",
+)  # fmt: skip
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
@@ -36,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Threads in BLAS gain nothing here and wait for each other on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        for path in getattr(options, "own", ()):
+            register_from(path)
         run = options.run
         passed = run(options)
     except BudgetError as error:
@@ -95,6 +102,16 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     for group in (init, plan, audit, release, show, verify, infer, ask, report, ledger):
         group.add_commands(commands)
+    for name in _WITH:
+        commands.choices[name].add_argument(
+            "--with",
+            dest="own",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FILE.py",
+            help="run a Python file that registers analyses of your own. May be repeated",
+        )
     return parser
 
 

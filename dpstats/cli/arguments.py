@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,6 +37,32 @@ def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:
     if output.suffix.lower() not in ("", ending):
         check_place(output, overwrite=True)  # what nothing replaces is said first
         raise RequestError(f"{what}: name it {output.stem}{ending}, not {output.name}{more}")
+
+
+def register_from(path: Path) -> None:
+    """Run a Python file that registers analyses, which the user has named.
+
+    Raises
+    ------
+    RequestError
+        If it is none, or fails.
+    """
+    from dpstats.errors import RequestError
+
+    name = str(path.resolve())  # no other module has it
+    spec = importlib.util.spec_from_file_location(name, path) if path.is_file() else None
+    if spec is None or spec.loader is None:
+        raise RequestError(
+            f"--with takes a Python file that registers analyses, such as my_analysis.py, and "
+            f"{path.name} is none"
+        )
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the file does
+        raise RequestError(
+            f"--with: {path.name} cannot be run: {type(error).__name__}: {error}"
+        ) from error
 
 
 def read_plan(

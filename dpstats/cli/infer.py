@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import inspect
+import io
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -125,6 +127,7 @@ def _print_tables(
 ) -> None:
     from dpstats.cli.inferred_files import as_csv, as_json, frame_of
     from dpstats.errors import RequestError
+    from dpstats.files import formula_note
 
     if other := [name for name in (*_ONLY_TEXT, "rows") if getattr(options, name) is not None]:
         raise RequestError(f"--{other[0]} is for the text; leave it out, or --json and --csv")
@@ -141,6 +144,9 @@ def _print_tables(
     if results and not frames:
         raise RequestError("no analysis is left; choose another --method or --target")
     text = as_json(results, frames, analyses, given) if options.json else as_csv(frames)
+    cells = (cell for row in csv.reader(io.StringIO(text)) for cell in row)
+    if options.csv and (note := formula_note(cells, "the table")):
+        say(f"dpstats: {note}")
     show(text, end="" if options.csv else "\n", wrap=False)
 
 

@@ -234,7 +234,9 @@ def _finish(
     force: bool,
 ) -> None:
     """From measurements that are on disk to a release that is."""
+    from dpstats.files import formula_note
     from dpstats.releases.paid import remove_paid
+    from dpstats.schema import Category
     from dpstats.synthesis import synthesize
 
     try:
@@ -245,7 +247,10 @@ def _finish(
         _say_how_to_finish(paid, output, force)
         raise
     kept = "" if removed else f"\n{paid} was kept; the release holds all of it"
-    show(f"{made}\n{made.accuracy()}\nwritten to {output}{kept}", done=f"{output} is written")
+    levels = (str(level) for c in made.columns if isinstance(c, Category) for level in c.labels)
+    note = formula_note((*made.columns.names, *levels), "its rows.csv")
+    written = f"written to {output}{note and '; ' + note}{kept}"
+    show(f"{made}\n{made.accuracy()}\n{written}", done=f"{output} is written")
 
 
 def _say_how_to_finish(paid: Path, output: Path, force: bool) -> None:

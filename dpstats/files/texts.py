@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ VERSION = 3  # 3: a digest of the plan; answers carry the names of their functio
 _DIGITS = 16  # of a digest that is printed: by 64 bits no two plans look the same
 _LONGEST_KEY = 100  # characters of a key that a message shows
 _ABSENT = object()
+_FORMULA = re.compile(  # how one starts in a spreadsheet, but for numbers
+    r"[=+\-@\t\r\n](?!(inf|[0-9.]+(e[-+]?[0-9]+)?)\Z)", re.IGNORECASE
+)
 
 
 def to_json(document: Mapping[str, Any]) -> str:
@@ -136,6 +140,20 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return buffer.getvalue()
+
+
+def formula_note(texts: Iterable[str], file: str) -> str:
+    """What to mind with a CSV file in a spreadsheet, if it would take a text of it for a formula.
+
+    The file keeps the text: with an apostrophe before it, it would be another level.
+    """
+    for text in texts:
+        if _FORMULA.match(text):
+            return (
+                f"{file} holds texts that spreadsheets run as formulas, such as {short(text)}: "
+                "import its columns as text"
+            )
+    return ""
 
 
 def csv_line(row: Sequence[Any]) -> str:

@@ -33,7 +33,8 @@ SHAPES: dict[str, Any] = {
     },
     "release": {
         "dpstats": "release", "version": VERSION, "fit": ("entropy", "minimax"),
-        "draw": ("systematic", "iid"), "row_seed?": int, "serves_inference?": bool, "notes": [str], "limits": str,
+        "draw": ("systematic", "iid"), "row_seed?": int, "serves_inference?": bool,
+        "notes": [str], "limits": str,
         "accuracy": {
             "of": "synthetic rows", **_ACCURACY, "delta": float,
             "analyses": {str: {**_ACCURACY, "radius": float}},

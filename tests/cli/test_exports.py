@@ -261,3 +261,25 @@ def test_the_rows_as_a_parquet_file(archive, printed, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_parquet("rows.parquet"), archive.to_frame())
     assert "--force" in printed("show", "r.zip", "--parquet", "rows.parquet", code=REFUSED)
     assert "wrote" in printed("show", "r.zip", "--parquet", "rows.parquet", "--force")
+
+
+def test_levels_that_spreadsheets_run_are_kept_and_named(folder, capsys):
+    levels = ["=cmd|' /C calc'!A1", "@SUM(A1)", "-2+3", "fine", "-5"]
+    columns = "".join(
+        f"[[column]]\nname = {name!r}\nlevels = {json.dumps(own)}\n"
+        for name, own in (("risky", levels), ("plain", ["-1", "+2.5e3", "a=b"]))
+    )
+    for name, plain in (("risky", False), ("plain", True)):
+        asked = f"[[analysis]]\nname = 't'\nkind = 'marginals'\ncolumns = ['{name}']\ndegree = 1\n"
+        (folder / "r.toml").write_text(f"[budget]\nepsilon = 1\n{columns}{asked}")
+        pd.DataFrame({"risky": levels * 40, "plain": ["-1", "+2.5e3"] * 100}).to_csv("t.csv")
+        assert main(["release", "--unchecked", "r.toml", "t.csv", "-o", "f.zip", "--force"]) == DONE
+        out = " ".join(capsys.readouterr().out.split())
+        assert ("its rows.csv holds texts that spreadsheets run as formulas" in out) != plain
+        assert ("cmd" in out.split("written to")[1]) != plain
+        assert main(["infer", "f.zip", "--csv"]) == DONE
+        out, err = capsys.readouterr()
+        assert (", such as " in err and "import its columns as text" in err) != plain
+        if not plain:
+            assert set(dps.load("f.zip").to_frame()["risky"]) <= set(levels)
+            assert {row["risky"] for row in csv.DictReader(io.StringIO(out))} == set(levels)

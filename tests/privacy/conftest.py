@@ -204,6 +204,10 @@ def gaussian_case(request: pytest.FixtureRequest) -> tuple[LatticeLaw, np.ndarra
     return convolved(request.param)
 
 
+# Digests, file names, addresses: in one of 400 archives they hold the digits of a true sum.
+HEXADECIMAL = re.compile(r"(?=[0-9]*[a-f])[0-9a-f]{8,}")
+
+
 class Search:
     """Looks for private numbers and a rare text in what a release leaves behind."""
 
@@ -213,7 +217,8 @@ class Search:
     def text(self, text: str, sums: set[int]) -> bool:
         if self.rare in text or "Sentinel" in text:
             return True
-        numbers = set(re.findall(r"(?<![\d.])\d+(?![\d])", text))
+        plain = HEXADECIMAL.sub(" ", text)
+        numbers = set(re.findall(r"(?<![\d.])\d+(?![\d])", plain))
         shares = {repr(total / self.rows) for total in sums}
         return bool(numbers & {str(total) for total in sums}) or any(s in text for s in shares)
 

@@ -86,6 +86,11 @@ def test_p70_the_search_finds_what_was_planted(release, sentinels, reachable, se
     assert search.text(f"count,{total}\n", sentinels)
     assert search.text(f"{total / search.rows!r}", sentinels)
     assert not search.text(f"0.{total} 1{total}", sentinels)
+    digest = f"{total}a{total}b{total}".ljust(64, "c")
+    assert not search.text(f'"rows.csv": "{digest}", {digest[:16]}, 0x7f{digest[-10:]}', sentinels)
+    assert search.text(f'"rows.csv": "{digest}", "n": {total}', sentinels)
+    for near in ("abcdef ", "total=", "face_", '"'):
+        assert search.text(f"{near}{total}", sentinels)
     leaking = copy.copy(release.measurements)
     for planted in (
         np.array([0, total]),
