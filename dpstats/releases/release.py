@@ -454,7 +454,16 @@ class _View:
     def __init__(self, release: Release) -> None:
         self._release = release
         self.schema, self.n, self.budget = release.schema, release.n, release.budget
-        self.answers = release.answers
+
+    def answers(
+        self,
+        wanted: Family | Block | Sequence[Block],
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
+    ) -> Answers:
+        """Noisy sums of functions; see `Release.answers`."""
+        return self._release.answers(wanted, disjoint=disjoint, with_count=with_count)
 
     @cached_property
     def _density(self) -> tuple[Mapping[str, Codes], Floats]:

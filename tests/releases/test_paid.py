@@ -523,7 +523,7 @@ def category(**changes):
         (lambda: category(name="a\r"), "a column name holds a carriage return"),
         (lambda: category(name="a" * 1_001), "a column name has 1001 characters; at most 1000"),
         (lambda: category(levels=["x\r", "y"]), "a label holds a carriage return"),
-        (lambda: category(levels=["x", "\udfff"]), "a label holds half a surrogate pair"),
+        (lambda: category(levels=["x", "\udfff"]), "holds half a surrogate pair"),
         (lambda: category(levels=["x", "y" * 200_000]), "a label has 200000 characters"),
         (lambda: category(levels={"x": "1", "y": "\ud800"}), "a stored text holds half"),
         (lambda: category(levels=[1.0, float("inf")]), "must be finite"),

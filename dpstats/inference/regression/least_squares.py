@@ -364,15 +364,15 @@ class LeastSquares(Cached):
         total = np.zeros_like(self.inverse)
         for direction in [] if self.left is None else self.left:
             scores = self.inverse @ self.rows[:-1]
-            error = scores @ self.matrix.matrix @ direction
+            deviations = scores @ self.matrix.matrix @ direction
             noise = self._noise_covariance(self._weights(scores, direction))
             sd = np.sqrt(np.diag(noise))
             unit = np.where(sd > 0, sd, 1.0)
-            z = error / unit
+            z = deviations / unit
             squared = z @ np.linalg.pinv(noise / np.outer(unit, unit), hermitian=True) @ z
-            if not np.any(error[sd > 0]):
+            if not np.any(deviations[sd > 0]):
                 squared = np.inf
-            total += np.outer(error, error) * max(1 - 1 / squared, 0.0)
+            total += np.outer(deviations, deviations) * max(1 - 1 / squared, 0.0)
         return total
 
     def law(self, combination: Floats, *, sampling: bool = True, extra: float = 0.0) -> ErrorLaw:

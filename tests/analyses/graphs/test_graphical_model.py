@@ -111,7 +111,7 @@ def test_edges_and_adjustments(release):
 
 def test_pvalues_alone_are_those_of_the_result(release):
     for name in ("numbers", "mixed", "given"):
-        alone = release.analyses[name].pvalues(release)
+        alone = release.analyses[name].pvalues(release._view)
         result = release.infer(name)
         assert list(alone.names) == result.terms
         np.testing.assert_array_equal(alone, result.pvalues)
