@@ -38,14 +38,16 @@ class Products:
         |F| functions at m points.
     scales : (|F|,) float64
         What the rows are multiplied by, in unit scale.
+    joint : bool
+        Whether to look for joint tables, which pays if there are many products.
     """
 
-    def __init__(self, values: FamilyValues, scales: Floats) -> None:
+    def __init__(self, values: FamilyValues, scales: Floats, *, joint: bool = True) -> None:
         self._scales = scales / values.bounds
         starts = np.cumsum([0, *(part.size for part in values.parts)])
         placed = list(zip(values.parts, starts[:-1].tolist(), strict=True))
         tables = [(part, start) for part, start in placed if isinstance(part, TableValues)]
-        self._margins, self._cells = _stacked(tables, len(scales))
+        self._margins, self._cells = _stacked(tables, len(scales), joint)
         self._of_points = None if self._cells is None else self._cells.T  # checked only once
         self._of_margins = None if self._margins is None else self._margins.T
         dense = [(part, start) for part, start in placed if isinstance(part, DenseValues)]
@@ -161,7 +163,7 @@ def _scaled(arrays: list[Floats], scales: Floats) -> Floats | None:
 
 
 def _stacked(
-    tables: list[tuple[TableValues, int]], functions: int
+    tables: list[tuple[TableValues, int]], functions: int, merged: bool
 ) -> tuple[csr_array[Any] | None, csc_array[Any] | None]:
     """Margins (|F|, C) of joint tables, and their C cells at the points (C, m), both of ones.
 
@@ -173,8 +175,9 @@ def _stacked(
     if not tables:
         return None, None
     m = len(tables[0][0].index)
-    joint = _joint_tables([table for table, _ in tables], min(MOST_CELLS, m // POINTS_PER_CELL))
-    if len(joint) == len(tables):
+    most = min(MOST_CELLS, m // POINTS_PER_CELL)
+    joint = _joint_tables([table for table, _ in tables], most) if merged else []
+    if len(joint) in {0, len(tables)}:
         return None, _indicators([t.index for t, _ in tables], [s for _, s in tables], functions, m)
     bins = {name: b for t, _ in tables for name, b in zip(t.columns, t.shape, strict=True)}
     starts, rows, cells = [0], [], []

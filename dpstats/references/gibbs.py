@@ -27,6 +27,7 @@ from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.residuals import Residual
 from dpstats.references.ball_potential import BallConditional, BallPotential
+from dpstats.references.levels import Levels, Single
 from dpstats.references.subgroup_potential import (
     Monomial,
     SubgroupConditional,
@@ -35,9 +36,10 @@ from dpstats.references.subgroup_potential import (
 )
 from dpstats.schema import Column, Number, Schema
 
-Single = NDArray[np.float32]  # log probabilities: errors of 1e-6 do not matter
 _LARGE = 1e4  # a coefficient from which single precision is not enough
 CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a cache holds
+LEAST_ROWS = 512  # that are worked on at a time
+MOST_LEVELS = 1_024  # of all columns, up to which one matrix holds all small tables
 
 
 def knows(family: Family) -> bool:
@@ -98,24 +100,27 @@ class Rows:
     codes, bins : column name -> (rows,) int64
     units : name of a coded number -> (rows,) float64
         Values in unit scale.
+    one_hot : (L, rows) float32, or None
+        See `Levels`.
+    levels : Levels
     """
 
     codes: dict[str, Codes]
     bins: dict[str, Codes]
     units: dict[str, Floats]
+    one_hot: Single | None
+    levels: Levels
 
     def put(self, column: Column, codes: Codes) -> None:
         """Replace a column."""
-        self.codes[column.name], self.bins[column.name] = codes, column.bins_of(codes)
+        bins = column.bins_of(codes)
+        self.codes[column.name], self.bins[column.name] = codes, bins
+        if self.one_hot is not None:
+            place = self.levels.slices[column.name]
+            self.one_hot[place] = bins == np.arange(column.bins)[:, np.newaxis]
         if column.name in self.units:
             assert isinstance(column, Number)
             self.units[column.name] = column.units_of(codes)
-
-    def __getitem__(self, piece: slice) -> Rows:
-        codes, bins = (
-            {name: array[piece] for name, array in part.items()} for part in (self.codes, self.bins)
-        )
-        return Rows(codes, bins, {name: array[piece] for name, array in self.units.items()})
 
 
 class GibbsSampler:
@@ -132,6 +137,7 @@ class GibbsSampler:
 
     def __init__(self, schema: Schema, family: Family, base: Mapping[str, Floats]) -> None:
         self.schema, self.family = schema, family
+        self.levels = Levels(schema)
         coded = family.coded_columns
         self.supports = {c.name: Support.of(c, c.name in coded) for c in schema}
         self.base = {name: logs.astype(np.float32) for name, logs in base.items()}
@@ -169,7 +175,23 @@ class GibbsSampler:
                 monomials = tuple(Monomial.of(term, value) for term, value in terms)
                 self._subgroups.append(SubgroupPotential(block.given, monomials))
         self._slopes = {key: slope.astype(np.float32) for key, slope in slopes.items()}
+        self._matrix = self._of_small(tables)
         self._rows = {name: list(self._look_ups(name, tables)) for name in self.schema.names}
+
+    def _of_small(self, tables: dict[tuple[str, ...], Floats]) -> Single | None:
+        """Coefficients (L, L) of tables of two columns, which are taken out of `tables`.
+
+        None where there are none, or too many levels.
+        """
+        small = [names for names in tables if len(names) == 2]
+        if not small or self.levels.size > MOST_LEVELS:
+            return None
+        matrix = np.zeros((self.levels.size, self.levels.size), dtype=np.float32)
+        for names in small:
+            first, second = (self.levels.slices[name] for name in names)
+            matrix[first, second] = table = tables.pop(names)
+            matrix[second, first] = table.T
+        return matrix
 
     def _add_moments(
         self,
@@ -227,24 +249,28 @@ class GibbsSampler:
 
     def rows(self, codes: Mapping[str, Codes]) -> Rows:
         """Rows given as column name -> (rows,) codes."""
-        empty = np.empty(0)
-        rows = Rows({}, {}, {name: empty for name, own in self.supports.items() if own.coded})
+        empty, one_hot = np.empty(0), None
+        if self._matrix is not None:
+            rows = len(codes[self.schema.names[0]])
+            one_hot = np.empty((self.levels.size, rows), dtype=np.float32)
+        units = {name: empty for name, own in self.supports.items() if own.coded}
+        found = Rows({}, {}, units, one_hot, self.levels)
         for column in self.schema:
-            rows.put(column, codes[column.name])
-        return rows
+            found.put(column, codes[column.name])
+        return found
 
     def sweep(self, codes: Mapping[str, Codes], rng: np.random.Generator) -> dict[str, Codes]:
         """Draw every column once, in the order of the schema, given the others."""
-        rows = self.rows(codes)
-        m = len(next(iter(codes.values())))
-        for column in self.schema:
-            drawn = np.empty(m, dtype=np.int64)
-            step = max(1, CHUNK // self._width(column))
-            for first in range(0, m, step):
-                piece = slice(first, first + step)
-                drawn[piece] = self._drawn(column, rows[piece], rng)
-            rows.put(column, drawn)
-        return rows.codes
+        m = len(codes[self.schema.names[0]])
+        moved = {name: np.empty(m, dtype=np.int64) for name in self.schema.names}
+        step = max(LEAST_ROWS, CHUNK // max(self._width(column) for column in self.schema))
+        for first in range(0, m, step):
+            piece = slice(first, first + step)
+            rows = self.rows({name: array[piece] for name, array in codes.items()})
+            for column in self.schema:
+                rows.put(column, self._drawn(column, rows, rng))
+                moved[column.name][piece] = rows.codes[column.name]
+        return moved
 
     def _width(self, column: Column) -> int:
         return max(column.bins, math.isqrt(len(self.supports[column.name].codes)) + 1)
@@ -263,7 +289,11 @@ class GibbsSampler:
         Without the base, and without what depends on a number's code inside its bin.
         """
         name = column.name
-        total = np.zeros((len(rows.codes[name]), column.bins), dtype=np.float32)
+        if rows.one_hot is None:
+            total = np.zeros((len(rows.codes[name]), column.bins), dtype=np.float32)
+        else:
+            assert self._matrix is not None
+            total = (self._matrix[self.levels.slices[name]] @ rows.one_hot).T
         for others, table in self._rows[name]:
             index: Codes | int = 0
             for other in others:

@@ -1,0 +1,189 @@
+r"""Tables of two columns with less noise: a blend of four estimates, weighed by Stein's formula.
+
+Noisy counts T of all tables of two columns are one symmetric matrix (see `Levels`), with noise of
+standard deviation S. What is known of the truth differs: columns may be independent, few cells may
+hold almost all rows, many columns may follow a few hidden ones, or a log-linear model may explain
+them. So there are four estimates:
+
+- independence, E = t t' / n, t the counts of single levels;
+- cells one by one: count = E rho, rho from a prior that is itself estimated from the cells that
+  are alike (nonparametric empirical Bayes);
+- low rank: the eigenvalues of (T - E) / S beyond those of noise, shrunk;
+- the penalised log-linear fit.
+
+The blend sum of w_k f_k(T), w >= 0 with sum one, has the least estimated squared error. With
+T = theta + Z, E<f(T), theta> = E<f(T), T> - E<Z, f(T)>, and the last is the sum of the derivatives
+of f times the covariances of Z (Stein's lemma for normal noise): it is estimated by <z, Df z>, z a
+draw of the noise from its published law, with all the dependence of tables that share residuals.
+
+These estimates steer rows only. No interval, test or certificate uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+
+RATIOS = np.concatenate([[0.0], np.exp(np.linspace(np.log(0.01), np.log(60), 56))])  # grid of rho
+SIZES = (0.1, 0.3, 1, 3, 10, 30, 100)  # edges of E / S between which cells are alike,
+STRENGTHS = (1.3, 3, 20)  # and of the mean square of (T - E) / S over their table
+LEAST_ALIKE = 40  # cells; fewer are joined by those of other tables
+EM_STEPS = 60
+SURE = 12.0  # noise standard deviations from which a count is taken as it is
+IMPUTED = 20  # rounds in which the cells that no table has are filled in
+EDGE = 1.05  # eigenvalues below this many of the largest that noise alone has are noise
+MOVED = 0.3  # of a noise, to differentiate estimates
+
+
+@dataclass(frozen=True)
+class PairTables:
+    """Noisy counts of tables of two columns as one matrix.
+
+    Attributes
+    ----------
+    counts, deviations : (L, L) float64
+        T and S; symmetric, zero and one where there is no table.
+    margins : (L,) float64
+        Counts of single levels, positive.
+    column : (L,) int64
+        The column of each level.
+    used : (L, L) bool
+        Which entries are cells of a table of two columns.
+    n : float
+        Number of rows.
+    """
+
+    counts: Floats
+    deviations: Floats
+    margins: Floats
+    column: NDArray[np.int64]
+    used: NDArray[np.bool_]
+    n: float
+
+    def independent(self) -> Floats:
+        """E: counts of independent columns."""
+        return np.outer(self.margins, self.margins) / self.n * self.used
+
+    def denoised_cells(self) -> Floats:
+        """Posterior means of the cells, one by one."""
+        expected = self.independent()
+        upper = np.triu(self.used)
+        size = np.maximum(expected[upper], 0.02)
+        count, deviation = self.counts[upper], self.deviations[upper]
+        stratum = np.digitize(size / deviation, SIZES)
+        alike = stratum * (len(STRENGTHS) + 1) + np.digitize(self._strengths()[upper], STRENGTHS)
+        found = count.copy()
+        open_ = (count <= SURE * deviation) & (count <= 0.8 * RATIOS[-1] * size)
+        for kind in np.unique(alike[open_]):
+            mine = np.flatnonzero(open_ & (alike == kind))
+            prior = mine
+            if len(mine) < LEAST_ALIKE:
+                prior = np.flatnonzero(open_ & (stratum == kind // (len(STRENGTHS) + 1)))
+            chances = _prior(count[prior], size[prior], deviation[prior])
+            likelihood = _likelihood(count[mine], size[mine], deviation[mine]) * chances
+            found[mine] = size[mine] * (likelihood @ RATIOS) / likelihood.sum(axis=1)
+        cells = np.zeros_like(self.counts)
+        cells[upper] = found
+        return cells + cells.T
+
+    def _strengths(self) -> Floats:
+        """Mean square of (T - E) / S over the table of each cell, (L, L)."""
+        squares = ((self.counts - self.independent()) / self.deviations) ** 2 * self.used
+        member = np.eye(self.column[-1] + 1)[self.column]
+        sums, cells = (member.T @ of @ member for of in (squares, self.used.astype(float)))
+        table = sums / np.maximum(cells, 1)
+        return np.asarray(table[np.ix_(self.column, self.column)])
+
+    def low_rank(self) -> Floats:
+        """E plus the part of T - E whose eigenvalues, in units of the noise, exceed those of noise.
+
+        Eigenvalues l of a symmetric matrix of independent unit noises lie within 2 sqrt(L); those
+        beyond e, a little more, are shrunk to sqrt(l^2 - e^2). Cells that no table has are filled
+        in with the estimate itself.
+        """
+        expected = self.independent()
+        scaled = (self.counts - expected) / self.deviations * self.used
+        edge = 2 * EDGE * np.sqrt(len(scaled))
+        low = np.zeros_like(scaled)
+        for _ in range(IMPUTED):
+            values, vectors = np.linalg.eigh(np.where(self.used, scaled, low))
+            kept = np.abs(values) > edge
+            shrunk = np.sign(values[kept]) * np.sqrt(values[kept] ** 2 - edge**2)
+            before, low = low, (vectors[:, kept] * shrunk) @ vectors[:, kept].T
+            if np.abs(low - before).max() < 0.01:
+                break
+        return expected + low * self.deviations * self.used
+
+
+def _likelihood(count: Floats, size: Floats, deviation: Floats) -> Floats:
+    """Of every ratio for every count, (cells, ratios), up to a factor per count."""
+    logs = -0.5 * ((count[:, None] - size[:, None] * RATIOS) / deviation[:, None]) ** 2
+    return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
+
+
+def _prior(count: Floats, size: Floats, deviation: Floats) -> Floats:
+    """Probabilities of the ratios, by maximum likelihood with one count spread over all."""
+    likelihood = _likelihood(count, size, deviation)
+    chances = np.full(len(RATIOS), 1 / len(RATIOS))
+    for _ in range(EM_STEPS):
+        mixed = likelihood @ chances
+        chances = chances * ((1 / mixed) @ likelihood) + 1 / len(RATIOS)
+        chances /= chances.sum()
+    return chances
+
+
+Estimates = Callable[[Floats], Sequence[Floats]]
+"""From noisy values (F,) to estimates (F,) of what they are without noise."""
+
+
+def blend(
+    estimates: Estimates, values: Floats, noises: Sequence[Floats], precision: Floats
+) -> tuple[Floats, Floats]:
+    """The weighted sum of estimates with the least estimated squared error.
+
+    Parameters
+    ----------
+    estimates : callable
+    values : (F,) float64
+    noises : sequence of (F,) float64
+        Draws from the joint law of the noise on the values.
+    precision : (F,) float64
+        Weights of the squared errors.
+
+    Returns
+    -------
+    blended : (F,) float64
+    weights : (K,) float64
+        Not negative; of sum one.
+    """
+    found = np.array(estimates(values))
+    freedom = np.zeros(len(found))
+    for noise in noises:
+        moved = np.array(estimates(values + MOVED * noise)) - found
+        freedom += moved @ (precision * noise) / MOVED / len(noises)
+    inner = (found * precision) @ found.T
+    weights = _least(inner, (found * precision) @ values - freedom)
+    return weights @ found, weights
+
+
+def _least(inner: Floats, linear: Floats) -> Floats:
+    """The w >= 0 of sum one with the least w' inner w - 2 linear'w, by all sets of its members."""
+    best, least = np.zeros(len(linear)), np.inf
+    for members in range(1, 2 ** len(linear)):
+        chosen = [k for k in range(len(linear)) if members >> k & 1]
+        a, b = inner[np.ix_(chosen, chosen)], linear[chosen]
+        ones = np.ones(len(chosen))
+        solved = np.linalg.lstsq(a, np.column_stack([b, ones]), rcond=1e-10)[0]
+        own = solved[:, 0] + solved[:, 1] * (1 - solved[:, 0].sum()) / solved[:, 1].sum()
+        if not np.all(np.isfinite(own)) or own.min() < 0:
+            continue
+        value = own @ a @ own - 2 * b @ own
+        if value < least:
+            least, best = value, np.zeros(len(linear))
+            best[chosen] = own
+    return best

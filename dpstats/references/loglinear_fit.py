@@ -1,0 +1,212 @@
+r"""The log-linear model of the noisy answers, fitted by rows that follow it.
+
+The model is base(x) exp(c'f(x)), its dual y = c sd in units of the noise. At the optimum of the
+penalised fit (see `dpstats.density.entropy`) b - E f = s2 y, in noise standard deviations. The sums
+over all states that E needs are out of reach where a domain is large, so a set of rows that follow
+the model stands for it: every round moves them by one Gibbs sweep, takes a few steps of conjugate
+gradients towards the optimum with the covariance of the functions over the rows, and resamples them
+by the change of the density. The change is held to what the rows can carry: the variance of its
+logarithm over them is at most `TRUST`. Without that bound the rows would be reweighted to fit the
+answers beyond what the model behind them does, and would leave that fit again in the next sweep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpstats.arrays import Codes, Floats
+from dpstats.density.products import Products
+from dpstats.density.rows import systematic
+from dpstats.families.block import Family
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.references.gibbs import GibbsSampler
+
+ROUNDS = 30
+STEPS = 3  # of conjugate gradients in a round
+TRUST = 0.15  # most variance over the rows of the logarithm of a round's change of the density
+LONGEST = 0.7  # part of a step that is taken at most
+FIRST, LEAST = 16.0, 0.1  # penalties at first and at least, over the noise standard deviation
+ADAPTED = range(5, 21, 3)  # rounds in which the penalties change
+FALL = 0.5  # least factor of such a change
+SETTLING = 0.9  # factor of the longest step in every round after the penalties are settled
+MOST_CHANGE, MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
+
+_FACTORS = 2.0 ** np.arange(-8, 9)
+
+
+@dataclass(frozen=True)
+class LogLinearFit:
+    """A fitted model, with rows that follow it.
+
+    Attributes
+    ----------
+    codes : column name -> (m,) int64
+    products : Products
+        The functions at the rows, scaled by the noise.
+    target : (|F|,) float64
+        Noisy means b, in noise standard deviations.
+    dual, penalty : (|F|,) float64
+        y and s2.
+    """
+
+    codes: dict[str, Codes]
+    products: Products
+    target: Floats
+    dual: Floats
+    penalty: Floats
+
+    @property
+    def expected(self) -> Floats:
+        """Means of the penalised fit, b - s2 y, in noise standard deviations.
+
+        The rows' own means have a sampling error besides; these hardly do.
+        """
+        return self.target - self.penalty * self.dual
+
+    def moved_by(self, change: Floats, steps: int = 12) -> Floats:
+        """How the fitted means move with the answers, to first order: C (C + s2)^-1 change."""
+        even = np.full(self.products.points, 1 / self.products.points)
+        spread = self.products.variances(even)
+        solved, _ = _solve(self.products, change, self.penalty, spread, steps)
+        return change - self.penalty * solved
+
+
+def fit_loglinear(
+    sampler: GibbsSampler,
+    means: Floats,
+    deviations: Floats,
+    m: int,
+    rng: np.random.Generator,
+    rounds: int = ROUNDS,
+) -> LogLinearFit:
+    """Fit the sampler's family to noisy means, from independent rows of its base.
+
+    Parameters
+    ----------
+    sampler : GibbsSampler
+    means, deviations : (|F|,) float64
+        Noisy means and the standard deviations of their noise, unit scale.
+    m : int
+        Number of rows.
+    rng : numpy Generator
+    rounds : int
+    """
+    family, target = sampler.family, means / deviations
+    sizes = [block.size for block in family.blocks]
+    even, dual = np.full(m, 1 / m), np.zeros(len(means))
+    penalty = FIRST / deviations
+    change_limit, limit = (_limits(family, deviations, most) for most in (MOST_CHANGE, MOST))
+    least_variance = 0.5 / m / deviations**2
+    codes, longest = sampler.draw_base(m, rng), LONGEST
+    averaged: Floats | None = None
+    for number in range(rounds):
+        sampler.set_coefficients(dual / deviations)
+        codes = sampler.sweep(codes, rng)
+        products = Products(family.evaluate(codes), 1 / deviations, joint=False)
+        fitted = products.average(even)
+        variances = products.variances(even)
+        averaged = variances if averaged is None else 0.7 * averaged + 0.3 * variances
+        spread = np.maximum(averaged, least_variance)
+        residual = target - fitted
+        if number in ADAPTED:
+            found = adapted(residual, dual, penalty, spread, sizes, FALL)
+            penalty = np.maximum(found, LEAST / deviations)
+        if number > max(ADAPTED):
+            longest = max(0.1, SETTLING * longest)
+        step, log_change = _solve(products, residual - penalty * dual, penalty, spread, STEPS)
+        length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
+        change = np.clip(length * step, -change_limit, change_limit)
+        following = np.clip(dual + change, -limit, limit)
+        if number < rounds - 1:
+            log_change = products.combine(following - dual)
+            copies = systematic(np.exp(log_change - log_change.max()), m, rng)
+            codes = {name: np.repeat(values, copies) for name, values in codes.items()}
+        dual = following
+    return LogLinearFit(codes, products, target, dual, penalty)
+
+
+def _limits(family: Family, deviations: Floats, most: float) -> Floats:
+    """Largest absolute dual of a cell, by its coefficient; none for other functions."""
+    cell = np.concatenate(
+        [np.full(block.size, isinstance(block, Table | Indicator)) for block in family.blocks]
+    )
+    return np.where(cell, most * deviations, np.inf)
+
+
+def _solve(
+    products: Products, right: Floats, penalty: Floats, variances: Floats, steps: int
+) -> tuple[Floats, Floats]:
+    """A few steps towards (C + s2) x = right, C the covariance over the rows; x and A'x.
+
+    A'x, (m,), is centred.
+    """
+    m = products.points
+    diagonal = variances + penalty
+    x, log_change, rest = np.zeros_like(right), np.zeros(m), right
+    direction = conjugate = rest / diagonal
+    product = float(rest @ conjugate)
+    for _ in range(steps):
+        if product <= 0:
+            break
+        along = products.combine(direction)
+        along -= along.mean()
+        image = products.average(along / m) + penalty * direction
+        length = product / float(direction @ image)
+        x, log_change = x + length * direction, log_change + length * along
+        rest = rest - length * image
+        conjugate = rest / diagonal
+        following = float(rest @ conjugate)
+        direction = conjugate + following / product * direction
+        product = following
+    return x, log_change
+
+
+def adapted(
+    residual: Floats,
+    dual: Floats,
+    penalty: Floats,
+    variances: Floats,
+    sizes: Sequence[int],
+    least: float,
+    trusted: float = math.inf,
+) -> Floats:
+    """Penalties by block: small where the signal in the answers exceeds the noise.
+
+    At the optimum the residual of function f is r_f = s_f y_f. To first order, and the other
+    functions fixed, without a penalty it would be u_f = r_f + c_f y_f, with c_f its variance;
+    another penalty s would leave s u_f / (c_f + s), and take 2 c_f / (c_f + s) degrees of freedom
+    (twice). Their sum over a block estimates its part of the risk, as Stein's formula does for the
+    whole; the s that makes it least is used for the whole block, within the limits.
+
+    A residual of more than `trusted` standard deviations is hardly due to noise: the penalty of
+    that function falls further, down to a quarter. (A penalty on squares is too strict for the
+    few very strong associations in real tables.)
+
+    Parameters
+    ----------
+    residual, dual, penalty, variances : (|F|,) float64
+        In noise standard deviations; variances in their squares.
+    sizes : sequence of int
+        Numbers of functions of the blocks, in order.
+    least : float
+        Smallest factor by which a block's penalty may change; the largest is one.
+    trusted : float
+        In noise standard deviations.
+
+    Returns
+    -------
+    (|F|,) float64
+    """
+    block = np.repeat(np.arange(len(sizes)), sizes)
+    unshrunk = (residual + dual * variances) ** 2
+    risks = []
+    for factor in _FACTORS:
+        kept = penalty * factor / (variances + penalty * factor)
+        risks.append(np.bincount(block, kept**2 * unshrunk + 2 * (1 - kept), len(sizes)))
+    best = _FACTORS[np.argmin(risks, axis=0)]
+    own = np.clip(trusted / np.maximum(np.abs(residual), 1e-300), 0.25, 1)
+    return np.asarray(penalty * np.clip(best, least, 1)[block] * own)
