@@ -165,7 +165,7 @@ def synthesise(given):
     started = time.process_time()
     frame = dps.synthesize(measured, rng=given.draw).to_frame()
     used = [time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]
-    np.save(given.rows, frame[measured.schema.names].to_numpy(np.int64))
+    np.save(given.rows, frame[list(measured.schema.names)].to_numpy(np.int64))
     print(json.dumps(used))
 
 
@@ -239,10 +239,12 @@ def score(given):
 
 
 def line(name, size, draw, of):
+    totals = "".join(
+        f"{of[key]:>8.4f}" for key in ("two", "independent", "two again", "three", "three again")
+    )
     return (
-        f"{name:<11}{size:>8g}{draw:>5}{of['cpu']:>7.1f}{of['mb']:>6.0f}{of['two']:>8.4f}"
-        f"{of['independent']:>8.4f}{of['two again']:>8.4f}{of['three']:>8.4f}{of['three again']:>8.4f}"
-        f"{of['mean']:>10.6f}{of['max']:>9.5f}{of['impossible']:>8.4f}{of['distinct']:>9.0f}"
+        f"{name:<11}{size:>8g}{draw:>5}{of['cpu']:>7.1f}{of['mb']:>6.0f}{totals}{of['mean']:>10.6f}"
+        f"{of['max']:>9.5f}{of['impossible']:>8.4f}{of['distinct']:>9.0f}"
     )
 
 
