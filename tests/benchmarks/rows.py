@@ -232,10 +232,10 @@ def score(given):
     print(f"\nMeans over draws, whose number is under 'draw'\n{HEADER}{'/ indep.':>9}{'/ less':>8}")
     smaller = {}
     for name, size, draws, mean in means:
-        less = mean["two"] / smaller.get(name, np.nan)
+        less = f"{mean['two'] / smaller[name]:.3f}" if name in smaller else ""
         smaller[name] = mean["two"]
         ratio = mean["two"] / mean["independent"]
-        print(f"{line(name, size, draws, mean)}{ratio:>9.3f}{less:>8.3f}")
+        print(f"{line(name, size, draws, mean)}{ratio:>9.3f}{less:>8}")
 
 
 def line(name, size, draw, of):
