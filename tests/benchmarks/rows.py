@@ -186,9 +186,10 @@ def in_a_process(path, draw, limit):
 
 def independent(measured, n, rng):
     """Rows of independent columns with the shares of the one-way answers, as even as can be."""
+    tables = dps.Marginals(measured.schema.names, degree=1).family(measured.schema)
+    means = np.maximum(answer(measured, tables).means, 0)
     columns = []
-    for table in dps.Marginals(measured.schema.names, degree=1).family(measured.schema).blocks:
-        share = np.maximum(answer(measured, table).means, 0)
+    for share in np.split(means, np.cumsum([table.size for table in tables.blocks[:-1]])):
         ends = np.cumsum(share if share.any() else share + 1)
         code = np.searchsorted(ends / ends[-1], (np.arange(n) + rng.random()) / n)
         columns.append(rng.permutation(code))
