@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
+    from dpstats.measured.measurements import Measurements
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 LEAST_SIMULATED = 1e-4  # an error probability that is read off simulated tails
@@ -120,6 +122,20 @@ def draw_evenly(law: NoiseLaw, size: int, rng: np.random.Generator) -> Floats:
     of each are exact to one share, for any seed.
     """
     return rng.permutation(_middles(law, size))
+
+
+def with_more_noise(measurements: Measurements, rng: np.random.Generator) -> Measurements:
+    """The same with a second noise of the same law on every sum; it protects nobody."""
+    strategy, pieces, start = measurements.strategy, [], 0
+    for planned, scales in zip(strategy.blocks, strategy.block_scales, strict=True):
+        own = measurements.noisy_sums[start : start + planned.block.size].copy()
+        start += planned.block.size
+        for scale in np.unique(scales) if planned.role != "reference" else ():
+            same = np.flatnonzero(scales == scale)
+            law = measurements.budget.law(float(scale))
+            own[same] += draw_from(law, len(same), rng).astype(np.int64)
+        pieces.append(own)
+    return replace(measurements, noisy_sums=np.concatenate(pieces))
 
 
 @lru_cache(maxsize=64)

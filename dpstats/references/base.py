@@ -17,7 +17,6 @@ from dpstats.privacy.rationals import parse_fraction, read_rational
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
-    from dpstats.density.entropy import EntropyFit
     from dpstats.measured.measurements import Measurements, NoisyBlock
     from dpstats.privacy.laws import LatticeLaw
 
@@ -29,14 +28,14 @@ class Proposal:
     Attributes
     ----------
     candidates : Candidates
-    fit : EntropyFit or None
-        The entropy fit to what the family sees of them, where the reference makes it anyway.
+    density : (m,) float64, or None
+        Weights of the candidates by the entropy fit, where the reference finds them anyway.
     notes : tuple of str
         Warnings for the release, such as a fallback.
     """
 
     candidates: Candidates
-    fit: EntropyFit | None = None
+    density: Floats | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -137,27 +137,30 @@ def _prior(count: Floats, size: Floats, deviation: Floats) -> Floats:
     return chances
 
 
-Estimates = Callable[[Floats], Sequence[Floats]]
-"""From noisy values (F,) to estimates (F,) of what they are without noise."""
-
-
 def blend(
-    estimates: Estimates, values: Floats, noises: Sequence[Floats], precision: Floats
+    estimates: Callable[[Floats], Sequence[Floats]],
+    values: Floats,
+    estimated: NDArray[np.bool_],
+    noises: Sequence[Floats],
+    precision: Floats,
 ) -> tuple[Floats, Floats]:
     """The weighted sum of estimates with the least estimated squared error.
 
     Parameters
     ----------
     estimates : callable
+        From noisy values (F,) to several estimates (D,) of what some are without noise.
     values : (F,) float64
+    estimated : (F,) bool
+        Which D of the values are estimated.
     noises : sequence of (F,) float64
         Draws from the joint law of the noise on the values.
-    precision : (F,) float64
+    precision : (D,) float64
         Weights of the squared errors.
 
     Returns
     -------
-    blended : (F,) float64
+    blended : (D,) float64
     weights : (K,) float64
         Not negative; of sum one.
     """
@@ -165,9 +168,9 @@ def blend(
     freedom = np.zeros(len(found))
     for noise in noises:
         moved = np.array(estimates(values + MOVED * noise)) - found
-        freedom += moved @ (precision * noise) / MOVED / len(noises)
-    inner = (found * precision) @ found.T
-    weights = _least(inner, (found * precision) @ values - freedom)
+        freedom += moved @ (precision * noise[estimated]) / MOVED / len(noises)
+    scaled = found * precision
+    weights = _least(scaled @ found.T, scaled @ values[estimated] - freedom)
     return weights @ found, weights
 
 

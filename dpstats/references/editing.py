@@ -15,6 +15,7 @@ that nothing can degenerate.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,9 +32,9 @@ class Stage:
     Attributes
     ----------
     passes : int
-    pieces : int
-        Parts of the rows that are drawn one after the other in a pass. Rows that are drawn at once
-        do not see each other: too few parts for a low temperature overshoot.
+    draws : int
+        Of columns of parts of the rows in a pass: it sets the number of parts. Rows that are drawn
+        at once do not see each other: too few parts for a low temperature overshoot.
     first, last : float
         Temperatures.
     power : float
@@ -41,13 +42,20 @@ class Stage:
     """
 
     passes: int
-    pieces: int
+    draws: int
     first: float
     last: float
     power: float
 
+    def rows_at_once(self, rows: int, levels: Levels) -> int:
+        """How many rows are drawn at once; more where a draw of many levels takes long."""
+        draws = self.draws * min(1.0, MANY_LEVELS / levels.size)
+        return max(LEAST_ROWS, math.ceil(rows * len(levels.slices) / draws))
 
-STAGES = (Stage(3, 240, 0.3, 0.03, 1.0), Stage(2, 480, 0.1, 0.02, 0.75))
+
+LEAST_ROWS = 8  # that are drawn at once
+MANY_LEVELS = 300
+STAGES = (Stage(2, 5_000, 0.1, 0.03, 1.0), Stage(3, 30_000, 0.03, 0.003, 0.75))
 
 
 def edited(
@@ -77,7 +85,7 @@ def edited(
     misfit = _counts(levels, rows) - target
     for stage in STAGES:
         weights = np.where(used, 1 / (target + 2) ** stage.power, 0).astype(np.float32)
-        size = max(1, -(-number // stage.pieces))
+        size = stage.rows_at_once(number, levels)
         ratio = (stage.last / stage.first) ** (1 / max(stage.passes - 1, 1))
         for turn in range(stage.passes):
             rows = rows[:, rng.permutation(number)]
@@ -98,39 +106,35 @@ def _redraw(
     rng: np.random.Generator,
 ) -> None:
     """Draw every column of some rows anew by (1); the rows and the misfit are changed."""
-    count = piece.shape[1]
-    every = np.arange(count)
-    one_hot = np.zeros((levels.size, count), dtype=np.float32)
-    for j, place in enumerate(places):
-        one_hot[place.start + piece[j], every] = 1
+    every = np.arange(piece.shape[1])
+    starts = np.array([place.start for place in places])
+    held = piece + starts[:, np.newaxis]  # which levels each row has, (columns, rows)
+    one_hot = np.zeros((levels.size, len(every)), dtype=np.float32)
+    one_hot[held, every] = 1
     for j in rng.permutation(len(places)):
         place, old = places[j], piece[j]
-        width = place.stop - place.start
+        width, inside = place.stop - place.start, np.arange(place.start, place.stop)
         if width == 1:
             continue
-        own, inside = weights[place], np.arange(place.start, place.stop)
-        steep = (2 * misfit[place] + 1) * own
+        one_hot[place] = 0
+        steep = (2 * misfit[place] + 1) * weights[place]
         cost = steep @ one_hot
-        # The block of a column with itself has only its diagonal: a row's own level, old or new.
-        alone = steep[:, place].diagonal()
-        cost += alone[:, np.newaxis]
-        cost[old, every] -= 2 * (own @ one_hot)[old, every]
+        cost += steep[:, place].diagonal()[:, np.newaxis]
+        cost[old, every] -= 2 * weights[held[j], held].sum(axis=0)
         logits = cost * np.float32(-1 / temperature)
         new = _drawn(logits, rng)
         moved = np.flatnonzero(new != old)
-        if len(moved) == 0:
-            continue
-        change = np.zeros((width, len(moved)), dtype=np.float32)
-        at = np.arange(len(moved))
-        change[new[moved], at] = 1
-        change[old[moved], at] -= 1
-        moves = change @ one_hot[:, moved].T
-        moves[:, place] = 0
-        misfit[place] += moves
-        misfit[:, place] += moves.T
-        misfit[inside, inside] += change.sum(axis=1)
-        one_hot[place] = new == np.arange(width)[:, np.newaxis]
-        piece[j] = new
+        if len(moved):
+            change = np.zeros((width, len(moved)), dtype=np.float32)
+            at = np.arange(len(moved))
+            change[new[moved], at] = 1
+            change[old[moved], at] -= 1
+            moves = change @ one_hot[:, moved].T
+            misfit[place] += moves
+            misfit[:, place] += moves.T
+            misfit[inside, inside] += change.sum(axis=1)
+            piece[j], held[j] = new, new + place.start
+        one_hot[held[j], every] = 1
 
 
 def _drawn(logits: Single, rng: np.random.Generator) -> NDArray[np.int16]:

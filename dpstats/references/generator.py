@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats, one_blas_thread
 from dpstats.checks import check_choice, short
 from dpstats.density.candidates import Candidates, seen_by
-from dpstats.density.entropy import EntropyFit, fit_entropy, targets
+from dpstats.density.entropy import fit_entropy, targets
 from dpstats.density.minimax import Solver, SolverError, feasible, minimax, tolerance
 from dpstats.density.rows import Draw, draw_counts
 from dpstats.errors import RequestError
@@ -21,13 +21,15 @@ from dpstats.measured.certificate import Accuracy, certify
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.references import default_reference, reference_from_dict
-from dpstats.references.base import Reference
-from dpstats.references.sizes import number_of_candidates
+from dpstats.references.base import Proposal, Reference
+from dpstats.references.loglinear import LogLinear, edits
 
 Fit = Literal["entropy", "minimax"]
 Seed = int | np.random.Generator | np.random.SeedSequence | None
 MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
 POINTS_SEED = 0  # of the candidates that inference uses
+CANDIDATES = 20_000
+LEAST_EDITED, MOST_EDITED = 5_000, 65_536  # where they are edited rows
 
 _log = logging.getLogger(__name__)
 
@@ -102,9 +104,16 @@ def inference_density(measurements: Measurements) -> tuple[Candidates, Floats]:
 
     Neither the number of candidates of the synthetic rows nor their seed or fit change it.
     """
-    m = number_of_candidates(measurements, "entropy")
-    rng = np.random.default_rng(POINTS_SEED)
-    return _fit(measurements, _inference_reference(measurements), m, rng)
+    reference, rng = _inference_reference(measurements), np.random.default_rng(POINTS_SEED)
+    return _fit(measurements, reference, number_of_candidates(measurements, reference), rng)
+
+
+def number_of_candidates(measurements: Measurements, reference: Reference) -> int:
+    """As many as there are rows where candidates are the rows; else `CANDIDATES`."""
+    if not isinstance(reference, LogLinear) or not edits(measurements):
+        return CANDIDATES
+    rows = max(1, Sources(measurements).rows.value)
+    return min(MOST_EDITED, rows * -(-LEAST_EDITED // rows))
 
 
 def _inference_reference(measurements: Measurements) -> Reference:
@@ -119,7 +128,7 @@ def _fit(
 ) -> tuple[Candidates, Floats]:
     with one_blas_thread():
         proposal = reference.candidates(measurements, m, rng, stratified=True)
-        return proposal.candidates, _entropy(measurements, proposal.candidates, proposal.fit, [])
+        return proposal.candidates, _entropy(measurements, proposal, [])
 
 
 def generate(
@@ -149,7 +158,7 @@ def generate(
     say = progress or (lambda text, done, total: None)
     reference = reference_from_dict(measurements.reference_spec)
     usual = m is None and fit == "entropy" and reference == _inference_reference(measurements)
-    m = number_of_candidates(measurements, fit) if m is None else m
+    m = number_of_candidates(measurements, reference) if m is None else m
     points = np.random.default_rng(POINTS_SEED) if usual else rng
     with one_blas_thread():
         say("drawing candidates", 0, 3)
@@ -160,7 +169,7 @@ def generate(
         if fit == "minimax":
             weights = _minimax(measurements, candidates, solver, notes)
         if weights is None:
-            weights = _entropy(measurements, candidates, proposal.fit, notes)
+            weights = _entropy(measurements, proposal, notes)
         say("drawing rows", 2, 3)
         values = measurements.published.evaluate(candidates.codes)
         wanted = _number_of_rows(measurements, notes) if k is None else k
@@ -195,15 +204,14 @@ def _minimax(
     return seen.spread(fit.density)
 
 
-def _entropy(
-    measurements: Measurements, candidates: Candidates, fit: EntropyFit | None, notes: list[str]
-) -> Floats:
+def _entropy(measurements: Measurements, proposal: Proposal, notes: list[str]) -> Floats:
     """Weights by the entropy fit, unless the reference has made it."""
+    if proposal.density is not None:
+        return proposal.density
     family, means, deviations = targets(measurements)
-    seen = seen_by(family, candidates)
-    if fit is None:
-        fit = fit_entropy(seen.values, seen.reference, means, deviations)
-        _log.info("entropy fit: penalty %.3g", fit.penalty[0])
+    seen = seen_by(family, proposal.candidates)
+    fit = fit_entropy(seen.values, seen.reference, means, deviations)
+    _log.info("entropy fit: penalty %.3g", fit.penalty[0])
     if not fit.converged:
         notes.append(
             f"the entropy fit stopped with a gradient of {fit.gradient:.2g} noise standard "

@@ -44,6 +44,7 @@ class LogLinearFit:
 
     Attributes
     ----------
+    family : Family
     codes : column name -> (m,) int64
     products : Products
         The functions at the rows, scaled by the noise.
@@ -53,6 +54,7 @@ class LogLinearFit:
         y and s2.
     """
 
+    family: Family
     codes: dict[str, Codes]
     products: Products
     target: Floats
@@ -81,7 +83,7 @@ def fit_loglinear(
     deviations: Floats,
     m: int,
     rng: np.random.Generator,
-    rounds: int = ROUNDS,
+    sweeps: int = 1,
 ) -> LogLinearFit:
     """Fit the sampler's family to noisy means, from independent rows of its base.
 
@@ -93,7 +95,8 @@ def fit_loglinear(
     m : int
         Number of rows.
     rng : numpy Generator
-    rounds : int
+    sweeps : int
+        Of the rows in every round.
     """
     family, target = sampler.family, means / deviations
     sizes = [block.size for block in family.blocks]
@@ -103,10 +106,13 @@ def fit_loglinear(
     least_variance = 0.5 / m / deviations**2
     codes, longest = sampler.draw_base(m, rng), LONGEST
     averaged: Floats | None = None
-    for number in range(rounds):
+    for number in range(ROUNDS + 1):
         sampler.set_coefficients(dual / deviations)
-        codes = sampler.sweep(codes, rng)
+        for _ in range(sweeps):
+            codes = sampler.sweep(codes, rng)
         products = Products(family.evaluate(codes), 1 / deviations, joint=False)
+        if number == ROUNDS:
+            break
         fitted = products.average(even)
         variances = products.variances(even)
         averaged = variances if averaged is None else 0.7 * averaged + 0.3 * variances
@@ -121,12 +127,11 @@ def fit_loglinear(
         length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
         change = np.clip(length * step, -change_limit, change_limit)
         following = np.clip(dual + change, -limit, limit)
-        if number < rounds - 1:
-            log_change = products.combine(following - dual)
-            copies = systematic(np.exp(log_change - log_change.max()), m, rng)
-            codes = {name: np.repeat(values, copies) for name, values in codes.items()}
+        log_change = products.combine(following - dual)
+        copies = systematic(np.exp(log_change - log_change.max()), m, rng)
+        codes = {name: np.repeat(values, copies) for name, values in codes.items()}
         dual = following
-    return LogLinearFit(codes, products, target, dual, penalty)
+    return LogLinearFit(family, codes, products, target, dual, penalty)
 
 
 def _limits(family: Family, deviations: Floats, most: float) -> Floats:

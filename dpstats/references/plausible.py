@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -27,11 +27,10 @@ from dpstats.density.rows import draw_counts
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Indicator, Table
-from dpstats.inference.simulation import draw_from
+from dpstats.inference.simulation import with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.candidates_file import MOST_ROWS
 from dpstats.measured.combining import Sources
-from dpstats.measured.measurements import Measurements
 from dpstats.references.generator import Seed, check_options
 
 HIDDEN = 3.0  # noise standard deviations below which a count is fitted loosely,
@@ -83,7 +82,7 @@ class PlausibleTables(Cached):
 
     def _drawn(self, seed: int) -> Codes:
         rng = np.random.default_rng(seed)
-        drawn = Sources(_with_more_noise(self.sources.measurements, rng))
+        drawn = Sources(with_more_noise(self.sources.measurements, rng))
         n = min(drawn.rows.value, MOST_ROWS)
         means = answer(drawn, self._family).sums / (drawn.rows.value * self._family.bounds)
         none = np.zeros(len(means))
@@ -128,17 +127,3 @@ class PlausibleTables(Cached):
         even = EVEN / len(self.weights)
         weights = (1 - EVEN) * self.weights / self.weights.sum() + even
         return seen_by(self._family, Candidates(self.candidates, weights))
-
-
-def _with_more_noise(measurements: Measurements, rng: np.random.Generator) -> Measurements:
-    """The same with a second noise of the same law on every sum; it protects nobody."""
-    strategy, pieces, start = measurements.strategy, [], 0
-    for planned, scales in zip(strategy.blocks, strategy.block_scales, strict=True):
-        own = measurements.noisy_sums[start : start + planned.block.size].copy()
-        start += planned.block.size
-        for scale in np.unique(scales) if planned.role != "reference" else ():
-            same = np.flatnonzero(scales == scale)
-            law = measurements.budget.law(float(scale))
-            own[same] += draw_from(law, len(same), rng).astype(np.int64)
-        pieces.append(own)
-    return replace(measurements, noisy_sums=np.concatenate(pieces))
