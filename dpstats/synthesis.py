@@ -45,9 +45,9 @@ def synthesize(
     draw : {"systematic", "iid"}
         Balanced rows, or independent ones as in BL24.
     m : int, optional
-        Number of candidate points of the rows, of which equal ones are merged; by default all cells
-        of a small domain, else 20,000, and up to 80,000 for many functions or little noise.
-        Results of `infer` do not depend on it.
+        Number of candidate points of the rows, of which equal ones are merged. By default 20,000,
+        or all cells of a smaller domain; where candidates are rows edited to fit tables, as many as
+        private rows, at least 5,000 and at most 65,536. Results of `infer` do not depend on it.
     k : int, optional
         Number of synthetic rows; the private table's n if not given.
     rng : seed or numpy Generator, optional

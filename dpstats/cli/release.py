@@ -69,7 +69,7 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
         "--candidates",
         type=int,
         metavar="M",
-        help="default: 20000 to 80000, by functions and noise",
+        help="default: 20000; as many as rows where rows are edited to fit tables",
     )
     parser.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
     parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -22,6 +22,7 @@ from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Proposal, Reference
+from dpstats.references.gibbs import knows
 from dpstats.references.loglinear import LogLinear, edits
 
 Fit = Literal["entropy", "minimax"]
@@ -178,8 +179,11 @@ def generate(
             notes.append(f"{rows} rows were drawn and not {wanted}: a file holds no more of them")
         counts = draw_counts(weights, rows, draw, values, rng)
     say("done", 3, 3)
-    means = values.average(counts / rows)
-    notes += _misfit(certify(measurements, means, alpha=0.05, target="synthetic rows"))
+    drawn = _certified(measurements, values.average(counts / rows))
+    if _excess(drawn).max() > 0:
+        close = _excess(_certified(measurements, values.average(weights))).max() <= 0
+        advice = _advice(measurements, reference, (m, candidates.size, rows), draw, close=close)
+        notes.append(_misfit(drawn, advice))
     return Generated(candidates.codes, weights, counts, tuple(notes), usual)
 
 
@@ -230,15 +234,62 @@ def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
     return MOST_ROWS
 
 
-def _misfit(accuracy: Accuracy) -> list[str]:
-    """A note where the rows miss the noisy answers by more than the noise explains."""
-    misfit = np.abs(accuracy.synthetic - accuracy.noisy)
-    worst = int(np.argmax(misfit - accuracy.joint_radius))
-    if misfit[worst] <= accuracy.joint_radius[worst]:
-        return []
-    return [
-        f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {misfit[worst]:.2g}, more "
-        f"than the noise explains ({accuracy.joint_radius[worst]:.2g}): there are too few "
-        "candidates or rows for this domain. Intervals and tests do not use the rows and remain "
-        "valid. Raise m or k, plan fewer columns, or use reference=dps.LogLinear()"
-    ]
+def _certified(measurements: Measurements, means: Floats) -> Accuracy:
+    return certify(measurements, means, alpha=0.05, target="synthetic rows")
+
+
+def _excess(accuracy: Accuracy) -> Floats:
+    """Misfit to the noisy answers beyond what the noise explains, (|F|,)."""
+    return np.abs(accuracy.synthetic - accuracy.noisy) - accuracy.joint_radius
+
+
+def _misfit(accuracy: Accuracy, advice: Sequence[str]) -> str:
+    """A note on rows that miss the noisy answers by more than the noise explains."""
+    worst = int(np.argmax(_excess(accuracy)))
+    missed = abs(accuracy.synthetic[worst] - accuracy.noisy[worst])
+    note = (
+        f"the rows miss the noisy answer to {accuracy.names[worst]!r} by {missed:.2g}, more than "
+        f"the noise explains ({accuracy.joint_radius[worst]:.2g}). Intervals and tests do not use "
+        "the rows and remain valid"
+    )
+    return note + (f". To come closer, {' or '.join(advice)}" if advice else "")
+
+
+def _advice(
+    measurements: Measurements,
+    reference: Reference,
+    sizes: tuple[int, int, int],
+    draw: Draw,
+    *,
+    close: bool,
+) -> list[str]:
+    """What would bring the rows closer to the answers and is not in force.
+
+    Parameters
+    ----------
+    measurements : Measurements
+    reference : Reference
+    sizes : (int, int, int)
+        m, the number of distinct candidates, and k.
+    draw : {"systematic", "iid"}
+    close : bool
+        Whether the weighted candidates are close, so that only the draw of rows is at fault.
+    """
+    m, distinct, k = sizes
+    log_linear = isinstance(reference, LogLinear)
+    edited = log_linear and edits(measurements)
+    advice = []
+    if draw == "iid":
+        advice.append("use draw='systematic'")
+    if close or (edited and k < m):
+        advice.append("draw more rows (k)")
+    if close:
+        return advice
+    # Edited rows are best where each candidate is one row; others help until they repeat.
+    if m < MOST_CANDIDATES and (m < k if edited else 2 * distinct > m):
+        advice.append("take more candidates (m)")
+    if not log_linear and knows(measurements.published):
+        advice.append("plan with reference=dps.LogLinear()")
+    if len(measurements.columns.names) > 2:
+        advice.append("plan fewer columns")
+    return advice

@@ -134,7 +134,33 @@ def test_rows_that_miss_the_answers_are_confessed(schema, survey, seeded_noise):
         measured = dps.measure(plan, survey)
     assert dps.synthesize(measured, rng=0).notes == ()
     (note,) = dps.synthesize(measured, rng=0, k=2).notes
-    assert "too few candidates or rows" in note
+    assert "the rows miss the noisy answer" in note
+    assert note.endswith("To come closer, draw more rows (k)")
+    (note,) = dps.synthesize(measured, rng=0, k=2, draw="iid").notes
+    assert note.endswith("To come closer, use draw='systematic' or draw more rows (k)")
+
+
+MORE, FEWER = "take more candidates (m)", "plan fewer columns"
+
+
+@pytest.mark.parametrize(
+    ("reference", "sizes", "advice"),
+    [
+        (dps.Uniform(), {"m": 2}, [MORE, "plan with reference=dps.LogLinear()", FEWER]),
+        (dps.LogLinear(), {"m": 2}, [MORE, FEWER]),
+        (dps.LogLinear(), {"m": 4, "k": 2}, ["draw more rows (k)", FEWER]),
+        (dps.LogLinear(), {"m": 2, "k": 2}, [FEWER]),
+    ],
+)
+def test_rows_that_miss_advise_what_is_not_in_force(
+    schema, survey, seeded_noise, reference, sizes, advice
+):
+    asked = {"t": dps.Marginals(["smoker", "age", "region"], degree=2)}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(10), reference=reference)
+    with noise._noise_from(seeded_noise(0)):
+        measured = dps.measure(plan, survey)
+    note = dps.synthesize(measured, rng=0, **sizes).notes[-1]
+    assert note.endswith(f"remain valid. To come closer, {' or '.join(advice)}")
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 0.001, 100, 10_000, 500_000])
