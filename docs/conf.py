@@ -35,6 +35,7 @@ html_copy_source = False
 
 default_role = "literal"  # of `names` in docstrings
 myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # docstrings state types in words

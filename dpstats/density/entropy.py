@@ -3,12 +3,13 @@
 With rows of A and b divided by the noise standard deviations, the weights minimise
 KL(h || mu) + |A h - b|^2 / (2 s2). The dual is smooth, with one variable per function:
 minimise log E_mu exp(A'y) - b'y + s2 |y|^2 / 2; at its optimum h is proportional to
-mu exp(A'y) and A h - b = -s2 y. Solved by Newton's method with conjugate gradients.
+mu exp(A'y) and A h - b = -s2 y (eq. 1 to 4 of docs/explanation/synthetic-rows/generator.md).
+Solved by Newton's method with conjugate gradients.
 
 Candidates need not be drawn from mu itself. Where they come from mu exp(A't), t the tilt, they
-represent mu when weighted by exp(-A't): only y - t enters the weights, while the penalty stays on
-the whole of y. Were it on y - t alone, candidates that already follow the answers would hide how
-far the fit bends to them, and the risk below would count too few degrees of freedom.
+represent mu when weighted by exp(-A't) (eq. 13): only y - t enters the weights, while the penalty
+stays on the whole of y. Were it on y - t alone, candidates that already follow the answers would
+hide how far the fit bends to them, and the risk below would count too few degrees of freedom.
 """
 
 from __future__ import annotations
@@ -84,10 +85,10 @@ def fit_entropy(
     """Fit the weights, with the penalty that Stein's unbiased risk estimate prefers.
 
     The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
-    |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling, C being the covariance of the scaled
-    functions under h; the fit with the least value is kept. That estimates the squared error of
-    A h without bias for Gaussian noise and is a heuristic for Laplace noise. It uses released
-    values only, so it costs no privacy, and the certificate holds for any penalty.
+    |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling (eq. 14), C being the covariance of the
+    scaled functions under h; the fit with the least value is kept. That estimates the squared error of A h
+    without bias for Gaussian noise and is a heuristic for Laplace noise. It uses released values
+    only, so it costs no privacy, and the certificate holds for any penalty.
 
     Of many candidates a sample, drawn from the first fit, serves to choose the penalty and to
     estimate the risk; the fit with that penalty is over all of them.

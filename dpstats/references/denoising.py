@@ -11,10 +11,11 @@ them. So there are four estimates:
 - low rank: the eigenvalues of (T - E) / S beyond those of noise, shrunk;
 - the penalised log-linear fit.
 
-The blend sum of w_k f_k(T), w >= 0 with sum one, has the least estimated squared error. With
-T = theta + Z, E<f(T), theta> = E<f(T), T> - E<Z, f(T)>, and the last is the sum of the derivatives
-of f times the covariances of Z (Stein's lemma for normal noise): it is estimated by <z, Df z>, z a
-draw of the noise from its published law, with all the dependence of tables that share residuals.
+The blend sum of w_k f_k(T), w >= 0 with sum one, has the least estimated squared error. With T =
+theta + Z, E<f(T), theta> = E<f(T), T> - E<Z, f(T)>, and the last is the sum of the derivatives of f
+times the covariances of Z (Stein's lemma for normal noise, eq. 10 of
+docs/explanation/synthetic-rows/generator.md): it is estimated by <z, Df z>, z a draw of the noise
+from its published law, with all the dependence of tables that share residuals.
 
 These estimates steer rows only. No interval, test or certificate uses them.
 """
@@ -70,7 +71,7 @@ class PairTables:
         return np.outer(self.margins, self.margins) / self.n * self.used
 
     def denoised_cells(self) -> Floats:
-        """Posterior means of the cells, one by one."""
+        """Posterior means of the cells, one by one (eq. 8)."""
         expected = self.independent()
         upper = np.triu(self.used)
         size = np.maximum(expected[upper], 0.02)
@@ -103,8 +104,8 @@ class PairTables:
         """E plus the part of T - E whose eigenvalues, in units of the noise, exceed those of noise.
 
         Eigenvalues l of a symmetric matrix of independent unit noises lie within 2 sqrt(L); those
-        beyond e, a little more, are shrunk to sqrt(l^2 - e^2). Cells that no table has are filled
-        in with the estimate itself.
+        beyond e, a little more, are shrunk to sqrt(l^2 - e^2) (eq. 9). Cells that no table has are
+        filled in with the estimate itself.
         """
         expected = self.independent()
         scaled = (self.counts - expected) / self.deviations * self.used
@@ -144,7 +145,7 @@ def blend(
     noises: Sequence[Floats],
     precision: Floats,
 ) -> tuple[Floats, Floats]:
-    """The weighted sum of estimates with the least estimated squared error.
+    """The weighted sum of estimates with the least estimated squared error (eq. 10).
 
     Parameters
     ----------

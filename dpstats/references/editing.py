@@ -5,12 +5,13 @@ With C the counts of the rows (see `Levels`), T those wanted and w_c = 1 / (T_c 
 given level l of a column has, over its cells c = (l, x_k) of tables with other columns k and the
 cell (l, l) of the column itself, a weighted squared misfit that is larger by
 
-    sum over c of w_c (2 (C_c - T_c) + 1),                                                    (1)
+    sum over c of w_c (2 (C_c - T_c) + 1),
 
-C without the row itself. The level is drawn with log probabilities of minus this over a temperature
-that falls, and C follows every draw: the misfit of the rows themselves is the feedback, in place of
-the coefficients of a model. There are always as many rows, none has a weight, and C is exact, so
-that nothing can degenerate.
+C without the row itself (eq. 11 of docs/explanation/synthetic-rows/generator.md). The level is
+drawn with log probabilities of minus this over a temperature that falls (eq. 12), and C follows
+every draw: the misfit of the rows themselves is the feedback, in place of the coefficients of a
+model. There are always as many rows, none has a weight, and C is exact, so that nothing can
+degenerate.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _redraw(
     temperature: float,
     rng: np.random.Generator,
 ) -> None:
-    """Draw every column of some rows anew by (1); the rows and the misfit are changed."""
+    """Draw every column of some rows anew (eq. 12); the rows and the misfit are changed."""
     every = np.arange(piece.shape[1])
     starts = np.array([place.start for place in places])
     held = piece + starts[:, np.newaxis]  # which levels each row has, (columns, rows)
@@ -118,7 +119,7 @@ def _redraw(
             continue
         one_hot[place] = 0
         steep = (2 * misfit[place] + 1) * weights[place]
-        cost = steep @ one_hot
+        cost = steep @ one_hot  # eq. 11
         cost += steep[:, place].diagonal()[:, np.newaxis]
         cost[old, every] -= 2 * weights[held[j], held].sum(axis=0)
         logits = cost * np.float32(-1 / temperature)

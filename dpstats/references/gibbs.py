@@ -1,10 +1,11 @@
 """Gibbs sweeps over coded rows under an exponential model of a family of test functions.
 
-The model is proportional to base(x) exp(sum of c_f f(x)), the base a product over columns. Given
-all other columns, the logarithm of a column's conditional distribution is a sum of rows of tables
-of coefficients (for cells), of a polynomial in the number's own code (for moments, or for those of
-the rows of a subgroup), and of one in those of the clipped row. Each column is drawn in turn from
-it, for all rows at once, which leaves the model invariant.
+The model is proportional to base(x) exp(sum of c_f f(x)), the base a product over columns (eq. 2 of
+docs/explanation/synthetic-rows/generator.md). Given all other columns, the logarithm of a column's
+conditional distribution is a sum of rows of tables of coefficients (for cells), of a polynomial in
+the number's own code (for moments, or for those of the rows of a subgroup), and of one in those of
+the clipped row. Each column is drawn in turn from it, for all rows at once, which leaves the model
+invariant.
 """
 
 from __future__ import annotations

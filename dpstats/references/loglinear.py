@@ -248,7 +248,10 @@ class _Tables:
 
 
 class _Weights:
-    """Weights of rows of a model, by the entropy fit that starts at the model."""
+    """Weights of rows of a model, by the entropy fit that starts at the model.
+
+    See eq. 13 of docs/explanation/synthetic-rows/generator.md.
+    """
 
     def __init__(
         self,

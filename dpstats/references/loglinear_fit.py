@@ -1,13 +1,14 @@
 r"""The log-linear model of the noisy answers, fitted by rows that follow it.
 
-The model is base(x) exp(c'f(x)), its dual y = c sd in units of the noise. At the optimum of the
-penalised fit (see `dpstats.density.entropy`) b - E f = s2 y, in noise standard deviations. The sums
-over all states that E needs are out of reach where a domain is large, so a set of rows that follow
-the model stands for it: every round moves them by one Gibbs sweep, takes a few steps of conjugate
-gradients towards the optimum with the covariance of the functions over the rows, and resamples them
-by the change of the density. The change is held to what the rows can carry: the variance of its
-logarithm over them is at most `TRUST`. Without that bound the rows would be reweighted to fit the
-answers beyond what the model behind them does, and would leave that fit again in the next sweep.
+The model is base(x) exp(c'f(x)), its dual y = c sd in units of the noise (eq. 2 of
+docs/explanation/synthetic-rows/generator.md). At the optimum of the penalised fit b - E f = s2 y,
+in noise standard deviations (eq. 4). The sums over all states that E needs are out of reach where a
+domain is large, so a set of rows that follow the model stands for it: every round moves them by one
+Gibbs sweep, takes a few steps of conjugate gradients towards the optimum with the covariance of the
+functions over the rows, and resamples them by the change of the density. The change is held to what
+the rows can carry: the variance of its logarithm over them is at most `TRUST` (eq. 6). Without that
+bound the rows would be reweighted to fit the answers beyond what the model behind them does, and
+would leave that fit again in the next sweep.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ class LogLinearFit:
 
     @property
     def expected(self) -> Floats:
-        """Means of the penalised fit, b - s2 y, in noise standard deviations.
+        """Means of the penalised fit, b - s2 y, in noise standard deviations (eq. 4).
 
         The rows' own means have a sampling error besides; these hardly do.
         """
         return self.target - self.penalty * self.dual
 
     def moved_by(self, change: Floats, steps: int = 12) -> Floats:
-        """How the fitted means move with the answers, to first order: C (C + s2)^-1 change."""
+        """First-order change of the fitted means with the answers: C (C + s2)^-1 change (eq. 5)."""
         even = np.full(self.products.points, 1 / self.products.points)
         spread = self.products.variances(even)
         solved, _ = _solve(self.products, change, self.penalty, spread, steps)
@@ -124,6 +125,7 @@ def fit_loglinear(
         if number > max(ADAPTED):
             longest = max(0.1, SETTLING * longest)
         step, log_change = _solve(products, residual - penalty * dual, penalty, spread, STEPS)
+        # Eq. 6: more would rest on few rows, and leave the fit in the next sweep.
         length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
         change = np.clip(length * step, -change_limit, change_limit)
         following = np.clip(dual + change, -limit, limit)
@@ -185,7 +187,7 @@ def adapted(
     functions fixed, without a penalty it would be u_f = r_f + c_f y_f, with c_f its variance;
     another penalty s would leave s u_f / (c_f + s), and take 2 c_f / (c_f + s) degrees of freedom
     (twice). Their sum over a block estimates its part of the risk, as Stein's formula does for the
-    whole; the s that makes it least is used for the whole block, within the limits.
+    whole (eq. 7); the s that makes it least is used for the whole block, within the limits.
 
     A residual of more than `trusted` standard deviations is hardly due to noise: the penalty of
     that function falls further, down to a quarter. (A penalty on squares is too strict for the
