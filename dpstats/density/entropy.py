@@ -86,9 +86,9 @@ def fit_entropy(
 
     The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
     |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling (eq. 14), C being the covariance of the
-    scaled functions under h; the fit with the least value is kept. That estimates the squared error of A h
-    without bias for Gaussian noise and is a heuristic for Laplace noise. It uses released values
-    only, so it costs no privacy, and the certificate holds for any penalty.
+    scaled functions under h; the fit with the least value is kept. That estimates the squared error
+    of A h without bias for Gaussian noise and is a heuristic for Laplace noise. It uses released
+    values only, so it costs no privacy, and the certificate holds for any penalty.
 
     Of many candidates a sample, drawn from the first fit, serves to choose the penalty and to
     estimate the risk; the fit with that penalty is over all of them.
