@@ -188,18 +188,21 @@ class _Tables:
         self.pairs = len(pairs)
         answers = answer(sources, self.family)
         self.means, self.n = answers.means, answers.n
-        self.deviations = usable_deviations(measurements, np.sqrt(answers.noise_variances))
+        noise = np.sqrt(answers.noise_variances)
+        self.deviations = usable_deviations(measurements, noise)
         self.levels = Levels(schema)
         self.places = self.levels.places(self.family)
         self.of_pairs = self.places[0] != self.places[1]
         self.used = self.levels.measured(self.family)
         scales = self.levels.matrix(self.family, self.deviations) * self.n
         self._scales = np.where(self.used, scales, 1.0)
+        noise_of_levels = self.levels.matrix(self.family, noise).diagonal() * self.n
+        self._least = 0.5 * np.minimum(noise_of_levels, 1.0)  # an empty level of no noise is empty
 
     def tables_of(self, means: Floats) -> PairTables:
         """Noisy means (|F|,) as counts in a matrix; margins of one sum."""
         counts = self.levels.matrix(self.family, means) * self.n
-        margins = np.maximum(counts.diagonal(), 0.5)
+        margins = np.maximum(counts.diagonal(), self._least)
         for place in self.levels.slices.values():
             margins[place] *= self.n / margins[place].sum()
         return PairTables(

@@ -1,0 +1,153 @@
+"""Rows of random tables: as many as asked for, in the schema, no worse than independent columns.
+
+Schemas, dependencies, sizes, budgets and families are drawn; the noise is that of the plan, from a
+seed. Independent columns are drawn from the one-way answers of the same measurements.
+"""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families.block import Family
+from dpstats.families.tables.cells import Table
+from dpstats.measured.answers import answer
+from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
+
+LEVELS = (2, 2, 2, 3, 5, 8, 12, 40)
+ROWS = (0, 1, 5, 100, 3_000)
+BUDGETS = ("1/1000", "1/30", "1", "30", "1000", "1000000")
+FAMILIES = ("pairs", "one way", "triples", "pairs and moments", "some pairs")
+KINDS = ("independent", "determined", "chain", "empty levels")
+INDEPENDENT = 8  # draws of rows of independent columns
+
+
+def column_of(name, size):
+    """A column of so many levels; one level is that of a number without edges."""
+    if size == 1:
+        return dps.Number(name, 0, 9, points=10, missing=0)
+    return dps.Category(name, list(range(size)))
+
+
+class Case:
+    """A random table with noisy answers."""
+
+    def __init__(self, seed):
+        self.rng = rng = np.random.default_rng(seed)
+        self.asked, self.kind = rng.choice(FAMILIES), rng.choice(KINDS)
+        self.n = int(rng.choice(ROWS, p=[0.05, 0.1, 0.1, 0.35, 0.4]))
+        levels = LEVELS[:-1] if self.asked == "triples" else LEVELS
+        sizes = rng.choice(levels, rng.integers(2, 6 if self.asked == "triples" else 9))
+        sizes[rng.integers(len(sizes))] = 2  # or there might be nothing to measure
+        columns = [column_of(f"c{i}", size) for i, size in enumerate(sizes.tolist())]
+        if self.asked == "pairs and moments":
+            columns += [dps.Number(f"x{i}", -1, 1, points=21, missing=0) for i in range(2)]
+        self.schema, self.sizes = dps.Schema(columns), sizes.tolist()
+        self.codes = self._codes()
+        unit = "add_remove" if self.n == 0 or rng.random() < 0.4 else "replace"
+        budget, self.budget = rng.choice([dps.PureDP, dps.ZCDP]), str(rng.choice(BUDGETS))
+        self.plan = dps.plan(
+            self.schema, self._analyses(), budget=budget(Fraction(self.budget)), unit=unit,
+            n=self.n if unit == "replace" else None, reference=dps.LogLinear(),
+        )  # fmt: skip
+        self.text = f"{seed}: {self.sizes} {self.kind}, {self.asked}, n={self.n}, {self.plan.budget} {unit}"
+        self.measurements = self._measured()
+
+    def _analyses(self):
+        names = [name for name in self.schema.names if name[0] == "c"]
+        if self.asked == "one way":
+            return {name: dps.Marginals([name], degree=1) for name in names}
+        if self.asked == "triples" and len(names) > 2:
+            return {"t": dps.Marginals(names, degree=3)}
+        if self.asked == "pairs and moments":
+            return {"t": dps.Marginals(names), "s": dps.PCA(["x0", "x1"])}
+        if self.asked == "some pairs" and len(names) > 2:
+            alone = {name: dps.Marginals([name], degree=1) for name in names[2:]}
+            return {"t": dps.Marginals(names[:2]), **alone}
+        return {"t": dps.Marginals(names)}
+
+    def _codes(self):
+        rng, n, codes = self.rng, self.n, {}
+        before = rng.integers(60, size=n)
+        for i, size in enumerate(self.sizes):
+            chances = rng.dirichlet(np.full(size, 0.5))
+            if self.kind == "empty levels":
+                chances = np.where(rng.random(size) < 0.6, 0, chances)
+                chances[0] += 1 - chances.sum()
+            own = rng.choice(size, n, p=chances)
+            if i and self.kind == "determined":
+                own = codes["c0"] % size
+            if i and self.kind == "chain":
+                own = np.where(rng.random(n) < 0.8, before * 7 % size, own)
+            codes[f"c{i}"] = before = own.astype(np.int64)
+        factor = rng.normal(0, 4, n)
+        for i in range(2):
+            codes[f"x{i}"] = np.clip(np.rint(factor + rng.normal(0, 2, n)), -10, 10).astype(np.int64)
+        return codes
+
+    def _measured(self):
+        """Measurements with rounded normal or Laplace noise of the plan's scales."""
+        strategy = self.plan.strategy
+        sums = np.concatenate([
+            [self.n] if block.role == "count" else block.block.sums(self.codes)
+            for block in strategy.blocks
+        ])  # fmt: skip
+        scales = np.concatenate(strategy.block_scales)
+        gaussian = strategy.budget.noise == "gaussian"
+        draw = self.rng.normal if gaussian else self.rng.laplace
+        noise = np.rint(draw(size=len(sums)) * scales).astype(np.int64)
+        reference = self.plan.reference.to_dict()
+        return Measurements(
+            strategy, sums + noise, np.zeros(len(sums)), reference, not_private=True
+        )
+
+    @property
+    def pairs(self):
+        """The noisy tables of two columns, and the means of their cells."""
+        blocks = [b for b in self.measurements.published.blocks
+                  if isinstance(b, Table) and len(b.columns) == 2]  # fmt: skip
+        return Family(tuple(blocks)) if blocks else None
+
+    def misfit(self, codes, shares=None):
+        """Mean absolute misfit to the noisy answers of cells of two columns."""
+        rows = len(codes["c0"])
+        found = self.pairs.evaluate(codes).average(np.full(rows, 1 / rows) if shares is None else shares)
+        return float(np.abs(found - answer(Sources(self.measurements), self.pairs).means).mean())
+
+    def independent(self, k):
+        """Misfits of rows whose columns are drawn from their own noisy answers."""
+        sources, found = Sources(self.measurements), []
+        chances = {}
+        for column in self.measurements.columns:
+            if column.name[0] == "c":
+                noisy = np.maximum(answer(sources, Table((column,))).means, 0) + 1e-9
+                chances[column.name] = noisy / noisy.sum()
+        for _ in range(INDEPENDENT):
+            drawn = {name: self.rng.choice(len(p), k, p=p) for name, p in chances.items()}
+            found.append(self.misfit(drawn))
+        return np.array(found)
+
+
+def check(seed):
+    case = Case(seed)
+    release = dps.synthesize(case.measurements, rng=seed)
+    measurements = case.measurements
+    assert release.k == Sources(measurements).rows.value, case.text
+    assert release.counts.sum() == release.k, case.text
+    assert np.all(release.counts >= 0), case.text
+    assert np.all(np.isfinite(release.weights)), case.text
+    for column in measurements.columns:
+        codes = release.candidates[column.name]
+        assert np.all((column.bins_of(codes) >= 0) & (column.bins_of(codes) < column.bins)), case.text
+    failed = [note for note in release.notes if "failed" in note]
+    assert not failed, case.text
+    if case.pairs is None or min(case.n, release.k) < 100:
+        return case, release, np.nan, np.nan
+    ours = case.misfit(release.candidates, release.counts / release.k)
+    independent = case.independent(release.k)
+    limit = 1.02 * independent.mean() + 3 * independent.std(ddof=1)
+    return case, release, ours / independent.mean(), limit / independent.mean()
