@@ -197,7 +197,7 @@ class _Tables:
         scales = self.levels.matrix(self.family, self.deviations) * self.n
         self._scales = np.where(self.used, scales, 1.0)
         noise_of_levels = self.levels.matrix(self.family, noise).diagonal() * self.n
-        self._least = 0.5 * np.minimum(noise_of_levels, 1.0)  # an empty level of no noise is empty
+        self._least = 0.5 * np.clip(noise_of_levels, 1e-6, 1.0)  # without noise, empty is empty
 
     def tables_of(self, means: Floats) -> PairTables:
         """Noisy means (|F|,) as counts in a matrix; margins of one sum."""
