@@ -10,14 +10,12 @@ from dpstats.families.tables.cells import Cells
 from dpstats.references import loglinear_fit
 from dpstats.references.gibbs import GibbsSampler, Support
 from dpstats.references.loglinear_fit import adapted, fit_loglinear
-from dpstats.references.uniform import Uniform
 
 N, M = 2_000, 16_000
 SCHEMA = dps.Schema([
     dps.Category("a", list(range(4))), dps.Category("b", list(range(3))),
     dps.Category("c", list(range(5))), dps.Number("x", -1, 1, points=9, missing=0),
 ])  # fmt: skip
-STATES = 4 * 3 * 5 * 9
 TABLES = dps.Family((
     Cells.table(SCHEMA, ["a", "b"]), Cells.table(SCHEMA, ["b", "c"]), Cells.table(SCHEMA, ["a", "c"]),
 ))  # fmt: skip
@@ -38,7 +36,7 @@ class Problem:
             for name, size in (("a", 4), ("b", 3), ("c", 5), ("x", 9))
         }
         codes["x"] -= 4
-        self.schema = dps.Schema([c for c in SCHEMA if c in family.columns])
+        self.schema = dps.Schema([c for c in SCHEMA if any(c in b.columns for b in family.blocks)])
         self.family = family
         self.truth = np.concatenate(family.sums(codes)) / (N * family.bounds)
         self.deviations = np.full(family.size, deviation)
