@@ -26,7 +26,12 @@ def rows(n=50):
 def test_levels_follow_each_other_column_by_column():
     levels = Levels(SCHEMA)
     assert levels.size == 3 + 1 + 2 + 4
-    assert levels.slices == {"a": slice(0, 3), "u": slice(3, 4), "b": slice(4, 6), "w": slice(6, 10)}
+    assert levels.slices == {
+        "a": slice(0, 3),
+        "u": slice(3, 4),
+        "b": slice(4, 6),
+        "w": slice(6, 10),
+    }
     assert levels.column.tolist() == [0, 0, 0, 1, 2, 2, 3, 3, 3, 3]
 
 
