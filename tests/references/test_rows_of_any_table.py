@@ -23,14 +23,7 @@ BUDGETS = ("1/1000", "1/30", "1", "30", "1000", "1000000")
 FAMILIES = ("pairs", "one way", "triples", "pairs and moments", "some pairs")
 KINDS = ("independent", "determined", "chain", "empty levels")
 INDEPENDENT = 8  # draws of rows of independent columns
-FEW = (14, 36, 117, 123, 140, 147, 155, 156, 159, 175, 191, 215)
-
-
-def column_of(name, size):
-    """A column of so many levels; one level is that of a number without edges."""
-    if size == 1:
-        return dps.Number(name, 0, 9, points=10, missing=0)
-    return dps.Category(name, list(range(size)))
+FEW = (14, 36, 117, 123, 137, 140, 147, 155, 156, 159, 175, 191, 215)
 
 
 class Case:
@@ -43,7 +36,9 @@ class Case:
         levels = LEVELS[:-1] if self.asked == "triples" else LEVELS
         sizes = rng.choice(levels, rng.integers(2, 6 if self.asked == "triples" else 9))
         sizes[rng.integers(len(sizes))] = 2  # or there might be nothing to measure
-        columns = [column_of(f"c{i}", size) for i, size in enumerate(sizes.tolist())]
+        columns = [
+            dps.Category(f"c{i}", list(range(size))) for i, size in enumerate(sizes.tolist())
+        ]
         if self.asked == "pairs and moments":
             columns += [dps.Number(f"x{i}", -1, 1, points=21, missing=0) for i in range(2)]
         self.schema, self.sizes = dps.Schema(columns), sizes.tolist()
