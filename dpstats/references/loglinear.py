@@ -289,7 +289,9 @@ class _Weights:
         many = len(self.means) * PER_FUNCTION <= self.candidates.size
         for _ in range(MOST_ROUNDS):
             residual = fit.penalty * fit.dual
-            penalty = adapted(residual, fit.dual, fit.penalty, fit.variances, sizes, FALL, TRUSTED)
+            penalty = adapted(
+                residual, fit.dual, fit.penalty, fit.variances, sizes, FALL, trusted=TRUSTED
+            )
             this = self._fit(np.minimum(penalty, FALL * fit.penalty) if many else penalty, fit.dual)
             gain = FLAT * len(self.means) if many else GAIN * abs(fit.risk)
             if not self._supported(this) or this.risk > fit.risk - gain:
