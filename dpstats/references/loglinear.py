@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 _MOST_SWEEPS = 1_000
 FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
+EARLY = 4  # part of the candidates that serves at first, where they get weights
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
 MOST_EDITED = 2_000  # levels of all columns up to which rows are edited
 NOISES = 2  # draws of the noise, to choose between denoised tables
@@ -159,7 +160,8 @@ class LogLinear(Unmeasured):
         """M rows of the model, with weights that continue its fit."""
         family, means, deviations = targets(measurements)
         sampler = GibbsSampler(measurements.columns, family, _base(measurements))
-        model = fit_loglinear(sampler, means, deviations, m, rng, self.sweeps)
+        early = max(1, m // EARLY)
+        model = fit_loglinear(sampler, means, deviations, m, rng, self.sweeps, early=early)
         candidates = merged(measurements.columns, model.codes, np.ones(m))
         weights = _Weights(candidates, seen_by(family, candidates), means, deviations, model)
         return Proposal(candidates, weights.found(_far(len(means), measurements.budget.noise)))

@@ -25,12 +25,13 @@ from dpstats.families.block import Family
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.references.gibbs import GibbsSampler
 
-ROUNDS = 22
+ROUNDS = 20
 STEPS = 3  # of conjugate gradients in a round
 TRUST = 0.15  # most variance over the rows of the logarithm of a round's change of the density
 LONGEST = 0.7  # part of a step that is taken at most
 FIRST, LEAST = 16.0, 0.1  # penalties at first and at least, over the noise standard deviation
 ADAPTED = range(4, 16, 2)  # rounds in which the penalties change
+LATE = 14  # round until which fewer rows may serve
 FALL = 0.5  # least factor of such a change
 FREEDOM = 2.5  # weight of degrees of freedom: 2 for a penalty that is given, more for one chosen
 SAMPLING = 2.0  # variance of a mean over the rows, over that of independent ones
@@ -86,6 +87,8 @@ def fit_loglinear(
     m: int,
     rng: np.random.Generator,
     sweeps: int = 1,
+    *,
+    early: int | None = None,
 ) -> LogLinearFit:
     """Fit the sampler's family to noisy means, from independent rows of its base.
 
@@ -99,14 +102,16 @@ def fit_loglinear(
     rng : numpy Generator
     sweeps : int
         Of the rows in every round.
+    early : int, optional
+        Number of rows until round `LATE`; m if not given.
     """
     family, target = sampler.family, means / deviations
     sizes = [block.size for block in family.blocks]
-    even, dual = np.full(m, 1 / m), np.zeros(len(means))
+    dual = np.zeros(len(means))
     penalty = FIRST / deviations
     change_limit, limit = (_limits(family, deviations, most) for most in (MOST_CHANGE, MOST))
-    least_variance = 0.5 / m / deviations**2
-    codes, longest = sampler.draw_base(m, rng), LONGEST
+    rows, longest = early or m, LONGEST
+    codes = sampler.draw_base(rows, rng)
     averaged: Floats | None = None
     for number in range(ROUNDS + 1):
         sampler.set_coefficients(dual / deviations)
@@ -115,13 +120,14 @@ def fit_loglinear(
         products = Products(family.evaluate(codes), 1 / deviations, joint=False)
         if number == ROUNDS:
             break
+        even = np.full(rows, 1 / rows)
         fitted = products.average(even)
         variances = products.variances(even)
         averaged = variances if averaged is None else 0.7 * averaged + 0.3 * variances
-        spread = np.maximum(averaged, least_variance)
+        spread = np.maximum(averaged, 0.5 / rows / deviations**2)
         residual = target - fitted
         if number in ADAPTED:
-            by_chance = SAMPLING * spread / m
+            by_chance = SAMPLING * spread / rows
             found = adapted(residual, dual, penalty, spread, sizes, FALL, by_chance=by_chance)
             penalty = np.maximum(found, LEAST / deviations)
         if number > max(ADAPTED):
@@ -131,7 +137,8 @@ def fit_loglinear(
         change = np.clip(length * step, -change_limit, change_limit)
         following = np.clip(dual + change, -limit, limit)
         log_change = products.combine(following - dual)
-        copies = systematic(np.exp(log_change - log_change.max()), m, rng)
+        rows = m if number >= LATE else rows
+        copies = systematic(np.exp(log_change - log_change.max()), rows, rng)
         codes = {name: np.repeat(values, copies) for name, values in codes.items()}
         dual = following
     return LogLinearFit(family, codes, products, target, dual, penalty)
