@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 _MOST_SWEEPS = 1_000
 FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
+EARLY = 4  # part of the candidates that serves at first, where they get weights
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
 MOST_EDITED = 2_000  # levels of all columns up to which rows are edited
 NOISES = 2  # draws of the noise, to choose between denoised tables
@@ -159,7 +160,8 @@ class LogLinear(Unmeasured):
         """M rows of the model, with weights that continue its fit."""
         family, means, deviations = targets(measurements)
         sampler = GibbsSampler(measurements.columns, family, _base(measurements))
-        model = fit_loglinear(sampler, means, deviations, m, rng, self.sweeps)
+        early = max(1, m // EARLY)
+        model = fit_loglinear(sampler, means, deviations, m, rng, self.sweeps, early=early)
         candidates = merged(measurements.columns, model.codes, np.ones(m))
         weights = _Weights(candidates, seen_by(family, candidates), means, deviations, model)
         return Proposal(candidates, weights.found(_far(len(means), measurements.budget.noise)))
@@ -292,7 +294,9 @@ class _Weights:
         many = len(self.means) * PER_FUNCTION <= self.candidates.size
         for _ in range(MOST_ROUNDS):
             residual = fit.penalty * fit.dual
-            penalty = adapted(residual, fit.dual, fit.penalty, fit.variances, sizes, FALL, TRUSTED)
+            penalty = adapted(
+                residual, fit.dual, fit.penalty, fit.variances, sizes, FALL, trusted=TRUSTED
+            )
             this = self._fit(np.minimum(penalty, FALL * fit.penalty) if many else penalty, fit.dual)
             gain = FLAT * len(self.means) if many else GAIN * abs(fit.risk)
             if not self._supported(this) or this.risk > fit.risk - gain:

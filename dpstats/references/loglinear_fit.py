@@ -25,13 +25,16 @@ from dpstats.families.block import Family
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.references.gibbs import GibbsSampler
 
-ROUNDS = 30
+ROUNDS = 20
 STEPS = 3  # of conjugate gradients in a round
 TRUST = 0.15  # most variance over the rows of the logarithm of a round's change of the density
 LONGEST = 0.7  # part of a step that is taken at most
 FIRST, LEAST = 16.0, 0.1  # penalties at first and at least, over the noise standard deviation
-ADAPTED = range(5, 21, 3)  # rounds in which the penalties change
+ADAPTED = range(4, 16, 2)  # rounds in which the penalties change
+LATE = 14  # round until which fewer rows may serve
 FALL = 0.5  # least factor of such a change
+FREEDOM = 2.5  # weight of degrees of freedom: 2 for a penalty that is given, more for one chosen
+SAMPLING = 2.0  # variance of a mean over the rows, over that of independent ones
 SETTLING = 0.9  # factor of the longest step in every round after the penalties are settled
 MOST_CHANGE, MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
 
@@ -84,6 +87,8 @@ def fit_loglinear(
     m: int,
     rng: np.random.Generator,
     sweeps: int = 1,
+    *,
+    early: int | None = None,
 ) -> LogLinearFit:
     """Fit the sampler's family to noisy means, from independent rows of its base.
 
@@ -97,14 +102,16 @@ def fit_loglinear(
     rng : numpy Generator
     sweeps : int
         Of the rows in every round.
+    early : int, optional
+        Number of rows until round `LATE`; m if not given.
     """
     family, target = sampler.family, means / deviations
     sizes = [block.size for block in family.blocks]
-    even, dual = np.full(m, 1 / m), np.zeros(len(means))
+    dual = np.zeros(len(means))
     penalty = FIRST / deviations
     change_limit, limit = (_limits(family, deviations, most) for most in (MOST_CHANGE, MOST))
-    least_variance = 0.5 / m / deviations**2
-    codes, longest = sampler.draw_base(m, rng), LONGEST
+    rows, longest = early or m, LONGEST
+    codes = sampler.draw_base(rows, rng)
     averaged: Floats | None = None
     for number in range(ROUNDS + 1):
         sampler.set_coefficients(dual / deviations)
@@ -113,13 +120,15 @@ def fit_loglinear(
         products = Products(family.evaluate(codes), 1 / deviations, joint=False)
         if number == ROUNDS:
             break
+        even = np.full(rows, 1 / rows)
         fitted = products.average(even)
         variances = products.variances(even)
         averaged = variances if averaged is None else 0.7 * averaged + 0.3 * variances
-        spread = np.maximum(averaged, least_variance)
+        spread = np.maximum(averaged, 0.5 / rows / deviations**2)
         residual = target - fitted
         if number in ADAPTED:
-            found = adapted(residual, dual, penalty, spread, sizes, FALL)
+            by_chance = SAMPLING * spread / rows
+            found = adapted(residual, dual, penalty, spread, sizes, FALL, by_chance=by_chance)
             penalty = np.maximum(found, LEAST / deviations)
         if number > max(ADAPTED):
             longest = max(0.1, SETTLING * longest)
@@ -128,7 +137,8 @@ def fit_loglinear(
         change = np.clip(length * step, -change_limit, change_limit)
         following = np.clip(dual + change, -limit, limit)
         log_change = products.combine(following - dual)
-        copies = systematic(np.exp(log_change - log_change.max()), m, rng)
+        rows = m if number >= LATE else rows
+        copies = systematic(np.exp(log_change - log_change.max()), rows, rng)
         codes = {name: np.repeat(values, copies) for name, values in codes.items()}
         dual = following
     return LogLinearFit(family, codes, products, target, dual, penalty)
@@ -177,15 +187,18 @@ def adapted(
     variances: Floats,
     sizes: Sequence[int],
     least: float,
+    *,
     trusted: float = math.inf,
+    by_chance: Floats | float = 0.0,
 ) -> Floats:
     """Penalties by block: small where the signal in the answers exceeds the noise.
 
     At the optimum the residual of function f is r_f = s_f y_f. To first order, and the other
     functions fixed, without a penalty it would be u_f = r_f + c_f y_f, with c_f its variance;
-    another penalty s would leave s u_f / (c_f + s), and take 2 c_f / (c_f + s) degrees of freedom
-    (twice). Their sum over a block estimates its part of the risk, as Stein's formula does for the
-    whole; the s that makes it least is used for the whole block, within the limits.
+    another penalty s would leave s u_f / (c_f + s), and take c_f / (c_f + s) degrees of freedom.
+    The sum over a block of (s u_f / (c_f + s))^2 + 2 c_f / (c_f + s) estimates its part of the
+    risk, as Stein's formula does for the whole; with `FREEDOM` in place of 2, since the penalty is
+    chosen. The s that makes it least is used for the whole block, within the limits.
 
     A residual of more than `trusted` standard deviations is hardly due to noise: the penalty of
     that function falls further, down to a quarter. (A penalty on squares is too strict for the
@@ -201,17 +214,19 @@ def adapted(
         Smallest factor by which a block's penalty may change; the largest is one.
     trusted : float
         In noise standard deviations.
+    by_chance : (|F|,) float64
+        Variance of the residuals because the fitted means are those of some rows.
 
     Returns
     -------
     (|F|,) float64
     """
     block = np.repeat(np.arange(len(sizes)), sizes)
-    unshrunk = (residual + dual * variances) ** 2
+    unshrunk = (residual + dual * variances) ** 2 - by_chance
     risks = []
     for factor in _FACTORS:
         kept = penalty * factor / (variances + penalty * factor)
-        risks.append(np.bincount(block, kept**2 * unshrunk + 2 * (1 - kept), len(sizes)))
+        risks.append(np.bincount(block, kept**2 * unshrunk + FREEDOM * (1 - kept), len(sizes)))
     best = _FACTORS[np.argmin(risks, axis=0)]
     own = np.clip(trusted / np.maximum(np.abs(residual), 1e-300), 0.25, 1)
     return np.asarray(penalty * np.clip(best, least, 1)[block] * own)
