@@ -57,7 +57,7 @@ FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
 EARLY = 4  # part of the candidates that serves at first, where they get weights
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
 MOST_EDITED = 2_000  # levels of all columns up to which rows are edited
-NOISES = 2  # draws of the noise, to choose between denoised tables
+MOVED = 0.3  # of a noise, to differentiate denoised tables
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
 PER_FUNCTION = 10  # candidates per function from which penalties follow the risk alone
 MOST_ROUNDS = 16  # of falling penalties
@@ -226,19 +226,21 @@ class _Tables:
         if not self.pairs:
             return np.diag(margins)
 
-        def estimates(means: Floats) -> list[Floats]:
+        def estimates(means: Floats) -> Floats:
             tables = self.tables_of(means)
             found = [tables.independent(), tables.denoised_cells(), tables.low_rank()]
-            cells = [table[self.places][self.of_pairs] / self.n for table in found]
-            if model is not None:
-                moved = model.moved_by((means - self.means) / self.deviations)
-                fitted = (model.expected + moved) * self.deviations
-                cells.append(fitted[self.of_pairs])
-            return cells
+            return np.array([table[self.places][self.of_pairs] for table in found]) / self.n
 
-        noises = [self._noise(rng) for _ in range(NOISES)]
-        precision = 1 / self.deviations[self.of_pairs] ** 2
-        blended, weights = blend(estimates, self.means, self.of_pairs, noises, precision)
+        noise = self._noise(rng)
+        found = estimates(self.means)
+        moved = (estimates(self.means + MOVED * noise) - found) / MOVED
+        if model is not None:
+            following = model.following(noise / self.deviations, rng) - model.expected
+            found = np.vstack([found, (model.expected * self.deviations)[self.of_pairs]])
+            moved = np.vstack([moved, (following * self.deviations)[self.of_pairs]])
+        own, precision = self.of_pairs, 1 / self.deviations[self.of_pairs] ** 2
+        freedom = moved @ (precision * noise[own])
+        blended, weights = blend(found, self.means[own], freedom, precision)
         _log.info("tables: weights %s of independence, cells, low rank, model", weights.round(3))
         means = self.means.copy()
         means[self.of_pairs] = blended

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,7 +36,8 @@ FALL = 0.5  # least factor of such a change
 FREEDOM = 2.5  # weight of degrees of freedom: 2 for a penalty that is given, more for one chosen
 SAMPLING = 2.0  # variance of a mean over the rows, over that of independent ones
 SETTLING = 0.9  # factor of the longest step in every round after the penalties are settled
-MOST_CHANGE, MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
+MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
+FOLLOWED = 10  # rounds after which a fit has followed a change of the answers
 
 _FACTORS = 2.0 ** np.arange(-8, 9)
 
@@ -47,22 +48,27 @@ class LogLinearFit:
 
     Attributes
     ----------
-    family : Family
+    sampler : GibbsSampler
+    deviations : (|F|,) float64
+        Standard deviations of the noise on the means, unit scale.
     codes : column name -> (m,) int64
-    products : Products
-        The functions at the rows, scaled by the noise.
     target : (|F|,) float64
         Noisy means b, in noise standard deviations.
     dual, penalty : (|F|,) float64
         y and s2.
     """
 
-    family: Family
+    sampler: GibbsSampler
+    deviations: Floats
     codes: dict[str, Codes]
-    products: Products
     target: Floats
     dual: Floats
     penalty: Floats
+
+    @property
+    def family(self) -> Family:
+        """The test functions."""
+        return self.sampler.family
 
     @property
     def expected(self) -> Floats:
@@ -72,12 +78,56 @@ class LogLinearFit:
         """
         return self.target - self.penalty * self.dual
 
-    def moved_by(self, change: Floats, steps: int = 12) -> Floats:
-        """How the fitted means move with the answers, to first order: C (C + s2)^-1 change."""
-        even = np.full(self.products.points, 1 / self.products.points)
-        spread = self.products.variances(even)
-        solved, _ = _solve(self.products, change, self.penalty, spread, steps)
-        return change - self.penalty * solved
+    def moved(self, sweeps: int, rng: np.random.Generator) -> LogLinearFit:
+        """The same model, its rows moved by Gibbs sweeps."""
+        self.sampler.set_coefficients(self.dual / self.deviations)
+        codes = self.codes
+        for _ in range(sweeps):
+            codes = self.sampler.sweep(codes, rng)
+        return replace(self, codes=codes)
+
+    def improved(self, longest: float, rows: int, rng: np.random.Generator) -> LogLinearFit:
+        """A step towards the optimum of the penalties, with rows resampled by it."""
+        at = _At(self)
+        right = at.residual - self.penalty * self.dual
+        step, log_change = _solve(at.products, right, self.penalty, at.variances, STEPS)
+        length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
+        most_change, most = (_limits(self.family, self.deviations, of) for of in MOST)
+        change = np.clip(length * step, -most_change, most_change)
+        dual = np.clip(self.dual + change, -most, most)
+        log_change = at.products.combine(dual - self.dual)
+        copies = systematic(np.exp(log_change - log_change.max()), rows, rng)
+        codes = {name: np.repeat(values, copies) for name, values in self.codes.items()}
+        return replace(self, codes=codes, dual=dual)
+
+    def adapted(self) -> LogLinearFit:
+        """Penalties that the rows suggest, see `adapted`."""
+        at, sizes = _At(self), [block.size for block in self.family.blocks]
+        found = adapted(
+            at.residual, self.dual, self.penalty, at.variances, sizes, FALL,
+            by_chance=SAMPLING * at.variances / at.products.points,
+        )  # fmt: skip
+        return replace(self, penalty=np.maximum(found, LEAST / self.deviations))
+
+    def following(self, change: Floats, rng: np.random.Generator) -> Floats:
+        """Means of the fit to answers that are changed (in noise standard deviations)."""
+        fit = replace(self, target=self.target + change)
+        for _ in range(FOLLOWED):
+            fit = fit.improved(1.0, len(next(iter(self.codes.values()))), rng).moved(1, rng)
+        return fit.expected
+
+
+class _At:
+    """The functions at the rows of a fit, scaled by the noise."""
+
+    def __init__(self, fit: LogLinearFit) -> None:
+        values = fit.family.evaluate(fit.codes)
+        self.products = Products(values, 1 / fit.deviations, joint=False)
+        rows = self.products.points
+        even = np.full(rows, 1 / rows)
+        self.residual = fit.target - self.products.average(even)
+        least = 0.5 / rows / fit.deviations**2  # half a row in every cell
+        self.variances = np.maximum(self.products.variances(even), least)
 
 
 def fit_loglinear(
@@ -105,43 +155,18 @@ def fit_loglinear(
     early : int, optional
         Number of rows until round `LATE`; m if not given.
     """
-    family, target = sampler.family, means / deviations
-    sizes = [block.size for block in family.blocks]
-    dual = np.zeros(len(means))
-    penalty = FIRST / deviations
-    change_limit, limit = (_limits(family, deviations, most) for most in (MOST_CHANGE, MOST))
     rows, longest = early or m, LONGEST
+    none, first = np.zeros(len(means)), FIRST / deviations
     codes = sampler.draw_base(rows, rng)
-    averaged: Floats | None = None
-    for number in range(ROUNDS + 1):
-        sampler.set_coefficients(dual / deviations)
-        for _ in range(sweeps):
-            codes = sampler.sweep(codes, rng)
-        products = Products(family.evaluate(codes), 1 / deviations, joint=False)
-        if number == ROUNDS:
-            break
-        even = np.full(rows, 1 / rows)
-        fitted = products.average(even)
-        variances = products.variances(even)
-        averaged = variances if averaged is None else 0.7 * averaged + 0.3 * variances
-        spread = np.maximum(averaged, 0.5 / rows / deviations**2)
-        residual = target - fitted
+    fit = LogLinearFit(sampler, deviations, codes, means / deviations, none, first)
+    for number in range(ROUNDS):
         if number in ADAPTED:
-            by_chance = SAMPLING * spread / rows
-            found = adapted(residual, dual, penalty, spread, sizes, FALL, by_chance=by_chance)
-            penalty = np.maximum(found, LEAST / deviations)
+            fit = fit.adapted()
         if number > max(ADAPTED):
             longest = max(0.1, SETTLING * longest)
-        step, log_change = _solve(products, residual - penalty * dual, penalty, spread, STEPS)
-        length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
-        change = np.clip(length * step, -change_limit, change_limit)
-        following = np.clip(dual + change, -limit, limit)
-        log_change = products.combine(following - dual)
         rows = m if number >= LATE else rows
-        copies = systematic(np.exp(log_change - log_change.max()), rows, rng)
-        codes = {name: np.repeat(values, copies) for name, values in codes.items()}
-        dual = following
-    return LogLinearFit(family, codes, products, target, dual, penalty)
+        fit = fit.improved(longest, rows, rng).moved(sweeps, rng)
+    return fit
 
 
 def _limits(family: Family, deviations: Floats, most: float) -> Floats:
