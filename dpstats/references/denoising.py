@@ -22,7 +22,6 @@ These estimates steer rows only. No interval, test or certificate uses them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +37,6 @@ EM_STEPS = 60
 SURE = 12.0  # noise standard deviations from which a count is taken as it is
 IMPUTED = 20  # rounds in which the cells that no table has are filled in
 EDGE = 1.05  # eigenvalues below this many of the largest that noise alone has are noise
-MOVED = 0.3  # of a noise, to differentiate estimates
 
 
 @dataclass(frozen=True)
@@ -139,23 +137,17 @@ def _prior(count: Floats, size: Floats, deviation: Floats) -> Floats:
 
 
 def blend(
-    estimates: Callable[[Floats], Sequence[Floats]],
-    values: Floats,
-    estimated: NDArray[np.bool_],
-    noises: Sequence[Floats],
-    precision: Floats,
+    found: Floats, values: Floats, freedom: Floats, precision: Floats
 ) -> tuple[Floats, Floats]:
     """The weighted sum of estimates with the least estimated squared error (eq. 10).
 
     Parameters
     ----------
-    estimates : callable
-        From noisy values (F,) to several estimates (D,) of what some are without noise.
-    values : (F,) float64
-    estimated : (F,) bool
-        Which D of the values are estimated.
-    noises : sequence of (F,) float64
-        Draws from the joint law of the noise on the values.
+    found : (K, D) float64
+        K estimates of what D values are without their noise.
+    values : (D,) float64
+    freedom : (K,) float64
+        Estimates of the sum of precision times noise times each estimate: <z, Df z>, see above.
     precision : (D,) float64
         Weights of the squared errors.
 
@@ -165,13 +157,8 @@ def blend(
     weights : (K,) float64
         Not negative; of sum one.
     """
-    found = np.array(estimates(values))
-    freedom = np.zeros(len(found))
-    for noise in noises:
-        moved = np.array(estimates(values + MOVED * noise)) - found
-        freedom += moved @ (precision * noise[estimated]) / MOVED / len(noises)
     scaled = found * precision
-    weights = _least(scaled @ found.T, scaled @ values[estimated] - freedom)
+    weights = _least(scaled @ found.T, scaled @ values - freedom)
     return weights @ found, weights
 
 

@@ -54,9 +54,10 @@ if TYPE_CHECKING:
 
 _MOST_SWEEPS = 1_000
 FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
+EARLY = 4  # part of the candidates that serves at first, where they get weights
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
 MOST_EDITED = 2_000  # levels of all columns up to which rows are edited
-NOISES = 2  # draws of the noise, to choose between denoised tables
+MOVED = 0.3  # of a noise, to differentiate denoised tables
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
 PER_FUNCTION = 10  # candidates per function from which penalties follow the risk alone
 MOST_ROUNDS = 16  # of falling penalties
@@ -159,7 +160,8 @@ class LogLinear(Unmeasured):
         """M rows of the model, with weights that continue its fit."""
         family, means, deviations = targets(measurements)
         sampler = GibbsSampler(measurements.columns, family, _base(measurements))
-        model = fit_loglinear(sampler, means, deviations, m, rng, self.sweeps)
+        early = max(1, m // EARLY)
+        model = fit_loglinear(sampler, means, deviations, m, rng, self.sweeps, early=early)
         candidates = merged(measurements.columns, model.codes, np.ones(m))
         weights = _Weights(candidates, seen_by(family, candidates), means, deviations, model)
         return Proposal(candidates, weights.found(_far(len(means), measurements.budget.noise)))
@@ -188,18 +190,21 @@ class _Tables:
         self.pairs = len(pairs)
         answers = answer(sources, self.family)
         self.means, self.n = answers.means, answers.n
-        self.deviations = usable_deviations(measurements, np.sqrt(answers.noise_variances))
+        noise = np.sqrt(answers.noise_variances)
+        self.deviations = usable_deviations(measurements, noise)
         self.levels = Levels(schema)
         self.places = self.levels.places(self.family)
         self.of_pairs = self.places[0] != self.places[1]
         self.used = self.levels.measured(self.family)
         scales = self.levels.matrix(self.family, self.deviations) * self.n
         self._scales = np.where(self.used, scales, 1.0)
+        noise_of_levels = self.levels.matrix(self.family, noise).diagonal() * self.n
+        self._least = 0.5 * np.clip(noise_of_levels, 1e-6, 1.0)  # without noise, empty is empty
 
     def tables_of(self, means: Floats) -> PairTables:
         """Noisy means (|F|,) as counts in a matrix; margins of one sum."""
         counts = self.levels.matrix(self.family, means) * self.n
-        margins = np.maximum(counts.diagonal(), 0.5)
+        margins = np.maximum(counts.diagonal(), self._least)
         for place in self.levels.slices.values():
             margins[place] *= self.n / margins[place].sum()
         return PairTables(
@@ -221,19 +226,21 @@ class _Tables:
         if not self.pairs:
             return np.diag(margins)
 
-        def estimates(means: Floats) -> list[Floats]:
+        def estimates(means: Floats) -> Floats:
             tables = self.tables_of(means)
             found = [tables.independent(), tables.denoised_cells(), tables.low_rank()]
-            cells = [table[self.places][self.of_pairs] / self.n for table in found]
-            if model is not None:
-                moved = model.moved_by((means - self.means) / self.deviations)
-                fitted = (model.expected + moved) * self.deviations
-                cells.append(fitted[self.of_pairs])
-            return cells
+            return np.array([table[self.places][self.of_pairs] for table in found]) / self.n
 
-        noises = [self._noise(rng) for _ in range(NOISES)]
-        precision = 1 / self.deviations[self.of_pairs] ** 2
-        blended, weights = blend(estimates, self.means, self.of_pairs, noises, precision)
+        noise = self._noise(rng)
+        found = estimates(self.means)
+        moved = (estimates(self.means + MOVED * noise) - found) / MOVED
+        if model is not None:
+            following = model.following(noise / self.deviations, rng) - model.expected
+            found = np.vstack([found, (model.expected * self.deviations)[self.of_pairs]])
+            moved = np.vstack([moved, (following * self.deviations)[self.of_pairs]])
+        own, precision = self.of_pairs, 1 / self.deviations[self.of_pairs] ** 2
+        freedom = moved @ (precision * noise[own])
+        blended, weights = blend(found, self.means[own], freedom, precision)
         _log.info("tables: weights %s of independence, cells, low rank, model", weights.round(3))
         means = self.means.copy()
         means[self.of_pairs] = blended
@@ -292,7 +299,9 @@ class _Weights:
         many = len(self.means) * PER_FUNCTION <= self.candidates.size
         for _ in range(MOST_ROUNDS):
             residual = fit.penalty * fit.dual
-            penalty = adapted(residual, fit.dual, fit.penalty, fit.variances, sizes, FALL, TRUSTED)
+            penalty = adapted(
+                residual, fit.dual, fit.penalty, fit.variances, sizes, FALL, trusted=TRUSTED
+            )
             this = self._fit(np.minimum(penalty, FALL * fit.penalty) if many else penalty, fit.dual)
             gain = FLAT * len(self.means) if many else GAIN * abs(fit.risk)
             if not self._supported(this) or this.risk > fit.risk - gain:

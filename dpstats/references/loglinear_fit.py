@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,15 +26,19 @@ from dpstats.families.block import Family
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.references.gibbs import GibbsSampler
 
-ROUNDS = 30
+ROUNDS = 20
 STEPS = 3  # of conjugate gradients in a round
 TRUST = 0.15  # most variance over the rows of the logarithm of a round's change of the density
 LONGEST = 0.7  # part of a step that is taken at most
 FIRST, LEAST = 16.0, 0.1  # penalties at first and at least, over the noise standard deviation
-ADAPTED = range(5, 21, 3)  # rounds in which the penalties change
+ADAPTED = range(4, 16, 2)  # rounds in which the penalties change
+LATE = 14  # round until which fewer rows may serve
 FALL = 0.5  # least factor of such a change
+FREEDOM = 2.5  # weight of degrees of freedom: 2 for a penalty that is given, more for one chosen
+SAMPLING = 2.0  # variance of a mean over the rows, over that of independent ones
 SETTLING = 0.9  # factor of the longest step in every round after the penalties are settled
-MOST_CHANGE, MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
+MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
+FOLLOWED = 10  # rounds after which a fit has followed a change of the answers
 
 _FACTORS = 2.0 ** np.arange(-8, 9)
 
@@ -45,22 +49,27 @@ class LogLinearFit:
 
     Attributes
     ----------
-    family : Family
+    sampler : GibbsSampler
+    deviations : (|F|,) float64
+        Standard deviations of the noise on the means, unit scale.
     codes : column name -> (m,) int64
-    products : Products
-        The functions at the rows, scaled by the noise.
     target : (|F|,) float64
         Noisy means b, in noise standard deviations.
     dual, penalty : (|F|,) float64
         y and s2.
     """
 
-    family: Family
+    sampler: GibbsSampler
+    deviations: Floats
     codes: dict[str, Codes]
-    products: Products
     target: Floats
     dual: Floats
     penalty: Floats
+
+    @property
+    def family(self) -> Family:
+        """The test functions."""
+        return self.sampler.family
 
     @property
     def expected(self) -> Floats:
@@ -70,12 +79,57 @@ class LogLinearFit:
         """
         return self.target - self.penalty * self.dual
 
-    def moved_by(self, change: Floats, steps: int = 12) -> Floats:
-        """First-order change of the fitted means with the answers: C (C + s2)^-1 change (eq. 5)."""
-        even = np.full(self.products.points, 1 / self.products.points)
-        spread = self.products.variances(even)
-        solved, _ = _solve(self.products, change, self.penalty, spread, steps)
-        return change - self.penalty * solved
+    def moved(self, sweeps: int, rng: np.random.Generator) -> LogLinearFit:
+        """The same model, its rows moved by Gibbs sweeps."""
+        self.sampler.set_coefficients(self.dual / self.deviations)
+        codes = self.codes
+        for _ in range(sweeps):
+            codes = self.sampler.sweep(codes, rng)
+        return replace(self, codes=codes)
+
+    def improved(self, longest: float, rows: int, rng: np.random.Generator) -> LogLinearFit:
+        """A step towards the optimum of the penalties, with rows resampled by it."""
+        at = _At(self)
+        right = at.residual - self.penalty * self.dual
+        step, log_change = _solve(at.products, right, self.penalty, at.variances, STEPS)
+        # Eq. 6: more would rest on few rows, and leave the fit in the next sweep.
+        length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
+        most_change, most = (_limits(self.family, self.deviations, of) for of in MOST)
+        change = np.clip(length * step, -most_change, most_change)
+        dual = np.clip(self.dual + change, -most, most)
+        log_change = at.products.combine(dual - self.dual)
+        copies = systematic(np.exp(log_change - log_change.max()), rows, rng)
+        codes = {name: np.repeat(values, copies) for name, values in self.codes.items()}
+        return replace(self, codes=codes, dual=dual)
+
+    def adapted(self) -> LogLinearFit:
+        """Penalties that the rows suggest, see `adapted`."""
+        at, sizes = _At(self), [block.size for block in self.family.blocks]
+        found = adapted(
+            at.residual, self.dual, self.penalty, at.variances, sizes, FALL,
+            by_chance=SAMPLING * at.variances / at.products.points,
+        )  # fmt: skip
+        return replace(self, penalty=np.maximum(found, LEAST / self.deviations))
+
+    def following(self, change: Floats, rng: np.random.Generator) -> Floats:
+        """Means of the fit to answers that are changed (in noise standard deviations)."""
+        fit = replace(self, target=self.target + change)
+        for _ in range(FOLLOWED):
+            fit = fit.improved(1.0, len(next(iter(self.codes.values()))), rng).moved(1, rng)
+        return fit.expected
+
+
+class _At:
+    """The functions at the rows of a fit, scaled by the noise."""
+
+    def __init__(self, fit: LogLinearFit) -> None:
+        values = fit.family.evaluate(fit.codes)
+        self.products = Products(values, 1 / fit.deviations, joint=False)
+        rows = self.products.points
+        even = np.full(rows, 1 / rows)
+        self.residual = fit.target - self.products.average(even)
+        least = 0.5 / rows / fit.deviations**2  # half a row in every cell
+        self.variances = np.maximum(self.products.variances(even), least)
 
 
 def fit_loglinear(
@@ -85,6 +139,8 @@ def fit_loglinear(
     m: int,
     rng: np.random.Generator,
     sweeps: int = 1,
+    *,
+    early: int | None = None,
 ) -> LogLinearFit:
     """Fit the sampler's family to noisy means, from independent rows of its base.
 
@@ -98,42 +154,21 @@ def fit_loglinear(
     rng : numpy Generator
     sweeps : int
         Of the rows in every round.
+    early : int, optional
+        Number of rows until round `LATE`; m if not given.
     """
-    family, target = sampler.family, means / deviations
-    sizes = [block.size for block in family.blocks]
-    even, dual = np.full(m, 1 / m), np.zeros(len(means))
-    penalty = FIRST / deviations
-    change_limit, limit = (_limits(family, deviations, most) for most in (MOST_CHANGE, MOST))
-    least_variance = 0.5 / m / deviations**2
-    codes, longest = sampler.draw_base(m, rng), LONGEST
-    averaged: Floats | None = None
-    for number in range(ROUNDS + 1):
-        sampler.set_coefficients(dual / deviations)
-        for _ in range(sweeps):
-            codes = sampler.sweep(codes, rng)
-        products = Products(family.evaluate(codes), 1 / deviations, joint=False)
-        if number == ROUNDS:
-            break
-        fitted = products.average(even)
-        variances = products.variances(even)
-        averaged = variances if averaged is None else 0.7 * averaged + 0.3 * variances
-        spread = np.maximum(averaged, least_variance)
-        residual = target - fitted
+    rows, longest = early or m, LONGEST
+    none, first = np.zeros(len(means)), FIRST / deviations
+    codes = sampler.draw_base(rows, rng)
+    fit = LogLinearFit(sampler, deviations, codes, means / deviations, none, first)
+    for number in range(ROUNDS):
         if number in ADAPTED:
-            found = adapted(residual, dual, penalty, spread, sizes, FALL)
-            penalty = np.maximum(found, LEAST / deviations)
+            fit = fit.adapted()
         if number > max(ADAPTED):
             longest = max(0.1, SETTLING * longest)
-        step, log_change = _solve(products, residual - penalty * dual, penalty, spread, STEPS)
-        # Eq. 6: more would rest on few rows, and leave the fit in the next sweep.
-        length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
-        change = np.clip(length * step, -change_limit, change_limit)
-        following = np.clip(dual + change, -limit, limit)
-        log_change = products.combine(following - dual)
-        copies = systematic(np.exp(log_change - log_change.max()), m, rng)
-        codes = {name: np.repeat(values, copies) for name, values in codes.items()}
-        dual = following
-    return LogLinearFit(family, codes, products, target, dual, penalty)
+        rows = m if number >= LATE else rows
+        fit = fit.improved(longest, rows, rng).moved(sweeps, rng)
+    return fit
 
 
 def _limits(family: Family, deviations: Floats, most: float) -> Floats:
@@ -179,15 +214,18 @@ def adapted(
     variances: Floats,
     sizes: Sequence[int],
     least: float,
+    *,
     trusted: float = math.inf,
+    by_chance: Floats | float = 0.0,
 ) -> Floats:
     """Penalties by block: small where the signal in the answers exceeds the noise.
 
     At the optimum the residual of function f is r_f = s_f y_f. To first order, and the other
     functions fixed, without a penalty it would be u_f = r_f + c_f y_f, with c_f its variance;
-    another penalty s would leave s u_f / (c_f + s), and take 2 c_f / (c_f + s) degrees of freedom
-    (twice). Their sum over a block estimates its part of the risk, as Stein's formula does for the
-    whole (eq. 7); the s that makes it least is used for the whole block, within the limits.
+    another penalty s would leave s u_f / (c_f + s), and take c_f / (c_f + s) degrees of freedom.
+    The sum over a block of (s u_f / (c_f + s))^2 + 2 c_f / (c_f + s) estimates its part of the
+    risk, as Stein's formula does for the whole; with `FREEDOM` in place of 2, since the penalty is
+    chosen. The s that makes it least is used for the whole block, within the limits.
 
     A residual of more than `trusted` standard deviations is hardly due to noise: the penalty of
     that function falls further, down to a quarter. (A penalty on squares is too strict for the
@@ -203,17 +241,19 @@ def adapted(
         Smallest factor by which a block's penalty may change; the largest is one.
     trusted : float
         In noise standard deviations.
+    by_chance : (|F|,) float64
+        Variance of the residuals because the fitted means are those of some rows.
 
     Returns
     -------
     (|F|,) float64
     """
     block = np.repeat(np.arange(len(sizes)), sizes)
-    unshrunk = (residual + dual * variances) ** 2
+    unshrunk = (residual + dual * variances) ** 2 - by_chance
     risks = []
     for factor in _FACTORS:
         kept = penalty * factor / (variances + penalty * factor)
-        risks.append(np.bincount(block, kept**2 * unshrunk + 2 * (1 - kept), len(sizes)))
+        risks.append(np.bincount(block, kept**2 * unshrunk + FREEDOM * (1 - kept), len(sizes)))
     best = _FACTORS[np.argmin(risks, axis=0)]
     own = np.clip(trusted / np.maximum(np.abs(residual), 1e-300), 0.25, 1)
     return np.asarray(penalty * np.clip(best, least, 1)[block] * own)

@@ -1,4 +1,4 @@
-"""More budget never makes rows worse: the number of candidates follows the noise."""
+"""More budget never makes rows worse."""
 
 from fractions import Fraction
 
@@ -7,7 +7,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.measured.measurements import Measurements
-from dpstats.references.sizes import CANDIDATES, MANY_CANDIDATES, number_of_candidates
 
 LEVELS = (9, 12, 7, 10, 6, 5, 2, 2)
 SCHEMA = dps.Schema([
@@ -52,44 +51,31 @@ def distance(release, rows, asked):
     return float(np.mean(found))
 
 
-def test_the_number_of_candidates_follows_noise_and_family(rows):
-    sizes = [number_of_candidates(measured(rows, rho), "entropy") for rho in ("1/100", "1", "100")]
-    assert sizes[0] == CANDIDATES < sizes[1] <= sizes[2] < MANY_CANDIDATES
-    assert number_of_candidates(measured(rows, "100"), "minimax") == CANDIDATES
-    one = dps.plan(SCHEMA, {"p": dps.Proportion("c0 == 'v1'")}, budget=dps.ZCDP(100), n=N)
-    alone = Measurements(one.strategy, np.array([5]), np.zeros(1), not_private=True)
-    assert number_of_candidates(alone, "entropy") == CANDIDATES
+@pytest.fixture(scope="module")
+def much(rows):
+    return dps.synthesize(measured(rows, "1000"), rng=1)
 
 
-def test_many_functions_get_more_candidates_while_products_are_affordable():
-    def of(columns, bins):
-        schema = dps.Schema([dps.Category(f"c{i}", list(range(bins))) for i in range(columns)])
-        plan = dps.plan(schema, {"m": dps.Marginals(schema.names)}, budget=dps.ZCDP(0.01), n=N)
-        size = sum(block.block.size for block in plan.strategy.blocks)
-        zeros = np.zeros(size)
-        measurements = Measurements(plan.strategy, zeros.astype(int), zeros, not_private=True)
-        return number_of_candidates(measurements, "entropy"), plan.published.size
+def test_more_budget_gives_better_rows(rows, much):
+    little = dps.synthesize(measured(rows, "1/100"), rng=1)
+    assert distance(much, rows, PAIRS) < 0.2 * distance(little, rows, PAIRS)
 
-    assert of(5, 10) == (CANDIDATES, 1_000)
-    found, size = of(6, 16)
-    assert found == 8 * size == 30_720
-    assert of(14, 12)[0] == CANDIDATES  # 91 tables
+
+def test_the_most_common_row_is_as_common_as_in_the_table(rows, much):
+    """With much budget no row takes over."""
+    keys = np.ravel_multi_index(tuple(rows[c] for c in SCHEMA.names), LEVELS)
+    most = np.unique(keys, return_counts=True)[1].max()
+    assert much.counts.max() < 1.5 * most + 20
+    assert np.count_nonzero(much.counts) > 0.5 * len(np.unique(keys))
 
 
 @pytest.mark.slow
 def test_rows_get_no_worse_with_the_budget(rows):
-    """Pairs and unmeasured triples, from rho .01 to 1000; 5% for chance."""
+    """Pairs and unmeasured triples, from rho .01 to 1000; 2% for chance."""
     found = []
-    for rho in ("1/100", "1/10", "1", "10", "1000"):
+    for rho in ("1/100", "1/10", "1", "10", "100", "1000"):
         release = dps.synthesize(measured(rows, rho), rng=1)
         found.append([distance(release, rows, asked) for asked in (PAIRS, TRIPLES)])
     pairs, triples = np.array(found).T
-    assert np.all(pairs[1:] <= 1.05 * pairs[:-1])
-    assert np.all(triples[1:] <= 1.05 * triples[:-1])
-
-
-@pytest.mark.slow
-def test_a_huge_budget_is_no_worse_than_a_large_one(rows):
-    large, huge = (dps.synthesize(measured(rows, rho), m=20_000, rng=1) for rho in ("10", "1000"))
-    assert distance(huge, rows, TRIPLES) <= 1.1 * distance(large, rows, TRIPLES)
-    assert distance(huge, rows, PAIRS) <= 1.1 * distance(large, rows, PAIRS)
+    assert np.all(pairs[1:] <= 1.02 * pairs[:-1])
+    assert np.all(triples[1:] <= 1.02 * triples[:-1])

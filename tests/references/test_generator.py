@@ -56,4 +56,4 @@ def test_every_reference_offers_the_same(measured):
     assert set(proposal.candidates.codes) == set(measured.columns.names)
     assert proposal.candidates.size <= 300
     assert proposal.candidates.weights.sum() == pytest.approx(1)
-    assert (proposal.fit is not None) == isinstance(reference, dps.LogLinear)
+    assert (proposal.density is not None) == isinstance(reference, dps.LogLinear)

@@ -1,9 +1,10 @@
 """The penalty that Stein's rule chooses, against the best along a path and against other fits.
 
 Five families, noise of standard deviation .001 to .3 on every mean, Laplace and Gaussian; uniform
-candidates with one penalty, log-linear candidates with one per block. Squared errors are those of
-the fitted means about the private ones, per function and in noise variances: the noisy answers
-themselves have 1. The best is chosen in hindsight, in every run anew.
+candidates with one penalty, and the log-linear reference: edited rows where all functions are cells
+of small tables, else candidates with a penalty per block. Squared errors are those of the fitted
+means about the private ones, per function and in noise variances: the noisy answers themselves have
+1. The best is chosen in hindsight, in every run anew.
 """
 
 import itertools
@@ -14,15 +15,17 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.density.candidates import seen_by
-from dpstats.density.entropy import _Dual, fit_entropy, fit_tilted
+from dpstats.density.candidates import merged, seen_by
+from dpstats.density.entropy import _Dual, fit_entropy, fit_tilted, usable_deviations
 from dpstats.density.minimax import feasible, minimax_highs
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.references import loglinear
+from dpstats.references.gibbs import GibbsSampler
 from dpstats.references.loglinear import LogLinear
+from dpstats.references.loglinear_fit import fit_loglinear
 from dpstats.references.uniform import Uniform
 
 N = 4000
@@ -154,28 +157,26 @@ class Problem:
         return seen, seen.values.average(fit.density), path
 
     def log_linear(self):
-        """The path: all rounds, and multiples of the last penalties at the last candidates."""
-        rounds = []
-
-        class Recorded(loglinear._Problem):
-            def round(self, *given):
-                rounds.append(super().round(*given))
-                return rounds[-1]
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loglinear, "_Problem", Recorded)
-            candidates, fit = LogLinear().refine(self.measurements, self.candidates, self.rng)
-        path = [self.error(r.seen.values.average(r.fit.density)) for r in rounds]
-        last = next(r for r in rounds if r.candidates is candidates)
-        seen = last.seen
-        for factor in 4.0 ** np.arange(-3, 4):
+        """The path: no fit, and the model's own rows with multiples of its penalties."""
+        m, measurements = self.candidates, self.measurements
+        proposal = LogLinear().candidates(measurements, m, self.rng, stratified=True)
+        assert proposal.notes == ()
+        fitted = self.family.evaluate(proposal.candidates.codes).average(proposal.density)
+        sampler = GibbsSampler(measurements.columns, self.family, loglinear._base(measurements))
+        base = self.family.evaluate(sampler.draw_base(m, self.rng))
+        path = [self.error(base.average(np.full(m, 1 / m)))]
+        problem = self.means, usable_deviations(measurements)
+        model = fit_loglinear(sampler, *problem, m, self.rng)
+        rows = merged(measurements.columns, model.codes, np.ones(m))
+        seen = seen_by(self.family, rows)
+        for factor in 4.0 ** np.arange(-5, 4):
             other = fit_tilted(
-                seen.values, seen.reference, self.means, self.deviations, fit.penalty * factor,
-                tilt=last.tilt, start=fit.dual,
+                seen.values, seen.reference, *problem, model.penalty * factor,
+                tilt=model.dual, start=model.dual,
             )  # fmt: skip
             if other.converged:
                 path.append(self.error(seen.values.average(other.density)))
-        return seen, seen.values.average(fit.density), path
+        return seen_by(self.family, proposal.candidates), fitted, path
 
 
 def simulate(family, noise, deviation, reference, runs, programs, tools, candidates=CANDIDATES):

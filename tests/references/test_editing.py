@@ -1,0 +1,203 @@
+"""Edits of rows: their number and range stay, the misfit is that of the rows, tables are met."""
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families.tables.cells import Table
+from dpstats.references import editing
+from dpstats.references.editing import edited
+from dpstats.references.levels import Levels
+
+SIZES = [4, 3, 1, 6, 2]
+SCHEMA = dps.Schema([
+    dps.Number(f"c{i}", 0, 9, points=10, missing=0) if size == 1
+    else dps.Category(f"c{i}", list(range(size)))
+    for i, size in enumerate(SIZES)
+])  # fmt: skip
+LEVELS = Levels(SCHEMA)
+PAIRS = [("c0", "c1"), ("c1", "c3"), ("c0", "c3")]  # c4 is in a table of its own only
+
+
+def used(pairs=PAIRS):
+    """Single levels, and the cells of tables of two columns."""
+    tables = [Table(tuple(SCHEMA[name] for name in pair)) for pair in pairs]
+    own = np.eye(LEVELS.size, dtype=bool)
+    return own | LEVELS.measured(dps.Family(tuple(tables))) if tables else own
+
+
+def uniform(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return {f"c{i}": rng.integers(size, size=n) for i, size in enumerate(SIZES)}
+
+
+def dependent(n, seed=1):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(3, size=n)
+    bins = {}
+    for i, size in enumerate(SIZES):
+        edges = rng.dirichlet(np.full(size, 0.5), 3).cumsum(axis=1)[group]
+        bins[f"c{i}"] = np.minimum((rng.random((n, 1)) > edges).sum(axis=1), size - 1)
+    return bins
+
+
+def counts(bins, levels=LEVELS):
+    one_hot = levels.one_hot(bins).astype(float)
+    return one_hot @ one_hot.T
+
+
+def run(bins, wanted, seed=2, which=None):
+    which = used() if which is None else which
+    return edited(LEVELS, bins, wanted, which, np.random.default_rng(seed))
+
+
+def distance(bins, wanted, which):
+    """Share of the rows that would have to move, at least, for each of the tables to fit."""
+    n, own = len(bins["c0"]), np.abs(counts(bins) - wanted)
+    return max(
+        own[first, second].sum() / 2 / n
+        for first in LEVELS.slices.values() for second in LEVELS.slices.values()
+        if which[first, second].any() and first != second
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 100])
+def test_rows_keep_their_number_and_range(n):
+    found = run(uniform(n), counts(dependent(n)))
+    assert list(found) == list(SCHEMA.names)
+    for name, size in zip(SCHEMA.names, SIZES, strict=True):
+        assert found[name].shape == (n,)
+        assert found[name].min() >= 0
+        assert found[name].max() < size
+
+
+@pytest.mark.parametrize("wanted", [0.0, -50.0, 1e9])
+def test_wanted_counts_of_any_kind_give_rows(wanted):
+    found = run(uniform(300), np.full((LEVELS.size, LEVELS.size), wanted))
+    assert all(len(values) == 300 for values in found.values())
+    assert all(found[f"c{i}"].max() < size for i, size in enumerate(SIZES))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    before, target = uniform(5_000), counts(dependent(5_000))
+    return before, target, run(before, target)
+
+
+def test_tables_of_the_rows_become_the_wanted_ones(fitted):
+    before, target, found = fitted
+    assert distance(before, target, used()) > 0.3
+    assert distance(found, target, used()) < 0.01
+
+
+def test_columns_beside_all_pairs_get_their_margins(fitted):
+    _, target, found = fitted
+    place = LEVELS.slices["c4"]
+    assert np.abs(counts(found) - target)[place, place].diagonal().max() <= 10
+    pairs = counts(found)[LEVELS.slices["c0"], place] / 5_000  # and depend on nothing
+    independent = np.outer(pairs.sum(axis=1), pairs.sum(axis=0))
+    assert np.abs(pairs - independent).max() < 0.02
+
+
+def test_columns_alone_get_their_margins():
+    target, none = counts(dependent(2_000)), used(pairs=[])
+    assert np.array_equal(none, np.eye(LEVELS.size, dtype=bool))
+    found = counts(run(uniform(2_000), target, which=none))
+    assert np.abs(found - target).diagonal().max() <= 12  # independent rows: 40
+
+
+def test_one_row_takes_the_only_levels_that_are_wanted():
+    bins = {"c0": np.array([3]), "c1": np.array([0]), "c2": np.array([0]),
+            "c3": np.array([5]), "c4": np.array([0])}  # fmt: skip
+    wanted = {name: np.minimum(value, 0) + 1 for name, value in bins.items()} | {"c2": bins["c2"]}
+    found = run(bins, counts(wanted))
+    for name, value in wanted.items():
+        assert found[name].tolist() == value.tolist()
+
+
+def test_what_follows_from_another_column_stays_so():
+    n = 4_000
+    rng = np.random.default_rng(3)
+    truth = uniform(n, 3)
+    truth["c1"], truth["c4"] = truth["c0"] % 3, truth["c3"] % 2
+    which = used([*PAIRS, ("c3", "c4")])
+    start = {name: rng.permutation(values) for name, values in truth.items()}
+    found = run(start, counts(truth), which=which)
+    assert np.mean(found["c1"] != found["c0"] % 3) < 0.01
+    assert np.mean(found["c4"] != found["c3"] % 2) < 0.01
+
+
+def test_a_seed_repeats_it():
+    bins, target = uniform(400), counts(dependent(400))
+    first, second, other = (run(bins, target, seed) for seed in (1, 1, 2))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert any(not np.array_equal(first[name], other[name]) for name in first)
+
+
+def test_the_rows_that_are_given_are_not_changed():
+    bins = uniform(400)
+    before = {name: values.copy() for name, values in bins.items()}
+    run(bins, counts(dependent(400)))
+    assert all(np.array_equal(bins[name], before[name]) for name in bins)
+
+
+def test_the_misfit_stays_that_of_the_rows():
+    """Draws of parts of the rows change it exactly as the tables of all rows change."""
+    rng = np.random.default_rng(0)
+    rows = np.stack(list(uniform(600).values())).astype(np.int16)
+    target = counts(dependent(600)).astype(np.float32)
+    misfit = editing._counts(LEVELS, rows) - target
+    weights, before = np.where(used(), 1 / (target + 2), 0).astype(np.float32), rows.copy()
+    places = list(LEVELS.slices.values())
+    for first in range(0, 600, 40):
+        editing._redraw(LEVELS, places, rows[:, first : first + 40], misfit, weights, 0.1, rng)
+        bins = dict(zip(SCHEMA.names, rows, strict=True))
+        np.testing.assert_allclose(misfit, counts(bins) - target, atol=1e-3)
+    assert np.mean(rows != before) > 0.3
+
+
+def test_draws_have_the_probabilities_of_their_logits():
+    rng = np.random.default_rng(0)
+    logits = np.log(np.array([0.5, 0.2, 0.0, 0.3]) + 1e-30)
+    drawn = editing._drawn(np.repeat(logits[:, None], 40_000, axis=1).astype(np.float32), rng)
+    shares = np.bincount(drawn, minlength=4) / 40_000
+    np.testing.assert_allclose(shares, [0.5, 0.2, 0, 0.3], atol=0.012)
+    assert shares[2] == 0
+
+
+class OneColumn:
+    """A generator that has a single column drawn."""
+
+    def __init__(self, column):
+        self.column = column
+
+    def permutation(self, size):
+        return [self.column]
+
+
+@pytest.mark.parametrize("column", [0, 1, 3, 4])
+def test_the_costs_of_levels_are_those_of_the_misfit(column, monkeypatch):
+    """The weighted squares of the misfit, pairs and levels once, by brute force."""
+    target, which, temperature = counts(dependent(60)), used(), 0.5
+    weights = np.where(which, 1 / (target + 2), 0)
+    rows, seen = np.stack(list(uniform(60).values())).astype(np.int16), []
+
+    def kept(logits, rng):
+        seen.append(logits)
+        return rows[column, 7:8].copy()
+
+    def cost(level):
+        moved = rows.copy()
+        moved[column, 7] = level
+        misfit = counts(dict(zip(SCHEMA.names, moved, strict=True))) - target
+        return np.triu(weights * misfit**2).sum()
+
+    monkeypatch.setattr(editing, "_drawn", kept)
+    misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
+    editing._redraw(
+        LEVELS, list(LEVELS.slices.values()), rows[:, 7:8], misfit, weights.astype(np.float32),
+        temperature, OneColumn(column),
+    )  # fmt: skip
+    costs = -temperature * seen[0][:, 0]
+    expected = np.array([cost(level) for level in range(SIZES[column])])
+    np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)

@@ -1,0 +1,175 @@
+"""The fit by rows: that of the whole domain, its derivatives, and how far a round may go."""
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.density.entropy import fit_tilted
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
+from dpstats.references import loglinear_fit
+from dpstats.references.gibbs import GibbsSampler, Support
+from dpstats.references.loglinear_fit import adapted, fit_loglinear
+
+N, M = 2_000, 16_000
+SCHEMA = dps.Schema([
+    dps.Category("a", list(range(4))), dps.Category("b", list(range(3))),
+    dps.Category("c", list(range(5))), dps.Number("x", -1, 1, points=9, missing=0),
+])  # fmt: skip
+TABLES = dps.Family((
+    Cells.table(SCHEMA, ["a", "b"]), Cells.table(SCHEMA, ["b", "c"]),
+    Cells.table(SCHEMA, ["a", "c"]),
+))  # fmt: skip
+MIXED = dps.Family((
+    Cells.table(SCHEMA, ["a", "b"]), Cells.condition(SCHEMA, "a == 1 and c == 2"),
+    Moments.of(SCHEMA, ["x"], ["b"]),
+))  # fmt: skip
+
+
+class Problem:
+    """Noisy means of a table, and the fit over all states of its domain."""
+
+    def __init__(self, family, deviation, seed=0):
+        rng = np.random.default_rng(seed)
+        group = rng.integers(2, size=N)
+        codes = {
+            name: np.where(group, rng.integers(size, size=N), rng.integers(size // 2 + 1, size=N))
+            for name, size in (("a", 4), ("b", 3), ("c", 5), ("x", 9))
+        }
+        codes["x"] -= 4
+        self.schema = dps.Schema([c for c in SCHEMA if any(c in b.columns for b in family.blocks)])
+        self.family = family
+        self.truth = np.concatenate(family.sums(codes)) / (N * family.bounds)
+        self.deviations = np.full(family.size, deviation)
+        self.means = self.truth + deviation * rng.normal(size=family.size)
+        supports = [Support.of(c, c.name in family.coded_columns) for c in self.schema]
+        base = {
+            name: np.full(len(s.codes), -np.log(len(s.codes)))
+            for name, s in zip(self.schema.names, supports, strict=True)
+        }
+        self.sampler = GibbsSampler(self.schema, family, base)
+        states = np.meshgrid(*(s.codes for s in supports), indexing="ij")
+        every = {name: s.ravel() for name, s in zip(self.schema.names, states, strict=True)}
+        self.values = family.evaluate(every)
+        self.states = len(every["a"])
+
+    def fit(self, seed=1, m=M):
+        rng = np.random.default_rng(seed)
+        return fit_loglinear(self.sampler, self.means, self.deviations, m, rng)
+
+    def exact(self, penalty, means=None):
+        """Means of the fit over all states with the same penalties, in noise deviations."""
+        none = np.zeros(self.family.size)
+        uniform = np.full(self.states, 1 / self.states)
+        means = self.means if means is None else means
+        fit = fit_tilted(
+            self.values, uniform, means, self.deviations, penalty, tilt=none, start=none,
+            tolerance=1e-8,
+        )  # fmt: skip
+        assert fit.converged
+        return self.values.average(fit.density) / self.deviations
+
+
+CASES = [(TABLES, 0.02), (TABLES, 0.003), (MIXED, 0.02), (MIXED, 0.003)]
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_it_agrees_with_the_fit_over_the_whole_domain(family, deviation):
+    """Expected means, within the error of a mean over so many rows."""
+    problem = Problem(family, deviation)
+    found = problem.fit()
+    exact = problem.exact(found.penalty)
+    standard_error = 0.5 / np.sqrt(M) / deviation
+    assert np.sqrt(np.mean((found.expected - exact) ** 2)) < 0.4 * standard_error
+    assert np.abs(found.expected - exact).max() < standard_error
+    rows = found.products.average(np.full(M, 1 / M))
+    assert np.sqrt(np.mean((rows - exact) ** 2)) < 2 * standard_error
+    np.testing.assert_allclose(
+        rows, family.evaluate(found.codes).average(np.full(M, 1 / M)) / problem.deviations
+    )
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_it_is_nearer_to_the_truth_than_the_answers(family, deviation):
+    ours, answers = [], []
+    for seed in range(3):
+        problem = Problem(family, deviation, seed)
+        ours.append(np.mean((problem.fit(m=4_000).expected * deviation - problem.truth) ** 2))
+        answers.append(np.mean((problem.means - problem.truth) ** 2))
+    assert np.mean(ours) < np.mean(answers)
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_its_derivatives_are_those_of_the_exact_fit(family, deviation):
+    problem = Problem(family, deviation)
+    found = problem.fit()
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        change = rng.normal(size=family.size)
+        step = 0.01
+        both = [problem.exact(found.penalty, problem.means + side * step * change * deviation)
+                for side in (1, -1)]  # fmt: skip
+        slope = (both[0] - both[1]) / (2 * step)
+        ours = found.moved_by(change, steps=60)
+        assert np.linalg.norm(ours - slope) < 0.1 * np.linalg.norm(slope)
+        assert np.linalg.norm(found.moved_by(change) - slope) < 0.2 * np.linalg.norm(slope)
+
+
+@pytest.mark.parametrize("deviation", [0.1, 0.01, 1e-4])
+def test_a_round_changes_the_density_by_no_more_than_rows_can_carry(deviation, monkeypatch):
+    own, spreads = loglinear_fit.systematic, []
+
+    def recorded(weights, k, rng):
+        spreads.append(np.var(np.log(weights)))
+        return own(weights, k, rng)
+
+    monkeypatch.setattr(loglinear_fit, "systematic", recorded)
+    Problem(TABLES, deviation).fit(m=4_000)
+    assert len(spreads) == loglinear_fit.ROUNDS
+    assert max(spreads) < 1.01 * loglinear_fit.TRUST
+    if deviation < 0.01:
+        assert max(spreads) > 0.99 * loglinear_fit.TRUST  # it binds
+
+
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1e3])
+def test_rows_never_collapse(deviation):
+    """Also where an answer is outside of what any rows have."""
+    problem = Problem(TABLES, deviation)
+    problem.means = problem.means + 20 * deviation * np.where(np.arange(TABLES.size) % 2, 1, -1)
+    found = problem.fit(m=4_000)
+    assert np.all(np.isfinite(found.dual))
+    assert np.all(found.penalty > 0)
+    for name, codes in found.codes.items():
+        assert len(codes) == 4_000
+        shares = np.bincount(codes, minlength=problem.schema[name].bins) / 4_000
+        assert shares.max() < 0.9
+
+
+def test_coefficients_of_cells_are_bounded_and_those_of_moments_are_not(monkeypatch):
+    monkeypatch.setattr(loglinear_fit, "MOST", 0.2)
+    problem = Problem(MIXED, 1e-3)
+    coefficients = np.abs(problem.fit(m=2_000).dual / problem.deviations)
+    cells = np.concatenate([np.full(b.size, b is not MIXED.blocks[-1]) for b in MIXED.blocks])
+    assert coefficients[cells].max() == pytest.approx(0.2)
+    assert coefficients[~cells].max() > 0.3
+
+
+def test_a_seed_repeats_it():
+    problem = Problem(TABLES, 0.01)
+    first, second, other = (problem.fit(seed, 1_000) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.dual, second.dual)
+    assert all(np.array_equal(first.codes[name], second.codes[name]) for name in first.codes)
+    assert np.any(first.dual != other.dual)
+
+
+def test_penalties_fall_only_where_the_answers_say_more_than_noise():
+    """Two blocks: one with residuals of twenty sd, one of noise alone."""
+    sizes = [10, 12]
+    strong = np.arange(22) < 10
+    dual, penalty, variances = np.where(strong, 2.0, 0.01), np.full(22, 10.0), np.full(22, 5.0)
+    lower = adapted(penalty * dual, dual, penalty, variances, sizes, 0.25)
+    np.testing.assert_allclose(lower[strong], 2.5)
+    np.testing.assert_allclose(lower[~strong], 10.0)
+    own = adapted(penalty * dual, dual, penalty, variances, sizes, 0.25, trusted=10.0)
+    np.testing.assert_allclose(own[strong], 1.25)  # twenty sd left: half of it again
+    np.testing.assert_allclose(own[~strong], 10.0)

@@ -1,0 +1,179 @@
+"""Rows of random tables: as many as asked for, in the schema, no worse than independent columns.
+
+Schemas, dependencies, sizes, budgets and families are drawn; the noise is that of the plan, from a
+seed. Independent columns are drawn from the one-way answers of the same measurements.
+"""
+
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families.block import Family
+from dpstats.families.tables.cells import Table
+from dpstats.measured.answers import answer
+from dpstats.measured.combining import Sources
+from dpstats.measured.measurements import Measurements
+
+LEVELS = (2, 2, 2, 3, 5, 8, 12, 40)
+ROWS = (0, 1, 5, 100, 3_000)
+BUDGETS = ("1/1000", "1/30", "1", "30", "1000", "1000000")
+FAMILIES = ("pairs", "one way", "triples", "pairs and moments", "some pairs")
+KINDS = ("independent", "determined", "chain", "empty levels")
+INDEPENDENT = 8  # draws of rows of independent columns
+FEW = (14, 36, 117, 123, 137, 140, 147, 155, 156, 159, 175, 191, 215)
+
+
+class Case:
+    """A random table with noisy answers."""
+
+    def __init__(self, seed):
+        self.rng = rng = np.random.default_rng(seed)
+        self.asked, self.kind = rng.choice(FAMILIES), rng.choice(KINDS)
+        self.n = int(rng.choice(ROWS, p=[0.05, 0.1, 0.1, 0.35, 0.4]))
+        levels = LEVELS[:-1] if self.asked == "triples" else LEVELS
+        sizes = rng.choice(levels, rng.integers(2, 6 if self.asked == "triples" else 9))
+        sizes[rng.integers(len(sizes))] = 2  # or there might be nothing to measure
+        columns = [
+            dps.Category(f"c{i}", list(range(size))) for i, size in enumerate(sizes.tolist())
+        ]
+        if self.asked == "pairs and moments":
+            columns += [dps.Number(f"x{i}", -1, 1, points=21, missing=0) for i in range(2)]
+        self.schema, self.sizes = dps.Schema(columns), sizes.tolist()
+        self.codes = self._codes()
+        unit = "add_remove" if self.n == 0 or rng.random() < 0.4 else "replace"
+        budget, self.budget = rng.choice([dps.PureDP, dps.ZCDP]), str(rng.choice(BUDGETS))
+        self.plan = dps.plan(
+            self.schema, self._analyses(), budget=budget(Fraction(self.budget)), unit=unit,
+            n=self.n if unit == "replace" else None, reference=dps.LogLinear(),
+        )  # fmt: skip
+        self.text = (
+            f"{seed}: {self.sizes} {self.kind}, {self.asked}, n={self.n}, {self.plan.budget} {unit}"
+        )
+        self.measurements = self._measured()
+
+    def _analyses(self):
+        names = [name for name in self.schema.names if name[0] == "c"]
+        if self.asked == "one way":
+            return {name: dps.Marginals([name], degree=1) for name in names}
+        if self.asked == "triples" and len(names) > 2:
+            return {"t": dps.Marginals(names, degree=3)}
+        if self.asked == "pairs and moments":
+            return {"t": dps.Marginals(names), "s": dps.PCA(["x0", "x1"])}
+        if self.asked == "some pairs" and len(names) > 2:
+            alone = {name: dps.Marginals([name], degree=1) for name in names[2:]}
+            return {"t": dps.Marginals(names[:2]), **alone}
+        return {"t": dps.Marginals(names)}
+
+    def _codes(self):
+        rng, n, codes = self.rng, self.n, {}
+        before = rng.integers(60, size=n)
+        for i, size in enumerate(self.sizes):
+            chances = rng.dirichlet(np.full(size, 0.5))
+            if self.kind == "empty levels":
+                chances = np.where(rng.random(size) < 0.6, 0, chances)
+                chances[0] += 1 - chances.sum()
+            own = rng.choice(size, n, p=chances)
+            if i and self.kind == "determined":
+                own = codes["c0"] % size
+            if i and self.kind == "chain":
+                own = np.where(rng.random(n) < 0.8, before * 7 % size, own)
+            codes[f"c{i}"] = before = own.astype(np.int64)
+        factor = rng.normal(0, 4, n)
+        for i in range(2):
+            codes[f"x{i}"] = np.clip(np.rint(factor + rng.normal(0, 2, n)), -10, 10).astype(
+                np.int64
+            )
+        return codes
+
+    def _measured(self):
+        """Measurements with rounded normal or Laplace noise of the plan's scales."""
+        strategy = self.plan.strategy
+        sums = np.concatenate([
+            [self.n] if block.role == "count" else block.block.sums(self.codes)
+            for block in strategy.blocks
+        ])  # fmt: skip
+        scales = np.concatenate(strategy.block_scales)
+        gaussian = strategy.budget.noise == "gaussian"
+        draw = self.rng.normal if gaussian else self.rng.laplace
+        noise = np.rint(draw(size=len(sums)) * scales).astype(np.int64)
+        reference = self.plan.reference.to_dict()
+        return Measurements(
+            strategy, sums + noise, np.zeros(len(sums)), reference, not_private=True
+        )
+
+    @cached_property
+    def pairs(self):
+        """The tables of two columns, or None."""
+        blocks = [
+            block
+            for block in self.measurements.published.blocks
+            if isinstance(block, Table) and len(block.columns) == 2
+        ]
+        return Family(tuple(blocks)) if blocks else None
+
+    @cached_property
+    def noisy(self):
+        """Noisy means of the cells of two columns."""
+        return answer(Sources(self.measurements), self.pairs).means
+
+    def misfit(self, codes, shares):
+        """Mean absolute misfit of weighted rows to the noisy answers of two columns."""
+        return float(np.abs(self.pairs.evaluate(codes).average(shares) - self.noisy).mean())
+
+    def independent(self, k):
+        """Misfits of rows whose columns are drawn from their own noisy answers."""
+        sources, found, chances = Sources(self.measurements), [], {}
+        for column in {c for block in self.pairs.blocks for c in block.columns}:
+            noisy = np.maximum(answer(sources, Table((column,))).means, 0) + 1e-9
+            chances[column.name] = noisy / noisy.sum()
+        rng = np.random.default_rng(0)
+        for _ in range(INDEPENDENT):
+            drawn = {name: rng.choice(len(p), k, p=p) for name, p in sorted(chances.items())}
+            found.append(self.misfit(drawn, np.full(k, 1 / k)))
+        return np.array(found)
+
+
+def check(seed):
+    """The claims of this file for a random table."""
+    case = Case(seed)
+    release = dps.synthesize(case.measurements, rng=seed)
+    assert release.k == release.counts.sum() == Sources(case.measurements).rows.value, case.text
+    assert release.counts.min() >= 0, case.text
+    assert np.all(np.isfinite(release.weights)), case.text
+    assert release.weights.min() >= 0, case.text
+    for column in case.measurements.columns:
+        codes = release.candidates[column.name]
+        if isinstance(column, dps.Number):
+            assert np.isin(codes, column.all_codes).all(), case.text
+        else:
+            assert codes.min() >= 0, case.text
+            assert codes.max() < column.bins, case.text
+    assert not any("failed" in note for note in release.notes), case.text
+    if case.pairs is not None and min(case.n, release.k) >= 100:
+        ours = case.misfit(release.candidates, release.counts / release.k)
+        independent = case.independent(release.k)
+        limit = 1.02 * independent.mean() + 3 * independent.std(ddof=1)
+        assert ours <= limit + 1e-9, f"{case.text}: {ours:.5g}, limit {limit:.5g}"
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_rows_of_a_table(seed):
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_rows_of_any_table(seed):
+    check(seed)
+
+
+def test_the_few_tables_are_of_every_kind():
+    cases = [Case(seed) for seed in FEW]
+    assert {case.asked for case in cases} == set(FAMILIES)
+    assert {case.kind for case in cases} == set(KINDS)
+    assert {case.n for case in cases} == set(ROWS)
+    assert len({case.budget for case in cases}) >= 5
+    assert sum(case.pairs is not None and case.n >= 100 for case in cases) >= 6
