@@ -5,8 +5,16 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.privacy.noise import _noise_from
 from dpstats.references import reference_from_dict
-from dpstats.references.generator import check_options, generate
+from dpstats.references.generator import (
+    CANDIDATES,
+    _inference_reference,
+    check_options,
+    generate,
+    inference_density,
+    number_of_candidates,
+)
 
 SCHEMA = dps.Schema([
     dps.Category("colour", ["red", "green", "blue"]),
@@ -57,3 +65,42 @@ def test_every_reference_offers_the_same(measured):
     assert proposal.candidates.size <= 300
     assert proposal.candidates.weights.sum() == pytest.approx(1)
     assert (proposal.density is not None) == isinstance(reference, dps.LogLinear)
+
+
+def test_the_density_of_inference_follows_from_the_measurements_alone(measured):
+    candidates, weights = inference_density(measured)
+    usual = generate(measured, np.random.default_rng(1))
+    assert usual.serves_inference == (
+        reference_from_dict(measured.reference_spec) == _inference_reference(measured)
+    )
+    if usual.serves_inference:
+        np.testing.assert_array_equal(usual.weights, weights)
+    other = generate(measured, np.random.default_rng(2), m=300)
+    assert not other.serves_inference
+    again, same = inference_density(measured)
+    np.testing.assert_array_equal(same, weights)
+    for name, codes in again.codes.items():
+        np.testing.assert_array_equal(codes, candidates.codes[name])
+
+
+def pairs_of(n, noise, bins=20):
+    schema = dps.Schema([dps.Category(name, list(range(bins))) for name in "abcd"])
+    codes = np.random.default_rng(0).integers(0, bins, (4, n)) // 2
+    rows = pd.DataFrame(dict(zip("abcd", codes, strict=True)))
+    plan = dps.plan(schema, {"t": dps.Marginals(list("abcd"))}, budget=dps.PureDP(1), n=n)
+    with _noise_from(noise):
+        return dps.measure(plan, rows)
+
+
+@pytest.mark.parametrize(("n", "m"), [(6_000, 6_000), (1_200, 6_000), (1, 5_000)])
+def test_edited_rows_are_as_many_as_private_ones_or_a_multiple(n, m, seeded_noise):
+    measured = pairs_of(n, seeded_noise(1))
+    reference = reference_from_dict(measured.reference_spec)
+    assert number_of_candidates(measured, reference) == m
+    assert number_of_candidates(measured, dps.Uniform()) == CANDIDATES
+
+
+def test_edited_rows_are_released_as_they_are(seeded_noise):
+    made = generate(pairs_of(6_000, seeded_noise(1)), np.random.default_rng(0))
+    np.testing.assert_array_equal(made.counts, np.rint(6_000 * made.weights))
+    assert made.notes == ()
