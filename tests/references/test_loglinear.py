@@ -312,9 +312,9 @@ def test_an_association_beyond_noise_is_not_shrunk():
     rows = family.evaluate(release.candidates).average(release.counts / release.k)
     weighted = LogLinear()._weighted(measurements, 4_000, np.random.default_rng(0))
     weights = family.evaluate(weighted.candidates.codes).average(weighted.density)
-    for found in (rows, weights):
+    for found, most in ((rows, 1.0), (weights, 1.2)):  # 4,000 candidates have an error of their own
         assert abs(found - truth)[cell] < 4 * deviations[cell]
-        assert np.mean((found - truth) ** 2) < np.mean(deviations**2)
+        assert np.mean((found - truth) ** 2) < most * np.mean(deviations**2)
 
 
 def test_weights_follow_an_answer_that_noise_cannot_explain(pairs):
