@@ -24,6 +24,7 @@ import pyarrow as pa
 from dpstats.errors import DataError
 from dpstats.private.sources import Source, one_by_one
 from dpstats.schema import TextFile
+from dpstats.schema.text_files import CONVERT
 
 CSV_BLOCK = 2**23
 MAX_CSV_BLOCK = 2**31 - 1
@@ -36,14 +37,13 @@ _GZIP = b"\x1f\x8b"
 _UTF8 = ("utf-8", "utf-8-sig")
 _BLOCK = 2**20  # bytes that are decoded at a time
 _EXCHANGED = bytes.maketrans(b".,", b",.")
-_RECODE = "save it as UTF-8, or declare encoding = 'utf-16' under [file] of the schema"
 _NOT_TEXT = {  # first bytes, what has them, and what to do
     _GZIP: ("a gzip file", "add .gz to its name, or decompress it"),
     b"PK\x03\x04": ("a zip file or an Excel workbook", "save its table as CSV"),
     b"PAR1": ("a Parquet file", "name it .parquet"),
-    b"\xff\xfe": ("text in UTF-16", _RECODE),
-    b"\xfe\xff": ("text in UTF-16", _RECODE),
-    b"\0\0\xfe\xff": ("text in UTF-32", _RECODE.replace("16", "32")),
+    b"\xff\xfe": ("text in UTF-16", CONVERT),
+    b"\xfe\xff": ("text in UTF-16", CONVERT),
+    b"\0\0\xfe\xff": ("text in UTF-32", CONVERT.replace("16", "32")),
 }
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -68,7 +68,7 @@ def delimited(
     comma, points and commas of their bytes are exchanged.
     """
     zipped = path.suffix.lower() == ".gz"
-    _check_kind(path, zipped, written)
+    _check_kind(path, zipped)
     header = _read_header(path, names, zipped, written)
     marked = set(decimals) if written.decimal == "," else set()
     size = path.stat().st_size
@@ -186,7 +186,7 @@ def open_text(path: Path, zipped: bool, written: TextFile) -> Any:
     return held if written.encoding in _UTF8 else _as_utf8(held, written)
 
 
-def _check_kind(path: Path, zipped: bool, written: TextFile) -> None:
+def _check_kind(path: Path, zipped: bool) -> None:
     """Refuse a file whose first bytes are those of something else than delimited text."""
     with path.open("rb") as raw:
         start = raw.read(4)
@@ -196,8 +196,6 @@ def _check_kind(path: Path, zipped: bool, written: TextFile) -> None:
         with gzip.open(path, "rb") as text:
             start = text.read(4)
     for first, (kind, remedy) in _NOT_TEXT.items():
-        if remedy.endswith("schema") and written.encoding.startswith(("utf-16", "utf-32")):
-            continue
         if start.startswith(first):
             within = "holds" if zipped else "seems to be"
             raise DataError(f"{path.name!r} {within} {kind}, not delimited text; {remedy}")

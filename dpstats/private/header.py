@@ -92,7 +92,7 @@ def _header(path: Path, written: TextFile) -> list[str] | str:
     if names is None:
         return (
             f"it cannot be read: it is damaged, or text that is not {written.encoding.upper()}; if "
-            "it is text, say which with --encoding, such as latin-1, cp1252 or utf-16"
+            "it is text, save it as UTF-8, or say which with --encoding, such as latin-1 or cp1252"
         )
     if not names:
         return _NO_LINE

@@ -56,7 +56,7 @@ _FILE = """\
 # How a .csv or .tsv file of the table is written, if it is not UTF-8 with decimal points.
 #
 # [file]
-# encoding = "latin-1"           # or "cp1252", "utf-16"
+# encoding = "latin-1"           # or "cp1252", "cp932"; UTF-16 must be saved as UTF-8
 # decimal = ","                  # of numbers such as 1,5
 # delimiter = "|"                # by default a comma, semicolon or tab, as in the first line
 """
