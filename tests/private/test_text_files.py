@@ -11,6 +11,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.tables.cells import Cells
+from dpstats.planning.previews.bins import finer_bins
+from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.requests import load_request
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, find_source, open_source
@@ -288,6 +290,53 @@ def test_a_file_is_declared_in_the_schema_file_or_the_request(tmp_path):
         (tmp_path / "r.toml").write_text(text.replace('"age"', '["age"]'))
         plan = load_request(tmp_path / "r.toml")
         assert plan.schema.written.decimal == decimal
+
+
+FORMAT = {"encoding": "cp1252", "decimal": ",", "delimiter": "|"}
+
+
+def test_every_schema_that_is_made_from_another_keeps_its_file():
+    guesses = dps.Guesses(typical={"x": {"mean": 2, "sd": 1}})
+    schema = Schema([Number("x", 0, 9, missing=0), dps.Boolean("y")], guesses, FORMAT)
+    plan = dps.plan(schema, {"it": dps.Logistic("y ~ x")}, budget=dps.PureDP(1), n=900)
+    assert plan.schema["x"].even_edges
+    found = [plan.schema, plan.schema.declared, plan.columns, schema.select(["x"])]
+    found += [plan.asking({"x": dps.Mean("x")}).schema, plan.declaring(schema).schema]
+    found += [dps.Plan.from_dict(plan.to_dict()).schema]
+    few = Schema([Number("x", 0, 9, points=91, edges=[5], missing=0), schema["y"]], guesses, FORMAT)
+    like = likeness(None, plan.declaring(few).strategy)
+    found += [made for _, made in finer_bins(dps.Logistic("y ~ x"), few, few, like)]
+    assert len(found) == 9
+    for made in found:
+        assert made.written.to_dict() == FORMAT
+        assert made.guesses is not None
+
+
+@pytest.mark.parametrize("given", ["of the release", "of the request"])
+def test_a_stage_that_is_added_is_read_as_the_file_is_declared(given, tmp_path):
+    """From a release in memory, and from one of a file, which does not know how a table is written."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 91, 4_000) / 10
+    y = rng.random(4_000) < 1 / (1 + np.exp(3 - 0.8 * x))
+    lines = ["x|u|v|y", *(f"{z}|{i % 2}|{i // 2 % 2}|{int(w)}".replace(".", ",")
+                          for i, (z, w) in enumerate(zip(x, y, strict=True)))]  # fmt: skip
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    columns = [Number("x", 0, 9, points=91, edges=[3, 6], missing=0), *map(dps.Boolean, "uvy")]
+    schema = Schema(columns, file=FORMAT)
+    asked, budget = {"it": dps.Logistic("y ~ x + u + v")}, dps.ZCDP(50)
+    first = dps.release(dps.plan(schema, asked, budget=budget), tmp_path / "rows.csv", rng=0,
+                        m=300, k=10)  # fmt: skip
+    if given == "of the request":
+        first.save(tmp_path / "first.zip")
+        first = dps.load(tmp_path / "first.zip")
+    more = {"it": dps.Logistic("y ~ x + u + v", stages=2)}
+    start = first.schema if given == "of the release" else schema
+    later = dps.plan(start, more, budget=budget, start=first)
+    later.save(tmp_path / "later.json")
+    assert later.schema.written.to_dict() == FORMAT
+    later = dps.Plan.load(tmp_path / "later.json")
+    second = dps.release(later, tmp_path / "rows.csv", rng=0, m=300, k=10)
+    assert second.infer("it").params[1] == pytest.approx(0.8, abs=0.2)
 
 
 def test_a_frame_is_not_read_as_a_file(no_noise):
