@@ -314,7 +314,7 @@ def test_every_schema_that_is_made_from_another_keeps_its_file():
 
 @pytest.mark.parametrize("given", ["of the release", "of the request"])
 def test_a_stage_that_is_added_is_read_as_the_file_is_declared(given, tmp_path):
-    """From a release in memory, and from one of a file, which does not know how a table is written."""
+    """From a release in memory, and from one of a file, which knows no format of a table."""
     rng = np.random.default_rng(0)
     x = rng.integers(0, 91, 4_000) / 10
     y = rng.random(4_000) < 1 / (1 + np.exp(3 - 0.8 * x))
