@@ -143,10 +143,14 @@ def test_an_odd_cell_in_the_last_block_changes_no_other(suffix, odd, tmp_path, m
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", gzip.compress(b"x,y\n7,7\n"), "seems to be a gzip file, not delimited text; add"),
+        (
+            "a.csv",
+            gzip.compress(b"x,y\n7,7\n", mtime=0),
+            "seems to be a gzip file, not delimited text; add",
+        ),
         ("a.csv", "x,y\n7,7\n".encode("utf-16"), "seems to be text in UTF-16, not .* as UTF-8"),
         ("a.tsv", b"\xfe\xff" + "x,y\n7".encode("utf-16-be"), "seems to be text in UTF-16"),
-        ("a.csv.gz", gzip.compress("x\n7\n".encode("utf-16")), "holds text in UTF-16"),
+        ("a.csv.gz", gzip.compress("x\n7\n".encode("utf-16"), mtime=0), "holds text in UTF-16"),
         ("a.csv.gz", b"x,y\n7,7\n", "is not a gzip file; take .gz off its name"),
         ("a.csv", b"PK\x03\x04777", "seems to be a zip file or an Excel workbook"),
         ("a.csv", b"PAR1777", "seems to be a Parquet file, .*name it .parquet"),
