@@ -12,13 +12,12 @@ import csv
 import gzip
 import io
 import os
-import sys
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpstats.errors import DataError
@@ -33,6 +32,7 @@ _LARGEST_RATIO = 1032  # of the lengths of text and its deflated form
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # Texts that spell no number, as usual as empty cells: a number's cell is missing without one.
 _NO_NUMBER = ["", "NA", "NaN", "nan", "NULL", "null"]
+_QUOTE = ord('"')
 _GZIP = b"\x1f\x8b"
 _UTF8 = ("utf-8", "utf-8-sig")
 _BLOCK = 2**20  # bytes that are decoded at a time
@@ -84,7 +84,7 @@ def delimited(
                 for batch in read(wanted, block, done, parsed):
                     yield batch
                     done += batch.num_rows
-                _check_quotes(path, header.delimiter, done, zipped, written)
+                _check_quotes(path, header.delimiter, zipped, written)
                 return
             except pa.ArrowInvalid:  # a row longer than a block, or a damaged file
                 if not parsed and block >= longest:
@@ -201,26 +201,52 @@ def _check_kind(path: Path, zipped: bool) -> None:
             raise DataError(f"{path.name!r} {within} {kind}, not delimited text; {remedy}")
 
 
-def _check_quotes(path: Path, delimiter: str, rows: int, zipped: bool, written: TextFile) -> None:
-    """Refuse a file whose last cell opens a quote and swallows the lines up to the end.
+def _check_quotes(path: Path, delimiter: str, zipped: bool, written: TextFile) -> None:
+    """Refuse a file in which a quoted cell does not end where a cell ends, or not at all.
 
-    Only where there are more lines than rows: blank ones, or line breaks within cells.
+    Its quote was never closed: the lines up to the next quote, or the last, would be its text.
     """
+    ends, inside, held = f"{delimiter}\r\n".encode(), False, b"\n"
     with open_text(path, zipped, written) as raw:
-        lines, end = 0, b""
-        while block := raw.read(_FIRST_LINE):
-            lines += block.count(b"\n")
-            end = block.rstrip(b"\r\n")[-1:] or end
-    if lines <= rows + 1 or end == b'"':
-        return
-    usual = csv.field_size_limit(sys.maxsize)  # of the process
-    try:
-        with _text(open_text(path, zipped, written)) as text:
-            last = deque(csv.reader(text, delimiter=delimiter), maxlen=1)
-    finally:
-        csv.field_size_limit(usual)
-    if last and last[0] and "\n" in last[0][-1]:
-        raise pa.ArrowInvalid("CSV parse error: Expected 1 columns, got 0")  # see `sources.unread`
+        if (start := raw.read(len(codecs.BOM_UTF8))) != codecs.BOM_UTF8:
+            held += start
+        while True:
+            block = raw.read(_BLOCK)
+            text = held + (block or b"\n")
+            kept = text.rstrip(b'"') if block else text  # what follows decides what quotes mean
+            if (after := _inside(kept, ends, inside)) is None or (after and not block):
+                raise pa.ArrowInvalid("CSV parse error: Expected 1 columns, got 0")  # see `unread`
+            if not block:
+                return
+            inside, held = after, text[len(kept) - 1 :]
+
+
+def _inside(text: bytes, ends: bytes, inside: bool) -> bool | None:
+    """Whether a text ends within quotes, if it begins so; None if a quote is where none can be.
+
+    Its first byte was seen before, and its last one is no quote.
+    """
+    if text.find(b'"', 1) < 0:
+        return inside
+    held = np.frombuffer(text, np.uint8)
+    places = np.flatnonzero(held[1:] == _QUOTE) + 1
+    marks = np.isin(np.arange(256), [*ends, _QUOTE])
+    opening, closing = places[int(inside) :: 2], places[1 - int(inside) :: 2]
+    if marks[held[opening - 1]].all() and marks[held[closing + 1]].all():
+        return inside ^ bool(len(places) % 2)
+    doubled = -1
+    for place in places.tolist():  # some quotes are within a cell that has none around it
+        if place == doubled:
+            continue
+        if not inside:
+            inside = text[place - 1] in ends
+        elif text[place + 1] == _QUOTE:
+            doubled = place + 1
+        elif text[place + 1] in ends:
+            inside = False
+        else:
+            return None
+    return inside
 
 
 @dataclass(frozen=True)
