@@ -68,7 +68,7 @@ def delimited(
     comma, points and commas of their bytes are exchanged.
     """
     zipped = path.suffix.lower() == ".gz"
-    _check_kind(path, zipped)
+    check_kind(path, zipped)
     header = _read_header(path, names, zipped, written)
     marked = set(decimals) if written.decimal == "," else set()
     size = path.stat().st_size
@@ -186,7 +186,7 @@ def open_text(path: Path, zipped: bool, written: TextFile) -> Any:
     return held if written.encoding in _UTF8 else _as_utf8(held, written)
 
 
-def _check_kind(path: Path, zipped: bool) -> None:
+def check_kind(path: Path, zipped: bool) -> None:
     """Refuse a file whose first bytes are those of something else than delimited text."""
     with path.open("rb") as raw:
         start = raw.read(4)
