@@ -43,12 +43,15 @@ class LeftOut:
         The number of rows in each level over n, as combinations of features squared.
     touched : (l, p) bool
         Members of the basis that are not zero in all rows of each level.
+    level_of : (m,) int64
+        Level of each direction.
     """
 
     names: tuple[str, ...]
     directions: Floats
     counts: Floats
     touched: NDArray[np.bool_]
+    level_of: NDArray[np.int64]
 
     @property
     def kept(self) -> NDArray[np.intp]:
@@ -81,13 +84,14 @@ class LeftOut:
         part = linalg.null_space((along / length[:, np.newaxis]).T, rcond=_SAME).T / length
         return np.vstack([whole[~unknown], part @ whole[unknown]])
 
-    def radius(self, matrix: NoisyMatrix, beta: float) -> Floats:
+    def radius(self, matrix: NoisyMatrix, beta: float, response: float) -> Floats:
         """(k + 1, k + 1) what the rows of the levels add to the radii of the others' moments.
 
         Of the k members that are kept, and of the response in products with them; on the event of
         `matrix.radius`. The coefficient of a level with r rows is their mean of y - x'b, so at most
-        1 + sum |b_k| over the members that they touch, and adds at most r / n times that to their
-        equations: it moves their moments by r / n at most (eq. 4).
+        c + sum |b_k| over the members that they touch, c the largest `response`, and adds at most
+        r / n times that to their equations: it moves their moments with each other by r / n at
+        most, and those with the response by c r / n (eq. 6).
         """
         k = len(self.kept)
         total = np.zeros((k + 1, k + 1))
@@ -98,7 +102,7 @@ class LeftOut:
         counts = [_count(matrix, count) for count in self.counts]
         most = np.maximum(np.add(counts, reach), 0.0) / matrix.n
         for share, touched in zip(most.tolist(), self.touched, strict=True):
-            own = np.append(touched[self.kept], True)
+            own = np.append(touched[self.kept], response)
             total += share * np.outer(own, own)
         total[-1, -1] = 0.0
         return total
@@ -114,7 +118,8 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
     basis = moments.rows[:-1]
     if matrix is None:
         none = np.zeros((0, len(basis)))
-        return LeftOut((), none, np.zeros((0, basis.shape[1])), none.astype(np.bool_))
+        counts, levels = np.zeros((0, basis.shape[1])), np.zeros(0, dtype=np.int64)
+        return LeftOut((), none, counts, none.astype(np.bool_), levels)
     used = np.flatnonzero(np.any(basis != 0, axis=0))
     terms = [moments.features[i] for i in used]
     events = [*_levels(moments, terms), *_cells(moments, terms)]
@@ -137,6 +142,7 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
         np.concatenate([np.zeros((0, p)), *found]),
         np.array(list(absent.values())).reshape(len(absent), len(moments.features)),
         np.array(touched, dtype=np.bool_).reshape(len(absent), p),
+        np.repeat(np.arange(len(absent)), [len(each) for each in found]),
     )
 
 
