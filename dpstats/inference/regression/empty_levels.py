@@ -164,16 +164,21 @@ def _all_absent(
     absent: dict[tuple[Feature, ...], Floats],
     known: dict[tuple[Feature, ...], Expansion],
 ) -> bool:
-    """Whether all levels of the column are absent, or all cells of a level that is not."""
+    """Whether all levels of the column are absent, or all cells of a level that is not.
+
+    A level whose own count the terms do not give is present if one of its cells is; of those cells
+    some must be.
+    """
     if len(event) == 1:
         alike = [e for e in known if len(e) == 1 and e[0][0] == event[0][0]]
         return all(e in absent for e in alike)
+    gone = {e[0] for e in absent if len(e) == 1}
     present = {e[0] for e in known if len(e) == 1 and e not in absent}
     names = [name for name, _ in event]
-    cells = [e for e in known if [name for name, _ in e] == names and present.issuperset(e)]
-    if event not in cells:
-        return True  # of an absent level, which leaves it out by itself
-    lines = ([e for e in cells if own in e] for own in set(itertools.chain.from_iterable(cells)))
+    cells = [e for e in known if [name for name, _ in e] == names and gone.isdisjoint(e)]
+    if event not in cells or all(e in absent for e in cells):
+        return True  # of an absent level, which leaves it out by itself; or noise hides all
+    lines = ([e for e in cells if own in e] for own in present.intersection(event))
     return any(all(e in absent for e in line) for line in lines)
 
 
@@ -203,7 +208,24 @@ def _expanded(
                 if (longer := product(term, more)) is not None:
                     grown[longer] = grown.get(longer, 0.0) + value * by
         found = grown
-    return found if set(terms).issuperset(found) else None
+    for term in [term for term in found if term not in terms]:
+        by = found.pop(term)
+        if (others := _by_other_levels(moments, terms, term)) is None:
+            return None
+        for more, sign in others.items():
+            found[more] = found.get(more, 0.0) + by * sign
+    return found
+
+
+def _by_other_levels(moments: DesignMoments, terms: list[Term], term: Term) -> Expansion | None:
+    """A product with a level as that without it less those with the other levels of the column."""
+    for factor in filter(is_level, term):
+        rest = tuple(f for f in term if f != factor)
+        levels = range(moments.schema[factor[0]].bins)
+        others = [product(rest, ((factor[0], k),)) for k in levels if k != factor[1]]
+        if set(terms).issuperset([rest, *others]):
+            return {rest: 1.0, **dict.fromkeys([o for o in others if o is not None], -1.0)}
+    return None
 
 
 def _directions(
