@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 Adjustment = Literal["holm", "fdr_bh", "none"]
 _ADJUSTED: Mapping[Adjustment, tuple[str, Callable[[Floats], Floats]]] = {
-    "holm": ("p-values are adjusted by Holm's method over all pairs tested", holm),
-    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs tested",
+    "holm": ("p-values are adjusted by Holm's method over all pairs", holm),
+    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs",
                benjamini_hochberg),
-    "none": ("p-values are not adjusted for the number of pairs tested", np.copy),
+    "none": ("p-values are not adjusted for the number of pairs", np.copy),
 }  # fmt: skip
 _NO_TEST = "there is no test, since fewer than two groups surely have rows"
 
@@ -119,8 +119,9 @@ class GroupMeansResult(EstimateResult):
     def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
         """Differences of all pairs of means, each with intervals and Welch's test.
 
-        Only pairs of `used` groups are tested, and only their number counts in the adjustment; the
-        p-value of another pair is 1.
+        Only pairs of `used` groups are tested; the p-value of another pair is 1. All pairs count in
+        the adjustment, as noisy sizes choose those that are tested: leave groups that you do not
+        compare out of `groups` of the analysis.
 
         Parameters
         ----------
@@ -246,12 +247,10 @@ class PairwiseResult(EstimateResult):
     @property
     def pvalues(self) -> Named:
         """(d,) the same, adjusted as `adjust` says."""
-        found = np.array(self.p_unadjusted)
-        found[self._determined] = _ADJUSTED[self.adjust][1](found[self._determined])
-        return Named(found, self.terms)
+        return Named(_ADJUSTED[self.adjust][1](np.array(self.p_unadjusted)), self.terms)
 
     @property
-    def _determined(self) -> NDArray[np.bool_]:
+    def _tested(self) -> NDArray[np.bool_]:
         assert isinstance(self.intervals, MeanIntervals)
         return np.array([contrast.tested for contrast in self.intervals.contrasts])
 
@@ -271,7 +270,7 @@ class PairwiseResult(EstimateResult):
         if target == "table":
             return frame
         errors = np.asarray(self.bse)
-        known = (errors > 0) & self._determined
+        known = (errors > 0) & self._tested
         scores = np.divide(self.params, errors, out=np.full(len(errors), np.nan), where=known)
         return frame.assign(
             statistic=np.asarray(scores), p_value=np.asarray(self.pvalues),
