@@ -116,6 +116,9 @@ def test_contrasts_and_joint_tests_of_what_is_determined(no_noise):
     expected = reference.f_test(np.eye(6)[1:5])
     assert together.statistic == pytest.approx(float(expected.fvalue), rel=1e-7)
     assert (together.df_num, together.df_denom) == (4, 594)
+    assert "only combinations that the rows determine" in str(together)
+    assert "only combinations" not in str(found.f_test("x = 0"))
+    assert found.wald_test(", ".join(every)).statistic == together.statistic
     nothing = found.f_test("g[T.c] = 0")
     assert (nothing.pvalue, nothing.df_num) == (1, 0)
     low, high = found.intervals.simultaneous(0.05, "noise_aware", "population")
