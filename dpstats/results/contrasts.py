@@ -117,8 +117,10 @@ class LinearResult(EstimateResult):
         assert isinstance(first, LinearResult)
         return replace(first, null=null)
 
+
 _PART = (
-    "only combinations that the rows determine are tested: levels without rows leave the others open"
+    "only combinations that the rows determine are tested; levels without rows leave the others "
+    "open"
 )
 
 
