@@ -250,7 +250,7 @@ class PairwiseResult(EstimateResult):
         return Named(_ADJUSTED[self.adjust][1](np.array(self.p_unadjusted)), self.terms)
 
     @property
-    def _tested(self) -> NDArray[np.bool_]:
+    def _determined(self) -> NDArray[np.bool_]:
         assert isinstance(self.intervals, MeanIntervals)
         return np.array([contrast.tested for contrast in self.intervals.contrasts])
 
@@ -270,7 +270,7 @@ class PairwiseResult(EstimateResult):
         if target == "table":
             return frame
         errors = np.asarray(self.bse)
-        known = (errors > 0) & self._tested
+        known = (errors > 0) & self._determined
         scores = np.divide(self.params, errors, out=np.full(len(errors), np.nan), where=known)
         return frame.assign(
             statistic=np.asarray(scores), p_value=np.asarray(self.pvalues),

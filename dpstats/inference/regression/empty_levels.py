@@ -224,7 +224,9 @@ def _by_other_levels(moments: DesignMoments, terms: list[Term], term: Term) -> E
         levels = range(moments.schema[factor[0]].bins)
         others = [product(rest, ((factor[0], k),)) for k in levels if k != factor[1]]
         if set(terms).issuperset([rest, *others]):
-            return {rest: 1.0, **dict.fromkeys([o for o in others if o is not None], -1.0)}
+            found: Expansion = dict.fromkeys([other for other in others if other is not None], -1.0)
+            found[rest] = 1.0
+            return found
     return None
 
 
