@@ -196,6 +196,10 @@ class GroupMeansResult(EstimateResult):
         assert isinstance(first, GroupMeansResult)
         return replace(first, groups=self.groups[:count])
 
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        shown = super()._shown(alpha, target, most)
+        return _without_estimates(shown, ~self.one_way.levels.used)
+
     def _head(self, alpha: float, target: Target) -> list[str]:
         if target == "table":
             return [self.title]
@@ -278,7 +282,15 @@ class PairwiseResult(EstimateResult):
         )  # fmt: skip
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
-        shown = super()._shown(alpha, target, most)
+        shown = _without_estimates(super()._shown(alpha, target, most), ~self._determined)
         if target == "table":
             return shown
         return shown.assign(p_value=np.asarray(self.pvalues)[shown.index])  # adjusted for all pairs
+
+
+def _without_estimates(shown: pd.DataFrame, unused: NDArray[np.bool_]) -> pd.DataFrame:
+    """Printed rows without the estimates of groups that may have no rows: these are noise alone."""
+    hidden = unused[shown.index]
+    return shown.assign(
+        estimate=shown["estimate"].mask(hidden), std_error=shown["std_error"].mask(hidden)
+    )

@@ -210,9 +210,9 @@ def _expanded(
         found = grown
     for term in [term for term in found if term not in terms]:
         by = found.pop(term)
-        if (others := _by_other_levels(moments, terms, term)) is None:
+        if (instead := _by_other_levels(moments, terms, term)) is None:
             return None
-        for more, sign in others.items():
+        for more, sign in instead.items():
             found[more] = found.get(more, 0.0) + by * sign
     return found
 

@@ -302,6 +302,8 @@ def test_declared_levels_without_rows_change_no_test(unit, rows_per_person):
         assert (others["p_value"] == 1).all()
         assert others["statistic"].isna().all()
         assert all(unused[0].removeprefix("region=") in str(page) for page in (found, pairs))
+        (line,) = (text for text in str(found).splitlines() if text.startswith(f"{unused[0]} "))
+        assert line.removeprefix(unused[0]).strip().startswith("[")  # no estimate, no error
 
 
 def test_one_group_with_rows_has_no_test():
