@@ -30,6 +30,7 @@ from dpstats.inference.moments.row_sampling import (
     mean_powers,
 )
 from dpstats.inference.simulation import calibration_generator
+from dpstats.measured.view import density_of
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -87,7 +88,7 @@ class NoisyCovariance(Cached):
             (name, SIGN if s else None) for name, s in zip(columns, signs, strict=True)
         ]
         moments = MomentMatrix.of(release, features, ball, given)
-        points = moments.unit_rows(release.candidates)
+        points = moments.unit_rows(density_of(release)[0])
         powers, noise = np.full((len(columns), 2), np.nan), np.zeros((len(columns), 2))
         if ball is None:
             powers, noise = mean_powers(release, columns, given, moments.n)
@@ -298,10 +299,10 @@ class NoisyCovariance(Cached):
 
 def weights_within(release: ReleaseView, given: Subgroup | None) -> Floats:
     """Weights (m,) of the fitted density in a subgroup, with sum one, or zero if none is in it."""
-    weights = np.asarray(release.weights)
+    candidates, weights = density_of(release)
     if given is None:
         return weights
-    weights = weights * given.holds(release.candidates)
+    weights = weights * given.holds(candidates)
     return np.asarray(weights / max(float(weights.sum()), 1e-300))
 
 
