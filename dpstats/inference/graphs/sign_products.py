@@ -15,7 +15,6 @@ from dpstats.families.separators import moments_of_products
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance, weights_within
-from dpstats.measured.view import density_of
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -92,5 +91,4 @@ def covariance_of_products(
     moments = ProductMatrix.of_products(release, products, given)
     weights = weights_within(release, given)
     powers, noise = np.full((len(products), 2), np.nan), np.zeros((len(products), 2))
-    points = moments.unit_rows(density_of(release)[0])
-    return NoisyCovariance(moments, points, weights, powers, noise)
+    return NoisyCovariance(moments, moments.unit_rows(release.candidates), weights, powers, noise)

@@ -30,7 +30,6 @@ from dpstats.inference.moments.row_sampling import (
     mean_powers,
 )
 from dpstats.inference.simulation import calibration_generator
-from dpstats.measured.view import density_of
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -88,7 +87,7 @@ class NoisyCovariance(Cached):
             (name, SIGN if s else None) for name, s in zip(columns, signs, strict=True)
         ]
         moments = MomentMatrix.of(release, features, ball, given)
-        points = moments.unit_rows(density_of(release)[0])
+        points = moments.unit_rows(release.candidates)
         powers, noise = np.full((len(columns), 2), np.nan), np.zeros((len(columns), 2))
         if ball is None:
             powers, noise = mean_powers(release, columns, given, moments.n)
@@ -299,10 +298,10 @@ class NoisyCovariance(Cached):
 
 def weights_within(release: ReleaseView, given: Subgroup | None) -> Floats:
     """Weights (m,) of the fitted density in a subgroup, with sum one, or zero if none is in it."""
-    candidates, weights = density_of(release)
+    weights = np.asarray(release.weights)
     if given is None:
         return weights
-    weights = weights * given.holds(candidates)
+    weights = weights * given.holds(release.candidates)
     return np.asarray(weights / max(float(weights.sum()), 1e-300))
 
 
