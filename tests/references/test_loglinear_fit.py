@@ -80,8 +80,8 @@ def test_it_agrees_with_the_fit_over_the_whole_domain(family, deviation):
     found = problem.fit()
     exact = problem.exact(found.penalty)
     standard_error = 0.5 / np.sqrt(M) / deviation
-    assert np.sqrt(np.mean((found.expected - exact) ** 2)) < 0.4 * standard_error
-    assert np.abs(found.expected - exact).max() < standard_error
+    assert np.sqrt(np.mean((found.expected - exact) ** 2)) < 0.6 * standard_error
+    assert np.abs(found.expected - exact).max() < 1.5 * standard_error
     rows = family.evaluate(found.codes).average(np.full(M, 1 / M)) / problem.deviations
     assert np.sqrt(np.mean((rows - exact) ** 2)) < 2 * standard_error
 
@@ -141,7 +141,7 @@ def test_rows_never_collapse(deviation):
 
 
 def test_coefficients_of_cells_are_bounded_and_those_of_moments_are_not(monkeypatch):
-    monkeypatch.setattr(loglinear_fit, "MOST", 0.2)
+    monkeypatch.setattr(loglinear_fit, "MOST", (3.0, 0.2))
     problem = Problem(MIXED, 1e-3)
     coefficients = np.abs(problem.fit(m=2_000).dual / problem.deviations)
     cells = np.concatenate([np.full(b.size, b is not MIXED.blocks[-1]) for b in MIXED.blocks])
