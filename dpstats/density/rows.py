@@ -11,6 +11,7 @@ from dpstats.families.block import FamilyValues
 
 Draw = Literal["systematic", "iid"]
 MAX_ROUNDS = 400
+MOST_PRODUCTS = 10**9  # points times blocks times rounds: a few seconds
 
 
 def draw_counts(
@@ -68,11 +69,14 @@ def _exchanged(counts: Codes, weights: Floats, values: FamilyValues) -> Codes:
     whenever the misfit would rise. Rows only go to candidates with a weight worth a fiftieth row.
     """
     k = int(counts.sum())
+    if np.abs(counts - k * weights).max() < 1e-6:  # they are the candidates themselves
+        return counts
+    rounds = min(MAX_ROUNDS, max(1, MOST_PRODUCTS // (len(weights) * len(values.parts))))
     target = values.average(weights)
     pool = np.flatnonzero(k * weights >= min(0.02, k * weights.max()))
     moves = max(1, k // 64)
     misfit = values.average(counts / k) - target
-    for _ in range(MAX_ROUNDS):
+    for _ in range(rounds):
         steepness = values.combine(misfit)
         held = np.flatnonzero(counts)
         moves = min(moves, len(pool), len(held))

@@ -109,12 +109,15 @@ def inference_density(measurements: Measurements) -> tuple[Candidates, Floats]:
     return _fit(measurements, reference, number_of_candidates(measurements, reference), rng)
 
 
-def number_of_candidates(measurements: Measurements, reference: Reference) -> int:
-    """As many as there are rows where candidates are the rows; else `CANDIDATES`."""
+def number_of_candidates(
+    measurements: Measurements, reference: Reference, k: int | None = None
+) -> int:
+    """As many as there are private rows, or fewer synthetic ones, where candidates are the rows."""
     if not isinstance(reference, LogLinear) or not edits(measurements):
         return CANDIDATES
     rows = max(1, Sources(measurements).rows.value)
-    return min(MOST_EDITED, rows * -(-LEAST_EDITED // rows))
+    usual = min(MOST_EDITED, rows * -(-LEAST_EDITED // rows))
+    return usual if k is None else min(k, usual)
 
 
 def _inference_reference(measurements: Measurements) -> Reference:
@@ -158,8 +161,9 @@ def generate(
     """
     say = progress or (lambda text, done, total: None)
     reference = reference_from_dict(measurements.reference_spec)
-    usual = m is None and fit == "entropy" and reference == _inference_reference(measurements)
-    m = number_of_candidates(measurements, reference) if m is None else m
+    own = number_of_candidates(measurements, reference)
+    m = number_of_candidates(measurements, reference, k) if m is None else m
+    usual = m == own and fit == "entropy" and reference == _inference_reference(measurements)
     points = np.random.default_rng(POINTS_SEED) if usual else rng
     with one_blas_thread():
         say("drawing candidates", 0, 3)
