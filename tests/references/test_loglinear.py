@@ -310,11 +310,11 @@ def test_an_association_beyond_noise_is_not_shrunk():
     truth, cell = truth_of(family, frame), family.names.index("c0=8, c1=10")
     release = dps.synthesize(measurements, rng=0)
     rows = family.evaluate(release.candidates).average(release.counts / release.k)
-    weighted = LogLinear()._weighted(measurements, 4_000, np.random.default_rng(0))
+    weighted = LogLinear()._weighted(measurements, 20_000, np.random.default_rng(0))
     weights = family.evaluate(weighted.candidates.codes).average(weighted.density)
-    for found, most in ((rows, 1.0), (weights, 1.2)):  # 4,000 candidates have an error of their own
+    for found in (rows, weights):
         assert abs(found - truth)[cell] < 4 * deviations[cell]
-        assert np.mean((found - truth) ** 2) < most * np.mean(deviations**2)
+        assert np.mean((found - truth) ** 2) < 0.95 * np.mean(deviations**2)
 
 
 def test_weights_follow_an_answer_that_noise_cannot_explain(pairs):
