@@ -290,10 +290,10 @@ class GibbsSampler:
         Without the base, and without what depends on a number's code inside its bin.
         """
         name = column.name
-        if rows.one_hot is None:
+        if self._matrix is None:
             total = np.zeros((len(rows.codes[name]), column.bins), dtype=np.float32)
         else:
-            assert self._matrix is not None
+            assert rows.one_hot is not None
             total = (self._matrix[self.levels.slices[name]] @ rows.one_hot).T
         for others, table in self._rows[name]:
             index: Codes | int = 0

@@ -12,6 +12,7 @@ entropy fit that continues the model's.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from dataclasses import dataclass, replace
@@ -35,13 +36,13 @@ from dpstats.density.entropy import (
 )
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.tables.cells import Table
+from dpstats.families.tables.cells import Indicator, Table
 from dpstats.inference.simulation import with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
 from dpstats.references.denoising import SURE, PairTables, blend
-from dpstats.references.editing import edited
+from dpstats.references.editing import Others, edited
 from dpstats.references.gibbs import GibbsSampler, knows
 from dpstats.references.levels import Levels, is_small
 from dpstats.references.loglinear_fit import LogLinearFit, adapted, fit_loglinear
@@ -56,7 +57,8 @@ _MOST_SWEEPS = 1_000
 FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
 EARLY = 4  # part of the candidates that serves at first, where they get weights
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
-MOST_EDITED = 2_000  # levels of all columns up to which rows are edited
+MOST_LEVELS = 2_000  # of all columns up to which rows are edited,
+MOST_OTHERS = 40  # and blocks besides small tables
 LIKELY = 3.0  # noise standard deviations by which a cell may be corrected
 MOVED = 0.1  # of a noise, to differentiate denoised tables
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
@@ -143,7 +145,7 @@ class LogLinear(Unmeasured):
         problem, schema = _Tables(measurements), measurements.columns
         sampler = GibbsSampler(schema, problem.family, _base(measurements))
         model = None
-        if 0 < FIT_ROWS * problem.pairs <= MOST_FITTED:
+        if (problem.pairs or problem.others) and FIT_ROWS * problem.pairs <= MOST_FITTED:
             means, deviations = problem.means, problem.deviations
             model = fit_loglinear(sampler, means, deviations, FIT_ROWS, rng, self.sweeps)
             which = rng.permutation(np.arange(max(m, FIT_ROWS)) % FIT_ROWS)[:m]
@@ -151,8 +153,11 @@ class LogLinear(Unmeasured):
         else:
             start = sampler.draw_base(m, rng)
         bins = {column.name: column.bins_of(start[column.name]) for column in schema}
-        wanted = problem.wanted(model, rng) * (m / problem.n)
-        bins = edited(problem.levels, bins, wanted, problem.used, rng)
+        share = m / problem.n
+        wanted, others = problem.wanted(model, rng) * share, None
+        if problem.others:
+            others = Others(schema, problem.others, problem.wanted_of_others(model) * share)
+        bins = edited(problem.levels, bins, wanted, problem.used, rng, others)
         points = {column.name: column.draw_inside(bins[column.name], rng) for column in schema}
         candidates = merged(schema, points, np.ones(m))
         return Proposal(candidates, candidates.weights)
@@ -169,9 +174,11 @@ class LogLinear(Unmeasured):
 
 
 def edits(measurements: Measurements) -> bool:
-    """Whether rows are edited: all functions are cells of small tables of not too many levels."""
-    small = all(is_small(block) for block in measurements.published.blocks)
-    return small and sum(column.bins for column in measurements.columns) <= MOST_EDITED
+    """Whether rows are edited: all functions are cells, and most of small tables."""
+    blocks, columns = measurements.published.blocks, measurements.columns
+    cells = all(isinstance(block, Table | Indicator) and block.columns for block in blocks)
+    few = sum(not is_small(block) for block in blocks) <= MOST_OTHERS
+    return cells and few and sum(column.bins for column in columns) <= MOST_LEVELS
 
 
 def _base(measurements: Measurements) -> dict[str, Floats]:
@@ -181,30 +188,53 @@ def _base(measurements: Measurements) -> dict[str, Floats]:
 
 
 class _Tables:
-    """The noisy tables of one and two columns, and those of all single columns that they give."""
+    """The noisy tables of one and two columns, also those that follow from larger ones.
+
+    Attributes
+    ----------
+    small : Family
+        These tables.
+    others : tuple of Block
+        The published blocks that are none of them.
+    family : Family
+        Both.
+    means, deviations : (|F|,) float64
+        Noisy means of the family, and standard deviations of their noise.
+    """
 
     def __init__(self, measurements: Measurements) -> None:
         self.measurements = measurements
         schema, sources = measurements.columns, Sources(measurements)
-        pairs = [b for b in measurements.published.blocks if len(b.columns) == 2]
-        self.family = Family((*pairs, *(Table((column,)) for column in schema)))
-        self.pairs = len(pairs)
+        published = measurements.published.blocks
+        tables = [block for block in published if isinstance(block, Table)]
+        pairs = dict.fromkeys(
+            Table(two) for table in tables for two in itertools.combinations(table.columns, 2)
+        )
+        tabled = dict.fromkeys(column for table in tables for column in table.columns)
+        others = (block for block in published if not is_small(block))
+        self.small = Family((*pairs, *(Table((c,)) for c in schema if c in tabled)))
+        self.others = tuple(others)
+        self.family = Family((*self.small.blocks, *self.others))
         answers = answer(sources, self.family)
-        self.means, self.n = answers.means, answers.n
+        self.means, self.n, self.pairs = answers.means, answers.n, len(pairs)
         noise = np.sqrt(answers.noise_variances)
         self.deviations = usable_deviations(measurements, noise)
         self.levels = Levels(schema)
-        self.places = self.levels.places(self.family)
-        self.of_pairs = self.places[0] != self.places[1]
-        self.used = self.levels.measured(self.family)
-        scales = self.levels.matrix(self.family, self.deviations) * self.n
+        self.places = self.levels.places(self.small)
+        self.of_pairs = np.flatnonzero(self.places[0] != self.places[1])
+        self.used = self._matrix(np.ones(self.small.size)) > 0
+        scales = self._matrix(self.deviations) * self.n
         self._scales = np.where(self.used, scales, 1.0)
-        noise_of_levels = self.levels.matrix(self.family, noise).diagonal() * self.n
+        noise_of_levels = self._matrix(noise).diagonal() * self.n
         self._least = 0.5 * np.clip(noise_of_levels, 1e-6, 1.0)  # without noise, empty is empty
+
+    def _matrix(self, values: Floats) -> Floats:
+        """Values (|F|,) of the functions, those of the small tables as a matrix."""
+        return self.levels.matrix(self.small, values[: self.small.size])
 
     def tables_of(self, means: Floats) -> PairTables:
         """Noisy means (|F|,) as counts in a matrix; margins of one sum."""
-        counts = self.levels.matrix(self.family, means) * self.n
+        counts = self._matrix(means) * self.n
         margins = np.maximum(counts.diagonal(), self._least)
         for place in self.levels.slices.values():
             margins[place] *= self.n / margins[place].sum()
@@ -230,7 +260,8 @@ class _Tables:
         def estimates(means: Floats) -> Floats:
             tables = self.tables_of(means)
             found = [tables.independent(), tables.denoised_cells(), tables.low_rank()]
-            return np.array([table[self.places][self.of_pairs] for table in found]) / self.n
+            cells = (self.places[0][self.of_pairs], self.places[1][self.of_pairs])
+            return np.array([table[cells] for table in found]) / self.n
 
         noise = self._noise(rng)
         found = estimates(self.means)
@@ -252,9 +283,14 @@ class _Tables:
         most = LIKELY * self.deviations[own]
         means = self.means.copy()
         means[own] = np.clip(blended, means[own] - most, means[own] + most)
-        counts = self.levels.matrix(self.family, means) * self.n
+        counts = self._matrix(means) * self.n
         counts[np.diag_indices(len(counts))] = margins
         return np.maximum(counts, 0.0)
+
+    def wanted_of_others(self, model: LogLinearFit | None) -> Floats:
+        """Counts of the other functions that rows are edited to: those of the model."""
+        means = self.means if model is None else model.expected * self.deviations
+        return means[self.small.size :] * self.n
 
     def _noise(self, rng: np.random.Generator) -> Floats:
         """A draw from the joint law of the noise on the means."""
