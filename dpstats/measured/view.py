@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers
@@ -57,3 +59,13 @@ class ReleaseView(Protocol):
         with_count: bool = False,
     ) -> Answers:
         """Noisy sums of functions, with the exact law of their noise; see `Release.answers`."""
+
+
+def density_of(release: ReleaseView) -> tuple[Mapping[str, Codes], Floats]:
+    """Points, codes (m,) per column, and weights (m,) of a density fitted to the answers alone.
+
+    Published candidates of a `Release` need not be that: analyses get a view of it from
+    `Release.infer`, and the same one here if they are given the release itself.
+    """
+    view: ReleaseView = getattr(release, "_view", release)
+    return view.candidates, np.asarray(view.weights)

@@ -307,9 +307,8 @@ def continued(
     new = at_pilots(_planned(amounts, budget, old.neighbours), analyses, start)
     own = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
     together = budget.of_total(old.budget.total + budget.total)
-    return replace(
-        old, blocks=(*old.measured, *old.scores, *new, *old.of_persons, *own), budget=together
-    )
+    blocks = (*old.measured, *old.scores, *new, *old.of_persons, *own)
+    return replace(old, schema=schema, blocks=blocks, budget=together)
 
 
 def _planned(

@@ -367,7 +367,7 @@ def plan(
     analyses, neighbours = dict(analyses), Neighbours(unit, rows_per_person, person)
     held_schema = getattr(start, "schema", None)
     if isinstance(held_schema, Schema) and held_schema.declared == schema:
-        schema = held_schema
+        schema = replace(schema, columns=held_schema.columns)
     schema = with_even_edges(schema, analyses)
     asked = asked_by_name(analyses, schema)
     for blocks in asked.values():

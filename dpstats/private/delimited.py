@@ -12,18 +12,18 @@ import csv
 import gzip
 import io
 import os
-import sys
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dpstats.errors import DataError
 from dpstats.private.sources import Source, one_by_one
 from dpstats.schema import TextFile
+from dpstats.schema.text_files import CONVERT
 
 CSV_BLOCK = 2**23
 MAX_CSV_BLOCK = 2**31 - 1
@@ -32,18 +32,18 @@ _LARGEST_RATIO = 1032  # of the lengths of text and its deflated form
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 # Texts that spell no number, as usual as empty cells: a number's cell is missing without one.
 _NO_NUMBER = ["", "NA", "NaN", "nan", "NULL", "null"]
+_QUOTE = ord('"')
 _GZIP = b"\x1f\x8b"
 _UTF8 = ("utf-8", "utf-8-sig")
 _BLOCK = 2**20  # bytes that are decoded at a time
 _EXCHANGED = bytes.maketrans(b".,", b",.")
-_RECODE = "save it as UTF-8, or declare encoding = 'utf-16' under [file] of the schema"
 _NOT_TEXT = {  # first bytes, what has them, and what to do
     _GZIP: ("a gzip file", "add .gz to its name, or decompress it"),
     b"PK\x03\x04": ("a zip file or an Excel workbook", "save its table as CSV"),
     b"PAR1": ("a Parquet file", "name it .parquet"),
-    b"\xff\xfe": ("text in UTF-16", _RECODE),
-    b"\xfe\xff": ("text in UTF-16", _RECODE),
-    b"\0\0\xfe\xff": ("text in UTF-32", _RECODE.replace("16", "32")),
+    b"\xff\xfe": ("text in UTF-16", CONVERT),
+    b"\xfe\xff": ("text in UTF-16", CONVERT),
+    b"\0\0\xfe\xff": ("text in UTF-32", CONVERT.replace("16", "32")),
 }
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
@@ -68,7 +68,7 @@ def delimited(
     comma, points and commas of their bytes are exchanged.
     """
     zipped = path.suffix.lower() == ".gz"
-    _check_kind(path, zipped, written)
+    check_kind(path, zipped)
     header = _read_header(path, names, zipped, written)
     marked = set(decimals) if written.decimal == "," else set()
     size = path.stat().st_size
@@ -84,7 +84,7 @@ def delimited(
                 for batch in read(wanted, block, done, parsed):
                     yield batch
                     done += batch.num_rows
-                _check_quotes(path, header.delimiter, done, zipped, written)
+                _check_quotes(path, header.delimiter, zipped, written)
                 return
             except pa.ArrowInvalid:  # a row longer than a block, or a damaged file
                 if not parsed and block >= longest:
@@ -186,7 +186,7 @@ def open_text(path: Path, zipped: bool, written: TextFile) -> Any:
     return held if written.encoding in _UTF8 else _as_utf8(held, written)
 
 
-def _check_kind(path: Path, zipped: bool, written: TextFile) -> None:
+def check_kind(path: Path, zipped: bool) -> None:
     """Refuse a file whose first bytes are those of something else than delimited text."""
     with path.open("rb") as raw:
         start = raw.read(4)
@@ -196,33 +196,57 @@ def _check_kind(path: Path, zipped: bool, written: TextFile) -> None:
         with gzip.open(path, "rb") as text:
             start = text.read(4)
     for first, (kind, remedy) in _NOT_TEXT.items():
-        if remedy.endswith("schema") and written.encoding.startswith(("utf-16", "utf-32")):
-            continue
         if start.startswith(first):
             within = "holds" if zipped else "seems to be"
             raise DataError(f"{path.name!r} {within} {kind}, not delimited text; {remedy}")
 
 
-def _check_quotes(path: Path, delimiter: str, rows: int, zipped: bool, written: TextFile) -> None:
-    """Refuse a file whose last cell opens a quote and swallows the lines up to the end.
+def _check_quotes(path: Path, delimiter: str, zipped: bool, written: TextFile) -> None:
+    """Refuse a file in which a quoted cell does not end where a cell ends, or not at all.
 
-    Only where there are more lines than rows: blank ones, or line breaks within cells.
+    Its quote was never closed: the lines up to the next quote, or the last, would be its text.
     """
+    ends, inside, held = f"{delimiter}\r\n".encode(), False, b"\n"
     with open_text(path, zipped, written) as raw:
-        lines, end = 0, b""
-        while block := raw.read(_FIRST_LINE):
-            lines += block.count(b"\n")
-            end = block.rstrip(b"\r\n")[-1:] or end
-    if lines <= rows + 1 or end == b'"':
-        return
-    usual = csv.field_size_limit(sys.maxsize)  # of the process
-    try:
-        with _text(open_text(path, zipped, written)) as text:
-            last = deque(csv.reader(text, delimiter=delimiter), maxlen=1)
-    finally:
-        csv.field_size_limit(usual)
-    if last and last[0] and "\n" in last[0][-1]:
-        raise pa.ArrowInvalid("CSV parse error: Expected 1 columns, got 0")  # see `sources.unread`
+        if (start := raw.read(len(codecs.BOM_UTF8))) != codecs.BOM_UTF8:
+            held += start
+        while True:
+            block = raw.read(_BLOCK)
+            text = held + (block or b"\n")
+            kept = text.rstrip(b'"') if block else text  # what follows decides what quotes mean
+            if (after := _inside(kept, ends, inside)) is None or (after and not block):
+                raise pa.ArrowInvalid("CSV parse error: Expected 1 columns, got 0")  # see `unread`
+            if not block:
+                return
+            inside, held = after, text[len(kept) - 1 :]
+
+
+def _inside(text: bytes, ends: bytes, inside: bool) -> bool | None:
+    """Whether a text ends within quotes, if it begins so; None if a quote is where none can be.
+
+    Its first byte was seen before, and its last one is no quote.
+    """
+    if text.find(b'"', 1) < 0:
+        return inside
+    held = np.frombuffer(text, np.uint8)
+    places = np.flatnonzero(held[1:] == _QUOTE) + 1
+    marks = np.isin(np.arange(256), [*ends, _QUOTE])
+    opening, closing = places[int(inside) :: 2], places[1 - int(inside) :: 2]
+    if marks[held[opening - 1]].all() and marks[held[closing + 1]].all():
+        return inside ^ bool(len(places) % 2)
+    doubled = -1
+    for place in places.tolist():  # some quotes are within a cell that has none around it
+        if place == doubled:
+            continue
+        if not inside:
+            inside = text[place - 1] in ends
+        elif text[place + 1] == _QUOTE:
+            doubled = place + 1
+        elif text[place + 1] in ends:
+            inside = False
+        else:
+            return None
+    return inside
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,13 @@ from numpy.typing import NDArray
 from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.header import is_row
-from dpstats.private.likely_meaning import DECLARE_ENCODING, EXCHANGED, advice_on, alike
+from dpstats.private.likely_meaning import (
+    DECLARE_ENCODING,
+    EXCHANGED,
+    advice_on,
+    alike,
+    delimiter_of,
+)
 from dpstats.private.measure import check_rows
 from dpstats.private.persons import of_persons
 from dpstats.private.sources import Route, Source, unread
@@ -231,6 +237,11 @@ class SchemaFit:
         if self.absent:
             if any("\ufffd" in name for name in self.fields):
                 advice.append(f"the names are not UTF-8: {DECLARE_ENCODING}")
+            if mark := delimiter_of(self.fields, self.absent):
+                advice.append(
+                    f"names in the first line are separated by {mark!r}: declare delimiter = "
+                    f"{mark!r} under [file] of the schema, if the table is a text file"
+                )
             advice += [
                 f"the table has no column {name!r}"
                 + "".join(f": did you mean {near!r}?" for near in alike(name, self.fields)[:1])

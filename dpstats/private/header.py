@@ -13,7 +13,7 @@ from typing import Any
 
 from dpstats import files
 from dpstats.errors import DataError, SchemaError
-from dpstats.private.delimited import is_delimited, open_text
+from dpstats.private.delimited import check_kind, is_delimited, open_text
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
 from dpstats.schema import TextFile
 from dpstats.schema.column_fields import check_name
@@ -92,7 +92,7 @@ def _header(path: Path, written: TextFile) -> list[str] | str:
     if names is None:
         return (
             f"it cannot be read: it is damaged, or text that is not {written.encoding.upper()}; if "
-            "it is text, say which with --encoding, such as latin-1, cp1252 or utf-16"
+            "it is text, save it as UTF-8, or say which with --encoding, such as latin-1 or cp1252"
         )
     if not names:
         return _NO_LINE
@@ -102,8 +102,10 @@ def _header(path: Path, written: TextFile) -> list[str] | str:
 
 def _first_line(path: Path, written: TextFile) -> list[str] | None:
     """Fields of the first line, split by the delimiter that is declared, or gives most of them."""
+    zipped = path.suffix.lower() == ".gz"
     try:
-        with open_text(path, path.suffix.lower() == ".gz", written) as raw:
+        check_kind(path, zipped)
+        with open_text(path, zipped, written) as raw:
             line = _line(raw)
         if "\0" in line:
             return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dpstats.checks import short
 from dpstats.schema import Boolean, Category, Column, Number, arrow
 
 _TRUTH = {
@@ -23,6 +24,8 @@ DECLARE_ENCODING = (
     "declare that of a text file, such as encoding = 'latin-1' or 'cp1252', under [file] of the "
     "schema"
 )
+_NO_VALUE = "stored as {}: no cell of that kind is read; store one number, text or date in each"
+_MARKS = ",;\t|:^~"  # that may separate cells
 _LEAST_MISSPELT = 4  # characters: shorter texts are too like each other
 _MOST = 5  # levels that are suggested
 # Blanks and apostrophes separate thousands only; points and commas may be either sign.
@@ -53,6 +56,7 @@ def advice_on(
     """
     odd = next((value for value in values if _NOT_UTF8 in value and value != _NOT_UTF8), None)
     recode = [] if odd is None else [f"text that is not UTF-8, as in {odd!r}: {DECLARE_ENCODING}"]
+    recode += _on_what_is_no_value(values, stored)
     if isinstance(column, Category):
         found = ((value, _levels_alike(column, value)) for value in values)
         meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
@@ -70,6 +74,12 @@ def advice_on(
         return (*recode, *lines)
     lines = [*recode, *_on_type(column, stored), *_on_numbers(column, list(values), decimal)]
     return tuple(dict.fromkeys([*lines, *_on_missing(values, "outside the declaration")]))
+
+
+def delimiter_of(fields: Iterable[str], absent: Collection[str]) -> str:
+    """The mark that separates absent names in a field of a first line; "" if none does."""
+    within = ((mark, field.split(mark)) for field in fields for mark in _MARKS if mark in field)
+    return next((mark for mark, parts in within if not set(absent).isdisjoint(parts)), "")
 
 
 def alike(text: str, known: Iterable[str]) -> list[str]:
@@ -107,6 +117,18 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if abs(number) < float("inf") else None
+
+
+def _on_what_is_no_value(values: Mapping[str, int], stored: pa.DataType | None) -> list[str]:
+    """A sentence where cells hold lists, tables or objects, of which no value can be read."""
+    if stored is None or not values:
+        return []
+    held = pa.types
+    nested = held.is_nested(stored) and not held.is_union(stored)
+    if nested or held.is_duration(stored) or held.is_interval(stored):
+        return [_NO_VALUE.format(short(str(stored)))]
+    objects = held.is_large_binary(stored) and _NOT_UTF8 in values
+    return [_NO_VALUE.format("objects such as lists")] if objects else []
 
 
 def _on_type(column: Number, stored: pa.DataType | None) -> list[str]:

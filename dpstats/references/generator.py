@@ -124,7 +124,8 @@ def _inference_reference(measurements: Measurements) -> Reference:
     """A reference that was measured, or the default one, whose points can carry the answers."""
     given = reference_from_dict(measurements.reference_spec)
     default = default_reference(measurements.columns, measurements.family)
-    return given if given.share else default
+    both = isinstance(given, LogLinear) and isinstance(default, LogLinear)
+    return given if given.share or both else default
 
 
 def _fit(

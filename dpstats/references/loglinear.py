@@ -40,7 +40,7 @@ from dpstats.inference.simulation import with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
-from dpstats.references.denoising import PairTables, blend
+from dpstats.references.denoising import SURE, PairTables, blend
 from dpstats.references.editing import edited
 from dpstats.references.gibbs import GibbsSampler, knows
 from dpstats.references.levels import Levels, is_small
@@ -57,6 +57,7 @@ FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
 EARLY = 4  # part of the candidates that serves at first, where they get weights
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
 MOST_EDITED = 2_000  # levels of all columns up to which rows are edited
+LIKELY = 3.0  # noise standard deviations by which a cell may be corrected
 MOVED = 0.1  # of a noise, to differentiate denoised tables
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
 PER_FUNCTION = 10  # candidates per function from which penalties follow the risk alone
@@ -239,11 +240,18 @@ class _Tables:
             found = np.vstack([found, (model.expected * self.deviations)[self.of_pairs]])
             moved = np.vstack([moved, (following * self.deviations)[self.of_pairs]])
         own, precision = self.of_pairs, 1 / self.deviations[self.of_pairs] ** 2
-        freedom = moved @ (precision * noise[own])
-        blended, weights = blend(found, self.means[own], freedom, precision)
-        _log.info("tables: weights %s of independence, cells, low rank, model", weights.round(3))
+        blended = self.means[own].copy()
+        sure = blended > SURE * self.deviations[own]
+        for alike in filter(np.any, (sure, ~sure)):
+            freedom = moved[:, alike] @ (precision * noise[own])[alike]
+            blended[alike], weights = blend(
+                found[:, alike], self.means[own][alike], freedom, precision[alike]
+            )
+            _log.info("tables: weights %s of independence, cells, low rank, model", weights)
+        # No answer is corrected by more than its noise may have moved it.
+        most = LIKELY * self.deviations[own]
         means = self.means.copy()
-        means[self.of_pairs] = blended
+        means[own] = np.clip(blended, means[own] - most, means[own] + most)
         counts = self.levels.matrix(self.family, means) * self.n
         counts[np.diag_indices(len(counts))] = margins
         return np.maximum(counts, 0.0)

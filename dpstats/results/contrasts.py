@@ -118,6 +118,12 @@ class LinearResult(EstimateResult):
         return replace(first, null=null)
 
 
+_PART = (
+    "only combinations that the rows determine are tested; levels without rows leave the others "
+    "open"
+)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class RegressionResult(LinearResult, ABC):
     """Coefficients of a regression, of which other combinations can be asked for.
@@ -187,6 +193,7 @@ class RegressionResult(LinearResult, ABC):
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         hypothesis = " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True))
+        asked = len(matrix)
         matrix, values = self._determined(matrix, values)
         statistic, pvalue, rank = 0.0, 1.0, 0
         if len(matrix):
@@ -197,6 +204,7 @@ class RegressionResult(LinearResult, ABC):
             f"F test, {self.title}",
             hypothesis, statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
             df_num=float(rank), df_denom=self.df_resid,
+            notes=() if len(matrix) == asked else (_PART,),
         )  # fmt: skip
 
     def wald_test(

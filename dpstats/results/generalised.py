@@ -16,6 +16,7 @@ from dpstats.inference.regression.coefficient_intervals import (
     MeanIntervalsOfPredictor,
     NormalIntervals,
 )
+from dpstats.inference.regression.generalised.empty_levels import Determined
 from dpstats.inference.regression.generalised.marginal_effects import (
     Average,
     Averaging,
@@ -178,6 +179,13 @@ class GeneralisedResult(RegressionResult):
 
     def _along(self, matrix: Floats) -> CoefficientIntervals:
         return CoefficientIntervals(self._coefficients.model, self._basis(matrix))
+
+    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
+        model = self._coefficients.model
+        if not isinstance(model, Determined):
+            return matrix, values
+        part = model.determined_part(self._basis(matrix))
+        return part @ matrix, part @ values
 
     def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
         return self._coefficients.model.wald(self._basis(matrix), values)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 Adjustment = Literal["holm", "fdr_bh", "none"]
 _ADJUSTED: Mapping[Adjustment, tuple[str, Callable[[Floats], Floats]]] = {
-    "holm": ("p-values are adjusted by Holm's method over all pairs tested", holm),
-    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs tested",
+    "holm": ("p-values are adjusted by Holm's method over all pairs", holm),
+    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs",
                benjamini_hochberg),
-    "none": ("p-values are not adjusted for the number of pairs tested", np.copy),
+    "none": ("p-values are not adjusted for the number of pairs", np.copy),
 }  # fmt: skip
 _NO_TEST = "there is no test, since fewer than two groups surely have rows"
 
@@ -119,8 +119,9 @@ class GroupMeansResult(EstimateResult):
     def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
         """Differences of all pairs of means, each with intervals and Welch's test.
 
-        Only pairs of `used` groups are tested, and only their number counts in the adjustment; the
-        p-value of another pair is 1.
+        Only pairs of `used` groups are tested; the p-value of another pair is 1. All pairs count in
+        the adjustment, as noisy sizes choose those that are tested: leave groups that you do not
+        compare out of `groups` of the analysis.
 
         Parameters
         ----------
@@ -195,6 +196,10 @@ class GroupMeansResult(EstimateResult):
         assert isinstance(first, GroupMeansResult)
         return replace(first, groups=self.groups[:count])
 
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        shown = super()._shown(alpha, target, most)
+        return _without_estimates(shown, ~self.one_way.levels.used)
+
     def _head(self, alpha: float, target: Target) -> list[str]:
         if target == "table":
             return [self.title]
@@ -246,9 +251,7 @@ class PairwiseResult(EstimateResult):
     @property
     def pvalues(self) -> Named:
         """(d,) the same, adjusted as `adjust` says."""
-        found = np.array(self.p_unadjusted)
-        found[self._determined] = _ADJUSTED[self.adjust][1](found[self._determined])
-        return Named(found, self.terms)
+        return Named(_ADJUSTED[self.adjust][1](np.array(self.p_unadjusted)), self.terms)
 
     @property
     def _determined(self) -> NDArray[np.bool_]:
@@ -279,7 +282,15 @@ class PairwiseResult(EstimateResult):
         )  # fmt: skip
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
-        shown = super()._shown(alpha, target, most)
+        shown = _without_estimates(super()._shown(alpha, target, most), ~self._determined)
         if target == "table":
             return shown
         return shown.assign(p_value=np.asarray(self.pvalues)[shown.index])  # adjusted for all pairs
+
+
+def _without_estimates(shown: pd.DataFrame, unused: NDArray[np.bool_]) -> pd.DataFrame:
+    """Printed rows without the estimates of groups that may have no rows: these are noise alone."""
+    hidden = unused[shown.index]
+    return shown.assign(
+        estimate=shown["estimate"].mask(hidden), std_error=shown["std_error"].mask(hidden)
+    )

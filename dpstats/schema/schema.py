@@ -199,7 +199,7 @@ class Schema:
             column.with_even_edges() if column.name in names and isinstance(column, Number) else
             column for column in self.columns
         ]  # fmt: skip
-        return Schema(columns, self.guesses)
+        return replace(self, columns=columns)
 
     @property
     def declared(self) -> Schema:
@@ -210,7 +210,7 @@ class Schema:
             else column
             for column in self.columns
         ]
-        return Schema(columns, self.guesses)
+        return replace(self, columns=columns)
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data, one mapping per column, as in a schema file."""

@@ -56,7 +56,7 @@ _FILE = """\
 # How a .csv or .tsv file of the table is written, if it is not UTF-8 with decimal points.
 #
 # [file]
-# encoding = "latin-1"           # or "cp1252", "utf-16"
+# encoding = "latin-1"           # or "cp1252", "cp932"; UTF-16 must be saved as UTF-8
 # decimal = ","                  # of numbers such as 1,5
 # delimiter = "|"                # by default a comma, semicolon or tab, as in the first line
 """
@@ -108,10 +108,18 @@ def template(names: Sequence[str], file: Mapping[str, str] = MappingProxyType({}
         parts.append((_KEY_COLUMN if looks_like_key(name) else _COLUMN).format(name=text))
     shown = [text for name, text in zip(names, quoted, strict=True) if not looks_like_key(name)]
     shown = shown or quoted
-    written = [f"{key} = {json.dumps(value)}" for key, value in file.items()]
-    parts.append("\n".join(["[file]", *written, ""]) if written else _FILE)
+    parts.append(_file(file) if file else _FILE)
     parts.append(_GUESSES.format(first=shown[0], second=shown[-1]))
     return "\n".join(parts)
+
+
+def _file(given: Mapping[str, str]) -> str:
+    """How a text file is written, with what is not given left as a comment."""
+    lines = []
+    for line in _FILE.splitlines():
+        key = line.removeprefix("# ").partition(" = ")[0]
+        lines.append(f"{key} = {json.dumps(given[key])}" if key in given else line)
+    return "\n".join([*lines, ""]).replace("#\n# [file]", "[file]")
 
 
 def looks_like_key(name: str) -> bool:

@@ -12,7 +12,16 @@ from dpstats.checks import check_choice, did_you_mean, first_few, short
 from dpstats.errors import SchemaError
 
 _DELIMITERS = tuple({*string.punctuation, " ", "\t"} - {'"', "."})
-_PROBE = "name,1;2\t3\n"
+_UTF8 = ("utf-8", "utf-8-sig")
+# Encodings with characters of two bytes in which no comma, semicolon, tab, quote or end of a line
+# is ever the second byte, nor lost after a first byte that stands alone: tests search all states of
+# the decoders of Python. EUC, GB18030, ISO 2022, HZ and UTF-7 fail.
+_TWO_BYTES = ("big5", "big5hkscs", "cp932", "cp949", "cp950", "gb2312", "gbk", "shift_jis")
+_OF_TWO_BYTES = (",", ";", "\t")  # the delimiters for which that holds
+CONVERT = (
+    "save it as UTF-8 ('CSV UTF-8' in Excel), or convert it, as in 'iconv -f UTF-16 -t UTF-8 "
+    "survey.csv > survey-utf8.csv'"
+)
 
 
 @dataclass(frozen=True)
@@ -22,12 +31,16 @@ class TextFile:
     Parameters
     ----------
     encoding : str
-        Of the text, such as "latin-1", "cp1252" or "utf-16". Bytes that it does not have become
-        U+FFFD, which no level holds.
+        Of the text: UTF-8, one of the encodings with one byte for each character that agree with
+        ASCII, such as "latin-1", "cp1252" and "mac-roman", or Big5, CP932, CP949, CP950, GB2312,
+        GBK and Shift JIS. In all others, such as UTF-16, the bytes of one cell can decide how later
+        rows are read, which no sensitivity allows for. Bytes that it does not have become U+FFFD,
+        which no level holds.
     decimal : {".", ","}
         The decimal mark of numbers, and of levels that are numbers.
     delimiter : str, optional
-        What separates cells. By default a comma, a semicolon or a tab, as the first line has it.
+        What separates cells. By default a comma, a semicolon or a tab, as the first line has it;
+        where characters have two bytes, no other is possible.
 
     Raises
     ------
@@ -46,6 +59,11 @@ class TextFile:
             raise SchemaError(
                 "[file]: delimiter must be the one character that separates cells, such as | or a "
                 f"tab, got {short(given)}"
+            )
+        if self.encoding in _TWO_BYTES and given not in (None, *_OF_TWO_BYTES):
+            raise SchemaError(
+                f"[file]: {short(given)} may be part of a character in {self.encoding}: separate "
+                f"the cells by a comma, semicolon or tab, or {CONVERT}"
             )
 
     @classmethod
@@ -68,17 +86,29 @@ class TextFile:
 
 
 def _encoding(name: object) -> str:
-    """The name that Python gives to an encoding that can read any bytes line by line."""
+    """The name that Python gives to an encoding in which no cell changes how others are read."""
     try:
         found = codecs.lookup(name).name  # type: ignore[arg-type]
-        written = bytes(_PROBE, found)
-        if b"\n" in written and written.decode(found) == _PROBE:
-            decoder = codecs.getincrementaldecoder(found)(errors="replace")
-            decoder.decode(written + bytes(range(256)), final=True)
+        if found in _UTF8 or found in _TWO_BYTES or _has_one_byte_a_character(found):
             return found
     except (LookupError, TypeError, ValueError):
         pass
     raise SchemaError(
-        f"[file]: encoding must be that of a text file, such as 'utf-8', 'latin-1', 'cp1252' or "
-        f"'utf-16', got {short(name)}"
+        "[file]: encoding must be 'utf-8', one with a byte for each character, such as 'latin-1' "
+        f"or 'cp1252', or one of {list(_TWO_BYTES)}, got {short(name)}; in others a cell can "
+        f"change how later rows are read: {CONVERT}"
     )
+
+
+def _has_one_byte_a_character(encoding: str) -> bool:
+    """Whether each byte is a character of its own, and those of ASCII are as in ASCII."""
+    bytes("", encoding)  # LookupError unless it is that of a text
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    start = decoder.getstate()
+    for byte in range(256):
+        text = decoder.decode(bytes([byte]))
+        if len(text) != 1 or decoder.getstate() != start:
+            return False
+        if ord(text) != byte if byte < 128 else text.isascii():
+            return False
+    return True

@@ -18,6 +18,15 @@ def test_analyses_keep_the_contract(example, people, monkeypatch):
     check_analysis(example, people.schema, people.rows)
 
 
+def test_a_release_and_its_analysis_infer_the_same(examples, people):
+    """The published candidates are few, so that no shown number may depend on them."""
+    asked = {kind: examples[kind][-1] for kind in ("group_means", "ols", "logistic", "marginals")}
+    plan = dps.plan(people.schema, asked, budget=dps.PureDP(50))
+    release = dps.synthesize(dps.measure(plan, people.rows), rng=0, m=200, k=50)
+    for kind, analysis in asked.items():
+        assert analysis.infer(release).summary() == release.infer(kind).summary(), kind
+
+
 def test_every_summary_names_the_rule_of_every_column(examples, people):
     """And of no other; columns with one rule are listed together."""
     asked = {kind: some[-1] for kind, some in examples.items()}

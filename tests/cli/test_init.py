@@ -123,6 +123,8 @@ def test_a_template_says_how_a_text_file_is_written(folder, capsys):
     command = ["init", "rows.csv", "-o", "new.toml", "--encoding", "latin-1", "--decimal", ","]
     assert main(command) == DONE
     assert "add --delimiter '|'" in " ".join(capsys.readouterr().err.split())
+    text = (folder / "new.toml").read_text("utf-8")
+    assert '[file]\nencoding = "latin-1"\ndecimal = ","\n# delimiter = "|"' in text
     assert main([*command, "--delimiter", "|", "--force"]) == DONE
     assert "--delimiter" not in capsys.readouterr().err
     text = (folder / "new.toml").read_text("utf-8")

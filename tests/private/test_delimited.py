@@ -119,6 +119,74 @@ def test_lines_of_any_kind_have_one_outcome(delimiter, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize(
+    ("lines", "refused"),
+    [
+        (['"no'] + ["no"] * 50 + ['"no"'] + ["no"] * 9, True),  # it would swallow 50 rows
+        (['"no'] + ['"no"'] * 50, True),
+        (['no"x'] + ["no"] * 50 + ['"no"'], False),  # quotes within a cell are its own
+        (['"no""x"', '""""', '""', 'no"', 'no""', '5"5', "'no\"x'"], False),
+        (['"no"x"', "no"], True),
+        (['"no"x', "no"], True),
+        (['"no\nno"', '"\r\n"', '","'], False),
+        (["no", '"no'], True),
+        (["no", '"no\n'], True),
+        (["no", '"no""'], True),
+        (["no", '""'], False),
+    ],
+)
+def test_a_quote_that_is_not_closed_swallows_no_rows(suffix, lines, refused, tmp_path, monkeypatch):
+    path = tmp_path / f"rows{suffix}"
+    content = "\n".join(['"word",y', *(f"{line},1" for line in lines)]).encode("utf-8-sig")
+    path.write_bytes(gzip.compress(content) if suffix == ".csv.gz" else content)
+    for size in (2**20, 1, 2, 7):
+        monkeypatch.setattr(delimited, "_BLOCK", size)
+        source = open_source(path, SCHEMA.select(["word", "y"]))
+        if refused:
+            with pytest.raises(DataError, match="a quote is not closed"):
+                exact_sums(source, SCHEMA, BLOCKS[2:3])
+        else:
+            sums, rows = exact_sums(source, SCHEMA, BLOCKS[2:3])
+            assert rows == len(lines) == sum(sums[0])
+
+
+def test_quotes_are_followed_from_block_to_block(tmp_path, monkeypatch):
+    """As by a parser that reads one character after the other."""
+
+    def followed(text):
+        state, text = "start", text + "\n"
+        for mark in text:
+            ends = mark in ",\n"
+            if state == "quoted":
+                state = "quote" if mark == '"' else "quoted"
+            elif state == "quote":
+                if mark != '"' and not ends:
+                    return False
+                state = "quoted" if mark == '"' else "start"
+            elif ends:
+                state = "start"
+            else:
+                state = "quoted" if mark == '"' and state == "start" else "plain"
+        return state == "start"
+
+    path = tmp_path / "rows.csv"
+
+    @given(text=st.text('"",\na', max_size=30), size=st.integers(1, 9))
+    @settings(max_examples=400)
+    def check(text, size):
+        path.write_text(text)
+        monkeypatch.setattr(delimited, "_BLOCK", size)
+        try:
+            delimited._check_quotes(path, ",", False, delimited.TextFile())
+            found = True
+        except pa.ArrowInvalid:
+            found = False
+        assert found == followed(text)
+
+    check()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 @pytest.mark.parametrize("odd", ["five", "  ", "true", "5\xff"])
 def test_an_odd_cell_in_the_last_block_changes_no_other(suffix, odd, tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "CSV_BLOCK", 512)
@@ -143,10 +211,14 @@ def test_an_odd_cell_in_the_last_block_changes_no_other(suffix, odd, tmp_path, m
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", gzip.compress(b"x,y\n7,7\n"), "seems to be a gzip file, not delimited text; add"),
+        (
+            "a.csv",
+            gzip.compress(b"x,y\n7,7\n", mtime=0),
+            "seems to be a gzip file, not delimited text; add",
+        ),
         ("a.csv", "x,y\n7,7\n".encode("utf-16"), "seems to be text in UTF-16, not .* as UTF-8"),
         ("a.tsv", b"\xfe\xff" + "x,y\n7".encode("utf-16-be"), "seems to be text in UTF-16"),
-        ("a.csv.gz", gzip.compress("x\n7\n".encode("utf-16")), "holds text in UTF-16"),
+        ("a.csv.gz", gzip.compress("x\n7\n".encode("utf-16"), mtime=0), "holds text in UTF-16"),
         ("a.csv.gz", b"x,y\n7,7\n", "is not a gzip file; take .gz off its name"),
         ("a.csv", b"PK\x03\x04777", "seems to be a zip file or an Excel workbook"),
         ("a.csv", b"PAR1777", "seems to be a Parquet file, .*name it .parquet"),

@@ -4,6 +4,7 @@ import datetime
 import logging
 import math
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -372,3 +373,37 @@ def test_codes_for_missing_cells_are_counted_and_asked_about():
         ({"x": (1, 0, 3), "c": (1, 3, 0)}, asked),
         ({"x": (3, 0, 1), "c": (3, 1, 0)}, [(), ()]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (pa.array([[1], [2], None]), "stored as 'list<item: int64>': no cell of that kind is read"),
+        (pa.array([{"a": 1}] * 3), "stored as 'struct<a: int64>': no cell"),
+        (pa.array([[("a", 1)]] * 3, pa.map_(pa.string(), pa.int64())), "stored as 'map<string"),
+        (pa.array([1, 2, 3], pa.duration("s")), r"stored as 'duration\[s\]': no cell"),
+        (pd.Series([[1], [2], [3]]), "stored as objects such as lists: no cell"),
+        (pa.array([None] * 3, pa.list_(pa.int8())), None),
+        (pa.UnionArray.from_dense(pa.array([0] * 3, pa.int8()), pa.array([0, 1, 2], pa.int32()),
+                                  [pa.array([1, 0, 7])]), None),
+    ],
+)  # fmt: skip
+def test_cells_of_several_values_are_named(cells, said):
+    kind = pd.DataFrame if isinstance(cells, pd.Series) else pa.table
+    schema = dps.Schema([dps.Number("x", 0, 1, missing=0)])
+    plan = dps.plan(schema, {"m": dps.Mean("x")}, budget=dps.PureDP(1))
+    (column,) = dps.check(plan, kind({"x": cells})).columns
+    assert (column.advice == ()) if said is None else re.match(said, column.advice[0])
+
+
+@pytest.mark.parametrize(("mark", "declared"), [("|", None), ("|", ","), (";", ","), ("\t", "|")])
+def test_a_delimiter_that_does_not_fit_is_named(mark, declared, tmp_path):
+    (tmp_path / "rows.csv").write_text(mark.join(["x", "y"]) + "\n" + mark.join("11") + "\n")
+    schema = dps.Schema([dps.Boolean("x"), dps.Boolean("y")],
+                        file=declared and {"delimiter": declared})  # fmt: skip
+    plan = dps.plan(schema, {"m": dps.Marginals(["x", "y"], 1)}, budget=dps.PureDP(1))
+    fit = dps.check(plan, tmp_path / "rows.csv")
+    assert fit.absent == ("x", "y")
+    assert f"declare delimiter = {mark!r} under [file]" in str(fit)
+    (tmp_path / "rows.csv").write_text("x_y,z\n1,1\n")
+    assert "delimiter" not in str(dps.check(plan, tmp_path / "rows.csv"))

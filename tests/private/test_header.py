@@ -80,9 +80,15 @@ def test_names_with_digits_are_names(tmp_path):
 @pytest.mark.parametrize(
     ("name", "held", "message"),
     [
-        ("a.csv", b"\xff\xfea\x00,\x00b\x00\n\x00", "cannot be read"),
+        ("a.csv", b"\xff\xfea\x00,\x00b\x00\n\x00", "text in UTF-16, not .* save it as UTF-8"),
         ("a.csv", b"a,\x00b\n", "cannot be read"),
-        ("a.csv.gz", b"age,sex\n", "cannot be read"),
+        ("a.csv.gz", b"age,sex\n", "is not a gzip file"),
+        ("a.csv.gz", b"\x1f\x8b", "cannot be read"),
+        (
+            "a.csv",
+            "gr\u00f6\u00dfe\n".encode("latin-1"),
+            "cannot be read.*--encoding, such as latin-1",
+        ),
         ("a.parquet", b"PAR1xxxx", "'a.parquet' cannot be opened"),
         ("a.xlsx", b"PK", "not a .csv"),
         ("a.csv", b"x" * (2**20 + 5), "longer than a megabyte"),

@@ -1,6 +1,9 @@
 """Text files that are not UTF-8 with decimal points: read as declared, and never refused for it."""
 
+import codecs
+import encodings.aliases
 import gzip
+import pkgutil
 
 import numpy as np
 import pandas as pd
@@ -8,9 +11,13 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.tables.cells import Cells
+from dpstats.planning.previews.bins import finer_bins
+from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.requests import load_request
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, find_source, open_source
-from dpstats.schema import Category, Number, Schema
+from dpstats.schema import Category, Number, Schema, TextFile
+from dpstats.schema.text_files import _TWO_BYTES
 
 COLUMNS = [
     Number("pay", 0, 9, edges=[1.5, 5], allow_missing=True, missing_values=[7.5]),
@@ -60,8 +67,7 @@ def outcome(path, **file):
     [
         {"encoding": "latin-1"},
         {"encoding": "cp1252", "decimal": ","},
-        {"encoding": "utf-16", "decimal": ",", "delimiter": "\t"},
-        {"encoding": "utf-16-le"},
+        {"encoding": "iso8859-15", "decimal": ",", "delimiter": "\t"},
         {"encoding": "mac-roman", "delimiter": "|"},
         {"decimal": ",", "delimiter": ","},
         {"encoding": "utf-8-sig", "delimiter": "^"},
@@ -80,7 +86,7 @@ def test_a_file_means_what_its_utf8_means(suffix, file, tmp_path, monkeypatch):
 
 
 def test_a_byte_that_an_encoding_lacks_is_an_undeclared_cell(tmp_path):
-    for encoding, bad in (("cp1252", b"\x81"), ("ascii", b"\xfc"), ("utf-16-le", b"\x00\xd8")):
+    for encoding, bad in (("cp1252", b"\x81"), ("ascii", b"\xfc"), ("cp932", b"\x81")):
         schema = Schema([Category("c", ["a", "b"], other="b", allow_missing=True)],
                         file={"encoding": encoding})  # fmt: skip
         start, end = "c\na\nx".encode(encoding), "\na\n".encode(encoding)
@@ -90,14 +96,86 @@ def test_a_byte_that_an_encoding_lacks_is_an_undeclared_cell(tmp_path):
         assert (sums.tolist(), rows) == ([2, 1, 0], 3)
 
 
+STRUCTURE = b'\t\n\r",;'
+
+
+def unsafe(encoding, structure=STRUCTURE):
+    """A start after which a byte that separates cells is not read so, "" if there is none.
+
+    From every state of the decoder that some bytes lead to, as the reader decodes.
+    """
+    make = codecs.getincrementaldecoder(encoding)
+    start = make("replace").getstate()
+    reached, waiting = {start: b""}, [start]
+    while waiting:
+        before = waiting.pop()
+        for byte in range(256):
+            decoder = make("replace")
+            decoder.setstate(before)
+            text = decoder.decode(bytes([byte]))
+            after, bytes_ = decoder.getstate(), reached[before] + bytes([byte])
+            ends = text[-1:] == chr(byte) and after == start
+            whole = codecs.decode(bytes_ + b"0", encoding, "replace")[-2:] == chr(byte) + "0"
+            made = any(chr(mark) in text for mark in structure)
+            if made if byte not in structure else not (ends and whole):
+                return bytes_
+            if after not in reached:
+                reached[after] = bytes_
+                waiting.append(after)
+    return b""
+
+
+def test_no_encoding_lets_a_cell_change_how_later_rows_are_read():
+    """All text encodings of Python; UTF-8 is split at bytes and not decoded before that."""
+    modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+    allowed, refused = set(), set()
+    for name in sorted(modules | set(encodings.aliases.aliases.values())):
+        try:
+            allowed.add(TextFile(name).encoding)
+        except dps.SchemaError:
+            refused.add(name)
+    assert {"utf-8", "iso8859-1", "cp1252", "mac-roman", *_TWO_BYTES} <= allowed
+    assert {"utf_7", "utf_16", "utf_32_le", "gb18030", "euc_jp", "euc_kr", "hz"} <= refused
+    assert {"iso2022_jp", "iso2022_kr", "johab", "cp037", "mac_arabic", "punycode"} <= refused
+    one_byte = allowed - {"utf-8", "utf-8-sig"} - set(_TWO_BYTES)
+    assert len(one_byte) > 50
+    for name in one_byte:
+        assert unsafe(name, bytes(range(128))) == b"", name
+    for name in _TWO_BYTES:
+        assert unsafe(name) == b"", name
+    found = {name for name in ("gb18030", "euc_jp", "euc_kr", "iso2022_jp", "utf_16_le", "johab")
+             if unsafe(name)}  # fmt: skip
+    assert len(found) == 6  # the search finds what is to be refused
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp932", "gbk", "big5", "cp949", "shift_jis"])
+def test_one_cell_of_any_bytes_changes_no_other(encoding, tmp_path):
+    schema = Schema([Number("x", 0, 9, edges=[5]), Category("c", ["a", "b"], other="b")],
+                    file={"encoding": encoding})  # fmt: skip
+    blocks = [Cells.table(schema, [name]) for name in schema.names]
+    rng = np.random.default_rng(0)
+    escapes = [b"\x1b$B", b"~{", b"+AGE", b"\x0e", b"\xff9", b"\x8f", b"\xa4\xd4", b"\xfe\xff"]
+    random = [bytes(set(rng.integers(0, 256, 3).tolist()) - set(STRUCTURE)) for _ in range(30)]
+    for cell in escapes + random:
+        path = tmp_path / "rows.csv"
+        path.write_bytes(b"x,c\n1,a\n2," + cell + b"\n" + b'"8","a"\n' * 50)
+        sums, rows = exact_sums(open_source(path, schema), schema, blocks)
+        assert rows == 52
+        assert [block.tolist() for block in sums] == [[2, 50], [51, 1]]
+
+
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ({"encoding": "utf-5"}, "encoding must be that of a text file, .* got 'utf-5'"),
+        ({"encoding": "utf-5"}, "encoding must be 'utf-8', .* got 'utf-5'.* save it as UTF-8"),
         ({"encoding": 1}, "encoding must be"),
         ({"encoding": "base64"}, "encoding must be"),
         ({"encoding": "unicode_escape"}, "encoding must be"),
         ({"encoding": "idna"}, "encoding must be"),
+        ({"encoding": "utf-16"}, "encoding must be .*a cell can change how later rows are read"),
+        ({"encoding": "gb18030"}, "encoding must be"),
+        ({"encoding": "mac-arabic"}, "encoding must be"),
+        ({"encoding": "gbk", "delimiter": "|"}, r"'\|' may be part of a character in gbk"),
         ({"decimal": ";"}, r"decimal must be one of \['.', ','\], got ';'"),
         ({"delimiter": "||"}, "delimiter must be the one character .* got '||'"),
         ({"delimiter": "a"}, "delimiter must be"),
@@ -146,20 +224,20 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_declared_file_is_read_so_by_every_command(folder, no_noise):
-    dps.planning.requests.load_request("request.toml").save("plan.json")
+    load_request("request.toml").save("plan.json")
     plan = dps.Plan.load("plan.json")
     assert plan.schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ","}
     assert dps.check(plan, "survey.csv").columns[0].undeclared == 0
     mean = dps.release(plan, "survey.csv", rng=0).infer("mean").params[0]
     assert mean == pytest.approx(folder, abs=0.05)
-    bare = dps.planning.requests.load_request("bare.toml")
+    bare = load_request("bare.toml")
     assert plan.digest == bare.digest  # what is measured is the same function of the cells
     wrong = dps.release(bare, "survey.csv", rng=0).infer("mean").params[0]  # neither says nor stops
     assert wrong < folder - 10
 
 
 def test_the_check_says_what_to_declare(folder):
-    bare = dps.planning.requests.load_request("bare.toml")
+    bare = load_request("bare.toml")
     (column,) = dps.check(bare, "survey.csv").columns
     assert "declare decimal = ',' under [file]" in " ".join(column.advice)
     cities = Schema([Category("ort", ["M\u00fcnchen", "Bonn"])])
@@ -210,12 +288,59 @@ def test_a_file_is_declared_in_the_schema_file_or_the_request(tmp_path):
             + more
         )
         (tmp_path / "r.toml").write_text(text.replace('"age"', '["age"]'))
-        plan = dps.planning.requests.load_request(tmp_path / "r.toml")
+        plan = load_request(tmp_path / "r.toml")
         assert plan.schema.written.decimal == decimal
 
 
+FORMAT = {"encoding": "cp1252", "decimal": ",", "delimiter": "|"}
+
+
+def test_every_schema_that_is_made_from_another_keeps_its_file():
+    guesses = dps.Guesses(typical={"x": {"mean": 2, "sd": 1}})
+    schema = Schema([Number("x", 0, 9, missing=0), dps.Boolean("y")], guesses, FORMAT)
+    plan = dps.plan(schema, {"it": dps.Logistic("y ~ x")}, budget=dps.PureDP(1), n=900)
+    assert plan.schema["x"].even_edges
+    found = [plan.schema, plan.schema.declared, plan.columns, schema.select(["x"])]
+    found += [plan.asking({"x": dps.Mean("x")}).schema, plan.declaring(schema).schema]
+    found += [dps.Plan.from_dict(plan.to_dict()).schema]
+    few = Schema([Number("x", 0, 9, points=91, edges=[5], missing=0), schema["y"]], guesses, FORMAT)
+    like = likeness(None, plan.declaring(few).strategy)
+    found += [made for _, made in finer_bins(dps.Logistic("y ~ x"), few, few, like)]
+    assert len(found) == 9
+    for made in found:
+        assert made.written.to_dict() == FORMAT
+        assert made.guesses is not None
+
+
+@pytest.mark.parametrize("given", ["of the release", "of the request"])
+def test_a_stage_that_is_added_is_read_as_the_file_is_declared(given, tmp_path):
+    """From a release in memory, and from one of a file, which knows no format of a table."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 91, 4_000) / 10
+    y = rng.random(4_000) < 1 / (1 + np.exp(3 - 0.8 * x))
+    lines = ["x|u|v|y", *(f"{z}|{i % 2}|{i // 2 % 2}|{int(w)}".replace(".", ",")
+                          for i, (z, w) in enumerate(zip(x, y, strict=True)))]  # fmt: skip
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    columns = [Number("x", 0, 9, points=91, edges=[3, 6], missing=0), *map(dps.Boolean, "uvy")]
+    schema = Schema(columns, file=FORMAT)
+    asked, budget = {"it": dps.Logistic("y ~ x + u + v")}, dps.ZCDP(50)
+    first = dps.release(dps.plan(schema, asked, budget=budget), tmp_path / "rows.csv", rng=0,
+                        m=300, k=10)  # fmt: skip
+    if given == "of the request":
+        first.save(tmp_path / "first.zip")
+        first = dps.load(tmp_path / "first.zip")
+    more = {"it": dps.Logistic("y ~ x + u + v", stages=2)}
+    start = first.schema if given == "of the release" else schema
+    later = dps.plan(start, more, budget=budget, start=first)
+    later.save(tmp_path / "later.json")
+    assert later.schema.written.to_dict() == FORMAT
+    later = dps.Plan.load(tmp_path / "later.json")
+    second = dps.release(later, tmp_path / "rows.csv", rng=0, m=300, k=10)
+    assert second.infer("it").params[1] == pytest.approx(0.8, abs=0.2)
+
+
 def test_a_frame_is_not_read_as_a_file(no_noise):
-    schema = Schema(COLUMNS[:1], file={"decimal": ",", "encoding": "utf-16"})
+    schema = Schema(COLUMNS[:1], file={"decimal": ",", "encoding": "latin-1"})
     block = Cells.table(schema, ["pay"])
     data = pd.DataFrame({"pay": ["1.5", "1,5"]})
     (sums,), _ = exact_sums(open_source(data, schema), schema, [block])

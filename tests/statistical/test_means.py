@@ -251,13 +251,18 @@ FEW = [(check_mean, MEANS[2]), (check_mean, MEANS[11]), (check_difference, DIFFE
        (check_odd_correlation, ODD[0]), (check_odd_correlation, ODD[3])]  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "setting"), FEW, ids=str)
+def shown(value):
+    """A name that is the same in every process, as those of parallel tests must be."""
+    return getattr(value, "__name__", str(value))
+
+
+@pytest.mark.parametrize(("one", "setting"), FEW, ids=shown)
 def test_a_few(one, setting, table, tools):
     """60 runs: sees a coverage below about .72; the slow test of 2,000 runs sees .915."""
     one(setting, 60, table, tools)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("one", "setting"), CHECKS, ids=str)
+@pytest.mark.parametrize(("one", "setting"), CHECKS, ids=shown)
 def test_all(one, setting, table, tools):
     one(setting, 2_000, table, tools)

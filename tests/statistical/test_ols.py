@@ -224,3 +224,76 @@ def test_the_check_sees_errors_of_equal_variance_assumed_where_they_are_not(cov_
     found = [result for _, result in results(setting, 60, tools)]
     held = sum(f.intervals.pvalues(np.array([0.2, 0.5]), "two-sided")[1] >= 0.05 for f in found)
     assert tools.at_least(int(held), 60, 0.95) == (cov_type == "HC1")
+
+
+def left_out(few, each, far, low, high, formula="y ~ x + g", n=4_000):
+    """Levels e of `each` rows at the top of y and at x = 10 if `far`; the others are at `low`."""
+    levels = ["k0", "k1", "k2", *(f"e{i}" for i in range(few))]
+    schema = dps.Schema([
+        dps.Number("x", 0, 10, points=101, missing=0), dps.Category("g", levels),
+        dps.Number("y", -10, 10, points=201, missing=0),
+    ])  # fmt: skip
+
+    def draw(rng, n):
+        g = np.concatenate([np.repeat(np.arange(3, 3 + few), each), rng.integers(0, 3, n)])[:n]
+        x = np.where(far & (g > 2), 10, rng.normal(5, 1.5, n))
+        return {"x": x, "g": g, "y": np.where(g > 2, high, low) + rng.normal(0, 1, n)}
+
+    return schema, formula, draw, n
+
+
+def through_origin(few, each, far, low, high, n=4_000):
+    """Slopes through the origin, of a response that is not centred; levels e at x = 9."""
+    levels = ["k0", "k1", *(f"e{i}" for i in range(few))]
+    schema = dps.Schema([
+        dps.Number("x", 0, 10, points=101, missing=0), dps.Category("g", levels),
+        dps.Number("y", 0, 10, points=201, missing=0),
+    ])  # fmt: skip
+
+    def draw(rng, n):
+        g = np.concatenate([np.repeat(np.arange(2, 2 + few), each), rng.integers(0, 2, n)])[:n]
+        x = np.clip(np.where(g > 1, rng.normal(9, 1, n), rng.normal(5, 1.5, n)), 0, 10)
+        return {"x": x, "g": g, "y": np.where(g > 1, high, low) * x + rng.normal(0, 0.3, n)}
+
+    return schema, "y ~ x + x:g - 1", draw, n
+
+
+SAME_SIGN = {"Intercept": -6, "x": 0, "g[T.k1]": 0, "g[T.k2]": 0}
+ORIGIN = {"x": 0.3, "x:g[T.k1]": 0}
+LEFT_OUT = [
+    ("5 x 10", left_out(5, 10, False, -6, 8), SAME_SIGN, dps.PureDP(3.5)),
+    ("5 x 40", left_out(5, 40, False, -6, 8), SAME_SIGN, dps.PureDP(0.7)),
+    ("10 x 30, far", left_out(10, 30, True, -6, 8), SAME_SIGN, dps.PureDP(1)),
+    ("3 x 25, origin", through_origin(3, 25, True, 0.3, 0.95), ORIGIN, dps.PureDP(1)),
+    ("3 x 25, far", left_out(3, 25, True, -6, 8), SAME_SIGN, dps.PureDP(1)),
+    ("1 x 30", left_out(1, 30, False, -6, 8), SAME_SIGN, dps.PureDP(0.7)),
+    ("5 empty", left_out(5, 0, False, -6, 8), SAME_SIGN, dps.PureDP(1)),
+]
+
+
+def check_left_out(setting, runs, table, tools):
+    """Levels left out, all far above the others: their errors add up."""
+    name, (schema, formula, draw, n), truth, budget = setting
+    held, left = dict.fromkeys(truth, 0), 0
+    for _, found in results(
+        ("", schema, formula, draw, (), n, budget, "replace"), runs, tools, seed=3
+    ):
+        left += len(found.intervals.left.names) / runs
+        ends = dict(zip(found.terms, np.asarray(found.conf_int()).tolist(), strict=True))
+        for term, value in truth.items():
+            held[term] += ends[term][0] <= value <= ends[term][1]
+    table.check(name, "levels left out", left, least=len(schema["g"].levels) - 3.5)
+    for term, count in held.items():
+        table.covers(f"{name}, {term}", "noise_aware", count, runs)
+
+
+@pytest.mark.parametrize("setting", LEFT_OUT[:4], ids=lambda s: s[0])
+def test_a_few_with_levels_left_out(setting, table, tools):
+    """40 releases: with independent errors of the levels at most 28 cover the worst term."""
+    check_left_out(setting, 40, table, tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", LEFT_OUT, ids=lambda s: s[0])
+def test_levels_left_out(setting, table, tools):
+    check_left_out(setting, 300, table, tools)

@@ -197,7 +197,12 @@ def test_a_few_signs(table, tools):
     check_signs(6, table, tools)
 
 
-@pytest.mark.parametrize("setting", [SETTINGS[7]], ids=lambda s: s[0].__name__)
+def shown(setting):
+    """A name that is the same in every process, as those of parallel tests must be."""
+    return str((setting[0].__name__, *setting[1:]))
+
+
+@pytest.mark.parametrize("setting", [SETTINGS[7]], ids=shown)
 def test_a_few_components(setting, table, tools):
     """10 runs: sees a coverage below about 0.25; the slow test of 200 runs sees 0.86."""
     check_pca(setting, 10, table, tools, m=500)
@@ -221,13 +226,13 @@ def test_signs(table, tools):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize("setting", SETTINGS, ids=shown)
 def test_components(setting, table, tools):
     check_pca(setting, 200, table, tools)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS[:3] + SETTINGS[4:6] + SETTINGS[13:14], ids=str)
+@pytest.mark.parametrize("setting", SETTINGS[:3] + SETTINGS[4:6] + SETTINGS[13:14], ids=shown)
 def test_covariances(setting, table, tools):
     check_covariance(setting, 300, table, tools)
 

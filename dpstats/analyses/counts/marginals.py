@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from dpstats.analyses.counts.proportion import ProportionResult, of_persons, proportions_result
 from dpstats.analyses.notes import cell_rules
 from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Cells, Table, tables_of_degree
-from dpstats.measured.view import ReleaseView
+from dpstats.measured.view import ReleaseView, density_of
 from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 
@@ -72,7 +70,8 @@ class Marginals:
             TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
         )
         answers = release.answers(family)  # before the candidates, which may lack its columns
-        fitted = family.evaluate(release.candidates).average(np.asarray(release.weights))
+        candidates, weights = density_of(release)
+        fitted = family.evaluate(candidates).average(weights)
         result = proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,

@@ -146,7 +146,7 @@ class OLS:
             matrix, moments.rows[[*left.kept, -1]],
             float(self.ridge) * moments.penalised[left.kept], fourth,
             float(persons.rows_per_person), scores is not None and self.cov_type == "nonrobust",
-            left.directions @ moments.rows[:-1],
+            left.directions @ moments.rows[:-1], left.touched[np.ix_(left.level_of, left.kept)],
         )  # fmt: skip
         intervals = LinearIntervals.of(model, moments.to_basis, moments.shift, left)
         return OLSResult(

@@ -43,12 +43,15 @@ class LeftOut:
         The number of rows in each level over n, as combinations of features squared.
     touched : (l, p) bool
         Members of the basis that are not zero in all rows of each level.
+    level_of : (m,) int64
+        Level of each direction.
     """
 
     names: tuple[str, ...]
     directions: Floats
     counts: Floats
     touched: NDArray[np.bool_]
+    level_of: NDArray[np.int64]
 
     @property
     def kept(self) -> NDArray[np.intp]:
@@ -81,13 +84,14 @@ class LeftOut:
         part = linalg.null_space((along / length[:, np.newaxis]).T, rcond=_SAME).T / length
         return np.vstack([whole[~unknown], part @ whole[unknown]])
 
-    def radius(self, matrix: NoisyMatrix, beta: float) -> Floats:
+    def radius(self, matrix: NoisyMatrix, beta: float, response: float) -> Floats:
         """(k + 1, k + 1) what the rows of the levels add to the radii of the others' moments.
 
         Of the k members that are kept, and of the response in products with them; on the event of
         `matrix.radius`. The coefficient of a level with r rows is their mean of y - x'b, so at most
-        1 + sum |b_k| over the members that they touch, and adds at most r / n times that to their
-        equations: it moves their moments by r / n at most (eq. 4).
+        c + sum |b_k| over the members that they touch, c the largest `response`, and adds at most
+        r / n times that to their equations: it moves their moments with each other by r / n at
+        most, and those with the response by c r / n (eq. 6).
         """
         k = len(self.kept)
         total = np.zeros((k + 1, k + 1))
@@ -98,7 +102,7 @@ class LeftOut:
         counts = [_count(matrix, count) for count in self.counts]
         most = np.maximum(np.add(counts, reach), 0.0) / matrix.n
         for share, touched in zip(most.tolist(), self.touched, strict=True):
-            own = np.append(touched[self.kept], True)
+            own = np.append(touched[self.kept], response)
             total += share * np.outer(own, own)
         total[-1, -1] = 0.0
         return total
@@ -114,7 +118,8 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
     basis = moments.rows[:-1]
     if matrix is None:
         none = np.zeros((0, len(basis)))
-        return LeftOut((), none, np.zeros((0, basis.shape[1])), none.astype(np.bool_))
+        counts, levels = np.zeros((0, basis.shape[1])), np.zeros(0, dtype=np.int64)
+        return LeftOut((), none, counts, none.astype(np.bool_), levels)
     used = np.flatnonzero(np.any(basis != 0, axis=0))
     terms = [moments.features[i] for i in used]
     events = [*_levels(moments, terms), *_cells(moments, terms)]
@@ -137,6 +142,7 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
         np.concatenate([np.zeros((0, p)), *found]),
         np.array(list(absent.values())).reshape(len(absent), len(moments.features)),
         np.array(touched, dtype=np.bool_).reshape(len(absent), p),
+        np.repeat(np.arange(len(absent)), [len(each) for each in found]),
     )
 
 
@@ -158,16 +164,21 @@ def _all_absent(
     absent: dict[tuple[Feature, ...], Floats],
     known: dict[tuple[Feature, ...], Expansion],
 ) -> bool:
-    """Whether all levels of the column are absent, or all cells of a level that is not."""
+    """Whether all levels of the column are absent, or all cells of a level that is not.
+
+    A level whose own count the terms do not give is present if one of its cells is; of those cells
+    some must be.
+    """
     if len(event) == 1:
         alike = [e for e in known if len(e) == 1 and e[0][0] == event[0][0]]
         return all(e in absent for e in alike)
+    gone = {e[0] for e in absent if len(e) == 1}
     present = {e[0] for e in known if len(e) == 1 and e not in absent}
     names = [name for name, _ in event]
-    cells = [e for e in known if [name for name, _ in e] == names and present.issuperset(e)]
-    if event not in cells:
-        return True  # of an absent level, which leaves it out by itself
-    lines = ([e for e in cells if own in e] for own in set(itertools.chain.from_iterable(cells)))
+    cells = [e for e in known if [name for name, _ in e] == names and gone.isdisjoint(e)]
+    if event not in cells or all(e in absent for e in cells):
+        return True  # of an absent level, which leaves it out by itself; or noise hides all
+    lines = ([e for e in cells if own in e] for own in present.intersection(event))
     return any(all(e in absent for e in line) for line in lines)
 
 
@@ -197,7 +208,26 @@ def _expanded(
                 if (longer := product(term, more)) is not None:
                     grown[longer] = grown.get(longer, 0.0) + value * by
         found = grown
-    return found if set(terms).issuperset(found) else None
+    for term in [term for term in found if term not in terms]:
+        by = found.pop(term)
+        if (instead := _by_other_levels(moments, terms, term)) is None:
+            return None
+        for more, sign in instead.items():
+            found[more] = found.get(more, 0.0) + by * sign
+    return found
+
+
+def _by_other_levels(moments: DesignMoments, terms: list[Term], term: Term) -> Expansion | None:
+    """A product with a level as that without it less those with the other levels of the column."""
+    for factor in filter(is_level, term):
+        rest = tuple(f for f in term if f != factor)
+        levels = range(moments.schema[factor[0]].bins)
+        others = [product(rest, ((factor[0], k),)) for k in levels if k != factor[1]]
+        if set(terms).issuperset([rest, *others]):
+            found: Expansion = dict.fromkeys([other for other in others if other is not None], -1.0)
+            found[rest] = 1.0
+            return found
+    return None
 
 
 def _directions(

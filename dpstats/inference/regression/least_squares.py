@@ -66,6 +66,8 @@ class LeastSquares(Cached):
         times fewer degrees of freedom.
     left : (m, q) float64, optional
         Combinations of the features that are zero but in levels that are left out as empty.
+    touched : (m, p) bool, optional
+        Regressors that are not zero in all rows of each of these levels.
 
     References
     ----------
@@ -81,6 +83,7 @@ class LeastSquares(Cached):
     clustering: float = 1.0
     equal_variance: bool = False
     left: Floats | None = None
+    touched: NDArray[np.bool_] | None = None
 
     @cached_property
     def second_moments(self) -> Floats:
@@ -356,24 +359,17 @@ class LeastSquares(Cached):
     def left_covariance(self) -> Floats:
         """(p, p) of the coefficients' errors from the rows that levels left out may have.
 
-        With a coefficient b of v'x, A^-1 times the mean of x v'x, times b, is the error. Its size
-        is estimated by the noisy means less their noise, with 1 for the standard deviation of b:
-        twice that is the largest difference of two means in unit scale (eq. 3 of
-        docs/explanation/regression/ols.md).
+        m times the sum of squares of what each of the m directions may add, at the noisy means and
+        the largest coefficients (eqs. 3 to 5 of docs/explanation/regression/ols.md). Noise on the
+        means is not taken off: it stands for what the noisy count may be short of.
         """
-        total = np.zeros_like(self.inverse)
-        for direction in [] if self.left is None else self.left:
-            scores = self.inverse @ self.rows[:-1]
-            deviations = scores @ self.matrix.matrix @ direction
-            noise = self._noise_covariance(self._weights(scores, direction))
-            sd = np.sqrt(np.diag(noise))
-            unit = np.where(sd > 0, sd, 1.0)
-            z = deviations / unit
-            squared = z @ np.linalg.pinv(noise / np.outer(unit, unit), hermitian=True) @ z
-            if not np.any(deviations[sd > 0]):
-                squared = np.inf
-            total += np.outer(deviations, deviations) * max(1 - 1 / squared, 0.0)
-        return total
+        if self.left is None or self.touched is None or not len(self.left):
+            return np.zeros_like(self.inverse)
+        most = self.bounds[-1]
+        fitted = self.touched @ (np.abs(self.params) * self.bounds[:-1])
+        reach = most + np.minimum(fitted, most)  # eq. 4
+        errors = self.inverse @ self.rows[:-1] @ self.matrix.matrix @ self.left.T * reach
+        return np.asarray(len(self.left) * errors @ errors.T)  # eq. 5
 
     def law(self, combination: Floats, *, sampling: bool = True, extra: float = 0.0) -> ErrorLaw:
         """Law of the error of one linear combination (p,) of the coefficients.

@@ -152,7 +152,8 @@ class LinearIntervals(Cached):
         radius = size @ model.matrix.radius(beta) @ size.T
         rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
         if self.left is not None:
-            radius = radius + self.left.radius(model.matrix, beta)
+            most = float(model.bounds[-1])
+            radius = radius + self.left.radius(model.matrix, beta, most)
         low, high = combination_bounds(
             model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
             ridge=model.ridge, extra=self.extra, bounds=model.bounds,

@@ -106,7 +106,7 @@ def _declared(
                 changed.append(finer)
             else:
                 changed.append(column)
-        made = Schema(changed)
+        made = replace(schema, columns=changed)
         if analysis.family(made).size != analysis.family(schema).size:
             yield ", ".join(said), made
 

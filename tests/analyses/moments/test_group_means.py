@@ -291,11 +291,19 @@ def test_declared_levels_without_rows_change_no_test(unit, rows_per_person):
         np.testing.assert_allclose(found.sizes[unused[0]], 0, atol=1e-6)
         pairs = found.pairwise()
         alone = plain.pairwise()
-        np.testing.assert_allclose(pairs.pvalues["n - s"], alone.pvalues["n - s"], rtol=1e-6)
+        np.testing.assert_allclose(
+            pairs.p_unadjusted["n - s"], alone.p_unadjusted["n - s"], rtol=1e-6
+        )
+        expected = min(alone.pvalues["n - s"] * len(pairs.terms), 1.0)
+        for adjust in ("holm", "fdr_bh"):  # all pairs count, used or not
+            adjusted = found.pairwise(adjust=adjust).pvalues["n - s"]
+            np.testing.assert_allclose(adjusted, expected, rtol=1e-6)
         others = pairs.to_frame().set_index("term").drop("n - s")
         assert (others["p_value"] == 1).all()
         assert others["statistic"].isna().all()
         assert all(unused[0].removeprefix("region=") in str(page) for page in (found, pairs))
+        (line,) = (text for text in str(found).splitlines() if text.startswith(f"{unused[0]} "))
+        assert line.removeprefix(unused[0]).strip().startswith("[")  # no estimate, no error
 
 
 def test_one_group_with_rows_has_no_test():

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 from numpy.testing import assert_allclose
+from scipy import linalg
 
 import dpstats as dps
 from dpstats.inference.regression.least_squares import LeastSquares
@@ -22,6 +23,7 @@ WITHOUT = [
     ("y ~ x + g + h", "ad", "p"), ("y ~ x*g", "d", ""), ("y ~ x*g", "a", ""),
     ("y ~ x + g - 1", "a", ""), ("y ~ g - 1", "c", ""), ("y ~ x:g", "a", ""), ("y ~ x:g", "b", ""),
     ("y ~ x + g*h", "b", ""), ("y ~ x + g*h", "a", "r"), ("y ~ x + h + g - 1", "f", "p"),
+    ("y ~ g:h - 1", "a", ""), ("y ~ x + g + g:h", "a", "p"), ("y ~ x*g + h:g", "a", "p"),
 ]  # fmt: skip
 
 
@@ -75,6 +77,31 @@ def test_without_noise_the_rest_is_statsmodels(formula, without, without_h, unit
     assert np.isinf(found.cov_params().to_numpy()[~known]).all()
 
 
+@pytest.mark.parametrize(("formula", "given", "without", "without_h"), [
+    ("y ~ x + g", "h == 'q'", "a", ""), ("y ~ x*g", "h == 'q'", "a", ""),
+    ("y ~ x + g", "g != 'a'", "", ""), ("y ~ g*h", "g == 'a'", "", ""),
+    ("y ~ x + g*h", "h != 'p'", "", ""), ("y ~ x*h", "g == 'b'", "", "p"),
+    ("y ~ g:h - 1", None, "a", ""), ("y ~ g:h - 1", None, "c", "q"),
+    ("y ~ x + g + g:h", None, "a", ""), ("y ~ x + g + g:h", None, "", "p"),
+    ("y ~ x + g + g:h", None, "a", "p"), ("y ~ g + x:h", None, "", "p"),
+])  # fmt: skip
+def test_coefficients_are_undetermined_where_the_design_is_singular(
+    formula, given, without, without_h, no_noise
+):
+    frame = rows(2_000, without, without_h)
+    found = released(dps.OLS(formula, given=given), frame)
+    some = frame if given is None else frame.query(given)
+    levels = {"g": pd.Categorical(some["g"], LEVELS), "h": pd.Categorical(some["h"], list("pqr"))}
+    model = smf.ols(formula, some.assign(**levels))
+    changes = np.abs(linalg.null_space(model.exog, rcond=1e-9)).max(axis=1) > 1e-7
+    open_terms = {name for name, open_ in zip(model.exog_names, changes, strict=True) if open_}
+    assert {t for t, p in zip(found.terms, found.params, strict=True) if np.isnan(p)} == open_terms
+    predicted = found.get_prediction(some.iloc[:20])
+    fitted = model.exog @ np.linalg.lstsq(model.exog, model.endog, rcond=1e-9)[0]
+    assert_allclose(predicted.predicted_mean, fitted[:20], rtol=1e-8, atol=1e-8)
+    assert np.isfinite(predicted.conf_int()).all()
+
+
 def test_contrasts_and_joint_tests_of_what_is_determined(no_noise):
     frame = rows(600, "a")
     found = released(dps.OLS("y ~ x + g"), frame)
@@ -89,6 +116,9 @@ def test_contrasts_and_joint_tests_of_what_is_determined(no_noise):
     expected = reference.f_test(np.eye(6)[1:5])
     assert together.statistic == pytest.approx(float(expected.fvalue), rel=1e-7)
     assert (together.df_num, together.df_denom) == (4, 594)
+    assert "only combinations that the rows determine" in str(together)
+    assert "only combinations" not in str(found.f_test("x = 0"))
+    assert found.wald_test(", ".join(every)).statistic == together.statistic
     nothing = found.f_test("g[T.c] = 0")
     assert (nothing.pvalue, nothing.df_num) == (1, 0)
     low, high = found.intervals.simultaneous(0.05, "noise_aware", "population")

@@ -545,6 +545,7 @@ def test_an_empty_level_leaves_the_other_coefficients_known(analysis, unit, rows
     assert np.isfinite(effects.conf_int()).all(axis=1).tolist() == [
         not term.endswith("to d") for term in effects.terms
     ]
+    assert found.f_test("C(g)[T.b] = 0, C(g)[T.d] = 0").df_num == 1
     assert found.f_test("C(g)[T.b] = 0, C(g)[T.d] = 0").pvalue == pytest.approx(
         found.f_test("C(g)[T.b] = 0").pvalue, abs=0.01
     )

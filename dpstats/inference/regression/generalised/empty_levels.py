@@ -176,12 +176,16 @@ class Determined(Generic[M]):
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
         """F test of what is determined of a hypothesis, see `CalibratedScore.wald`."""
-        left = combinations - combinations @ self.basis @ self.basis.T
-        left[np.abs(left) <= _ROUNDING * np.abs(combinations).max(initial=0.0)] = 0
-        known = linalg.null_space(left.T).T
+        known = self.determined_part(combinations)
         if not len(known):
             return 0.0, 1.0
         return self.model.wald(known @ combinations @ self.basis, known @ values)
+
+    def determined_part(self, combinations: Floats) -> Floats:
+        """(r, k) independent combinations of combinations (k, p) that are determined."""
+        left = combinations - combinations @ self.basis @ self.basis.T
+        left[np.abs(left) <= _ROUNDING * np.abs(combinations).max(initial=0.0)] = 0
+        return np.asarray(linalg.null_space(left.T).T)
 
     def average(self, values: Callable[[Floats], Floats]) -> Average:
         """Mean over the rows of a function; not known where it takes more than is determined."""

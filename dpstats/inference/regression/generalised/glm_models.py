@@ -25,6 +25,7 @@ from dpstats.inference.regression.generalised.cell_score import CellScore
 from dpstats.inference.regression.generalised.empty_levels import EnteringLevels, Scored, span
 from dpstats.inference.regression.generalised.marginal_effects import corners
 from dpstats.inference.simulation import calibration_seed
+from dpstats.measured.view import density_of
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
@@ -227,9 +228,9 @@ class DensityModel(Cached):
         """
         moments, schema = self.moments, release.schema
         answers = release.answers([*self.blocks, *more])  # first: candidates may lack its columns
-        weights = np.asarray(release.weights)
+        candidates, weights = density_of(release)
         used = weights > 0
-        codes = {c.name: np.asarray(release.candidates[c.name])[used] for c in self._columns}
+        codes = {c.name: np.asarray(candidates[c.name])[used] for c in self._columns}
         density = weights[used] / weights[used].sum()
         functions = Family(answers.blocks).evaluate(codes).matrix()
         response, level = moments.design.response
