@@ -170,7 +170,11 @@ def _least(inner: Floats, linear: Floats) -> Floats:
         a, b = inner[np.ix_(chosen, chosen)], linear[chosen]
         ones = np.ones(len(chosen))
         solved = np.linalg.lstsq(a, np.column_stack([b, ones]), rcond=1e-10)[0]
-        own = solved[:, 0] + solved[:, 1] * (1 - solved[:, 0].sum()) / solved[:, 1].sum()
+        total = float(solved[:, 1].sum())
+        if total > 0:
+            own = solved[:, 0] + solved[:, 1] * (1 - solved[:, 0].sum()) / total
+        else:  # estimates of zeros only
+            own = ones / len(ones)
         if not np.all(np.isfinite(own)) or own.min() < 0:
             continue
         value = own @ a @ own - 2 * b @ own

