@@ -34,6 +34,7 @@ SIZES = (0.1, 0.3, 1, 3, 10, 30, 100)  # edges of E / S between which cells are 
 STRENGTHS = (1.3, 3, 20)  # and of the mean square of (T - E) / S over their table
 LEAST_ALIKE = 40  # cells; fewer are joined by those of other tables
 EM_STEPS = 60
+BEYOND = 4.0  # noise standard deviations that a count within the grid may be above it
 SURE = 12.0  # noise standard deviations from which a count is taken as it is
 IMPUTED = 20  # rounds in which the cells that no table has are filled in
 EDGE = 1.05  # eigenvalues below this many of the largest that noise alone has are noise
@@ -77,7 +78,9 @@ class PairTables:
         stratum = np.digitize(size / deviation, SIZES)
         alike = stratum * (len(STRENGTHS) + 1) + np.digitize(self._strengths()[upper], STRENGTHS)
         found = count.copy()
-        open_ = (count <= SURE * deviation) & (count <= 0.8 * RATIOS[-1] * size)
+        # Beyond the grid of ratios, and by more than noise is likely to add, or far above the noise.
+        within = count <= 0.8 * RATIOS[-1] * size + BEYOND * deviation
+        open_ = (count <= SURE * deviation) & within
         for kind in np.unique(alike[open_]):
             mine = np.flatnonzero(open_ & (alike == kind))
             prior = mine
@@ -157,8 +160,8 @@ def blend(
     weights : (K,) float64
         Not negative; of sum one.
     """
-    scaled = found * precision
-    weights = _least(scaled @ found.T, scaled @ values - freedom)
+    off = found - values  # the weights have sum one, so that only this matters
+    weights = _least((off * precision) @ off.T, -freedom)
     return weights @ found, weights
 
 

@@ -30,7 +30,7 @@ Seed = int | np.random.Generator | np.random.SeedSequence | None
 MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
 POINTS_SEED = 0  # of the candidates that inference uses
 CANDIDATES = 20_000
-LEAST_EDITED, MOST_EDITED = 5_000, 65_536  # where they are edited rows
+LEAST_EDITED, MOST_EDITED = 2_000, 65_536  # where they are edited rows
 
 _log = logging.getLogger(__name__)
 
@@ -112,11 +112,13 @@ def inference_density(measurements: Measurements) -> tuple[Candidates, Floats]:
 def number_of_candidates(
     measurements: Measurements, reference: Reference, k: int | None = None
 ) -> int:
-    """As many as there are private rows, or fewer synthetic ones, where candidates are the rows."""
+    """`CANDIDATES`, or, where candidates are edited rows, as many as there are rows.
+
+    Of the density that inference uses; of the rows of a release where their number k is given.
+    """
     if not isinstance(reference, LogLinear) or not edits(measurements):
         return CANDIDATES
-    rows = max(1, Sources(measurements).rows.value)
-    usual = min(MOST_EDITED, rows * -(-LEAST_EDITED // rows))
+    usual = min(MOST_EDITED, max(Sources(measurements).rows.value, LEAST_EDITED))
     return usual if k is None else min(k, usual)
 
 
@@ -163,13 +165,16 @@ def generate(
     say = progress or (lambda text, done, total: None)
     reference = reference_from_dict(measurements.reference_spec)
     own = number_of_candidates(measurements, reference)
-    m = number_of_candidates(measurements, reference, k) if m is None else m
+    notes: list[str] = []
+    wanted = _number_of_rows(measurements, notes) if k is None else k
+    m = number_of_candidates(measurements, reference, wanted) if m is None else m
     usual = m == own and fit == "entropy" and reference == _inference_reference(measurements)
     points = np.random.default_rng(POINTS_SEED) if usual else rng
     with one_blas_thread():
         say("drawing candidates", 0, 3)
         proposal = reference.candidates(measurements, m, points, stratified=fit == "entropy")
-        candidates, notes = proposal.candidates, [*proposal.notes]
+        candidates = proposal.candidates
+        notes += proposal.notes
         say("fitting the density", 1, 3)
         weights = None
         if fit == "minimax":
@@ -178,7 +183,6 @@ def generate(
             weights = _entropy(measurements, proposal, notes)
         say("drawing rows", 2, 3)
         values = measurements.published.evaluate(candidates.codes)
-        wanted = _number_of_rows(measurements, notes) if k is None else k
         rows = most_rows(measurements.columns, candidates.codes, wanted)
         if rows < wanted:
             notes.append(f"{rows} rows were drawn and not {wanted}: a file holds no more of them")

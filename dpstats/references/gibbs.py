@@ -39,7 +39,7 @@ from dpstats.schema import Column, Number, Schema
 
 _LARGE = 1e4  # a coefficient from which single precision is not enough
 CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a cache holds
-LEAST_ROWS = 512  # that are worked on at a time
+LEAST_ROWS, MOST_ENTRIES = 512, 2**22  # rows at a time, while their conditionals are small enough
 MOST_LEVELS = 1_024  # of all columns, up to which one matrix holds all small tables
 
 
@@ -264,7 +264,8 @@ class GibbsSampler:
         """Draw every column once, in the order of the schema, given the others."""
         m = len(codes[self.schema.names[0]])
         moved = {name: np.empty(m, dtype=np.int64) for name in self.schema.names}
-        step = max(LEAST_ROWS, CHUNK // max(self._width(column) for column in self.schema))
+        width = max(self._width(column) for column in self.schema)
+        step = max(1, CHUNK // width, min(LEAST_ROWS, MOST_ENTRIES // width))
         for first in range(0, m, step):
             piece = slice(first, first + step)
             rows = self.rows({name: array[piece] for name, array in codes.items()})

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arrays import Floats
+from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
 from dpstats.density.entropy import (
@@ -64,7 +64,7 @@ MOVED = 0.1  # of a noise, to differentiate denoised tables
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
 PER_FUNCTION = 10  # candidates per function from which penalties follow the risk alone
 MOST_ROUNDS = 16  # of falling penalties
-FALL, STEEP_FALL = 0.5, 0.25  # least factors of a penalty in such a round
+FALL = 0.5  # least factor of a penalty in such a round
 GAIN = 0.15  # share of the risk that a round of few candidates must gain: it is optimistic for them
 MAX_TRUSTED = 4  # times that penalties of single functions fall in the end
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
@@ -185,6 +185,12 @@ def _base(measurements: Measurements) -> dict[str, Floats]:
     """Logarithms of the own densities of all columns."""
     sources = Sources(measurements)
     return {c.name: np.log(own_density(sources, c)) for c in measurements.columns}
+
+
+def independent(measurements: Measurements, m: int, rng: np.random.Generator) -> dict[str, Codes]:
+    """M rows of independent columns, column name -> (m,) codes, by their own densities."""
+    sampler = GibbsSampler(measurements.columns, measurements.published, _base(measurements))
+    return sampler.draw_base(m, rng)
 
 
 class _Tables:

@@ -98,6 +98,10 @@ class LogLinearFit:
         change = np.clip(length * step, -most_change, most_change)
         dual = np.clip(self.dual + change, -most, most)
         log_change = at.products.combine(dual - self.dual)
+        beyond = float(np.var(log_change)) / TRUST  # where what was cut off had cancelled the rest
+        if beyond > 1:
+            dual = self.dual + (dual - self.dual) / math.sqrt(beyond)
+            log_change = log_change / math.sqrt(beyond)
         copies = systematic(np.exp(log_change - log_change.max()), rows, rng)
         codes = {name: np.repeat(values, copies) for name, values in self.codes.items()}
         return replace(self, codes=codes, dual=dual)

@@ -21,7 +21,7 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats, Integers, one_blas_thread
 from dpstats.caching import Cached
-from dpstats.density.candidates import Candidates, Seen, seen_by
+from dpstats.density.candidates import Candidates, Seen, merged, seen_by
 from dpstats.density.entropy import fit_tilted, usable_deviations
 from dpstats.density.rows import draw_counts
 from dpstats.errors import RequestError
@@ -32,11 +32,14 @@ from dpstats.measured.answers import answer
 from dpstats.measured.candidates_file import MOST_ROWS
 from dpstats.measured.combining import Sources
 from dpstats.references.generator import Seed, check_options
+from dpstats.references.loglinear import edits, independent
 
 HIDDEN = 3.0  # noise standard deviations below which a count is fitted loosely,
 LOOSE = 10.0  # by a factor that reaches this one standard deviation lower
 PENALTY = 0.02  # of the fit, times the noise standard deviation; the rows' own fit starts with 4
-EVEN = 0.1  # weight of all candidates alike, so that a draw may differ from the release
+EVEN = 0.1  # weight of other points, so that a draw may differ from the release
+OTHER_POINTS, REDRAWN = 20_000, 2  # such points of edited rows, and their columns that differ
+MOST_FITS = 6  # with penalties that rise until a fit converges
 _MOST_SUBSETS = 3  # columns of a measured table of which all margins are fitted
 
 
@@ -54,7 +57,7 @@ class PlausibleTables(Cached):
     sources : Sources
     candidates : mapping of column name to (m,) int64
     weights : (m,) float64
-        The fitted density of the release.
+        Points that draws consist of, and the density that is fitted to each: see `near`.
 
     Raises
     ------
@@ -73,6 +76,34 @@ class PlausibleTables(Cached):
                 f"{MOST_ROWS}"
             )
 
+    @classmethod
+    def near(
+        cls, sources: Sources, candidates: Mapping[str, Codes], weights: Floats
+    ) -> PlausibleTables:
+        """Draws near a fitted density, which may differ from it by a share `EVEN` of other points.
+
+        Where its points are edited rows, every cell of the tables that no row is in would be empty
+        in all draws: other points are such rows with a few columns as independent columns have
+        them. Otherwise they are its points, all alike.
+        """
+        measurements = sources.measurements
+        density = (1 - EVEN) * weights / weights.sum()
+        if not edits(measurements):
+            return cls(sources, candidates, density + EVEN / len(weights))
+        schema, rng = measurements.columns, np.random.default_rng(0)
+        base = independent(measurements, OTHER_POINTS, rng)
+        rows = rng.choice(len(weights), OTHER_POINTS, p=density / density.sum())
+        redrawn = rng.random((len(schema.names), OTHER_POINTS)).argsort(axis=0) < REDRAWN
+        points = {
+            name: np.concatenate(
+                [candidates[name], np.where(own, base[name], candidates[name][rows])]
+            )
+            for name, own in zip(schema.names, redrawn, strict=True)
+        }
+        shares = np.append(density, np.full(OTHER_POINTS, EVEN / OTHER_POINTS))
+        every = merged(schema, points, shares)
+        return cls(sources, every.codes, every.weights)
+
     def counts(self, seed: int) -> Codes:
         """How many rows of a plausible table are copies of each candidate, (m,) int64.
 
@@ -88,10 +119,14 @@ class PlausibleTables(Cached):
         none = np.zeros(len(means))
         penalty = np.full(len(means), PENALTY / float(np.median(self._deviations)))
         with one_blas_thread():
-            fit = fit_tilted(
-                self._seen.values, self._seen.reference, means, self._deviations, penalty,
-                tilt=none, start=none,
-            )  # fmt: skip
+            for _ in range(MOST_FITS):
+                fit = fit_tilted(
+                    self._seen.values, self._seen.reference, means, self._deviations, penalty,
+                    tilt=none, start=none,
+                )  # fmt: skip
+                if fit.converged:
+                    break
+                penalty = 4 * penalty
             values = self._family.evaluate(self.candidates)
             return draw_counts(self._seen.spread(fit.density), n, "systematic", values, rng)
 
@@ -124,6 +159,4 @@ class PlausibleTables(Cached):
 
     @cached_property
     def _seen(self) -> Seen:
-        even = EVEN / len(self.weights)
-        weights = (1 - EVEN) * self.weights / self.weights.sum() + even
-        return seen_by(self._family, Candidates(self.candidates, weights))
+        return seen_by(self._family, Candidates(self.candidates, self.weights))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import numpy as np
+
 from dpstats.checks import Target, did_you_mean, excerpt
 from dpstats.errors import ConditionError
 from dpstats.families.tables.cells import Cells
@@ -154,10 +156,12 @@ class Unplanned:
         from dpstats.releases.draws import draws_of
 
         release = cast("_Release", self)
-        tables = release._once(
-            "plausible tables",
-            lambda: PlausibleTables(release._sources, release.candidates, release.weights),
-        )
+
+        def tables_near() -> PlausibleTables:
+            view = release._view
+            return PlausibleTables.near(release._sources, view.candidates, np.asarray(view.weights))
+
+        tables = release._once("plausible tables", tables_near)
         return draws_of(release.columns, tables, count, rng)
 
     def explain(

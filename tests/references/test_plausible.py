@@ -33,7 +33,7 @@ def noisy():
 
 
 def tables_of(release):
-    return PlausibleTables(release._sources, release.candidates, release.weights)
+    return PlausibleTables.near(release._sources, release.candidates, release.weights)
 
 
 def drawn(release, count=60):
