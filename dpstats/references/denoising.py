@@ -78,7 +78,7 @@ class PairTables:
         stratum = np.digitize(size / deviation, SIZES)
         alike = stratum * (len(STRENGTHS) + 1) + np.digitize(self._strengths()[upper], STRENGTHS)
         found = count.copy()
-        # Beyond the grid of ratios, and by more than noise is likely to add, or far above the noise.
+        # The others are far above the noise, or above the grid by more than noise is likely to add.
         within = count <= 0.8 * RATIOS[-1] * size + BEYOND * deviation
         open_ = (count <= SURE * deviation) & within
         for kind in np.unique(alike[open_]):
@@ -173,12 +173,12 @@ def _least(inner: Floats, linear: Floats) -> Floats:
         a, b = inner[np.ix_(chosen, chosen)], linear[chosen]
         ones = np.ones(len(chosen))
         solved = np.linalg.lstsq(a, np.column_stack([b, ones]), rcond=1e-10)[0]
-        total = float(solved[:, 1].sum())
-        if total > 0:
-            own = solved[:, 0] + solved[:, 1] * (1 - solved[:, 0].sum()) / total
-        else:  # estimates of zeros only
+        total = solved[:, 1].sum()
+        if total <= 0:  # an exact estimate: it needs no other
             own = ones / len(ones)
-        if not np.all(np.isfinite(own)) or own.min() < 0:
+        else:
+            own = solved[:, 0] + solved[:, 1] * (1 - solved[:, 0].sum()) / total
+        if own.min() < 0:
             continue
         value = own @ a @ own - 2 * b @ own
         if value < least:
