@@ -37,6 +37,7 @@ EM_STEPS = 60
 BEYOND = 4.0  # noise standard deviations that a count within the grid may be above it
 SURE = 12.0  # noise standard deviations from which a count is taken as it is
 IMPUTED = 20  # rounds in which the cells that no table has are filled in
+BALANCED = 5  # rounds in which tables are made to agree on single levels
 EDGE = 1.05  # eigenvalues below this many of the largest that noise alone has are noise
 
 
@@ -121,6 +122,32 @@ class PairTables:
                 break
         return expected + low * self.deviations * self.used
 
+    def balanced(self, counts: Floats) -> Floats:
+        """Tables that agree on the counts of single levels, near these; they on the diagonal.
+
+        Negative counts are cut at zero, which makes the sums of a table too large where many are.
+        A level's count is the median of what its tables say of it. What the cells of a level have
+        too much is taken evenly from those above zero, in rounds.
+        """
+        member = np.eye(self.column[-1] + 1)[self.column]
+        tabled = (self.used @ member) > 0
+        found = np.maximum(counts, 0.0) * self.used
+        sums = np.where(tabled, found @ member, np.nan)
+        alone = ~tabled.any(axis=1)
+        sums[alone, 0] = self.margins[alone]
+        levels = np.nanmedian(sums, axis=1)
+        of_column = (levels @ member)[self.column]
+        levels = np.where(
+            of_column > 0, levels * self.n / np.maximum(of_column, 1e-9), self.margins
+        )
+        for _ in range(BALANCED):
+            excess = np.where(tabled, found @ member - levels[:, np.newaxis], 0.0)
+            above = np.maximum((found > 0) @ member, 1.0)
+            share = (excess / above)[:, self.column]
+            found = np.maximum(found - np.where(found > 0, (share + share.T) / 2, 0.0), 0.0)
+        found[np.diag_indices(len(found))] = levels
+        return found
+
 
 def _likelihood(count: Floats, size: Floats, deviation: Floats) -> Floats:
     """Of every ratio for every count, (cells, ratios), up to a factor per count."""
@@ -167,20 +194,19 @@ def blend(
 
 def _least(inner: Floats, linear: Floats) -> Floats:
     """The w >= 0 of sum one with the least w' inner w - 2 linear'w, by all sets of its members."""
-    best, least = np.zeros(len(linear)), np.inf
+    best, least = np.zeros(len(linear)), float(np.inf)
     for members in range(1, 2 ** len(linear)):
         chosen = [k for k in range(len(linear)) if members >> k & 1]
         a, b = inner[np.ix_(chosen, chosen)], linear[chosen]
         ones = np.ones(len(chosen))
         solved = np.linalg.lstsq(a, np.column_stack([b, ones]), rcond=1e-10)[0]
-        total = solved[:, 1].sum()
-        if total <= 0:  # an exact estimate: it needs no other
-            own = ones / len(ones)
-        else:
+        total = float(solved[:, 1].sum())
+        own: Floats = ones / len(ones)  # of estimates that are the values themselves
+        if total > 0:
             own = solved[:, 0] + solved[:, 1] * (1 - solved[:, 0].sum()) / total
         if own.min() < 0:
             continue
-        value = own @ a @ own - 2 * b @ own
+        value = float(own @ a @ own - 2 * b @ own)
         if value < least:
             least, best = value, np.zeros(len(linear))
             best[chosen] = own

@@ -60,6 +60,8 @@ class Stage:
 
 LEAST_ROWS = 8  # that are drawn at once
 MANY_LEVELS = 300
+FOLLOWS = 0.95  # share of rows in which one level, or column, follows from another
+MOST_CELLS = 500  # of two linked columns
 STAGES = (Stage(2, 5_000, 0.1, 0.03, 1.0), Stage(3, 30_000, 0.03, 0.003, 0.75))
 
 
@@ -145,6 +147,8 @@ def edited(
     number = rows.shape[1]
     target = np.maximum(wanted, 0).astype(np.float32)
     misfit = _counts(levels, rows) - target
+    single = [j for j, place in enumerate(places) if place.stop - place.start > 1]
+    linked = linked_columns(levels, target, used)
     for stage in STAGES:
         weights = np.where(used, 1 / (target + 2) ** stage.power, 0).astype(np.float32)
         size = stage.rows_at_once(number, levels)
@@ -155,8 +159,12 @@ def edited(
             rows = rows[:, rng.permutation(number)]
             temperature = stage.first * ratio**turn
             for first in range(0, number, size):
-                piece = rows[:, first : first + size]
-                _redraw(levels, places, piece, misfit, weights, temperature, rng, others)
+                part = _Part(levels, rows[:, first : first + size], misfit, weights, others)
+                for j in rng.permutation(single):
+                    part.redraw(j, temperature, rng)
+                for pair in linked:
+                    part.redraw_both(pair, temperature, rng)
+                part.end()
     return _by_name(levels, rows)
 
 
@@ -164,54 +172,140 @@ def _by_name(levels: Levels, rows: NDArray[np.int16]) -> dict[str, Codes]:
     return {name: row.astype(np.int64) for name, row in zip(levels.slices, rows, strict=True)}
 
 
-def _redraw(
-    levels: Levels,
-    places: list[slice],
-    piece: NDArray[np.int16],
-    misfit: Single,
-    weights: Single,
-    temperature: float,
-    rng: np.random.Generator,
-    others: Others | None,
-) -> None:
-    """Draw every column of some rows anew (eq. 12); the rows and the misfit are changed."""
-    every = np.arange(piece.shape[1])
-    starts = np.array([place.start for place in places])
-    held = piece + starts[:, np.newaxis]  # which levels each row has, (columns, rows)
-    one_hot = np.zeros((levels.size, len(every)), dtype=np.float32)
-    one_hot[held, every] = 1
-    names = list(levels.slices)
-    state = None if others is None else others.begin(_by_name(levels, piece), one_hot)
-    for j in rng.permutation(len(places)):
-        place, old = places[j], piece[j]
-        width, inside = place.stop - place.start, np.arange(place.start, place.stop)
-        if width == 1:
-            continue
-        one_hot[place] = 0
-        steep = (2 * misfit[place] + 1) * weights[place]
-        cost = steep @ one_hot  # eq. 11
+class _Part:
+    """Some of the rows while their columns are drawn anew; they and the misfit are changed."""
+
+    def __init__(
+        self,
+        levels: Levels,
+        rows: NDArray[np.int16],
+        misfit: Single,
+        weights: Single,
+        others: Others | None,
+    ) -> None:
+        self.places = list(levels.slices.values())
+        self.rows, self.misfit, self.weights = rows, misfit, weights
+        self.every = np.arange(rows.shape[1])
+        starts = np.array([place.start for place in self.places])
+        self.held = rows + starts[:, np.newaxis]  # which levels each row has, (columns, rows)
+        self.one_hot = np.zeros((levels.size, len(self.every)), dtype=np.float32)
+        self.one_hot[self.held, self.every] = 1
+        self.names, self.others = list(levels.slices), others
+        self.state: Rows | None = None
+        if others is not None:
+            self.state = others.begin(_by_name(levels, rows), self.one_hot)
+
+    def cost(self, j: int, without: int | None = None) -> tuple[Single, Single]:
+        """What each level of a column costs each row, (levels, rows): eq. 11.
+
+        The second is what it costs with every level of the others, (levels, L). Cells of column
+        `without`, whose levels are taken out of the rows, do not count.
+        """
+        place, old = self.places[j], self.rows[j]
+        self.one_hot[place] = 0
+        steep: Single = (2 * self.misfit[place] + 1) * self.weights[place]
+        cost: Single = steep @ self.one_hot
         cost += steep[:, place].diagonal()[:, np.newaxis]
-        cost[old, every] -= 2 * weights[held[j], held].sum(axis=0)
-        if others is not None and state is not None:
-            cost += others.cost(names[j], state)
-        logits = cost * np.float32(-1 / temperature)
-        new = _drawn(logits, rng)
+        own = self.weights[self.held[j], self.held]
+        cost[old, self.every] -= 2 * own.sum(axis=0)
+        if without is not None:
+            cost[old, self.every] += 2 * own[without]
+        if self.others is not None and self.state is not None:
+            cost += self.others.cost(self.names[j], self.state)
+        return cost, steep
+
+    def redraw(self, j: int, temperature: float, rng: np.random.Generator) -> None:
+        """Draw a column (eq. 12)."""
+        cost, _ = self.cost(j)
+        self.put(j, _drawn(cost * np.float32(-1 / temperature), rng))
+
+    def redraw_both(self, pair: Linked, temperature: float, rng: np.random.Generator) -> None:
+        """Draw two columns at once, among the pairs of levels that are wanted."""
+        j, k = pair.columns
+        self.one_hot[self.places[k]] = 0
+        cost, steep = self.cost(j, without=k)
+        other, _ = self.cost(k, without=j)
+        first, second = pair.cells
+        joint = cost[first] + other[second]
+        joint += steep[first, self.places[k].start + second][:, np.newaxis]
+        same = (first[:, np.newaxis] == self.rows[j]) & (second[:, np.newaxis] == self.rows[k])
+        joint -= same * (2 * self.weights[self.held[j], self.held[k]])
+        drawn = _drawn(joint * np.float32(-1 / temperature), rng)
+        self.one_hot[self.held[k], self.every] = 1
+        self.put(j, first[drawn])
+        self.one_hot[self.places[k]] = 0
+        self.put(k, second[drawn])
+
+    def put(self, j: int, new: NDArray[np.int16]) -> None:
+        """Give a column, whose levels are taken out of the rows, new ones."""
+        place, old = self.places[j], self.rows[j]
         moved = np.flatnonzero(new != old)
         if len(moved):
+            width, inside = place.stop - place.start, np.arange(place.start, place.stop)
             change = np.zeros((width, len(moved)), dtype=np.float32)
             at = np.arange(len(moved))
             change[new[moved], at] = 1
             change[old[moved], at] -= 1
-            moves = change @ one_hot[:, moved].T
-            misfit[place] += moves
-            misfit[:, place] += moves.T
-            misfit[inside, inside] += change.sum(axis=1)
-            piece[j], held[j] = new, new + place.start
-            if state is not None:
-                state.bins[names[j]] = new.astype(np.int64)
-        one_hot[held[j], every] = 1
-    if others is not None and state is not None:
-        others.end(state)
+            moves = change @ self.one_hot[:, moved].T
+            self.misfit[place] += moves
+            self.misfit[:, place] += moves.T
+            self.misfit[inside, inside] += change.sum(axis=1)
+            self.rows[j], self.held[j] = new, new + place.start
+            if self.state is not None:
+                self.state.bins[self.names[j]] = new.astype(np.int64)
+        self.one_hot[self.held[j], self.every] = 1
+
+    def end(self) -> None:
+        """End the part."""
+        if self.others is not None and self.state is not None:
+            self.others.end(self.state)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Two columns of which one nearly follows from the other, and the cells that are wanted."""
+
+    columns: tuple[int, int]
+    cells: tuple[NDArray[np.int16], NDArray[np.int16]]
+
+
+def linked_columns(
+    levels: Levels, wanted: Single | Floats, used: NDArray[np.bool_]
+) -> list[Linked]:
+    """For every column that is linked to others, the pair with the one that it is linked to most.
+
+    A level that hardly any row has without a certain level of another column, and the other way
+    round, cannot be drawn, nor left, one column at a time.
+    """
+    places, found = list(levels.slices.values()), {}
+    for j, own in enumerate(places):
+        shares = [
+            _linked_share(wanted[own, other]) if k != j and used[own, other].all() else 0.0
+            for k, other in enumerate(places)
+        ]
+        k = int(np.argmax(shares))
+        pair = (min(j, k), max(j, k))
+        if shares[k] == 0 or pair in found:
+            continue
+        cells = np.nonzero(wanted[places[pair[0]], places[pair[1]]] >= 0.5)
+        if len(cells[0]) <= MOST_CELLS:
+            found[pair] = Linked(pair, (cells[0].astype(np.int16), cells[1].astype(np.int16)))
+    return list(found.values())
+
+
+def _linked_share(table: Single | Floats) -> float:
+    """Share of rows in cells without which neither of their two levels would have many rows.
+
+    One and more if the first column follows from the second.
+    """
+    total = max(float(table.sum()), 1e-9)
+    if min(table.shape) == 1:
+        return 0.0
+    explained = float(table.max(axis=0).sum()) / total
+    if explained >= FOLLOWS:
+        return 1 + explained
+    of_both = np.maximum(table.sum(axis=1, keepdims=True), table.sum(axis=0))
+    return float(table[table >= FOLLOWS * of_both].sum()) / total
 
 
 def _drawn(logits: Single, rng: np.random.Generator) -> NDArray[np.int16]:

@@ -259,9 +259,8 @@ class _Tables:
 
     def wanted(self, model: LogLinearFit | None, rng: np.random.Generator) -> Floats:
         """Counts (L, L) that rows are edited to."""
-        margins = self.tables_of(self.means).margins
         if not self.pairs:
-            return np.diag(margins)
+            return np.diag(self.tables_of(self.means).margins)
 
         def estimates(means: Floats) -> Floats:
             tables = self.tables_of(means)
@@ -289,9 +288,7 @@ class _Tables:
         most = LIKELY * self.deviations[own]
         means = self.means.copy()
         means[own] = np.clip(blended, means[own] - most, means[own] + most)
-        counts = self._matrix(means) * self.n
-        counts[np.diag_indices(len(counts))] = margins
-        return np.maximum(counts, 0.0)
+        return self.tables_of(self.means).balanced(self._matrix(means) * self.n)
 
     def wanted_of_others(self, model: LogLinearFit | None) -> Floats:
         """Counts of the other functions that rows are edited to: those of the model."""

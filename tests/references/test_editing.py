@@ -148,9 +148,12 @@ def test_the_misfit_stays_that_of_the_rows():
     target = counts(dependent(600)).astype(np.float32)
     misfit = editing._counts(LEVELS, rows) - target
     weights, before = np.where(used(), 1 / (target + 2), 0).astype(np.float32), rows.copy()
-    places = list(LEVELS.slices.values())
+    linked = editing.Linked((0, 1), tuple(np.indices(SIZES[:2]).reshape(2, -1).astype(np.int16)))
     for first in range(0, 600, 40):
-        editing._redraw(LEVELS, places, rows[:, first : first + 40], misfit, weights, 0.1, rng)
+        part = editing._Part(LEVELS, rows[:, first : first + 40], misfit, weights, None)
+        for column in (0, 1, 3, 4):
+            part.redraw(column, 0.1, rng)
+        part.redraw_both(linked, 0.1, rng)
         bins = dict(zip(SCHEMA.names, rows, strict=True))
         np.testing.assert_allclose(misfit, counts(bins) - target, atol=1e-3)
     assert np.mean(rows != before) > 0.3
@@ -165,16 +168,6 @@ def test_draws_have_the_probabilities_of_their_logits():
     assert shares[2] == 0
 
 
-class OneColumn:
-    """A generator that has a single column drawn."""
-
-    def __init__(self, column):
-        self.column = column
-
-    def permutation(self, size):
-        return [self.column]
-
-
 @pytest.mark.parametrize("column", [0, 1, 3, 4])
 def test_the_costs_of_levels_are_those_of_the_misfit(column, monkeypatch):
     """The weighted squares of the misfit, pairs and levels once, by brute force."""
@@ -184,7 +177,7 @@ def test_the_costs_of_levels_are_those_of_the_misfit(column, monkeypatch):
 
     def kept(logits, rng):
         seen.append(logits)
-        return rows[column, 7:8].copy()
+        return rows[column, 7:8].copy() if len(logits) == SIZES[column] else np.zeros(1, int)
 
     def cost(level):
         moved = rows.copy()
@@ -194,10 +187,64 @@ def test_the_costs_of_levels_are_those_of_the_misfit(column, monkeypatch):
 
     monkeypatch.setattr(editing, "_drawn", kept)
     misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
-    editing._redraw(
-        LEVELS, list(LEVELS.slices.values()), rows[:, 7:8], misfit, weights.astype(np.float32),
-        temperature, OneColumn(column),
-    )  # fmt: skip
+    part = editing._Part(LEVELS, rows[:, 7:8], misfit, weights.astype(np.float32), None)
+    part.redraw(column, temperature, None)
     costs = -temperature * seen[0][:, 0]
     expected = np.array([cost(level) for level in range(SIZES[column])])
     np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)
+
+
+def test_the_costs_of_two_levels_at_once_are_those_of_the_misfit(monkeypatch):
+    target, which = counts(dependent(60)), used()
+    weights = np.where(which, 1 / (target + 2), 0)
+    rows, seen = np.stack(list(uniform(60).values())).astype(np.int16), []
+    cells = np.indices(SIZES[:2]).reshape(2, -1).astype(np.int16)
+
+    def kept(logits, rng):
+        seen.append(logits)
+        return np.zeros(1, dtype=np.int16)
+
+    def cost(levels):
+        moved = rows.copy()
+        moved[:2, 7] = levels
+        misfit = counts(dict(zip(SCHEMA.names, moved, strict=True))) - target
+        return np.triu(weights * misfit**2).sum()
+
+    expected = np.array([cost(levels) for levels in cells.T])
+    monkeypatch.setattr(editing, "_drawn", kept)
+    misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
+    part = editing._Part(LEVELS, rows[:, 7:8], misfit, weights.astype(np.float32), None)
+    part.redraw_both(editing.Linked((0, 1), tuple(cells)), 0.5, None)
+    costs = -0.5 * seen[0][:, 0]
+    np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)
+    assert np.array_equal(rows[:2, 7], cells[:, 0])
+
+
+def test_columns_that_follow_from_others_are_linked():
+    rng = np.random.default_rng(0)
+    schema = dps.Schema(
+        [dps.Category(c, list(range(k))) for c, k in zip("abc", (4, 8, 3), strict=True)]
+    )
+    levels = Levels(schema)
+    b = rng.integers(8, size=2_000)
+    bins = {"a": b // 2, "b": b, "c": rng.integers(3, size=2_000)}
+    one_hot = levels.one_hot(bins)
+    table = one_hot @ one_hot.T
+    found = editing.linked_columns(levels, table, np.ones(table.shape, dtype=bool))
+    assert [linked.columns for linked in found] == [(0, 1)]
+    assert len(found[0].cells[0]) == 8
+
+
+def test_a_column_that_follows_from_another_moves_with_it():
+    """All rows begin in two levels of a pair of equal columns; 20 are wanted."""
+    schema = dps.Schema([dps.Category(c, list(range(20))) for c in "ab"])
+    levels = Levels(schema)
+    rng = np.random.default_rng(0)
+    own = rng.integers(20, size=1_000)
+    one_hot = levels.one_hot({"a": own, "b": own})
+    wanted = (one_hot @ one_hot.T).astype(float)
+    start = rng.integers(2, size=1_000)
+    used = np.ones(wanted.shape, dtype=bool)
+    found = editing.edited(levels, {"a": start, "b": start}, wanted, used, rng)
+    one_hot = levels.one_hot(found)
+    assert np.abs(one_hot @ one_hot.T - wanted).max() <= 5
