@@ -288,7 +288,7 @@ def linked_columns(
         if shares[k] == 0 or pair in found:
             continue
         cells = np.nonzero(wanted[places[pair[0]], places[pair[1]]] >= 0.5)
-        if len(cells[0]) <= MOST_CELLS:
+        if 0 < len(cells[0]) <= MOST_CELLS:
             found[pair] = Linked(pair, (cells[0].astype(np.int16), cells[1].astype(np.int16)))
     return list(found.values())
 

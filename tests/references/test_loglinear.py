@@ -379,7 +379,7 @@ def test_one_private_row_gives_rows(unit, triple):
 
 def test_too_many_levels_get_weights_in_place_of_edits(monkeypatch, pairs):
     assert loglinear.edits(pairs)
-    monkeypatch.setattr(loglinear, "MOST_EDITED", 19)
+    monkeypatch.setattr(loglinear, "MOST_LEVELS", 19)
     assert not loglinear.edits(pairs)
     release = dps.synthesize(pairs, m=2_000, rng=0)
     assert release.notes == ()
