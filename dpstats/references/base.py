@@ -29,7 +29,7 @@ class Proposal:
     ----------
     candidates : Candidates
     density : (m,) float64, or None
-        Weights of the candidates by the entropy fit, where the reference finds them anyway.
+        Weights of the candidates where the reference finds them; equal ones of edited rows.
     notes : tuple of str
         Warnings for the release, such as a fallback.
     """

@@ -36,7 +36,7 @@ LEAST_ALIKE = 40  # cells; fewer are joined by those of other tables
 EM_STEPS = 60
 BEYOND = 4.0  # noise standard deviations that a count within the grid may be above it
 SURE = 12.0  # noise standard deviations from which a count is taken as it is
-IMPUTED = 20  # rounds in which the cells that no table has are filled in
+IMPUTED = 8  # rounds in which the cells that no table has are filled in
 BALANCED = 5  # rounds in which tables are made to agree on single levels
 EDGE = 1.05  # eigenvalues below this many of the largest that noise alone has are noise
 
