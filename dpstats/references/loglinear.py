@@ -174,11 +174,12 @@ class LogLinear(Unmeasured):
 
 
 def edits(measurements: Measurements) -> bool:
-    """Whether rows are edited: all functions are cells, and most of small tables."""
+    """Whether rows are edited: all functions are cells, and most are of small tables."""
     blocks, columns = measurements.published.blocks, measurements.columns
     cells = all(isinstance(block, Table | Indicator) and block.columns for block in blocks)
+    tables = any(isinstance(block, Table) for block in blocks)
     few = sum(not is_small(block) for block in blocks) <= MOST_OTHERS
-    return cells and few and sum(column.bins for column in columns) <= MOST_LEVELS
+    return cells and tables and few and sum(column.bins for column in columns) <= MOST_LEVELS
 
 
 def _base(measurements: Measurements) -> dict[str, Floats]:

@@ -392,3 +392,29 @@ def test_more_tables_than_can_be_fitted_are_edited_all_the_same(monkeypatch, pai
     proposal = LogLinear().candidates(pairs, 8_000, np.random.default_rng(0), stratified=True)
     found = asked.family(SCHEMA).evaluate(proposal.candidates.codes).average(proposal.density)
     assert np.abs(found - truth).mean() < np.abs(pairs.means - truth).mean()
+
+
+def test_rows_are_edited_to_conditions_and_larger_tables_too():
+    first, second, third = SCHEMA.names[:3]
+    asked = {
+        "pairs": dps.Marginals(SCHEMA.names),
+        "share": dps.Proportion(f"{first} == 1 and {second} == 1 and {third} == 0"),
+        "triple": dps.Marginals([first, second, third], degree=3),
+    }
+    noisy = measured(table(), SCHEMA, asked, 50, reference=LogLinear())
+    assert loglinear.edits(noisy)
+    release = dps.synthesize(noisy, rng=0)
+    family = noisy.published
+    rows = family.evaluate(release.candidates).average(release.counts / release.k)
+    error = np.abs(rows - truth_of(family, table()))
+    assert np.all(release.counts >= 1)  # edited, not drawn from candidates with weights
+    for block, start in zip(
+        family.blocks, np.cumsum([0, *(b.size for b in family.blocks)]), strict=False
+    ):
+        assert error[start : start + block.size].sum() / 2 < 0.006, block
+
+
+def test_conditions_alone_get_weights():
+    noisy = measured(table(), SCHEMA, {"p": dps.Proportion("c0 == 1")}, reference=LogLinear())
+    assert not loglinear.edits(noisy)
+    assert dps.synthesize(noisy, rng=0).notes == ()
