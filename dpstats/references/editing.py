@@ -162,8 +162,8 @@ def edited(
                 part = _Part(levels, rows[:, first : first + size], misfit, weights, others)
                 for j in rng.permutation(single):
                     part.redraw(j, temperature, rng)
-                for pair in linked:
-                    part.redraw_both(pair, temperature, rng)
+                if linked:  # one pair of each part: they cost as much as all columns do
+                    part.redraw_both(linked[rng.integers(len(linked))], temperature, rng)
                 part.end()
     return _by_name(levels, rows)
 

@@ -105,7 +105,7 @@ def inference_density(measurements: Measurements) -> tuple[Candidates, Floats]:
 
     Neither the number of candidates of the synthetic rows nor their seed or fit change it.
     """
-    reference, rng = _inference_reference(measurements), np.random.default_rng(POINTS_SEED)
+    reference, rng = inference_reference(measurements), np.random.default_rng(POINTS_SEED)
     return _fit(measurements, reference, number_of_candidates(measurements, reference), rng)
 
 
@@ -122,7 +122,7 @@ def number_of_candidates(
     return usual if k is None else min(k, usual)
 
 
-def _inference_reference(measurements: Measurements) -> Reference:
+def inference_reference(measurements: Measurements) -> Reference:
     """A reference that was measured, or the default one, whose points can carry the answers."""
     given = reference_from_dict(measurements.reference_spec)
     default = default_reference(measurements.columns, measurements.family)
@@ -168,7 +168,7 @@ def generate(
     notes: list[str] = []
     wanted = _number_of_rows(measurements, notes) if k is None else k
     m = number_of_candidates(measurements, reference, wanted) if m is None else m
-    usual = m == own and fit == "entropy" and reference == _inference_reference(measurements)
+    usual = m == own and fit == "entropy" and reference == inference_reference(measurements)
     points = np.random.default_rng(POINTS_SEED) if usual else rng
     with one_blas_thread():
         say("drawing candidates", 0, 3)

@@ -31,8 +31,8 @@ from dpstats.inference.simulation import with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.candidates_file import MOST_ROWS
 from dpstats.measured.combining import Sources
-from dpstats.references.generator import Seed, check_options
-from dpstats.references.loglinear import edits, independent
+from dpstats.references.generator import Seed, check_options, inference_reference
+from dpstats.references.loglinear import LogLinear, edits, independent
 
 HIDDEN = 3.0  # noise standard deviations below which a count is fitted loosely,
 LOOSE = 10.0  # by a factor that reaches this one standard deviation lower
@@ -88,7 +88,8 @@ class PlausibleTables(Cached):
         """
         measurements = sources.measurements
         density = (1 - EVEN) * weights / weights.sum()
-        if not edits(measurements):
+        edited = isinstance(inference_reference(measurements), LogLinear) and edits(measurements)
+        if not edited or density.min() == 0:
             return cls(sources, candidates, density + EVEN / len(weights))
         schema, rng = measurements.columns, np.random.default_rng(0)
         base = independent(measurements, OTHER_POINTS, rng)

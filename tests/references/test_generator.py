@@ -9,10 +9,10 @@ from dpstats.privacy.noise import _noise_from
 from dpstats.references import reference_from_dict
 from dpstats.references.generator import (
     CANDIDATES,
-    _inference_reference,
     check_options,
     generate,
     inference_density,
+    inference_reference,
     number_of_candidates,
 )
 
@@ -71,7 +71,7 @@ def test_the_density_of_inference_follows_from_the_measurements_alone(measured):
     candidates, weights = inference_density(measured)
     usual = generate(measured, np.random.default_rng(1))
     assert usual.serves_inference == (
-        reference_from_dict(measured.reference_spec) == _inference_reference(measured)
+        reference_from_dict(measured.reference_spec) == inference_reference(measured)
     )
     if usual.serves_inference:
         np.testing.assert_array_equal(usual.weights, weights)
