@@ -290,7 +290,8 @@ def _advice(
     advice = []
     if draw == "iid":
         advice.append("use draw='systematic'")
-    if close or (edited and k < m):
+    rows = min(Sources(measurements).rows.value, MOST_EDITED)
+    if close or (edited and k < max(m, rows)):
         advice.append("draw more rows (k)")
     if close:
         return advice

@@ -50,8 +50,9 @@ BOUNDED = (
     "never takes the bound"
 )
 EMPTY = (
-    "left out, since noise alone may make their counts: {}; what depends on them has no estimate, "
-    "and the other intervals allow for the few rows that they may have"
+    "left out, since noise alone may make their counts: {}; what depends on them has no estimate "
+    "(if it is a baseline level, name another one, as in C(h, Treatment('x'))), and the other "
+    "intervals allow for the few rows that they may have"
 )
 PENALISED = (
     "residuals from penalised coefficients vary with the regressors: the sampling variance is an "
