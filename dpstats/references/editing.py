@@ -62,6 +62,7 @@ LEAST_ROWS = 8  # that are drawn at once
 MANY_LEVELS = 300
 FOLLOWS = 0.95  # share of rows in which one level, or column, follows from another
 MOST_CELLS = 500  # of two linked columns
+LINKED_DRAWS = 0.25  # share of the parts in which a pair of them is drawn
 STAGES = (Stage(2, 5_000, 0.1, 0.03, 1.0), Stage(3, 30_000, 0.03, 0.003, 0.75))
 
 
@@ -162,7 +163,8 @@ def edited(
                 part = _Part(levels, rows[:, first : first + size], misfit, weights, others)
                 for j in rng.permutation(single):
                     part.redraw(j, temperature, rng)
-                if linked:  # one pair of each part: they cost as much as all columns do
+                # A pair of a few of the parts: it costs as much as several columns.
+                if linked and rng.random() < LINKED_DRAWS:
                     part.redraw_both(linked[rng.integers(len(linked))], temperature, rng)
                 part.end()
     return _by_name(levels, rows)
@@ -231,10 +233,11 @@ class _Part:
         same = (first[:, np.newaxis] == self.rows[j]) & (second[:, np.newaxis] == self.rows[k])
         joint -= same * (2 * self.weights[self.held[j], self.held[k]])
         drawn = _drawn(joint * np.float32(-1 / temperature), rng)
+        among = same.any(axis=0)  # rows with another pair keep it
         self.one_hot[self.held[k], self.every] = 1
-        self.put(j, first[drawn])
+        self.put(j, np.where(among, first[drawn], self.rows[j]))
         self.one_hot[self.places[k]] = 0
-        self.put(k, second[drawn])
+        self.put(k, np.where(among, second[drawn], self.rows[k]))
 
     def put(self, j: int, new: NDArray[np.int16]) -> None:
         """Give a column, whose levels are taken out of the rows, new ones."""
