@@ -149,7 +149,7 @@ MORE, FEWER = "take more candidates (m)", "plan fewer columns"
         (dps.Uniform(), {"m": 2}, [MORE, "plan with reference=dps.LogLinear()", FEWER]),
         (dps.LogLinear(), {"m": 2}, [MORE, FEWER]),
         (dps.LogLinear(), {"m": 4, "k": 2}, ["draw more rows (k)", FEWER]),
-        (dps.LogLinear(), {"m": 2, "k": 2}, [FEWER]),
+        (dps.LogLinear(), {"m": 2, "k": 2}, ["draw more rows (k)", FEWER]),
     ],
 )
 def test_rows_that_miss_advise_what_is_not_in_force(
