@@ -37,7 +37,6 @@ class Levels:
     def __init__(self, schema: Schema) -> None:
         ends = np.cumsum([column.bins for column in schema]).tolist()
         starts = [0, *ends[:-1]]
-        self.schema = schema
         self.size: int = ends[-1]
         self.slices = {
             name: slice(start, end)

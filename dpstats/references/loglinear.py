@@ -4,7 +4,7 @@ Where a domain is too large to enumerate, points drawn without the answers miss 
 mass. The answers are released anyway, so candidates may use them at no privacy cost: they start as
 rows of the log-linear model of the answers (`fit_loglinear`).
 
-Where every function is a cell of a table of one or two columns, the tables are denoised
+Where every function is a cell, and most are of tables of one or two columns, these are denoised
 (`denoising`), and the rows are then edited until their own tables are the denoised ones
 (`editing`): candidates of equal weight. For other families the candidates get weights, by the
 entropy fit that continues the model's.
@@ -45,7 +45,7 @@ from dpstats.references.denoising import SURE, PairTables, blend
 from dpstats.references.editing import Others, edited
 from dpstats.references.gibbs import GibbsSampler, knows
 from dpstats.references.levels import Levels, is_small
-from dpstats.references.loglinear_fit import LogLinearFit, adapted, fit_loglinear
+from dpstats.references.loglinear_fit import FALL, LogLinearFit, adapted, fit_loglinear
 from dpstats.references.own_density import own_density
 from dpstats.references.uniform import Uniform
 
@@ -64,7 +64,6 @@ MOVED = 0.1  # of a noise, to differentiate denoised tables
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
 PER_FUNCTION = 10  # candidates per function from which penalties follow the risk alone
 MOST_ROUNDS = 16  # of falling penalties
-FALL = 0.5  # least factor of a penalty in such a round
 GAIN = 0.15  # share of the risk that a round of few candidates must gain: it is optimistic for them
 MAX_TRUSTED = 4  # times that penalties of single functions fall in the end
 SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
