@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.density.rows import systematic
 from dpstats.families.block import Block, Family
 from dpstats.references.gibbs import GibbsSampler, Rows
 from dpstats.references.levels import Levels, Single
@@ -63,6 +64,7 @@ MANY_LEVELS = 300
 FOLLOWS = 0.95  # share of rows in which one level, or column, follows from another
 MOST_CELLS = 500  # of two linked columns
 LINKED_DRAWS = 0.25  # share of the parts in which a pair of them is drawn
+RESAMPLING_STEPS = 6
 STAGES = (Stage(2, 5_000, 0.1, 0.03, 1.0), Stage(3, 30_000, 0.03, 0.003, 0.75))
 
 
@@ -167,6 +169,9 @@ def edited(
                 if linked and rng.random() < LINKED_DRAWS:
                     part.redraw_both(linked[rng.integers(len(linked))], temperature, rng)
                 part.end()
+        if linked and stage is not STAGES[-1]:
+            rows = resampled(levels, rows, target, weights, rng)
+            misfit = _counts(levels, rows) - target
     return _by_name(levels, rows)
 
 
@@ -311,6 +316,52 @@ def _linked_share(table: Single | Floats) -> float:
     return float(table[table >= FOLLOWS * of_both].sum()) / total
 
 
+def resampled(
+    levels: Levels,
+    rows: NDArray[np.int16],
+    wanted: Single,
+    weights: Single,
+    rng: np.random.Generator,
+) -> NDArray[np.int16]:
+    """Whole rows, some of them twice and others dropped where that brings the counts closer.
+
+    A few steps of conjugate gradients find the v of least squares for counts of rows that are
+    worth 1 + v each (eq. 13).
+    """
+    number = rows.shape[1]
+    order = np.lexsort(rows)
+    rows = rows[:, order]  # copies of equal rows are rounded together
+    weights = (weights + np.diag(weights.diagonal())) / 2
+    rest = wanted - _counts(levels, rows)
+    before = float((weights * rest**2).sum())
+    worth, along = np.zeros(number), None
+    gradient = _sums(levels, rows, weights * rest)
+    direction, size = gradient, float(gradient @ gradient)
+    for _ in range(RESAMPLING_STEPS):
+        if size <= 0:
+            break
+        image = _counts(levels, rows, direction)
+        length = size / max(float((weights * image**2).sum()), 1e-30)
+        worth, rest = worth + length * direction, rest - length * image
+        gradient = _sums(levels, rows, weights * rest)
+        following = float(gradient @ gradient)
+        direction, size = gradient + following / size * direction, following
+    copies = systematic(np.maximum(1 + worth, 0), number, rng)
+    found = np.repeat(rows, copies, axis=1)
+    after = float((weights * (wanted - _counts(levels, found)) ** 2).sum())
+    return found if after < before else rows
+
+
+def _sums(levels: Levels, rows: NDArray[np.int16], values: Single) -> Floats:
+    """Sum over the cells of each row of values of cells, (rows,)."""
+    found = np.empty(rows.shape[1])
+    for first in range(0, rows.shape[1], 4096):
+        part = rows[:, first : first + 4096]
+        one_hot = levels.one_hot(dict(zip(levels.slices, part, strict=True)))
+        found[first : first + 4096] = ((values @ one_hot) * one_hot).sum(axis=0)
+    return found
+
+
 def _drawn(logits: Single, rng: np.random.Generator) -> NDArray[np.int16]:
     """One level for every column of (levels, rows) log probabilities; overwritten."""
     logits -= logits.max(axis=0)
@@ -319,11 +370,12 @@ def _drawn(logits: Single, rng: np.random.Generator) -> NDArray[np.int16]:
     return np.asarray((edges[:-1] <= draws).sum(axis=0, dtype=np.int16))
 
 
-def _counts(levels: Levels, rows: NDArray[np.int16]) -> Single:
-    """O O' of rows, (L, L)."""
+def _counts(levels: Levels, rows: NDArray[np.int16], worth: Floats | None = None) -> Single:
+    """O O' of rows, (L, L), each counted as often as it is worth."""
     total = np.zeros((levels.size, levels.size), dtype=np.float32)
     for first in range(0, rows.shape[1], 4096):
         part = rows[:, first : first + 4096]
         one_hot = levels.one_hot(dict(zip(levels.slices, part, strict=True)))
-        total += one_hot @ one_hot.T
+        scaled = one_hot if worth is None else one_hot * worth[first : first + 4096].astype(np.float32)
+        total += scaled @ one_hot.T
     return total
