@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,25 +33,21 @@ from dpstats.schema import Schema
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Passes over all rows at temperatures that fall geometrically.
+class Pass:
+    """A pass over all rows.
 
     Attributes
     ----------
-    passes : int
     draws : int
-        Of columns of parts of the rows in a pass: it sets the number of parts. Rows that are drawn
-        at once do not see each other: too few parts for a low temperature overshoot.
-    first, last : float
-        Temperatures.
+        Of columns of parts of the rows: it sets the number of parts. Rows that are drawn at once do
+        not see each other: too few parts for a low temperature overshoot.
+    temperature : float
     power : float
         Of the weights w: lower ones give more to large cells.
     """
 
-    passes: int
     draws: int
-    first: float
-    last: float
+    temperature: float
     power: float
 
     def rows_at_once(self, rows: int, levels: Levels) -> int:
@@ -65,7 +62,8 @@ FOLLOWS = 0.95  # share of rows in which one level, or column, follows from anot
 MOST_CELLS = 500  # of two linked columns
 LINKED_DRAWS = 0.25  # share of the parts in which a pair of them is drawn
 RESAMPLING_STEPS = 6
-STAGES = (Stage(2, 5_000, 0.1, 0.03, 1.0), Stage(3, 30_000, 0.03, 0.003, 0.75))
+COARSE = Pass(5_000, 0.1, 1.0), Pass(5_000, 0.03, 1.0)
+FINE = Pass(10_000, 0.01, 0.75), Pass(30_000, 0.003, 0.75)
 
 
 class Others:
@@ -98,7 +96,7 @@ class Others:
         return self._family.evaluate(codes).average(ones)
 
     def start(self, bins: dict[str, Codes], power: float) -> None:
-        """Begin a stage, with these rows and this power of the weights."""
+        """Begin a pass, with these rows and this power of the weights."""
         self._misfit = self.counts(bins) - self._wanted
         self._weights = 1 / (self._wanted + 2) ** power
         self._own.set_coefficients(self._weights)
@@ -152,26 +150,23 @@ def edited(
     misfit = _counts(levels, rows) - target
     single = [j for j, place in enumerate(places) if place.stop - place.start > 1]
     linked = linked_columns(levels, target, used)
-    for stage in STAGES:
-        weights = np.where(used, 1 / (target + 2) ** stage.power, 0).astype(np.float32)
-        size = stage.rows_at_once(number, levels)
-        if others is not None:
-            others.start(_by_name(levels, rows), stage.power)
-        ratio = (stage.last / stage.first) ** (1 / max(stage.passes - 1, 1))
-        for turn in range(stage.passes):
-            rows = rows[:, rng.permutation(number)]
-            temperature = stage.first * ratio**turn
-            for first in range(0, number, size):
-                part = _Part(levels, rows[:, first : first + size], misfit, weights, others)
-                for j in rng.permutation(single):
-                    part.redraw(j, temperature, rng)
-                # A pair of a few of the parts: it costs as much as several columns.
-                if linked and rng.random() < LINKED_DRAWS:
-                    part.redraw_both(linked[rng.integers(len(linked))], temperature, rng)
-                part.end()
-        if linked and stage is not STAGES[-1]:
+    for this in (*COARSE, *FINE):
+        weights = np.where(used, 1 / (target + 2) ** this.power, 0).astype(np.float32)
+        if linked and this is FINE[0]:
             rows = resampled(levels, rows, target, weights, rng)
             misfit = _counts(levels, rows) - target
+        size = this.rows_at_once(number, levels)
+        if others is not None:
+            others.start(_by_name(levels, rows), this.power)
+        rows = rows[:, rng.permutation(number)]
+        for first in range(0, number, size):
+            part = _Part(levels, rows[:, first : first + size], misfit, weights, others)
+            for j in rng.permutation(single):
+                part.redraw(j, this.temperature, rng)
+            # A pair of a few of the parts: it costs as much as several columns.
+            if linked and rng.random() < LINKED_DRAWS:
+                part.redraw_both(linked[rng.integers(len(linked))], this.temperature, rng)
+            part.end()
     return _by_name(levels, rows)
 
 
@@ -193,6 +188,8 @@ class _Part:
         self.places = list(levels.slices.values())
         self.rows, self.misfit, self.weights = rows, misfit, weights
         self.every = np.arange(rows.shape[1])
+        self.alone = np.einsum("ii->i", misfit)  # a view: of single levels
+        self.few_held = levels.are_many
         starts = np.array([place.start for place in self.places])
         self.held = rows + starts[:, np.newaxis]  # which levels each row has, (columns, rows)
         self.one_hot = np.zeros((levels.size, len(self.every)), dtype=np.float32)
@@ -202,39 +199,44 @@ class _Part:
         if others is not None:
             self.state = others.begin(_by_name(levels, rows), self.one_hot)
 
-    def cost(self, j: int, without: int | None = None) -> tuple[Single, Single]:
+    def cost(self, j: int, without: int | None = None) -> Single:
         """What each level of a column costs each row, (levels, rows): eq. 11.
 
-        The second is what it costs with every level of the others, (levels, L). Cells of column
-        `without`, whose levels are taken out of the rows, do not count.
+        Cells of column `without`, whose levels are taken out of the rows, do not count.
         """
         place, old = self.places[j], self.rows[j]
         self.one_hot[place] = 0
-        steep: Single = (2 * self.misfit[place] + 1) * self.weights[place]
-        cost: Single = steep @ self.one_hot
-        cost += steep[:, place].diagonal()[:, np.newaxis]
+        if self.few_held:
+            held = self.held[[k for k in range(len(self.held)) if k not in (j, without)]]
+            cost: Single = self.steepness(held, place).sum(axis=0).T
+        else:
+            cost = self.steepness(place) @ self.one_hot
+        alone = (2 * self.alone[place] + 1) * self.weights.diagonal()[place]
+        cost += alone[:, np.newaxis]
         own = self.weights[self.held[j], self.held]
         cost[old, self.every] -= 2 * own.sum(axis=0)
         if without is not None:
             cost[old, self.every] += 2 * own[without]
         if self.others is not None and self.state is not None:
             cost += self.others.cost(self.names[j], self.state)
-        return cost, steep
+        return cost
+
+    def steepness(self, *cells: Any) -> Single:
+        """What one more row in each of some cells costs."""
+        return np.asarray((2 * self.misfit[cells] + 1) * self.weights[cells])
 
     def redraw(self, j: int, temperature: float, rng: np.random.Generator) -> None:
         """Draw a column (eq. 12)."""
-        cost, _ = self.cost(j)
-        self.put(j, _drawn(cost * np.float32(-1 / temperature), rng))
+        self.put(j, _drawn(self.cost(j) * np.float32(-1 / temperature), rng))
 
     def redraw_both(self, pair: Linked, temperature: float, rng: np.random.Generator) -> None:
         """Draw two columns at once, among the pairs of levels that are wanted."""
         j, k = pair.columns
         self.one_hot[self.places[k]] = 0
-        cost, steep = self.cost(j, without=k)
-        other, _ = self.cost(k, without=j)
         first, second = pair.cells
-        joint = cost[first] + other[second]
-        joint += steep[first, self.places[k].start + second][:, np.newaxis]
+        joint = self.cost(j, without=k)[first] + self.cost(k, without=j)[second]
+        cells = self.places[j].start + first, self.places[k].start + second
+        joint += self.steepness(*cells)[:, np.newaxis]
         same = (first[:, np.newaxis] == self.rows[j]) & (second[:, np.newaxis] == self.rows[k])
         joint -= same * (2 * self.weights[self.held[j], self.held[k]])
         drawn = _drawn(joint * np.float32(-1 / temperature), rng)
@@ -249,19 +251,30 @@ class _Part:
         place, old = self.places[j], self.rows[j]
         moved = np.flatnonzero(new != old)
         if len(moved):
-            width, inside = place.stop - place.start, np.arange(place.start, place.stop)
-            change = np.zeros((width, len(moved)), dtype=np.float32)
-            at = np.arange(len(moved))
-            change[new[moved], at] = 1
-            change[old[moved], at] -= 1
-            moves = change @ self.one_hot[:, moved].T
-            self.misfit[place] += moves
-            self.misfit[:, place] += moves.T
-            self.misfit[inside, inside] += change.sum(axis=1)
+            if self.few_held:
+                self.count(j, moved, old, -1)
+                self.count(j, moved, new, 1)
+            else:
+                change = np.zeros((place.stop - place.start, len(moved)), dtype=np.float32)
+                at = np.arange(len(moved))
+                change[new[moved], at] = 1
+                change[old[moved], at] -= 1
+                moves = change @ self.one_hot[:, moved].T
+                self.misfit[place] += moves
+                self.misfit[:, place] += moves.T
+                self.alone[place] += change.sum(axis=1)
             self.rows[j], self.held[j] = new, new + place.start
             if self.state is not None:
                 self.state.bins[self.names[j]] = new.astype(np.int64)
         self.one_hot[self.held[j], self.every] = 1
+
+    def count(self, j: int, rows: Codes, level: NDArray[np.int16], change: int) -> None:
+        """Add to the misfit of the cells of some of the rows, with this level of a column."""
+        own = (self.places[j].start + level[rows]).astype(np.int64)
+        held = np.delete(self.held[:, rows], j, axis=0).astype(np.int64)
+        size, flat = len(self.misfit), self.misfit.reshape(-1)
+        for cells in (own * size + held, held * size + own, own * (size + 1)):
+            np.add.at(flat, cells.ravel(), np.float32(change))
 
     def end(self) -> None:
         """End the part."""
@@ -323,36 +336,35 @@ def resampled(
     weights: Single,
     rng: np.random.Generator,
 ) -> NDArray[np.int16]:
-    """Whole rows, some of them twice and others dropped where that brings the counts closer.
+    """Rows of which some are copied and others dropped, where that brings the counts closer.
 
-    A few steps of conjugate gradients find the v of least squares for counts of rows that are
-    worth 1 + v each (eq. 13).
+    Each row is worth 1 + v, with the v of a few steps of conjugate gradients towards least squares
+    (eq. 13), and gets so many copies, rounded up or down: whole rows move, which no edit of one or
+    two of their columns can replace where every column follows from another.
     """
     number = rows.shape[1]
-    order = np.lexsort(rows)
-    rows = rows[:, order]  # copies of equal rows are rounded together
-    weights = (weights + np.diag(weights.diagonal())) / 2
-    rest = wanted - _counts(levels, rows)
-    before = float((weights * rest**2).sum())
-    worth, along = np.zeros(number), None
-    gradient = _sums(levels, rows, weights * rest)
-    direction, size = gradient, float(gradient @ gradient)
+    rows = rows[:, np.lexsort(rows)]  # copies of alike rows are rounded together
+    once = (weights + np.diag(weights.diagonal())) / 2.0  # every pair is there twice
+    missing = rest = np.asarray(wanted - _counts(levels, rows), dtype=np.float64)
+    worth = np.zeros(number)
+    direction = _sums(levels, rows, once * rest)
+    size = float(direction @ direction)
     for _ in range(RESAMPLING_STEPS):
         if size <= 0:
             break
         image = _counts(levels, rows, direction)
-        length = size / max(float((weights * image**2).sum()), 1e-30)
+        length = size / max(float((once * image**2).sum()), 1e-30)
         worth, rest = worth + length * direction, rest - length * image
-        gradient = _sums(levels, rows, weights * rest)
+        gradient = _sums(levels, rows, once * rest)
         following = float(gradient @ gradient)
         direction, size = gradient + following / size * direction, following
-    copies = systematic(np.maximum(1 + worth, 0), number, rng)
-    found = np.repeat(rows, copies, axis=1)
-    after = float((weights * (wanted - _counts(levels, found)) ** 2).sum())
-    return found if after < before else rows
+    worth = np.maximum(1 + worth, 0)
+    found = np.repeat(rows, systematic(worth, number, rng), axis=1)
+    missed = wanted - _counts(levels, found)
+    return found if (once * missed**2).sum() < (once * missing**2).sum() else rows
 
 
-def _sums(levels: Levels, rows: NDArray[np.int16], values: Single) -> Floats:
+def _sums(levels: Levels, rows: NDArray[np.int16], values: Floats) -> Floats:
     """Sum over the cells of each row of values of cells, (rows,)."""
     found = np.empty(rows.shape[1])
     for first in range(0, rows.shape[1], 4096):
@@ -376,6 +388,8 @@ def _counts(levels: Levels, rows: NDArray[np.int16], worth: Floats | None = None
     for first in range(0, rows.shape[1], 4096):
         part = rows[:, first : first + 4096]
         one_hot = levels.one_hot(dict(zip(levels.slices, part, strict=True)))
-        scaled = one_hot if worth is None else one_hot * worth[first : first + 4096].astype(np.float32)
+        scaled = (
+            one_hot if worth is None else one_hot * worth[first : first + 4096].astype(np.float32)
+        )
         total += scaled @ one_hot.T
     return total

@@ -40,7 +40,6 @@ from dpstats.schema import Column, Number, Schema
 _LARGE = 1e4  # a coefficient from which single precision is not enough
 CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a cache holds
 LEAST_ROWS, MOST_ENTRIES = 512, 2**22  # rows at a time, while their conditionals are small enough
-MOST_LEVELS = 1_024  # of all columns, up to which one matrix holds all small tables
 
 
 def knows(family: Family) -> bool:
@@ -185,7 +184,7 @@ class GibbsSampler:
         None where there are none, or too many levels.
         """
         small = [names for names in tables if len(names) == 2]
-        if not small or self.levels.size > MOST_LEVELS:
+        if not small or self.levels.are_many:
             return None
         matrix = np.zeros((self.levels.size, self.levels.size), dtype=np.float32)
         for names in small:

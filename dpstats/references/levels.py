@@ -18,6 +18,7 @@ from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Table
 from dpstats.schema import Schema
 
+MANY = 30  # levels to a column from which looking them up is faster than products
 Single = NDArray[np.float32]  # counts and log probabilities: errors of 1e-6 do not matter
 
 
@@ -43,6 +44,11 @@ class Levels:
             for name, start, end in zip(schema.names, starts, ends, strict=True)
         }
         self.column = np.repeat(np.arange(len(ends)), [column.bins for column in schema])
+
+    @property
+    def are_many(self) -> bool:
+        """Whether a row holds so few of all levels that products with one-hot rows do not pay."""
+        return self.size > MANY * len(self.slices)
 
     def one_hot(self, bins: Mapping[str, Codes]) -> Single:
         """O: which levels each row has, (L, rows), from column name -> (rows,) bins."""

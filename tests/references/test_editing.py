@@ -6,6 +6,7 @@ import pytest
 import dpstats as dps
 from dpstats.families.tables.cells import Table
 from dpstats.references import editing
+from dpstats.references import levels as levels_module
 from dpstats.references.editing import edited
 from dpstats.references.levels import Levels
 
@@ -141,8 +142,13 @@ def test_the_rows_that_are_given_are_not_changed():
     assert all(np.array_equal(bins[name], before[name]) for name in bins)
 
 
-def test_the_misfit_stays_that_of_the_rows():
+BOTH_WAYS = pytest.mark.parametrize("levels_per_column", [0, 30])  # looked up, by products
+
+
+@BOTH_WAYS
+def test_the_misfit_stays_that_of_the_rows(levels_per_column, monkeypatch):
     """Draws of parts of the rows change it exactly as the tables of all rows change."""
+    monkeypatch.setattr(levels_module, "MANY", levels_per_column)
     rng = np.random.default_rng(0)
     rows = np.stack(list(uniform(600).values())).astype(np.int16)
     target = counts(dependent(600)).astype(np.float32)
@@ -168,9 +174,11 @@ def test_draws_have_the_probabilities_of_their_logits():
     assert shares[2] == 0
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("column", [0, 1, 3, 4])
-def test_the_costs_of_levels_are_those_of_the_misfit(column, monkeypatch):
+def test_the_costs_of_levels_are_those_of_the_misfit(column, levels_per_column, monkeypatch):
     """The weighted squares of the misfit, pairs and levels once, by brute force."""
+    monkeypatch.setattr(levels_module, "MANY", levels_per_column)
     target, which, temperature = counts(dependent(60)), used(), 0.5
     weights = np.where(which, 1 / (target + 2), 0)
     rows, seen = np.stack(list(uniform(60).values())).astype(np.int16), []
@@ -194,7 +202,9 @@ def test_the_costs_of_levels_are_those_of_the_misfit(column, monkeypatch):
     np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)
 
 
-def test_the_costs_of_two_levels_at_once_are_those_of_the_misfit(monkeypatch):
+@BOTH_WAYS
+def test_the_costs_of_two_levels_at_once_are_those_of_the_misfit(levels_per_column, monkeypatch):
+    monkeypatch.setattr(levels_module, "MANY", levels_per_column)
     target, which = counts(dependent(60)), used()
     weights = np.where(which, 1 / (target + 2), 0)
     rows, seen = np.stack(list(uniform(60).values())).astype(np.int16), []
@@ -248,3 +258,19 @@ def test_a_column_that_follows_from_another_moves_with_it():
     found = editing.edited(levels, {"a": start, "b": start}, wanted, used, rng)
     one_hot = levels.one_hot(found)
     assert np.abs(one_hot @ one_hot.T - wanted).max() <= 5
+
+
+def test_whole_rows_move_where_every_column_follows_from_another():
+    """No edit of one or two columns leads from one of the six kinds of rows to another."""
+    rng = np.random.default_rng(0)
+    names = ("a", "b", "c", "d")
+    schema = dps.Schema([dps.Category(name, list(range(6))) for name in names])
+    levels = Levels(schema)
+    own, start = (
+        rng.choice(6, 2_000, p=[0.3, 0.25, 0.2, 0.1, 0.1, 0.05]),
+        rng.integers(6, size=2_000),
+    )
+    wanted = counts(dict.fromkeys(names, own), levels)
+    used = np.ones(wanted.shape, dtype=bool)
+    found = edited(levels, dict.fromkeys(names, start), wanted, used, rng)
+    assert np.abs(counts(found, levels) - wanted).max() <= 5
