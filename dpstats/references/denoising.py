@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arrays import Floats
+from dpstats.arrays import Codes, Floats
+from dpstats.inference.tables.simplex import project_to_total
 
 RATIOS = np.concatenate([[0.0], np.exp(np.linspace(np.log(0.01), np.log(60), 56))])  # grid of rho
 SIZES = (0.1, 0.3, 1, 3, 10, 30, 100)  # edges of E / S between which cells are alike,
@@ -62,7 +63,7 @@ class PairTables:
     counts: Floats
     deviations: Floats
     margins: Floats
-    column: NDArray[np.int64]
+    column: Codes
     used: NDArray[np.bool_]
     n: float
 
@@ -78,20 +79,8 @@ class PairTables:
         count, deviation = self.counts[upper], self.deviations[upper]
         stratum = np.digitize(size / deviation, SIZES)
         alike = stratum * (len(STRENGTHS) + 1) + np.digitize(self._strengths()[upper], STRENGTHS)
-        found = count.copy()
-        # The others are far above the noise, or above the grid by more than noise is likely to add.
-        within = count <= 0.8 * RATIOS[-1] * size + BEYOND * deviation
-        open_ = (count <= SURE * deviation) & within
-        for kind in np.unique(alike[open_]):
-            mine = np.flatnonzero(open_ & (alike == kind))
-            prior = mine
-            if len(mine) < LEAST_ALIKE:
-                prior = np.flatnonzero(open_ & (stratum == kind // (len(STRENGTHS) + 1)))
-            chances = _prior(count[prior], size[prior], deviation[prior])
-            likelihood = _likelihood(count[mine], size[mine], deviation[mine]) * chances
-            found[mine] = size[mine] * (likelihood @ RATIOS) / likelihood.sum(axis=1)
         cells = np.zeros_like(self.counts)
-        cells[upper] = found
+        cells[upper] = _posterior_means(count, size, deviation, alike, stratum)
         return cells + cells.T
 
     def _strengths(self) -> Floats:
@@ -120,7 +109,7 @@ class PairTables:
             before, low = low, (vectors[:, kept] * shrunk) @ vectors[:, kept].T
             if np.abs(low - before).max() < 0.01:
                 break
-        return expected + low * self.deviations * self.used
+        return np.maximum(expected + low * self.deviations * self.used, 0.0)
 
     def balanced(self, counts: Floats) -> Floats:
         """Tables that agree on the counts of single levels, near these; they on the diagonal.
@@ -136,10 +125,7 @@ class PairTables:
         alone = ~tabled.any(axis=1)
         sums[alone, 0] = self.margins[alone]
         levels = np.nanmedian(sums, axis=1)
-        of_column = (levels @ member)[self.column]
-        levels = np.where(
-            of_column > 0, levels * self.n / np.maximum(of_column, 1e-9), self.margins
-        )
+        levels = _of_total(levels, self.column, self.n)
         for _ in range(BALANCED):
             excess = np.where(tabled, found @ member - levels[:, np.newaxis], 0.0)
             above = np.maximum((found > 0) @ member, 1.0)
@@ -147,6 +133,53 @@ class PairTables:
             found = np.maximum(found - np.where(found > 0, (share + share.T) / 2, 0.0), 0.0)
         found[np.diag_indices(len(found))] = levels
         return found
+
+
+def denoised_levels(counts: Floats, deviations: Floats, column: Codes, n: float) -> Floats:
+    """Counts of single levels with less noise, (L,), those of a column of sum n.
+
+    Posterior means as those of cells (eq. 8), for ratios to equally likely levels with a prior for
+    each column; then the nearest counts that are not negative and have the sum.
+
+    Parameters
+    ----------
+    counts, deviations : (L,) float64
+        Noisy counts and the standard deviations of their noise.
+    column : (L,) int64
+        The column of each level.
+    n : float
+    """
+    size = n / np.bincount(column)[column]
+    means = _posterior_means(counts, size, deviations, column, column)
+    coarse = size * RATIOS[1] > deviations  # ratios between zero and the least one matter
+    return _of_total(np.where(coarse, counts, means), column, n)
+
+
+def _of_total(counts: Floats, column: Codes, n: float) -> Floats:
+    """Nearest counts of levels that are not negative, those of each column of sum n."""
+    starts = np.flatnonzero(np.diff(column)) + 1
+    return np.concatenate([project_to_total(levels, n) for levels in np.split(counts, starts)])
+
+
+def _posterior_means(
+    count: Floats, size: Floats, deviation: Floats, alike: Codes, wider: Codes
+) -> Floats:
+    """Means of size times ratio given the counts, with a prior for each kind in `alike`.
+
+    Kinds of few counts take the prior of all of their kind in `wider`. Counts far above the noise,
+    or above the grid by more than noise is likely to add, stay as they are.
+    """
+    means = count.copy()
+    within = count <= 0.8 * RATIOS[-1] * size + BEYOND * deviation
+    open_ = (count <= SURE * deviation) & within
+    for kind in np.unique(alike[open_]):
+        mine = prior = np.flatnonzero(open_ & (alike == kind))
+        if len(mine) < LEAST_ALIKE:
+            prior = np.flatnonzero(open_ & (wider == wider[mine[0]]))
+        chances = _prior(count[prior], size[prior], deviation[prior])
+        likelihood = _likelihood(count[mine], size[mine], deviation[mine]) * chances
+        means[mine] = size[mine] * (likelihood @ RATIOS) / likelihood.sum(axis=1)
+    return means
 
 
 def _likelihood(count: Floats, size: Floats, deviation: Floats) -> Floats:

@@ -41,7 +41,7 @@ from dpstats.inference.simulation import with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
-from dpstats.references.denoising import SURE, PairTables, blend
+from dpstats.references.denoising import SURE, PairTables, blend, denoised_levels
 from dpstats.references.editing import Others, edited
 from dpstats.references.gibbs import GibbsSampler, knows
 from dpstats.references.levels import Levels, is_small
@@ -241,14 +241,13 @@ class _Tables:
     def tables_of(self, means: Floats) -> PairTables:
         """Noisy means (|F|,) as counts in a matrix; margins of one sum."""
         counts = self._matrix(means) * self.n
-        margins = np.maximum(counts.diagonal(), self._least)
-        for place in self.levels.slices.values():
-            margins[place] *= self.n / margins[place].sum()
+        column, deviations = self.levels.column, self._scales.diagonal()
+        margins = denoised_levels(counts.diagonal(), deviations, column, self.n)
         return PairTables(
             counts=np.where(self._off_diagonal, counts, 0.0),
             deviations=self._scales,
-            margins=margins,
-            column=self.levels.column,
+            margins=np.maximum(margins, self._least),
+            column=column,
             used=self._off_diagonal,
             n=self.n,
         )

@@ -224,3 +224,26 @@ def test_cells_without_a_table_are_filled_in_for_the_low_rank(monkeypatch):
     monkeypatch.setattr(denoising, "IMPUTED", 1)
     assert filled < 0.8 * error(tables.low_rank(), truth)
     assert filled < 0.5 * error(tables.independent(), truth)
+
+
+def noisy_levels(sd, seed=3):
+    """Two columns of ten equally likely levels and one nearly constant of 40, with noise."""
+    truth = np.concatenate([np.full(20, N / 10), [N - 390.0], np.full(39, 10.0)])
+    column = np.repeat([0, 1, 2], [10, 10, 40])
+    noise = np.random.default_rng(seed).normal(0, sd, len(truth))
+    return truth, truth + noise, column
+
+
+def test_levels_sum_to_the_rows_and_lose_noise():
+    truth, counts, column = noisy_levels(sd=200.0)
+    found = denoising.denoised_levels(counts, np.full(60, 200.0), column, N)
+    np.testing.assert_allclose(np.bincount(column, found), N)
+    assert found.min() >= 0
+    assert np.abs(found - truth)[:20].mean() < 0.5 * np.abs(counts - truth)[:20].mean()
+    assert abs(found[20] - truth[20]) < 600  # divided by a sum of noise cut at zero: 2,700 off
+
+
+def test_levels_without_much_noise_stay():
+    _, counts, column = noisy_levels(sd=1.0)
+    found = denoising.denoised_levels(counts, np.full(60, 1.0), column, N)
+    assert np.abs(found - counts).max() < 4
