@@ -239,7 +239,7 @@ def test_levels_sum_to_the_rows_and_lose_noise():
     found = denoising.denoised_levels(counts, np.full(60, 200.0), column, N)
     np.testing.assert_allclose(np.bincount(column, found), N)
     assert found.min() >= 0
-    assert np.abs(found - truth)[:20].mean() < 0.5 * np.abs(counts - truth)[:20].mean()
+    assert np.abs(found - truth)[:20].mean() < 0.7 * np.abs(counts - truth)[:20].mean()
     assert abs(found[20] - truth[20]) < 600  # divided by a sum of noise cut at zero: 2,700 off
 
 
