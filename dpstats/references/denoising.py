@@ -227,16 +227,14 @@ def blend(
 
 def _least(inner: Floats, linear: Floats) -> Floats:
     """The w >= 0 of sum one with the least w' inner w - 2 linear'w, by all sets of its members."""
+    scale = max(float(np.abs(inner).max()), float(np.abs(linear).max())) or 1.0
+    inner, linear = inner / scale, linear / scale
     best, least = np.zeros(len(linear)), float(np.inf)
     for members in range(1, 2 ** len(linear)):
         chosen = [k for k in range(len(linear)) if members >> k & 1]
-        a, b = inner[np.ix_(chosen, chosen)], linear[chosen]
-        ones = np.ones(len(chosen))
-        solved = np.linalg.lstsq(a, np.column_stack([b, ones]), rcond=1e-10)[0]
-        total = float(solved[:, 1].sum())
-        own: Floats = ones / len(ones)  # of estimates that are the values themselves
-        if total > 0:
-            own = solved[:, 0] + solved[:, 1] * (1 - solved[:, 0].sum()) / total
+        a, b, one = inner[np.ix_(chosen, chosen)], linear[chosen], np.ones((len(chosen), 1))
+        bordered = np.block([[a, one], [one.T, np.zeros((1, 1))]])  # with Lagrange's multiplier
+        own: Floats = np.linalg.lstsq(bordered, np.append(b, 1.0), rcond=1e-10)[0][:-1]
         if own.min() < 0:
             continue
         value = float(own @ a @ own - 2 * b @ own)
