@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -188,12 +188,10 @@ def generate(
             notes.append(f"{rows} rows were drawn and not {wanted}: a file holds no more of them")
         counts = draw_counts(weights, rows, draw, values, rng)
     say("done", 3, 3)
-    drawn = certify(
-        measurements, values.average(counts / rows), alpha=0.05, target="synthetic rows"
-    )
+    drawn = _certified(measurements, values.average(counts / rows))
     if _excess(drawn).max() > 0:
-        weighted = replace(drawn, synthetic=values.average(weights))
-        close = bool(_excess(weighted).max() <= 0)
+        rounded = not np.allclose(counts, rows * weights)
+        close = rounded and _excess(_certified(measurements, values.average(weights))).max() <= 0
         advice = _advice(measurements, reference, (m, candidates.size, rows), draw, close=close)
         notes.append(_misfit(drawn, advice))
     return Generated(candidates.codes, weights, counts, tuple(notes), usual)
@@ -244,6 +242,10 @@ def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
     noisy = "" if measurements.count is None else "noisy "
     notes.append(f"the {noisy}number of rows is {rows}; {MOST_ROWS} were drawn, the most allowed")
     return MOST_ROWS
+
+
+def _certified(measurements: Measurements, means: Floats) -> Accuracy:
+    return certify(measurements, means, alpha=0.05, target="synthetic rows")
 
 
 def _excess(accuracy: Accuracy) -> Floats:
