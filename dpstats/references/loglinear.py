@@ -41,7 +41,7 @@ from dpstats.inference.simulation import with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
-from dpstats.references.denoising import SURE, PairTables, blend, denoised_levels
+from dpstats.references.denoising import PairTables, blend, denoised_levels
 from dpstats.references.editing import Others, edited
 from dpstats.references.gibbs import GibbsSampler, knows
 from dpstats.references.levels import Levels, is_small
@@ -59,6 +59,8 @@ EARLY = 4  # part of the candidates that serves at first, where they get weights
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
 MOST_LEVELS = 2_000  # of all columns up to which rows are edited,
 MOST_OTHERS = 40  # and blocks besides small tables
+BLENDED = (0.3, 1.0, 12.0)  # edges of E / S between which estimates have weights of their own
+LEAST_COUNT = 0.05  # of a level, for a density
 LIKELY = 3.0  # noise standard deviations by which a cell may be corrected
 MOVED = 0.1  # of a noise, to differentiate denoised tables
 TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
@@ -142,7 +144,7 @@ class LogLinear(Unmeasured):
     def _edited(self, measurements: Measurements, m: int, rng: np.random.Generator) -> Proposal:
         """M rows of equal weight whose tables are the denoised ones."""
         problem, schema = _Tables(measurements), measurements.columns
-        sampler = GibbsSampler(schema, problem.family, _base(measurements))
+        sampler = GibbsSampler(schema, problem.family, problem.base())
         model = None
         if (problem.pairs or problem.others) and FIT_ROWS * problem.pairs <= MOST_FITTED:
             means, deviations = problem.means, problem.deviations
@@ -204,8 +206,12 @@ class _Tables:
         The published blocks that are none of them.
     family : Family
         Both.
-    means, deviations : (|F|,) float64
+    noisy, deviations : (|F|,) float64
         Noisy means of the family, and standard deviations of their noise.
+    denoised : PairTables
+        The noisy counts, which agree on denoised single levels.
+    means : (|F|,) float64
+        Their means: the noisy ones of other functions.
     """
 
     def __init__(self, measurements: Measurements) -> None:
@@ -222,7 +228,7 @@ class _Tables:
         self.others = tuple(others)
         self.family = Family((*self.small.blocks, *self.others))
         answers = answer(sources, self.family)
-        self.means, self.n, self.pairs = answers.means, answers.n, len(pairs)
+        self.noisy, self.n, self.pairs = answers.means, answers.n, len(pairs)
         noise = np.sqrt(answers.noise_variances)
         self.deviations = usable_deviations(measurements, noise)
         self.levels = Levels(schema)
@@ -231,22 +237,25 @@ class _Tables:
         self.used = self._matrix(np.ones(self.small.size)) > 0
         scales = self._matrix(self.deviations) * self.n
         self._scales = np.where(self.used, scales, 1.0)
-        noise_of_levels = self._matrix(noise).diagonal() * self.n
-        self._least = 0.5 * np.clip(noise_of_levels, 1e-6, 1.0)  # without noise, empty is empty
 
     def _matrix(self, values: Floats) -> Floats:
         """Values (|F|,) of the functions, those of the small tables as a matrix."""
         return self.levels.matrix(self.small, values[: self.small.size])
 
-    def tables_of(self, means: Floats) -> PairTables:
-        """Noisy means (|F|,) as counts in a matrix; margins of one sum."""
-        counts = self._matrix(means) * self.n
-        column, deviations = self.levels.column, self._scales.diagonal()
-        margins = denoised_levels(counts.diagonal(), deviations, column, self.n)
+    def tables_of(self, noisy: Floats) -> PairTables:
+        """Noisy means (|F|,) as counts in a matrix, which agree on denoised single levels."""
+        counts, column = self._matrix(noisy) * self.n, self.levels.column
+        own, tabled = counts.diagonal(), self.used.diagonal()
+        sizes = np.bincount(column)[column]
+        margins = self.n / sizes
+        margins[tabled] = denoised_levels(
+            own[tabled], self._scales.diagonal()[tabled], column[tabled], self.n
+        )
+        evenly = ((margins - own) * tabled)[:, np.newaxis] / sizes
         return PairTables(
-            counts=np.where(self._off_diagonal, counts, 0.0),
+            counts=np.where(self._off_diagonal, counts + evenly + evenly.T, 0.0),
             deviations=self._scales,
-            margins=np.maximum(margins, self._least),
+            margins=margins,
             column=column,
             used=self._off_diagonal,
             n=self.n,
@@ -256,38 +265,63 @@ class _Tables:
     def _off_diagonal(self) -> NDArray[np.bool_]:
         return self.used & ~np.eye(self.levels.size, dtype=np.bool_)
 
+    @cached_property
+    def denoised(self) -> PairTables:
+        return self.tables_of(self.noisy)
+
+    @cached_property
+    def means(self) -> Floats:
+        return self._means_of(self.denoised, self.noisy)
+
+    def _means_of(self, tables: PairTables, noisy: Floats) -> Floats:
+        """Means (|F|,) of tables; noisy ones of other functions."""
+        counts = tables.counts + np.diag(tables.margins)
+        return np.append(counts[self.places] / self.n, noisy[self.small.size :])
+
+    def base(self) -> dict[str, Floats]:
+        """Logarithms of densities of all columns: those of denoised levels, where it has tables."""
+        sources, found = Sources(self.measurements), {}
+        for column in self.measurements.columns:
+            place = self.levels.slices[column.name]
+            if self.used.diagonal()[place].all():
+                counts = np.maximum(self.denoised.margins[place], LEAST_COUNT)
+                found[column.name] = np.log(counts / counts.sum())
+            else:
+                found[column.name] = np.log(own_density(sources, column))
+        return found
+
     def wanted(self, model: LogLinearFit | None, rng: np.random.Generator) -> Floats:
         """Counts (L, L) that rows are edited to."""
         if not self.pairs:
-            return np.diag(self.tables_of(self.means).margins)
+            return np.diag(self.denoised.margins)
 
-        def estimates(means: Floats) -> Floats:
-            tables = self.tables_of(means)
+        def estimates(tables: PairTables) -> Floats:
             found = [tables.independent(), tables.denoised_cells(), tables.low_rank()]
-            cells = (self.places[0][self.of_pairs], self.places[1][self.of_pairs])
             return np.array([table[cells] for table in found]) / self.n
 
+        cells = (self.places[0][self.of_pairs], self.places[1][self.of_pairs])
         noise = self._noise(rng)
-        found = estimates(self.means)
-        moved = (estimates(self.means + MOVED * noise) - found) / MOVED
+        near = self.tables_of(self.noisy + MOVED * noise)
+        found = estimates(self.denoised)
+        moved = (estimates(near) - found) / MOVED
         if model is not None:
-            following = model.following(noise / self.deviations, rng) - model.expected
+            change = (self._means_of(near, self.noisy + MOVED * noise) - self.means) / MOVED
+            following = model.following(change / self.deviations, rng) - model.expected
             found = np.vstack([found, (model.expected * self.deviations)[self.of_pairs]])
             moved = np.vstack([moved, (following * self.deviations)[self.of_pairs]])
-        own, precision = self.of_pairs, 1 / self.deviations[self.of_pairs] ** 2
-        blended = self.means[own].copy()
-        sure = blended > SURE * self.deviations[own]
-        for alike in filter(np.any, (sure, ~sure)):
-            freedom = moved[:, alike] @ (precision * noise[own])[alike]
+        own, deviations = self.of_pairs, self.deviations[self.of_pairs]
+        blended, stratum = self.noisy[own].copy(), np.digitize(found[0] / deviations, BLENDED)
+        for alike in (stratum == k for k in np.unique(stratum)):
+            precision = 1 / deviations[alike] ** 2
+            freedom = moved[:, alike] @ (precision * noise[own][alike])
             blended[alike], weights = blend(
-                found[:, alike], self.means[own][alike], freedom, precision[alike]
+                found[:, alike], self.noisy[own][alike], freedom, precision
             )
             _log.info("tables: weights %s of independence, cells, low rank, model", weights)
         # No answer is corrected by more than its noise may have moved it.
-        most = LIKELY * self.deviations[own]
-        means = self.means.copy()
+        most, means = LIKELY * deviations, self.noisy.copy()
         means[own] = np.clip(blended, means[own] - most, means[own] + most)
-        return self.tables_of(self.means).balanced(self._matrix(means) * self.n)
+        return self.denoised.balanced(self._matrix(means) * self.n)
 
     def wanted_of_others(self, model: LogLinearFit | None) -> Floats:
         """Counts of the other functions that rows are edited to: those of the model."""
@@ -297,7 +331,7 @@ class _Tables:
     def _noise(self, rng: np.random.Generator) -> Floats:
         """A draw from the joint law of the noise on the means."""
         noisier = Sources(with_more_noise(self.measurements, rng))
-        return answer(noisier, self.family).sums / self.n - self.means
+        return answer(noisier, self.family).sums / self.n - self.noisy
 
 
 class _Weights:
