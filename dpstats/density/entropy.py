@@ -5,11 +5,6 @@ KL(h || mu) + |A h - b|^2 / (2 s2). The dual is smooth, with one variable per fu
 minimise log E_mu exp(A'y) - b'y + s2 |y|^2 / 2; at its optimum h is proportional to
 mu exp(A'y) and A h - b = -s2 y (eq. 1 to 4 of docs/explanation/synthetic-rows/generator.md).
 Solved by Newton's method with conjugate gradients.
-
-Candidates need not be drawn from mu itself. Where they come from mu exp(A't), t the tilt, they
-represent mu when weighted by exp(-A't) (eq. 13): only y - t enters the weights, while the penalty
-stays on the whole of y. Were it on y - t alone, candidates that already follow the answers would
-hide how far the fit bends to them, and the risk below would count too few degrees of freedom.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
 
 TOLERANCE = 1e-3  # largest dual gradient, in noise standard deviations
-ROUGH = 0.1  # the same, of fits that only choose the penalty or the candidates of the next one
+ROUGH = 0.1  # the same, of fits that only choose the penalty
 MAX_NEWTON = 100
 MAX_CG = 250
 EXACT_FREEDOM = 600  # up to this many functions C is computed, and its trace in the risk exactly
@@ -58,8 +53,6 @@ class EntropyFit:
     converged : bool
     dual : (|F|,) float64
         y; the density is the reference times exp(A'y), A scaled by the noise.
-    variances : (|F|,) float64
-        Variance of each function under the density, in noise variances.
     residual : float
         Root mean square of A h - b, in noise standard deviations.
     risk : float
@@ -71,7 +64,6 @@ class EntropyFit:
     gradient: float
     converged: bool
     dual: Floats
-    variances: Floats
     residual: float
     risk: float = math.nan
 
@@ -133,38 +125,27 @@ def _least_risk(dual: _Dual, y: Floats, s2: float, tolerance: float) -> tuple[_P
     return best, best_risk
 
 
-def fit_tilted(
+def fit_with_penalty(
     values: FamilyValues,
     reference: Floats,
     means: Floats,
     standard_deviations: Floats,
     penalty: Floats,
-    *,
-    tilt: Floats,
-    start: Floats,
     tolerance: float = TOLERANCE,
-    risk: bool = False,
 ) -> EntropyFit:
-    """Fit the weights of candidates that were drawn from mu exp(A't), with given penalties.
+    """Fit the weights with given penalties.
 
     Parameters
     ----------
-    values, means, standard_deviations
+    values, reference, means, standard_deviations
         As in `fit_entropy`.
-    reference : (m,) float64
-        Positive weights that sum to one and represent mu exp(A't).
     penalty : (|F|,) float64
         s2 of each function: the penalty on the dual is the sum of s2 y^2 / 2.
-    tilt, start : (|F|,) float64
-        t, and where the search starts, in the units of `EntropyFit.dual`.
     tolerance : float
         Largest entry of the gradient, in noise standard deviations.
-    risk : bool
-        Whether to estimate the risk, which costs a few more solutions.
     """
-    dual = _Dual(values, reference, means, standard_deviations, tilt)
-    point = dual.minimise(start, penalty, tolerance)
-    return dual.result(point, dual.risk(point) if risk else math.nan)
+    dual = _Dual(values, reference, means, standard_deviations)
+    return dual.result(dual.minimise(np.zeros(len(means)), penalty, tolerance), math.nan)
 
 
 def usable_deviations(measurements: Measurements, deviations: Floats | None = None) -> Floats:
@@ -302,7 +283,6 @@ class _Dual:
             gradient=point.worst,
             converged=point.converged,
             dual=point.y,
-            variances=self.products.variances(point.density),
             residual=float(np.sqrt(np.mean(misfit**2))),
             risk=risk,
         )

@@ -47,6 +47,8 @@ def reference_from_dict(plain: Mapping[str, Any]) -> Reference:
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         raise FileFormatError(f"unknown reference density {short(kind)}; known: {sorted(kinds)}")
+    if kind == "log_linear":
+        parameters.pop("sweeps", None)  # of earlier versions
     try:
         reference: Reference = kinds[kind](**parameters)
     except TypeError:

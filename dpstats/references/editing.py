@@ -339,8 +339,8 @@ def resampled(
     """Rows of which some are copied and others dropped, where that brings the counts closer.
 
     Each row is worth 1 + v, with the v of a few steps of conjugate gradients towards least squares
-    (eq. 13), and gets so many copies, rounded up or down: whole rows move, which no edit of one or
-    two of their columns can replace where every column follows from another.
+    ("Whole rows" in docs/explanation/synthetic-rows/generator.md), and gets so many copies, rounded
+    up or down: no edit of one or two columns does that where every column follows from another.
     """
     number = rows.shape[1]
     rows = rows[:, np.lexsort(rows)]  # copies of alike rows are rounded together

@@ -30,7 +30,7 @@ Seed = int | np.random.Generator | np.random.SeedSequence | None
 MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewer usually do
 POINTS_SEED = 0  # of the candidates that inference uses
 CANDIDATES = 20_000
-LEAST_EDITED, MOST_EDITED = 2_000, 65_536  # where they are edited rows
+LEAST_EDITED, MOST_EQUAL = 2_000, 65_536  # where they are edited rows; where they are rows at all
 
 _log = logging.getLogger(__name__)
 
@@ -112,14 +112,16 @@ def inference_density(measurements: Measurements) -> tuple[Candidates, Floats]:
 def number_of_candidates(
     measurements: Measurements, reference: Reference, k: int | None = None
 ) -> int:
-    """`CANDIDATES`, or, where candidates are edited rows, as many as there are rows.
+    """`CANDIDATES`, or, where candidates have equal weight, as many as there are rows.
 
     Of the density that inference uses; of the rows of a release where their number k is given.
     """
-    if not isinstance(reference, LogLinear) or not edits(measurements):
+    if not isinstance(reference, LogLinear):
         return CANDIDATES
-    usual = min(MOST_EDITED, max(Sources(measurements).rows.value, LEAST_EDITED))
-    return usual if k is None else min(k, usual)
+    edited = edits(measurements)
+    least = LEAST_EDITED if edited else CANDIDATES
+    usual = min(MOST_EQUAL, max(Sources(measurements).rows.value, least))
+    return min(k, usual) if edited and k is not None else usual
 
 
 def inference_reference(measurements: Measurements) -> Reference:
@@ -291,7 +293,7 @@ def _advice(
     advice = []
     if draw == "iid":
         advice.append("use draw='systematic'")
-    rows = min(Sources(measurements).rows.value, MOST_EDITED)
+    rows = min(Sources(measurements).rows.value, MOST_EQUAL)
     if close or (edited and k < max(m, rows)):
         advice.append("draw more rows (k)")
     if close:

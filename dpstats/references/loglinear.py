@@ -6,15 +6,14 @@ rows of the log-linear model of the answers (`fit_loglinear`).
 
 Where every function is a cell, and most are of tables of one or two columns, these are denoised
 (`denoising`), and the rows are then edited until their own tables are the denoised ones
-(`editing`): candidates of equal weight. For other families the candidates get weights, by the
-entropy fit that continues the model's.
+(`editing`). For other families they are exchanged for other rows of the model until their means
+are those of its fit (`exchanging`). Either way all candidates have the same weight.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,17 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import short
-from dpstats.density.candidates import Candidates, Seen, merged, seen_by
-from dpstats.density.entropy import (
-    FLAT,
-    ROUGH,
-    TOLERANCE,
-    EntropyFit,
-    fit_tilted,
-    targets,
-    usable_deviations,
-)
+from dpstats.density.candidates import merged
+from dpstats.density.entropy import targets, usable_deviations
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Indicator, Table
@@ -43,19 +33,18 @@ from dpstats.measured.combining import Sources
 from dpstats.references.base import Proposal, Unmeasured
 from dpstats.references.denoising import PairTables, blend, denoised_levels
 from dpstats.references.editing import Others, edited
+from dpstats.references.exchanging import exchanged
 from dpstats.references.gibbs import GibbsSampler, knows
 from dpstats.references.levels import Levels, is_small
-from dpstats.references.loglinear_fit import FALL, LogLinearFit, adapted, fit_loglinear
+from dpstats.references.loglinear_fit import LogLinearFit, fit_loglinear
 from dpstats.references.own_density import own_density
 from dpstats.references.uniform import Uniform
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
-    from dpstats.privacy.laws import Noise
 
-_MOST_SWEEPS = 1_000
 FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
-EARLY = 4  # part of the candidates that serves at first, where they get weights
+EARLY = 5_000  # rows that serve at first where they are exchanged afterwards
 MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
 MOST_LEVELS = 2_000  # of all columns up to which rows are edited,
 MOST_OTHERS = 40  # and blocks besides small tables
@@ -63,12 +52,6 @@ BLENDED = (0.3, 1.0, 12.0)  # edges of E / S between which estimates have weight
 LEAST_COUNT = 0.05  # of a level, for a density
 LIKELY = 3.0  # noise standard deviations by which a cell may be corrected
 MOVED = 0.1  # of a noise, to differentiate denoised tables
-TRUSTED = 2.0  # residual of one function, in noise standard deviations, that is accepted
-PER_FUNCTION = 10  # candidates per function from which penalties follow the risk alone
-MOST_ROUNDS = 16  # of falling penalties
-GAIN = 0.15  # share of the risk that a round of few candidates must gain: it is optimistic for them
-MAX_TRUSTED = 4  # times that penalties of single functions fall in the end
-SUPPORTED = 0.02  # least effective share of candidates that a fit may rest on
 
 _log = logging.getLogger(__name__)
 
@@ -77,34 +60,15 @@ _log = logging.getLogger(__name__)
 class LogLinear(Unmeasured):
     """Points that follow the noisy answers; spends nothing.
 
-    Parameters
-    ----------
-    sweeps : int
-        Gibbs sweeps over all columns in each round of the fit.
-
-    Raises
-    ------
-    RequestError
-        For sweeps that are not a positive whole number.
-
     Examples
     --------
     >>> import dpstats as dps
     >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=[18, 65], missing=40)])
     >>> asked, budget = {"age": dps.Mean("age")}, dps.PureDP(1)
-    >>> plan = dps.plan(schema, asked, budget=budget, reference=dps.LogLinear(sweeps=4))
+    >>> plan = dps.plan(schema, asked, budget=budget, reference=dps.LogLinear())
     >>> plan.reference.share  # the whole budget is left to the analyses
     Fraction(0, 1)
     """
-
-    sweeps: int = 1
-
-    def __post_init__(self) -> None:
-        if type(self.sweeps) is not int or not 1 <= self.sweeps <= _MOST_SWEEPS:
-            raise RequestError(
-                f"LogLinear(sweeps=...) must be a positive whole number of at most {_MOST_SWEEPS}, "
-                f"got {short(self.sweeps)}"
-            )
 
     def check_family(self, family: Family) -> None:
         """Refuse functions whose conditional distributions are not known.
@@ -121,7 +85,7 @@ class LogLinear(Unmeasured):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"kind": "log_linear", "sweeps": self.sweeps}
+        return {"kind": "log_linear", "sweeps": 1}  # always; digests of plans include it
 
     def candidates(
         self, measurements: Measurements, m: int, rng: np.random.Generator, *, stratified: bool
@@ -130,7 +94,7 @@ class LogLinear(Unmeasured):
 
         The budget is spent, so a failure on noisy answers must not lose the release.
         """
-        drawn = self._edited if edits(measurements) else self._weighted
+        drawn = self._edited if edits(measurements) else self._exchanged
         try:
             proposal = drawn(measurements, m, rng)
             if proposal.density is not None and np.all(np.isfinite(proposal.density)):
@@ -148,7 +112,7 @@ class LogLinear(Unmeasured):
         model = None
         if (problem.pairs or problem.others) and FIT_ROWS * problem.pairs <= MOST_FITTED:
             means, deviations = problem.means, problem.deviations
-            model = fit_loglinear(sampler, means, deviations, FIT_ROWS, rng, self.sweeps)
+            model = fit_loglinear(sampler, means, deviations, FIT_ROWS, rng)
             which = rng.permutation(np.arange(max(m, FIT_ROWS)) % FIT_ROWS)[:m]
             start = {name: codes[which] for name, codes in model.codes.items()}
         else:
@@ -163,15 +127,14 @@ class LogLinear(Unmeasured):
         candidates = merged(schema, points, np.ones(m))
         return Proposal(candidates, candidates.weights)
 
-    def _weighted(self, measurements: Measurements, m: int, rng: np.random.Generator) -> Proposal:
-        """M rows of the model, with weights that continue its fit."""
+    def _exchanged(self, measurements: Measurements, m: int, rng: np.random.Generator) -> Proposal:
+        """M rows of equal weight, of the model and exchanged until their means fit."""
         family, means, deviations = targets(measurements)
         sampler = GibbsSampler(measurements.columns, family, _base(measurements))
-        early = max(1, m // EARLY)
-        model = fit_loglinear(sampler, means, deviations, m, rng, self.sweeps, early=early)
-        candidates = merged(measurements.columns, model.codes, np.ones(m))
-        weights = _Weights(candidates, seen_by(family, candidates), means, deviations, model)
-        return Proposal(candidates, weights.found(_far(len(means), measurements.budget.noise)))
+        model = fit_loglinear(sampler, means, deviations, m, rng, early=min(m, EARLY))
+        codes = exchanged(model, model.trusted(rng), rng)
+        candidates = merged(measurements.columns, codes, np.ones(m))
+        return Proposal(candidates, candidates.weights)
 
 
 def edits(measurements: Measurements) -> bool:
@@ -332,97 +295,3 @@ class _Tables:
         """A draw from the joint law of the noise on the means."""
         noisier = Sources(with_more_noise(self.measurements, rng))
         return answer(noisier, self.family).sums / self.n - self.noisy
-
-
-class _Weights:
-    """Weights of rows of a model, by the entropy fit that starts at the model.
-
-    See eq. 13 of docs/explanation/synthetic-rows/generator.md.
-    """
-
-    def __init__(
-        self,
-        candidates: Candidates,
-        seen: Seen,
-        means: Floats,
-        deviations: Floats,
-        model: LogLinearFit,
-    ) -> None:
-        self.candidates, self.seen, self.model = candidates, seen, model
-        self.means, self.deviations = means, deviations
-
-    def found(self, far: float) -> Floats:
-        """Weights (m,): those of the model's own rows where no fit on them is supported."""
-        fit = self._fit(self.model.penalty, self.model.dual)
-        if not self._supported(fit):
-            return self.candidates.weights
-        return self.seen.spread(self._finished(self._lowered(fit), far).density)
-
-    def _fit(self, penalty: Floats, start: Floats, tolerance: float = ROUGH) -> EntropyFit:
-        return fit_tilted(
-            self.seen.values, self.seen.reference, self.means, self.deviations, penalty,
-            tilt=self.model.dual, start=start, tolerance=tolerance, risk=tolerance == ROUGH,
-        )  # fmt: skip
-
-    def _supported(self, fit: EntropyFit) -> bool:
-        """Whether the fit rests on more than a few of the candidates."""
-        share = 1 / float(np.sum(fit.density**2 / self.seen.reference))
-        return fit.converged and math.isfinite(fit.risk) and share >= SUPPORTED
-
-    def _lowered(self, fit: EntropyFit) -> EntropyFit:
-        """Lower penalties while the risk falls: of all functions alike where candidates are many.
-
-        With few candidates for each function the risk is too optimistic, since they follow the
-        answers already.
-        """
-        sizes = [block.size for block in self.model.family.blocks]
-        many = len(self.means) * PER_FUNCTION <= self.candidates.size
-        for _ in range(MOST_ROUNDS):
-            residual = fit.penalty * fit.dual
-            penalty = adapted(
-                residual, fit.dual, fit.penalty, fit.variances, sizes, FALL, trusted=TRUSTED
-            )
-            this = self._fit(np.minimum(penalty, FALL * fit.penalty) if many else penalty, fit.dual)
-            gain = FLAT * len(self.means) if many else GAIN * abs(fit.risk)
-            if not self._supported(this) or this.risk > fit.risk - gain:
-                break
-            fit = this
-        return fit
-
-    def _finished(self, fit: EntropyFit, far: float) -> EntropyFit:
-        """The fit to full accuracy, near all answers that noise cannot have moved so far.
-
-        A function whose residual is larger gets a lower penalty until it is within one standard
-        deviation: a penalty by blocks shrinks the few strong associations of a table with many
-        weak ones.
-        """
-        best, penalty = fit, fit.penalty
-        strong = np.zeros(len(penalty), dtype=np.bool_)
-        for _ in range(MAX_TRUSTED):
-            residuals = np.abs(fit.penalty * fit.dual)
-            strong |= residuals > far
-            shrunk = strong & (residuals > 1)
-            if not shrunk.any():
-                break
-            penalty = np.where(shrunk, penalty / (2 * np.maximum(residuals, 1)), penalty)
-            fit = self._fit(penalty, fit.dual)
-            if not self._supported(fit):
-                break
-            best = fit
-        last = self._fit(best.penalty, best.dual, TOLERANCE)
-        return last if np.all(np.isfinite(last.density)) else best
-
-
-def _far(functions: int, noise: Noise) -> float:
-    """Standard deviations that no noise of so many exceeds, in about 69 of 70 releases.
-
-    Of |F| normal noises that is sqrt(2 log(16 |F|)); Laplace noises have the same probability
-    exp(-sqrt(2) t) further out. To trust a noise costs a fit to few functions much: with
-    sqrt(2 log(2 |F|)), one release in eight, the error of nine moments rises by a sixth.
-    """
-    from scipy import special
-
-    normal = math.sqrt(2 * math.log(16 * functions))
-    if noise == "gaussian":
-        return normal
-    return -(math.log(2) + float(special.log_ndtr(-normal))) / math.sqrt(2)

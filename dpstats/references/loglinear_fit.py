@@ -14,7 +14,6 @@ would leave that fit again in the next sweep.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,12 +31,13 @@ TRUST = 0.15  # most variance over the rows of the logarithm of a round's change
 LONGEST = 0.7  # part of a step that is taken at most
 FIRST, LEAST = 16.0, 0.1  # penalties at first and at least, over the noise standard deviation
 ADAPTED = range(4, 16, 2)  # rounds in which the penalties change
-LATE = 14  # round until which fewer rows may serve
+LATE = 17  # round until which fewer rows may serve
 FALL = 0.5  # least factor of such a change
 FREEDOM = 2.5  # weight of degrees of freedom: 2 for a penalty that is given, more for one chosen
 SAMPLING = 2.0  # variance of a mean over the rows, over that of independent ones
 SETTLING = 0.9  # factor of the longest step in every round after the penalties are settled
 MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
+PROBES, PROBE_STEPS, PROBE_ROWS = 4, 10, 4_000  # for the degrees of freedom of blocks
 FOLLOWED = 10  # rounds after which a fit has followed a change of the answers
 
 _FACTORS = 2.0 ** np.arange(-8, 9)
@@ -72,6 +72,11 @@ class LogLinearFit:
         return self.sampler.family
 
     @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.codes.values())))
+
+    @property
     def expected(self) -> Floats:
         """Means of the penalised fit, b - s2 y, in noise standard deviations (eq. 4).
 
@@ -79,19 +84,44 @@ class LogLinearFit:
         """
         return self.target - self.penalty * self.dual
 
-    def moved(self, sweeps: int, rng: np.random.Generator) -> LogLinearFit:
-        """The same model, its rows moved by Gibbs sweeps."""
-        self.sampler.set_coefficients(self.dual / self.deviations)
-        codes = self.codes
-        for _ in range(sweeps):
-            codes = self.sampler.sweep(codes, rng)
-        return replace(self, codes=codes)
+    def trusted(self, rng: np.random.Generator) -> Floats:
+        """Means between those of the fit and the answers, in noise standard deviations (eq. 13)."""
+        every = slice(None, None, max(1, self.rows // PROBE_ROWS))
+        at = _At(replace(self, codes={name: codes[every] for name, codes in self.codes.items()}))
+        residual, block, kept = self.penalty * self.dual, self._block, np.zeros(len(self.dual))
+        for _ in range(PROBES):
+            signs = rng.choice([-1.0, 1.0], len(kept))
+            solved, _ = _solve(at.products, signs, self.penalty, at.variances, PROBE_STEPS)
+            kept += self.penalty * signs * solved / PROBES
+        squares = np.maximum(np.bincount(block, residual**2), 1e-300)
+        share = np.clip(np.bincount(block, kept) / squares, 0, 1)
+        return np.asarray(self.target - share[block] * residual)
 
-    def improved(self, longest: float, rows: int, rng: np.random.Generator) -> LogLinearFit:
-        """A step towards the optimum of the penalties, with rows resampled by it."""
-        at = _At(self)
-        right = at.residual - self.penalty * self.dual
-        step, log_change = _solve(at.products, right, self.penalty, at.variances, STEPS)
+    @property
+    def _block(self) -> Codes:
+        """The number of the block of every function, (|F|,)."""
+        sizes = [block.size for block in self.family.blocks]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    def moved(self, rng: np.random.Generator) -> LogLinearFit:
+        """The same model, its rows moved by a Gibbs sweep."""
+        self.sampler.set_coefficients(self.dual / self.deviations)
+        return replace(self, codes=self.sampler.sweep(self.codes, rng))
+
+    def improved(
+        self, longest: float, rows: int, rng: np.random.Generator, *, adapts: bool = False
+    ) -> LogLinearFit:
+        """A step towards the optimum of the penalties, with rows resampled by it.
+
+        Where it `adapts`, that of the penalties which the rows suggest.
+        """
+        at, penalty = _At(self), self.penalty
+        if adapts:
+            by_chance = SAMPLING * at.variances / self.rows
+            found = adapted(at.residual, self.dual, penalty, at.variances, self._block, by_chance)
+            penalty = np.maximum(found, LEAST / self.deviations)
+        right = at.residual - penalty * self.dual
+        step, log_change = _solve(at.products, right, penalty, at.variances, STEPS)
         # Eq. 6: more would rest on few rows, and leave the fit in the next sweep.
         length = min(longest, math.sqrt(TRUST / max(float(np.var(log_change)), 1e-12)))
         most_change, most = (_limits(self.family, self.deviations, of) for of in MOST)
@@ -104,22 +134,13 @@ class LogLinearFit:
             log_change = log_change / math.sqrt(beyond)
         copies = systematic(np.exp(log_change - log_change.max()), rows, rng)
         codes = {name: np.repeat(values, copies) for name, values in self.codes.items()}
-        return replace(self, codes=codes, dual=dual)
-
-    def adapted(self) -> LogLinearFit:
-        """Penalties that the rows suggest, see `adapted`."""
-        at, sizes = _At(self), [block.size for block in self.family.blocks]
-        found = adapted(
-            at.residual, self.dual, self.penalty, at.variances, sizes, FALL,
-            by_chance=SAMPLING * at.variances / at.products.points,
-        )  # fmt: skip
-        return replace(self, penalty=np.maximum(found, LEAST / self.deviations))
+        return replace(self, codes=codes, dual=dual, penalty=penalty)
 
     def following(self, change: Floats, rng: np.random.Generator) -> Floats:
         """Means of the fit to answers that are changed (in noise standard deviations)."""
         fit = replace(self, target=self.target + change)
         for _ in range(FOLLOWED):
-            fit = fit.improved(1.0, len(next(iter(self.codes.values()))), rng).moved(1, rng)
+            fit = fit.improved(1.0, self.rows, rng).moved(rng)
         return fit.expected
 
 
@@ -142,7 +163,6 @@ def fit_loglinear(
     deviations: Floats,
     m: int,
     rng: np.random.Generator,
-    sweeps: int = 1,
     *,
     early: int | None = None,
 ) -> LogLinearFit:
@@ -156,8 +176,6 @@ def fit_loglinear(
     m : int
         Number of rows.
     rng : numpy Generator
-    sweeps : int
-        Of the rows in every round.
     early : int, optional
         Number of rows until round `LATE`; m if not given.
     """
@@ -166,12 +184,10 @@ def fit_loglinear(
     codes = sampler.draw_base(rows, rng)
     fit = LogLinearFit(sampler, deviations, codes, means / deviations, none, first)
     for number in range(ROUNDS):
-        if number in ADAPTED:
-            fit = fit.adapted()
         if number > max(ADAPTED):
             longest = max(0.1, SETTLING * longest)
         rows = m if number >= LATE else rows
-        fit = fit.improved(longest, rows, rng).moved(sweeps, rng)
+        fit = fit.improved(longest, rows, rng, adapts=number in ADAPTED).moved(rng)
     return fit
 
 
@@ -216,10 +232,7 @@ def adapted(
     dual: Floats,
     penalty: Floats,
     variances: Floats,
-    sizes: Sequence[int],
-    least: float,
-    *,
-    trusted: float = math.inf,
+    block: Codes,
     by_chance: Floats | float = 0.0,
 ) -> Floats:
     """Penalties by block: small where the signal in the answers exceeds the noise.
@@ -231,20 +244,12 @@ def adapted(
     risk, as Stein's formula does for the whole; with `FREEDOM` in place of 2, since the penalty is
     chosen. The s that makes it least is used for the whole block, within the limits.
 
-    A residual of more than `trusted` standard deviations is hardly due to noise: the penalty of
-    that function falls further, down to a quarter. (A penalty on squares is too strict for the
-    few very strong associations in real tables.)
-
     Parameters
     ----------
     residual, dual, penalty, variances : (|F|,) float64
         In noise standard deviations; variances in their squares.
-    sizes : sequence of int
-        Numbers of functions of the blocks, in order.
-    least : float
-        Smallest factor by which a block's penalty may change; the largest is one.
-    trusted : float
-        In noise standard deviations.
+    block : (|F|,) int64
+        The number of the block of every function.
     by_chance : (|F|,) float64
         Variance of the residuals because the fitted means are those of some rows.
 
@@ -252,12 +257,10 @@ def adapted(
     -------
     (|F|,) float64
     """
-    block = np.repeat(np.arange(len(sizes)), sizes)
     unshrunk = (residual + dual * variances) ** 2 - by_chance
     risks = []
     for factor in _FACTORS:
         kept = penalty * factor / (variances + penalty * factor)
-        risks.append(np.bincount(block, kept**2 * unshrunk + FREEDOM * (1 - kept), len(sizes)))
+        risks.append(np.bincount(block, kept**2 * unshrunk + FREEDOM * (1 - kept)))
     best = _FACTORS[np.argmin(risks, axis=0)]
-    own = np.clip(trusted / np.maximum(np.abs(residual), 1e-300), 0.25, 1)
-    return np.asarray(penalty * np.clip(best, least, 1)[block] * own)
+    return np.asarray(penalty * np.clip(best, FALL, 1)[block])

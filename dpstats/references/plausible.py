@@ -22,7 +22,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats, Integers, one_blas_thread
 from dpstats.caching import Cached
 from dpstats.density.candidates import Candidates, Seen, merged, seen_by
-from dpstats.density.entropy import fit_tilted, usable_deviations
+from dpstats.density.entropy import fit_with_penalty, usable_deviations
 from dpstats.density.rows import draw_counts
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
@@ -117,14 +117,12 @@ class PlausibleTables(Cached):
         drawn = Sources(with_more_noise(self.sources.measurements, rng))
         n = min(drawn.rows.value, MOST_ROWS)
         means = answer(drawn, self._family).sums / (drawn.rows.value * self._family.bounds)
-        none = np.zeros(len(means))
         penalty = np.full(len(means), PENALTY / float(np.median(self._deviations)))
         with one_blas_thread():
             for _ in range(MOST_FITS):
-                fit = fit_tilted(
-                    self._seen.values, self._seen.reference, means, self._deviations, penalty,
-                    tilt=none, start=none,
-                )  # fmt: skip
+                fit = fit_with_penalty(
+                    self._seen.values, self._seen.reference, means, self._deviations, penalty
+                )
                 if fit.converged:
                     break
                 penalty = 4 * penalty

@@ -76,7 +76,6 @@ def planned(analysis):
         lambda given: dps.Number("x", 0, 9, points=given),
         lambda given: dps.BernsteinKDE(columns=given),
         lambda given: dps.Uniform(over=given),
-        lambda given: dps.LogLinear(sweeps=given),
         lambda given: dps.corrected.chisquare([0.5, 0.5], 0.1, given, [0.5, 0.5]),
         lambda given: dps.load(given),
     ],

@@ -1,10 +1,12 @@
 """The fit by rows: that of the whole domain, its derivatives, and how far a round may go."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.density.entropy import fit_tilted
+from dpstats.density.entropy import fit_with_penalty
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
 from dpstats.references import loglinear_fit
@@ -59,13 +61,9 @@ class Problem:
 
     def exact(self, penalty, means=None):
         """Means of the fit over all states with the same penalties, in noise deviations."""
-        none = np.zeros(self.family.size)
         uniform = np.full(self.states, 1 / self.states)
         means = self.means if means is None else means
-        fit = fit_tilted(
-            self.values, uniform, means, self.deviations, penalty, tilt=none, start=none,
-            tolerance=1e-8,
-        )  # fmt: skip
+        fit = fit_with_penalty(self.values, uniform, means, self.deviations, penalty, 1e-8)
         assert fit.converged
         return self.values.average(fit.density) / self.deviations
 
@@ -159,12 +157,28 @@ def test_a_seed_repeats_it():
 
 def test_penalties_fall_only_where_the_answers_say_more_than_noise():
     """Two blocks: one with residuals of twenty sd, one of noise alone."""
-    sizes = [10, 12]
     strong = np.arange(22) < 10
     dual, penalty, variances = np.where(strong, 2.0, 0.01), np.full(22, 10.0), np.full(22, 5.0)
-    lower = adapted(penalty * dual, dual, penalty, variances, sizes, 0.25)
-    np.testing.assert_allclose(lower[strong], 2.5)
+    lower = adapted(penalty * dual, dual, penalty, variances, np.where(strong, 0, 1))
+    np.testing.assert_allclose(lower[strong], 10 * loglinear_fit.FALL)
     np.testing.assert_allclose(lower[~strong], 10.0)
-    own = adapted(penalty * dual, dual, penalty, variances, sizes, 0.25, trusted=10.0)
-    np.testing.assert_allclose(own[strong], 1.25)  # twenty sd left: half of it again
-    np.testing.assert_allclose(own[~strong], 10.0)
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_trusted_means_are_between_those_of_the_fit_and_the_answers(family, deviation):
+    """Nearer to the truth than either where penalties are too large; the fit's where they serve."""
+    problem = Problem(family, deviation)
+    found = problem.fit()
+    truth = problem.truth / deviation
+
+    def error(fit):
+        trusted = fit.trusted(np.random.default_rng(0))
+        inside = (trusted - fit.expected) * (fit.target - trusted)
+        assert np.all(inside >= -1e-9 * np.abs(fit.target).max() ** 2)
+        return [np.mean((means - truth) ** 2) for means in (trusted, fit.expected, fit.target)]
+
+    ours, fitted, _ = error(found)
+    assert ours < 1.05 * fitted
+    strict = replace(found, penalty=8 * found.penalty)
+    ours, fitted, answers = error(strict)
+    assert ours < 1.05 * min(fitted, answers)

@@ -75,9 +75,11 @@ def test_counts_of_levels_are_pooled_level_by_level(released):
 
 def test_a_draw_is_fitted_once_and_progress_counts_draws(released, monkeypatch):
     release, _ = released
-    seen, fitted, fit = [], [], plausible.fit_tilted
+    seen, fitted, fit = [], [], plausible.fit_with_penalty
     monkeypatch.setattr(
-        plausible, "fit_tilted", lambda *given, **named: fitted.append(1) or fit(*given, **named)
+        plausible,
+        "fit_with_penalty",
+        lambda *given, **named: fitted.append(1) or fit(*given, **named),
     )
 
     def share(frame):

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.density.candidates import merged, seen_by
-from dpstats.density.entropy import _Dual, fit_entropy, fit_tilted, usable_deviations
+from dpstats.density.candidates import seen_by
+from dpstats.density.entropy import _Dual, fit_entropy, usable_deviations
 from dpstats.density.minimax import feasible, minimax_highs
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.references import loglinear
+from dpstats.references.exchanging import exchanged
 from dpstats.references.gibbs import GibbsSampler
 from dpstats.references.loglinear import LogLinear
 from dpstats.references.loglinear_fit import fit_loglinear
@@ -33,6 +34,7 @@ NOISES = ("laplace", "gaussian")
 REFERENCES = ("uniform", "log-linear")
 DEVIATIONS = (0.001, 0.01, 0.1, 0.3)
 CANDIDATES = 5000
+SHARES = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 4)  # of the residuals that a penalty leaves
 
 
 def categories(sizes):
@@ -157,25 +159,20 @@ class Problem:
         return seen, seen.values.average(fit.density), path
 
     def log_linear(self):
-        """The path: no fit, and the model's own rows with multiples of its penalties."""
+        """The path: no fit, and the model's rows exchanged towards other parts of its residuals."""
         m, measurements = self.candidates, self.measurements
         proposal = LogLinear().candidates(measurements, m, self.rng, stratified=True)
         assert proposal.notes == ()
         fitted = self.family.evaluate(proposal.candidates.codes).average(proposal.density)
         sampler = GibbsSampler(measurements.columns, self.family, loglinear._base(measurements))
+        even = np.full(m, 1 / m)
         base = self.family.evaluate(sampler.draw_base(m, self.rng))
-        path = [self.error(base.average(np.full(m, 1 / m)))]
-        problem = self.means, usable_deviations(measurements)
-        model = fit_loglinear(sampler, *problem, m, self.rng)
-        rows = merged(measurements.columns, model.codes, np.ones(m))
-        seen = seen_by(self.family, rows)
-        for factor in 4.0 ** np.arange(-5, 4):
-            other = fit_tilted(
-                seen.values, seen.reference, *problem, model.penalty * factor,
-                tilt=model.dual, start=model.dual,
-            )  # fmt: skip
-            if other.converged:
-                path.append(self.error(seen.values.average(other.density)))
+        path = [self.error(base.average(even))]
+        model = fit_loglinear(sampler, self.means, usable_deviations(measurements), m, self.rng)
+        for share in SHARES:
+            wanted = model.target - share * model.penalty * model.dual
+            rows = exchanged(model, wanted, self.rng)
+            path.append(self.error(self.family.evaluate(rows).average(even)))
         return seen_by(self.family, proposal.candidates), fitted, path
 
 
