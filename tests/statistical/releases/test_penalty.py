@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.density.candidates import merged, seen_by
+from dpstats.density.candidates import seen_by
 from dpstats.density.entropy import _Dual, fit_entropy, usable_deviations
 from dpstats.density.minimax import feasible, minimax_highs
 from dpstats.families.moments import Moments
@@ -23,6 +23,7 @@ from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.references import loglinear
+from dpstats.references.exchanging import exchanged
 from dpstats.references.gibbs import GibbsSampler
 from dpstats.references.loglinear import LogLinear
 from dpstats.references.loglinear_fit import fit_loglinear
