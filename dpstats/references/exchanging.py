@@ -22,7 +22,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.density.products import Products
 from dpstats.references.loglinear_fit import LogLinearFit
 
-PART = 250  # rows of a part, and as many moved ones
+PART = 500  # rows of a part, and as many moved ones
 MOST = 0.1  # share of them that is exchanged at once
 MOMENTUM = 0.9  # of the direction along which rows are exchanged
 GAIN = 0.1  # share of |d|^2 by which a pass over all parts must lower it for another
