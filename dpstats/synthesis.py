@@ -46,8 +46,9 @@ def synthesize(
         Balanced rows, or independent ones as in BL24.
     m : int, optional
         Number of candidate points of the rows, of which equal ones are merged. By default 20,000,
-        or all cells of a smaller domain; where candidates are rows edited to fit tables, k, but at
-        most the private n and 65,536. Results of `infer` do not depend on it.
+        or all cells of a smaller domain. With the log-linear reference candidates are rows: as many
+        as the private table has, at least 20,000 and at most 65,536; or k where they are edited to
+        fit tables, at most the private n and 65,536. Results of `infer` do not depend on it.
     k : int, optional
         Number of synthetic rows; the private table's n if not given.
     rng : seed or numpy Generator, optional

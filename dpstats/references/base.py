@@ -29,7 +29,7 @@ class Proposal:
     ----------
     candidates : Candidates
     density : (m,) float64, or None
-        Weights of the candidates where the reference finds them; equal ones of edited rows.
+        Equal weights of candidates that are rows; None where the fit is to find them.
     notes : tuple of str
         Warnings for the release, such as a fallback.
     """

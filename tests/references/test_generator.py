@@ -101,6 +101,20 @@ def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more(n, m, se
     assert number_of_candidates(measured, dps.Uniform()) == CANDIDATES
 
 
+def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_noise):
+    schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in "abcdefgh"])
+    for n in (100, 30_000):
+        rows = pd.DataFrame(
+            np.random.default_rng(0).integers(0, 10, (n, 8)), columns=list("abcdefgh")
+        )
+        plan = dps.plan(schema, {"c": dps.Covariance(list("abcdefgh"))}, budget=dps.PureDP(1), n=n)
+        with _noise_from(seeded_noise(1)):
+            measured = dps.measure(plan, rows)
+        reference = reference_from_dict(measured.reference_spec)
+        assert number_of_candidates(measured, reference) == max(n, CANDIDATES)
+        assert number_of_candidates(measured, reference, k=10) == max(n, CANDIDATES)
+
+
 def test_edited_rows_are_released_as_they_are(seeded_noise):
     made = generate(pairs_of(6_000, seeded_noise(1)), np.random.default_rng(0))
     np.testing.assert_array_equal(made.counts, np.rint(6_000 * made.weights))

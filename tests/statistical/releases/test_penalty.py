@@ -34,7 +34,7 @@ NOISES = ("laplace", "gaussian")
 REFERENCES = ("uniform", "log-linear")
 DEVIATIONS = (0.001, 0.01, 0.1, 0.3)
 CANDIDATES = 5000
-SHARES = (0, 0.25, 0.5, 0.75, 1, 1.5, 2, 4)  # of the residuals that a penalty leaves
+SHARES = (0, 0.25, 0.5, 1, 2)  # of the residuals that a penalty leaves
 
 
 def categories(sizes):
