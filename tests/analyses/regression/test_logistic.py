@@ -338,7 +338,7 @@ def test_coefficients_of_nearly_equal_columns_are_open(seeded_noise):
     ])  # fmt: skip
     rng = np.random.default_rng(3)
     x, off = rng.normal(size=(2, 2_000))
-    rows = pd.DataFrame({"x": x, "z": x + 0.1 * off, "y": rng.random(2_000) < 0.5})
+    rows = pd.DataFrame({"x": x, "z": x + 0.03 * off, "y": rng.random(2_000) < 0.5})
     asked = {"it": dps.Logistic("y ~ x + z", stages=2)}
     plan = dps.plan(schema, asked, budget=dps.PureDP(3))
     with _noise_from(seeded_noise(1)):
