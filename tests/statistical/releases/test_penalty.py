@@ -2,7 +2,7 @@
 
 Five families, noise of standard deviation .001 to .3 on every mean, Laplace and Gaussian; uniform
 candidates with one penalty, and the log-linear reference: edited rows where all functions are cells
-of small tables, else candidates with a penalty per block. Squared errors are those of the fitted
+of small tables, else exchanged ones. Squared errors are those of the fitted
 means about the private ones, per function and in noise variances: the noisy answers themselves have
 1. The best is chosen in hindsight, in every run anew.
 """
