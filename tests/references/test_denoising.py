@@ -1,6 +1,7 @@
 """Denoised tables of two columns: each estimate where it is right, and how they are chosen."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import optimize
 
@@ -8,7 +9,7 @@ import dpstats as dps
 from dpstats.references import denoising
 from dpstats.references.denoising import PairTables, blend
 from dpstats.references.levels import Levels
-from dpstats.references.loglinear import MOVED
+from dpstats.references.loglinear import MOVED, _Tables
 
 KINDS = ("independent", "sparse", "factor")
 N, COLUMNS, BINS = 20_000, 8, 8
@@ -247,3 +248,18 @@ def test_levels_without_much_noise_stay():
     _, counts, column = noisy_levels(sd=1.0)
     found = denoising.denoised_levels(counts, np.full(60, 1.0), column, N)
     assert np.abs(found - counts).max() < 4
+
+
+def test_tables_agree_on_denoised_levels():
+    rows = {f"c{i}": np.arange(400) ** 2 % BINS for i in range(COLUMNS)}
+    plan = dps.plan(SCHEMA, {"pairs": dps.Marginals(SCHEMA.names)}, budget=dps.ZCDP(0.01))
+    tables = _Tables(dps.measure(plan, pd.DataFrame(rows)))
+    found, member = tables.denoised, np.eye(COLUMNS)[LEVELS.column]
+    sums = found.counts @ member
+    other = LEVELS.column[:, None] != np.arange(COLUMNS)
+    wanted = np.broadcast_to(found.margins[:, None], sums.shape)
+    np.testing.assert_allclose(sums[other], wanted[other], atol=0.02 * found.n)
+    noisy = tables._matrix(tables.noisy) * found.n
+    assert np.abs(noisy.diagonal() - found.margins).max() > 0.02 * found.n
+    for base in tables.base().values():
+        assert np.exp(base).sum() == pytest.approx(1)
