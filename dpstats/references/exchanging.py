@@ -47,8 +47,8 @@ def exchanged(fit: LogLinearFit, wanted: Floats, rng: np.random.Generator) -> di
         fit = replace(fit, codes=done.codes)
         if done.exchanges < AGAIN * fit.rows:
             break
-    moved = fit.moved(rng).codes
     for _ in range(MOST_FINE_ROUNDS):
+        moved = fit.moved(rng, alone=True).codes
         which = rng.integers(len(moved), size=fit.rows)
         single = {
             name: np.where(which == j, moved[name], own)

@@ -259,8 +259,13 @@ class GibbsSampler:
             found.put(column, codes[column.name])
         return found
 
-    def sweep(self, codes: Mapping[str, Codes], rng: np.random.Generator) -> dict[str, Codes]:
-        """Draw every column once, in the order of the schema, given the others."""
+    def sweep(
+        self, codes: Mapping[str, Codes], rng: np.random.Generator, *, alone: bool = False
+    ) -> dict[str, Codes]:
+        """Draw every column once, in the order of the schema, given the others.
+
+        Each `alone`: given the others as they were, so that any one of them may replace its own.
+        """
         m = len(codes[self.schema.names[0]])
         moved = {name: np.empty(m, dtype=np.int64) for name in self.schema.names}
         width = max(self._width(column) for column in self.schema)
@@ -269,8 +274,10 @@ class GibbsSampler:
             piece = slice(first, first + step)
             rows = self.rows({name: array[piece] for name, array in codes.items()})
             for column in self.schema:
-                rows.put(column, self._drawn(column, rows, rng))
-                moved[column.name][piece] = rows.codes[column.name]
+                drawn = self._drawn(column, rows, rng)
+                moved[column.name][piece] = drawn
+                if not alone:
+                    rows.put(column, drawn)
         return moved
 
     def _width(self, column: Column) -> int:

@@ -99,7 +99,7 @@ class LogLinear(Unmeasured):
             proposal = drawn(measurements, m, rng)
             if proposal.density is not None and np.all(np.isfinite(proposal.density)):
                 return proposal
-        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+        except (ArithmeticError, ValueError, LookupError, MemoryError) as error:
             _log.warning("log-linear reference: %s", error)
         uniform = Uniform().candidates(measurements, m, rng, stratified=stratified)
         note = "the log-linear reference failed on these answers; candidates were drawn uniformly"

@@ -103,10 +103,10 @@ class LogLinearFit:
         sizes = [block.size for block in self.family.blocks]
         return np.repeat(np.arange(len(sizes)), sizes)
 
-    def moved(self, rng: np.random.Generator) -> LogLinearFit:
-        """The same model, its rows moved by a Gibbs sweep."""
+    def moved(self, rng: np.random.Generator, *, alone: bool = False) -> LogLinearFit:
+        """The same model, its rows moved by a Gibbs sweep (of each column alone)."""
         self.sampler.set_coefficients(self.dual / self.deviations)
-        return replace(self, codes=self.sampler.sweep(self.codes, rng))
+        return replace(self, codes=self.sampler.sweep(self.codes, rng, alone=alone))
 
     def improved(
         self, longest: float, rows: int, rng: np.random.Generator, *, adapts: bool = False

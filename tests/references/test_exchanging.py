@@ -1,5 +1,7 @@
 """Exchanged rows: as many as before, in the schema, with the wanted means."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -110,3 +112,16 @@ def test_distances_of_points(family, joint):
     whole = products.array()
     expected = np.linalg.norm(whole[:, 300:] - whole[:, :300], axis=0)
     np.testing.assert_allclose(products.distances(300), expected, atol=1e-12)
+
+
+def test_columns_that_move_alone_are_drawn_given_their_own_rows():
+    """One of two that determine each other follows the other as it was, not as it becomes."""
+    fit, _ = independent(dps.Family(tuple(tables_of_degree(SCHEMA, ["c0", "c2"], 2))), 0.01)
+    excluded = np.array([[0, 1], [1, 0], [1, 0]])  # c2 follows from c0
+    fit = replace(fit, dual=-0.2 * excluded.ravel())
+    before, rng = fit.codes, np.random.default_rng(2)
+    alone, swept = fit.moved(rng, alone=True).codes, fit.moved(rng).codes
+    assert np.array_equal(alone["c2"], before["c0"] > 0)
+    assert np.array_equal(alone["c0"] > 0, before["c2"])
+    assert np.array_equal(swept["c2"], swept["c0"] > 0)
+    assert np.mean(swept["c2"] != (before["c0"] > 0)) > 0.3
