@@ -297,19 +297,11 @@ def not_zero(f, alpha, l1_ratio):
 
 def huber(f):
     loss = lambda b: special.huber(1, f["y"] - b[0] - b[1] * f["x"]).mean()  # noqa: E731
-    return optimize.minimize(loss, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-6}).x
+    return optimize.minimize(loss, [0.0, 0.0]).x
 
 
-def true(f):
-    return [0.0]
-
-
-def false(f):
-    return [1.0]
-
-
-def infinite(f):
-    return [np.inf]
+def always(value):
+    return lambda f: [value]
 
 
 def category(levels, name="g"):
@@ -328,12 +320,9 @@ add("share", {"share": ONE}, [Y], partial(rates, [1], 0.3), {
     "Gaussian": (2_000, dps.ZCDP(0.0025)),
     "rare": (1_000, 1, {"population": partial(rates, [1], 0.002)}),
 })  # fmt: skip
-add("share, add/remove", {"share": ONE}, [Y, dps.Boolean("z")], partial(rates, [1], 0.9), {
-    "noise": (500, 0.05), "balanced": (2_000, 0.1), "sampling": (2_000, 5), "small": (500, 1),
-    "quarter": (300, 0.5, {
-        "planned": {"y": ONE.analysis, "z": dps.Proportion("z")},
-        "options": {"shares": {"y": 1, "z": 3}},
-        "population": lambda: rates([1], 0.3).assign(z=True)}),
+add("share, add/remove", {"share": ONE}, [Y], partial(rates, [1], 0.9), {
+    "noise": (500, 0.05), "balanced": (2_000, 0.1), "sampling": (2_000, 5), "500 rows": (500, 1),
+    "300 rows": (300, 0.125, {"population": partial(rates, [1], 0.3)}),
 }, **ADDED)  # fmt: skip
 
 GROUP = Ask(dps.Proportion("y", given="g == 'a'"), ("y | g == 'a'",), means("y", "a"), within=UNIT)
@@ -388,7 +377,7 @@ add("independence", {
         "population": partial(linked, (0.485, 0.485, 0.01, 0.01, 0.01, 0), THREE, *[0.3, 0.4] * 3),
     }),
 })  # fmt: skip
-STRATA = Ask(dps.Independence("g", "h", given="y"), ("effect",), true, ("population",), Effect)
+STRATA = Ask(dps.Independence("g", "h", given="y"), ("effect",), always(0), ("population",), Effect)
 add("independence in strata", {"independent": STRATA}, LINKED,
     partial(linked, THREE, THREE, 0.3, 0.3, 0.3), {
     "noise": (1_000, 0.3), "balanced": (2_000, 1), "sampling": (4_000, 10), "sparse": (40, 20),
@@ -446,8 +435,8 @@ add("group means", {
     "all means": Ask(EQUAL, ("g=a", "g=b", "g=c"), means("x", *"abc"), ("jointly",)),
     "pairs": Ask(EQUAL, ("a - c",), difference("x", "a", "c"), ("population",),
                  part=lambda result: result.pairwise()),
-    "anova of equal": Ask(EQUAL, ("test",), true, (), Test, lambda result: result.anova()),
-    "anova of shifted": Ask(SHIFTED, ("test",), false, (), Test, lambda result: result.anova()),
+    "anova of equal": Ask(EQUAL, ("test",), always(0), (), Test, lambda result: result.anova()),
+    "anova of shifted": Ask(SHIFTED, ("test",), always(1), (), Test, lambda result: result.anova()),
 }, [category("abc"), *numbers("xw", 5)], partial(shifted, *THREE), {
     "noise": (1_000, 1), "balanced": (4_000, 2), "sampling": (4_000, 20),
     "small groups": (1_000, dps.ZCDP(0.5), {
@@ -513,8 +502,9 @@ add("OLS of three", {
     "slopes": Ask(PLANE, ("x",), PLANES),
     "contrast": Ask(PLANE, ("x - u",), lambda f: [PLANES(f)["x"] - PLANES(f)["u"]], NOISE_AWARE,
                     part=lambda result: result.t_test("x - u")),
-    "F test of zero": Ask(PLANE, ("test",), true, (), Test, lambda result: result.f_test("v = 0")),
-    "F test of others": Ask(PLANE, ("test",), false, (), Test,
+    "F test of zero": Ask(PLANE, ("test",), always(0), (), Test,
+                          lambda result: result.f_test("v = 0")),
+    "F test of others": Ask(PLANE, ("test",), always(1), (), Test,
                             lambda result: result.f_test("x = 0, u = 0")),
 }, XUVY, PLANAR, {
     "noise": (20_000, 1), "balanced": (20_000, 5), "sampling": (20_000, 30),
@@ -587,7 +577,7 @@ add("logistic, cells", {
         "population": partial(outcomes, one_of(-0.3))}),
     "rare outcome": (3_000, 3, {"population": partial(outcomes, one_of(-4), even=True)}),
 })  # fmt: skip
-WITH_G, ENDLESS = dps.Logistic("y ~ x + C(g)"), (("C(g)[T.b]",), infinite, ("population",))
+WITH_G, ENDLESS = dps.Logistic("y ~ x + C(g)"), (("C(g)[T.b]",), always(np.inf), ("population",))
 LEVEL_CURVE = partial(fitted, formula="y ~ x + C(g)", kind=smf.logit)
 add("logistic, cells of two", {"coefficients": Ask(WITH_G, LEVELS.terms, LEVEL_CURVE, NOISE_AWARE)},
     [*numbers("x", 2.5, **even_edges(2.5, 6)), AB, Y], partial(outcomes, several), {
