@@ -17,7 +17,7 @@ degenerate.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,8 +153,7 @@ def edited(
     for this in (*COARSE, *FINE):
         weights = np.where(used, 1 / (target + 2) ** this.power, 0).astype(np.float32)
         if linked and this is FINE[0]:
-            rows = resampled(levels, rows, target, weights, rng)
-            misfit = _counts(levels, rows) - target
+            rows, misfit = resampled(levels, rows, target, weights, rng)
         size = this.rows_at_once(number, levels)
         if others is not None:
             others.start(_by_name(levels, rows), this.power)
@@ -335,17 +334,19 @@ def resampled(
     wanted: Single,
     weights: Single,
     rng: np.random.Generator,
-) -> NDArray[np.int16]:
+) -> tuple[NDArray[np.int16], Single]:
     """Rows of which some are copied and others dropped, where that brings the counts closer.
 
     Each row is worth 1 + v, with the v of a few steps of conjugate gradients towards least squares
     ("Whole rows" in docs/explanation/synthetic-rows/generator.md), and gets so many copies, rounded
-    up or down: no edit of one or two columns does that where every column follows from another.
+    up or down: no edit of one or two columns does that where every column follows from another. The
+    second is the misfit of these rows.
     """
     number = rows.shape[1]
     rows = rows[:, np.lexsort(rows)]  # copies of alike rows are rounded together
     once = (weights + np.diag(weights.diagonal())) / 2.0  # every pair is there twice
-    missing = rest = np.asarray(wanted - _counts(levels, rows), dtype=np.float64)
+    misfit = _counts(levels, rows) - wanted
+    rest = -misfit.astype(np.float64)
     worth = np.zeros(number)
     direction = _sums(levels, rows, once * rest)
     size = float(direction @ direction)
@@ -360,18 +361,9 @@ def resampled(
         direction, size = gradient + following / size * direction, following
     worth = np.maximum(1 + worth, 0)
     found = np.repeat(rows, systematic(worth, number, rng), axis=1)
-    missed = wanted - _counts(levels, found)
-    return found if (once * missed**2).sum() < (once * missing**2).sum() else rows
-
-
-def _sums(levels: Levels, rows: NDArray[np.int16], values: Floats) -> Floats:
-    """Sum over the cells of each row of values of cells, (rows,)."""
-    found = np.empty(rows.shape[1])
-    for first in range(0, rows.shape[1], 4096):
-        part = rows[:, first : first + 4096]
-        one_hot = levels.one_hot(dict(zip(levels.slices, part, strict=True)))
-        found[first : first + 4096] = ((values @ one_hot) * one_hot).sum(axis=0)
-    return found
+    after = _counts(levels, found) - wanted
+    better = (once * after**2).sum() < (once * misfit**2).sum()
+    return (found, after) if better else (rows, misfit)
 
 
 def _drawn(logits: Single, rng: np.random.Generator) -> NDArray[np.int16]:
@@ -382,14 +374,25 @@ def _drawn(logits: Single, rng: np.random.Generator) -> NDArray[np.int16]:
     return np.asarray((edges[:-1] <= draws).sum(axis=0, dtype=np.int16))
 
 
+def _one_hots(levels: Levels, rows: NDArray[np.int16]) -> Iterator[tuple[slice, Single]]:
+    """Rows as indicators of their levels, some at a time."""
+    for first in range(0, rows.shape[1], 4096):
+        piece = slice(first, first + 4096)
+        yield piece, levels.one_hot(dict(zip(levels.slices, rows[:, piece], strict=True)))
+
+
 def _counts(levels: Levels, rows: NDArray[np.int16], worth: Floats | None = None) -> Single:
     """O O' of rows, (L, L), each counted as often as it is worth."""
     total = np.zeros((levels.size, levels.size), dtype=np.float32)
-    for first in range(0, rows.shape[1], 4096):
-        part = rows[:, first : first + 4096]
-        one_hot = levels.one_hot(dict(zip(levels.slices, part, strict=True)))
-        scaled = (
-            one_hot if worth is None else one_hot * worth[first : first + 4096].astype(np.float32)
-        )
+    for piece, one_hot in _one_hots(levels, rows):
+        scaled = one_hot if worth is None else one_hot * worth[piece].astype(np.float32)
         total += scaled @ one_hot.T
     return total
+
+
+def _sums(levels: Levels, rows: NDArray[np.int16], values: Floats) -> Floats:
+    """Sum over the cells of each row of values of cells, (rows,)."""
+    found = np.empty(rows.shape[1])
+    for piece, one_hot in _one_hots(levels, rows):
+        found[piece] = ((values @ one_hot) * one_hot).sum(axis=0)
+    return found

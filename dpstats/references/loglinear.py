@@ -42,6 +42,7 @@ from dpstats.references.uniform import Uniform
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
+    from dpstats.schema import Schema
 
 FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
 EARLY = 5_000  # rows that serve at first where they are exchanged afterwards
@@ -111,8 +112,7 @@ class LogLinear(Unmeasured):
         sampler = GibbsSampler(schema, problem.family, problem.base())
         model = None
         if (problem.pairs or problem.others) and FIT_ROWS * problem.pairs <= MOST_FITTED:
-            means, deviations = problem.means, problem.deviations
-            model = fit_loglinear(sampler, means, deviations, FIT_ROWS, rng)
+            model = fit_loglinear(sampler, problem.means, problem.deviations, FIT_ROWS, rng)
             which = rng.permutation(np.arange(max(m, FIT_ROWS)) % FIT_ROWS)[:m]
             start = {name: codes[which] for name, codes in model.codes.items()}
         else:
@@ -124,17 +124,20 @@ class LogLinear(Unmeasured):
             others = Others(schema, problem.others, problem.wanted_of_others(model) * share)
         bins = edited(problem.levels, bins, wanted, problem.used, rng, others)
         points = {column.name: column.draw_inside(bins[column.name], rng) for column in schema}
-        candidates = merged(schema, points, np.ones(m))
-        return Proposal(candidates, candidates.weights)
+        return _of_rows(schema, points)
 
     def _exchanged(self, measurements: Measurements, m: int, rng: np.random.Generator) -> Proposal:
         """M rows of equal weight, of the model and exchanged until their means fit."""
         family, means, deviations = targets(measurements)
         sampler = GibbsSampler(measurements.columns, family, _base(measurements))
         model = fit_loglinear(sampler, means, deviations, m, rng, early=min(m, EARLY))
-        codes = exchanged(model, model.trusted(rng), rng)
-        candidates = merged(measurements.columns, codes, np.ones(m))
-        return Proposal(candidates, candidates.weights)
+        return _of_rows(measurements.columns, exchanged(model, model.trusted(rng), rng))
+
+
+def _of_rows(schema: Schema, codes: dict[str, Codes]) -> Proposal:
+    """Distinct rows as candidates, each with the weight of its copies."""
+    candidates = merged(schema, codes, np.ones(len(codes[schema.names[0]])))
+    return Proposal(candidates, candidates.weights)
 
 
 def edits(measurements: Measurements) -> bool:
@@ -264,11 +267,12 @@ class _Tables:
 
         cells = (self.places[0][self.of_pairs], self.places[1][self.of_pairs])
         noise = self._noise(rng)
-        near = self.tables_of(self.noisy + MOVED * noise)
+        noisier = self.noisy + MOVED * noise
+        near = self.tables_of(noisier)
         found = estimates(self.denoised)
         moved = (estimates(near) - found) / MOVED
         if model is not None:
-            change = (self._means_of(near, self.noisy + MOVED * noise) - self.means) / MOVED
+            change = (self._means_of(near, noisier) - self.means) / MOVED
             following = model.following(change / self.deviations, rng) - model.expected
             found = np.vstack([found, (model.expected * self.deviations)[self.of_pairs]])
             moved = np.vstack([moved, (following * self.deviations)[self.of_pairs]])
