@@ -145,16 +145,16 @@ class Products:
     def distances(self, half: int) -> Floats:
         """Lengths (half,) of the differences between A at the first points and at the others.
 
-        Tiny and not zero where there is none.
+        Infinite where there is none, so that slopes along them are zero.
         """
-        squares = np.full(half, 1e-300)
+        squares = np.zeros(half)
         if self._cells is not None:
             whole = self._cells if self._margins is None else self._margins @ self._cells
             squares += self._scales**2 @ (whole[:, half:] - whole[:, :half]).power(2)
         if self._dense is not None:
             differences = self._dense[:, half:] - self._dense[:, :half]
             squares += np.einsum("fm,fm->m", differences, differences)
-        return np.asarray(np.sqrt(squares))
+        return np.where(squares > 0, np.sqrt(squares), np.inf)
 
     def variances(self, density: Floats) -> Floats:
         """Variance (|F|,) of each row of A under a density (m,)."""

@@ -33,6 +33,7 @@ from dpstats.inference.tables.simplex import project_to_total
 RATIOS = np.concatenate([[0.0], np.exp(np.linspace(np.log(0.01), np.log(60), 56))])  # grid of rho
 SIZES = (0.1, 0.3, 1, 3, 10, 30, 100)  # edges of E / S between which cells are alike,
 STRENGTHS = (1.3, 3, 20)  # and of the mean square of (T - E) / S over their table
+FINEST = 100.0  # E / S from which ratios are to that many S, so that their grid has no gaps
 LEAST_ALIKE = 40  # cells; fewer are joined by those of other tables
 EM_STEPS = 60
 BEYOND = 4.0  # noise standard deviations that a count within the grid may be above it
@@ -151,8 +152,7 @@ def denoised_levels(counts: Floats, deviations: Floats, column: Codes, n: float)
     """
     size = n / np.bincount(column)[column]
     means = _posterior_means(counts, size, deviations, column, column)
-    coarse = size * RATIOS[1] > deviations  # ratios between zero and the least one matter
-    return _of_total(np.where(coarse, counts, means), column, n)
+    return _of_total(means, column, n)
 
 
 def _of_total(counts: Floats, column: Codes, n: float) -> Floats:
@@ -170,6 +170,7 @@ def _posterior_means(
     or above the grid by more than noise is likely to add, stay as they are.
     """
     means = count.copy()
+    size = np.minimum(size, FINEST * deviation)
     within = count <= 0.8 * RATIOS[-1] * size + BEYOND * deviation
     open_ = (count <= SURE * deviation) & within
     for kind in np.unique(alike[open_]):

@@ -56,7 +56,7 @@ class Pass:
         return max(LEAST_ROWS, math.ceil(rows * len(levels.slices) / draws))
 
 
-LEAST_ROWS = 8  # that are drawn at once
+LEAST_ROWS = 2  # that are drawn at once
 MANY_LEVELS = 300
 FOLLOWS = 0.95  # share of rows in which one level, or column, follows from another
 MOST_CELLS = 500  # of two linked columns
@@ -94,6 +94,11 @@ class Others:
         codes = {name: supports[name].codes[bin_] for name, bin_ in bins.items()}
         ones = np.ones(len(next(iter(bins.values()))))
         return self._family.evaluate(codes).average(ones)
+
+    def share(self, names: Sequence[str]) -> bool:
+        """Whether one of them is about all of these columns."""
+        about = ({column.name for column in block.columns} for block in self._family.blocks)
+        return any(columns.issuperset(names) for columns in about)
 
     def start(self, bins: dict[str, Codes], power: float) -> None:
         """Begin a pass, with these rows and this power of the weights."""
@@ -150,6 +155,8 @@ def edited(
     misfit = _counts(levels, rows) - target
     single = [j for j, place in enumerate(places) if place.stop - place.start > 1]
     linked = linked_columns(levels, target, used)
+    if others is not None:  # whose cost of a pair of levels is not the sum of the costs of each
+        linked = [pair for pair in linked if not others.share([names[j] for j in pair.columns])]
     for this in (*COARSE, *FINE):
         weights = np.where(used, 1 / (target + 2) ** this.power, 0).astype(np.float32)
         if linked and this is FINE[0]:
@@ -321,8 +328,9 @@ def _linked_share(table: Single | Floats) -> float:
     total = max(float(table.sum()), 1e-9)
     if min(table.shape) == 1:
         return 0.0
+    top = float(table.sum(axis=1).max()) / total
     explained = float(table.max(axis=0).sum()) / total
-    if explained >= FOLLOWS:
+    if explained - top >= FOLLOWS * (1 - top):  # beyond what the commonest level explains
         return 1 + explained
     of_both = np.maximum(table.sum(axis=1, keepdims=True), table.sum(axis=0))
     return float(table[table >= FOLLOWS * of_both].sum()) / total
@@ -360,6 +368,8 @@ def resampled(
         following = float(gradient @ gradient)
         direction, size = gradient + following / size * direction, following
     worth = np.maximum(1 + worth, 0)
+    if not 0 < worth.sum() < np.inf:
+        return rows, misfit
     found = np.repeat(rows, systematic(worth, number, rng), axis=1)
     after = _counts(levels, found) - wanted
     better = (once * after**2).sum() < (once * misfit**2).sum()

@@ -31,6 +31,8 @@ MOST_CANDIDATES = 1_000_000  # and as many weights to fit; a thousand times fewe
 POINTS_SEED = 0  # of the candidates that inference uses
 CANDIDATES = 20_000
 LEAST_EDITED, MOST_EQUAL = 2_000, 65_536  # where they are edited rows; where they are rows at all
+NOTHING = 0.5  # noise on the means from which they say nothing, as a share of their range
+COARSE_ROWS = 3  # rows by which a sum may miss without a note: they are whole ones
 
 _log = logging.getLogger(__name__)
 
@@ -191,11 +193,18 @@ def generate(
         counts = draw_counts(weights, rows, draw, values, rng)
     say("done", 3, 3)
     drawn = _certified(measurements, values.average(counts / rows))
-    if _excess(drawn).max() > 0:
+    spared = COARSE_ROWS / rows
+    if _excess(drawn).max() > spared:
         rounded = not np.allclose(counts, rows * weights)
-        close = rounded and _excess(_certified(measurements, values.average(weights))).max() <= 0
+        weighted = _certified(measurements, values.average(weights))
+        close = rounded and _excess(weighted).max() <= spared
         advice = _advice(measurements, reference, (m, candidates.size, rows), draw, close=close)
         notes.append(_misfit(drawn, advice))
+    if np.median(drawn.radius) > NOTHING:
+        notes.append(
+            f"half of the noisy means may be off by more than {NOTHING:g} of their range: neither "
+            "they nor the rows say much about so few private rows at this budget"
+        )
     return Generated(candidates.codes, weights, counts, tuple(notes), usual)
 
 
@@ -294,7 +303,8 @@ def _advice(
     if draw == "iid":
         advice.append("use draw='systematic'")
     rows = min(Sources(measurements).rows.value, MOST_EQUAL)
-    if close or (edited and k < max(m, rows)):
+    few = 2 * k < rows  # by exchanges, too, rows get finer as they get more
+    if close or few or (edited and k < max(m, rows)):
         advice.append("draw more rows (k)")
     if close:
         return advice

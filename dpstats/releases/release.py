@@ -428,8 +428,7 @@ class Release(Cached, Certified, Unplanned, Interchange):
         lines = [
             f"Release: {counted(len(held.noisy_sums), 'noisy answer')} from "
             f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
-            f"{counted(self.k, 'synthetic row')} ({self.draw}, {self.fit} fit on "
-            f"{counted(len(self.weights), 'candidate')})",
+            f"{counted(self.k, 'synthetic row')} ({self._origin()})",
             *held.summary_lines(),
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(
@@ -439,6 +438,12 @@ class Release(Cached, Certified, Unplanned, Interchange):
             *printed(self._published, self._whole),
         ]
         return "\n".join([*lines, limits(held.neighbours)])
+
+    def _origin(self) -> str:
+        """Where the rows come from."""
+        if self.fit == "entropy" and self.measurements.reference_spec["kind"] == "log_linear":
+            return "from the log-linear model"
+        return f"{self.draw}, {self.fit} fit on {counted(len(self.weights), 'candidate')}"
 
     def _repr_html_(self) -> str:
         return as_html("dpstats release", str(self).splitlines())

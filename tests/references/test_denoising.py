@@ -87,6 +87,19 @@ def test_counts_far_beyond_noise_are_taken_as_they_are():
     assert np.all(found[empty] >= 0)
 
 
+def test_small_counts_where_many_are_expected_lose_noise_and_keep_their_size():
+    """The least ratio to E is far beyond the noise; half of the cells are empty."""
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random((64, 64)) < 0.5, 0.0, 8.0)
+    truth = np.triu(truth) * BETWEEN
+    noise = np.triu(rng.normal(0, 1, truth.shape)) * BETWEEN
+    counts, margins = truth + noise, np.full(LEVELS.size, np.sqrt(N * 5_000.0))
+    tables = PairTables(counts + counts.T, np.ones(truth.shape), margins, LEVELS.column, BETWEEN, N)
+    off = (tables.denoised_cells() - truth)[UPPER]
+    assert np.mean(off**2) < 0.5
+    assert np.abs(off).max() < 4
+
+
 def test_without_signal_there_is_no_rank():
     tables, _ = noisy("independent", 4)
     scale = np.abs(tables.low_rank() - tables.independent())

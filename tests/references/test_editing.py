@@ -245,6 +245,54 @@ def test_columns_that_follow_from_others_are_linked():
     assert len(found[0].cells[0]) == 8
 
 
+@pytest.mark.parametrize("share", [0.96, 0.999])
+def test_a_common_level_alone_links_no_columns(share):
+    rng = np.random.default_rng(0)
+    first = np.where(rng.random(5_000) < share, 0, rng.integers(1, 4, 5_000))
+    second = rng.integers(3, size=5_000)
+    table = np.histogram2d(first, second, [4, 3])[0]
+    assert editing._linked_share(table) < editing.FOLLOWS
+    follows = np.histogram2d(first, first // 2, [4, 2])[0]
+    assert editing._linked_share(follows.T) > 1  # the second from the first
+
+
+def test_columns_of_a_larger_table_are_not_drawn_together(monkeypatch):
+    schema = dps.Schema([dps.Category(c, list(range(4))) for c in "abc"])
+    levels, table = Levels(schema), dps.Marginals(list("abc"), degree=3)
+    own = np.random.default_rng(0).integers(4, size=400)
+    bins = dict.fromkeys("abc", own)
+    wanted = counts(bins, levels)
+    blocks = table.family(schema).blocks
+    others = editing.Others(schema, blocks, np.zeros(sum(block.size for block in blocks)))
+    monkeypatch.setattr(editing._Part, "redraw_both", lambda *given: pytest.fail("together"))
+    editing.edited(levels, bins, wanted, wanted >= 0, np.random.default_rng(0), others)
+
+
+@pytest.mark.parametrize("wanted", [np.nan, np.inf, -1e30])
+def test_rows_that_are_worth_nothing_known_stay(wanted):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(2, size=(3, 50)).astype(np.int16)
+    levels = Levels(dps.Schema([dps.Boolean(name) for name in "abc"]))
+    target = np.full((6, 6), wanted, dtype=np.float32)
+    with np.errstate(all="ignore"):
+        found, _ = editing.resampled(levels, rows, target, np.ones_like(target), rng)
+    assert np.array_equal(np.sort(found), np.sort(rows))
+
+
+@pytest.mark.parametrize("n", [30, 100])
+def test_few_rows_do_not_overshoot(n):
+    """Rows that are drawn at once do not see each other."""
+    schema = dps.Schema([dps.Category(c, list(range(3))) for c in "abcdefgh"])
+    levels = Levels(schema)
+    rng = np.random.default_rng(0)
+    common = rng.integers(3, size=n)
+    true = {c: np.where(rng.random(n) < 0.7, common, rng.integers(3, size=n)) for c in "abcdefgh"}
+    start = {c: rng.integers(3, size=n) for c in "abcdefgh"}
+    wanted = counts(true, levels)
+    found = counts(edited(levels, start, wanted, wanted >= 0, rng), levels)
+    assert np.abs(found - wanted).mean() < 0.5
+
+
 def test_a_column_that_follows_from_another_moves_with_it():
     """All rows begin in two levels of a pair of equal columns; 20 are wanted."""
     schema = dps.Schema([dps.Category(c, list(range(20))) for c in "ab"])
