@@ -32,7 +32,7 @@ POINTS_SEED = 0  # of the candidates that inference uses
 CANDIDATES = 20_000
 LEAST_EDITED, MOST_EQUAL = 2_000, 65_536  # where they are edited rows; where they are rows at all
 NOTHING = 0.5  # noise on the means from which they say nothing, as a share of their range
-COARSE_ROWS = 3  # rows by which a sum may miss without a note: they are whole ones
+COARSE_ROWS, NO_MISFIT = 3, 0.01  # rows, and the share, by which a sum may miss without a note
 
 _log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ def generate(
         counts = draw_counts(weights, rows, draw, values, rng)
     say("done", 3, 3)
     drawn = _certified(measurements, values.average(counts / rows))
-    spared = COARSE_ROWS / rows
+    spared = min(COARSE_ROWS / rows, NO_MISFIT)
     if _excess(drawn).max() > spared:
         rounded = not np.allclose(counts, rows * weights)
         weighted = _certified(measurements, values.average(weights))

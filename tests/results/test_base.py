@@ -294,3 +294,11 @@ def test_completion_shows_public_names_with_the_fields():
         found.plot()
     with pytest.raises(AttributeError, match="no attribute 'params_'"):
         found.params_  # noqa: B018
+
+
+def test_noise_that_hides_everything_is_noted(schema, survey):
+    asked = {"t": dps.Marginals(["smoker", "region"])}
+    few = dps.plan(schema, asked, budget=dps.PureDP(0.1))
+    (note,) = dps.release(few, survey.head(20), rng=0).notes
+    assert "say much about so few private rows" in note
+    assert dps.release(few, survey, rng=0).notes == ()
