@@ -18,7 +18,6 @@ from dpstats.errors import RequestError
 
 Alternative = Literal["two-sided", "larger", "smaller"]
 Method = Literal["noise_aware", "certified"]
-AnyMethod = Method | Literal["shortest"]  # the last for proportions alone
 Target = Literal["population", "table"]
 Progress = Callable[[str, int, int | None], None]  # text, done, total
 _ALIKE = 0.65  # likeness of a misspelt name, by difflib

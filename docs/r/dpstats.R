@@ -776,22 +776,22 @@ intervals_public <- function(release, found, n, alpha) {
   list(low = ends[1, ], high = ends[2, ])
 }
 
-# With a measured number of rows: T - p N, whose law depends on n through sampling alone. The test
-# is that of D = T - p N + R (R standard normal) where its law is wide, else that of T + U.
+# With a measured number of rows: D + R, D = T - p N with the sampling variance of N rows and R normal
+# with an eighth of its standard deviation. Where there is hardly any noise, T + U at every number of
+# rows in a confidence set.
 intervals_measured <- function(release, found, rows, alpha) {
+  joints <- lapply(seq_along(found$sums), function(f) joint_of(release, found$row(f), rows$weights))
+  computable <- all(vapply(joints, function(joint) joint$relative_reach <= 100, NA))
   of_rows <- alpha / 25
   q <- prepared_for_law(rows$law)$quantile(of_rows)
   most <- max(1, floor(rows$estimate + q + 1e-9))
-  sizes <- c(min(most, max(1, ceiling(rows$estimate - q - 1e-9))), most)
-  level <- (alpha - of_rows) / 2
-  within <- max(rows$estimate - sizes[1], sizes[2] - rows$estimate)
+  least <- min(most, max(1, ceiling(rows$estimate - q - 1e-9)))
   ends <- vapply(seq_along(found$sums), function(f) {
-    joint <- joint_of(release, found$row(f), rows$weights)
-    t <- found$sums[f]; u <- found$uniforms[f]
-    if (rows$estimate > 0) t <- min(max(t + u, 0), rows$estimate) - u
-    pivot <- list(law = prepared_for(release, found$keys[[f]]), joint = joint, count = rows$estimate,
-                  sizes = sizes, within = within, t = t, u = u)
-    ends_of_pivot(pivot, level)
+    if (computable)
+      return(ends_of_ratio(joints[[f]], rows$estimate, found$sums[f], found$uniforms[f], alpha / 2))
+    law <- prepared_for(release, found$keys[[f]])
+    t <- found$sums[f] + found$uniforms[f]
+    c(ends_of_t(t, most, law, alpha - of_rows)[1], ends_of_t(t, least, law, alpha - of_rows)[2])
   }, numeric(2))
   list(low = ends[1, ], high = ends[2, ])
 }
@@ -808,11 +808,17 @@ joint_of <- function(release, row, count) {
   if (is.null(release$kept[[id]])) {
     laws <- lapply(seq_len(nrow(parts)), function(i) lattice(release$gaussian, parts$scale[i], parts$count[i]))
     variances <- vapply(laws, law_variance, 0)
-    largest <- lapply(seq_along(laws), function(i)
-      list(weight = max(abs(parts$a[i]), abs(parts$a[i] - parts$b[i])), law = laws[[i]]))
+    variance <- function(p) sum((parts$a - p * parts$b)^2 * variances)
+    relative <- vapply(seq(0, 1, length.out = 33), function(p) {
+      weights <- parts$a - p * parts$b
+      if (all(weights == 0)) return(0)
+      if (variance(p) <= 0) return(Inf)
+      at_p <- lapply(seq_along(laws), function(i) list(weight = weights[i], law = laws[[i]]))
+      window_of(at_p) / sqrt(variance(p))
+    }, 0)
     release$kept[[id]] <- list(
-      reach = window_of(largest),
-      variance = function(p) sum((parts$a - p * parts$b)^2 * variances),
+      relative_reach = 1.25 * max(relative),
+      variance = variance,
       log_characteristic = function(s, p) {
         total <- numeric(length(s))
         for (i in seq_along(laws))
@@ -823,79 +829,40 @@ joint_of <- function(release, row, count) {
   release$kept[[id]]
 }
 
-probes <- sort(c(exp(seq(log(1e-9), log(12), length.out = 64)), 2 * pi))
-probe_squares <- ifelse(probes <= pi, 2 * sin(probes / 2)^2, 0)
-
-reach_of <- function(pivot, variance) {
+# P(D + R <= observed) at a share.
+cdf_of_ratio <- function(joint, count, t, u, p) {
+  n <- max(count, 1)
+  variance <- n * p * (1 - p)
+  unit <- sqrt(max(joint$variance(p) + variance, 1e-18)) / 8
+  d <- (t - p * count) / unit + stats::qnorm(u + 0.5)
   third <- 28 / 3
-  pivot$joint$reach + sqrt(2 * 28) + third + sqrt(third^2 + 6 * third * variance)
-}
-
-# Whether the test at a share and a number of rows is that of D ("chosen": and D is wide).
-is_wide <- function(pivot, p, n, test) {
-  if (test == "T" || n < 4 * pivot$within) return(FALSE)
-  variance <- n * p * (1 - p)
-  if (test == "chosen" && variance + pivot$joint$variance(p) < 64) return(FALSE)
-  seen <- pivot$joint$log_characteristic(probes, p) - probes^2 / 2 - variance * probe_squares > -28
-  last <- max(which(seen))
-  if (last == length(probes)) return(FALSE)
-  step <- 2^(floor(2 * log2(2 * pi / reach_of(pivot, variance))) / 2)
-  probes[last + 1] <= 4096 * step
-}
-
-cdf_of_pivot <- function(pivot, p, n, test) {
-  if (!is_wide(pivot, p, n, test)) return(noisy_binomial(pivot$t + pivot$u, n, p, pivot$law))
-  d <- pivot$t - p * pivot$count + stats::qnorm(pivot$u + 0.5)
-  variance <- n * p * (1 - p)
-  reach <- reach_of(pivot, variance)
+  reach <- 8 * joint$relative_reach + sqrt(2 * 28) + (third + sqrt(third^2 + 6 * third * variance)) / unit
   if (abs(d) >= reach) return(if (d < 0) 0 else 1)
   step <- 2 * pi / (reach + abs(d))
   s <- (seq_len(ceiling(7.6 / step)) - 0.5) * step
-  s <- s[pivot$joint$log_characteristic(s, p) - s^2 / 2 > -40]
-  half <- sin(s / 2)
+  rows <- s / unit
+  half <- sin(rows / 2)
   size <- 0.5 * n * log1p(-4 * p * (1 - p) * half^2)
-  size <- exp(size + pivot$joint$log_characteristic(s, p) - s^2 / 2)
+  size <- exp(size + joint$log_characteristic(rows, p) - s^2 / 2)
   less <- min(p, 1 - p)
-  angle <- n * (atan2(less * sin(s), 1 - 2 * less * half^2) - s * less)
+  angle <- n * (atan2(less * sin(rows), 1 - 2 * less * half^2) - rows * less)
   if (p > 0.5) angle <- -angle
   found <- 0.5 - sum(size * sin(angle - s * d) * 2 / s) * step / (2 * pi)
   min(max(found, 0), 1)
 }
 
-ends_of_test <- function(pivot, level, test) {
-  share <- min(max(pivot$t / max(pivot$count, 1), 0.5 / max(pivot$count, 1)), 1 - 0.5 / max(pivot$count, 1))
-  guess <- stats::qlogis(share)
-  upper <- mirrored <- -Inf
-  for (n in unique(pivot$sizes)) {
-    upper <- max(upper, largest_logit(function(p) cdf_of_pivot(pivot, p, n, test), level, guess))
-    mirrored <- max(mirrored, largest_logit(function(q) 1 - cdf_of_pivot(pivot, 1 - q, n, test), level, -guess))
+# Ends of the shares of which neither tail is below a level.
+ends_of_ratio <- function(joint, count, t, u, level) {
+  if (count <= 0) return(c(0, 1))
+  t <- min(max(t, 0), count)  # read as the nearest count that N rows can have
+  upper <- function(tail, start) {
+    score <- function(q)
+      stats::qnorm(min(max(tail(q), 1e-12), 1 - 1e-12)) - stats::qnorm(level)
+    if (score(1) >= 0) return(1)
+    if (score(start) <= 0) return(start)
+    stats::uniroot(score, c(start, 1), tol = 1e-14, maxiter = 500)$root
   }
-  c(stats::plogis(-mirrored), stats::plogis(upper))
-}
-
-# What D keeps where it is the test, and what T keeps elsewhere; the outer ends of both.
-ends_of_pivot <- function(pivot, level) {
-  grid <- c(0, 1 / (1 + exp(-seq(-16, 16, length.out = 641))), 1)
-  wide <- vapply(unique(pivot$sizes), function(n)
-    vapply(grid, function(p) is_wide(pivot, p, n, "chosen"), NA), logical(length(grid)))
-  wide <- matrix(wide, nrow = length(grid))
-  some <- which(apply(wide, 1, any))
-  others <- which(!apply(wide, 1, all))
-  if (!length(some)) return(ends_of_test(pivot, level, "T"))
-  ends <- ends_of_test(pivot, level, "D")
-  if (!length(others)) return(ends)
-  first <- grid[max(min(some) - 1, 1)]
-  last <- grid[min(max(some) + 1, length(grid))]
-  kept <- ends[1] <= last && ends[2] >= first
-  ends <- c(max(ends[1], first), min(ends[2], last))
-  inside <- grid[apply(wide, 1, all)]
-  look <- !kept || !length(inside)
-  if (!look) {
-    t <- pivot$t + pivot$u
-    look <- 1 - noisy_binomial(t, pivot$sizes[2], inside[1], pivot$law) >= level ||
-      noisy_binomial(t, pivot$sizes[1], inside[length(inside)], pivot$law) >= level
-  }
-  if (!look) return(ends)
-  of_t <- ends_of_test(pivot, level, "T")
-  if (kept) c(min(ends[1], of_t[1]), max(ends[2], of_t[2])) else of_t
+  high <- upper(function(q) cdf_of_ratio(joint, count, t, u, q), t / count)
+  low <- 1 - upper(function(q) 1 - cdf_of_ratio(joint, count, t, u, 1 - q), 1 - t / count)
+  c(min(low, high), max(low, high))
 }

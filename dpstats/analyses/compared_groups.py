@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.analyses.counts.proportion import answered_in
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
-from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells
+from dpstats.inference.counts.group_shares import GroupCounts
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.schema import MISSING_LABEL, Boolean, Column, Schema
 
@@ -37,6 +43,42 @@ class ComparesGroups:
     def _labels(self, schema: Schema) -> list[str]:
         """Labels of the two."""
         return [schema[self.by].bin_labels[i] for i in self._chosen(schema)]
+
+
+def sets_of_groups(
+    schema: Schema, condition: str, by: str, chosen: Sequence[int], given: Subgroup | None = None
+) -> tuple[tuple[Column, ...], list[tuple[NDArray[np.bool_], str]]]:
+    """Cells of each group with a trait, and without it, over the columns that these depend on.
+
+    Rows without a value of a column in the condition are in none.
+
+    Raises
+    ------
+    RequestError
+        If the condition involves the column of the groups.
+    """
+    trait, column = Cells.condition(schema, condition), schema[by]
+    if column in trait.columns:
+        raise RequestError(
+            f"{condition!r} involves {by!r}, the column of the groups; compare groups of another "
+            "column"
+        )
+    more = () if given is None else given.columns
+    columns = tuple(c for c in schema if c in trait.columns or c == column or c in more)
+    holds = trait.cells.over(columns)
+    answered = Subgroup.of(schema, None, answered_in(schema, condition))
+    known = np.ones(1, dtype=np.bool_) if answered is None else answered.over(columns)
+    if given is not None:
+        known = known & given.over(columns)
+    shape, sets = [c.bins if c == column else 1 for c in columns], []
+    for i in chosen:
+        inside = (np.arange(column.bins) == i).reshape(shape)
+        name = f"{by}={column.bin_labels[i]}"
+        sets += [
+            (inside & known & marked, f"{text} and {name}")
+            for marked, text in ((holds, f"({condition})"), (~holds, f"not ({condition})"))
+        ]
+    return columns, sets
 
 
 def small_groups(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:

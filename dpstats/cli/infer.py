@@ -73,10 +73,8 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--method",
-        choices=("noise_aware", "certified", "shortest"),
-        help="of the intervals of --json and --csv; in text noise_aware and certified ones print "
-        "side by side in any case. Shortest, for proportions and cells, print those of least mean "
-        "width over all proportions in place of the noise-aware ones",
+        choices=("noise_aware", "certified"),
+        help="of the intervals of --json and --csv; in text both print side by side",
     )
     parser.add_argument(
         "--adjust",

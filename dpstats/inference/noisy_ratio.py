@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,14 +53,15 @@ class NoisyRatio:
         N.
     t, u : (d,) float64
         T, and stored uniforms on (-1/2, 1/2).
+    sampled : bool
+        X is binomial with the share r: D has the sampling variance of N rows.
     """
-
-    sampled: ClassVar[bool] = False
 
     noise: JointNoise
     count: float
     t: Floats
     u: Floats
+    sampled: bool = False
 
     @classmethod
     def of(
@@ -87,6 +88,11 @@ class NoisyRatio:
         """T read as the nearest possible one, as in `inference.counts.binomial.within_counts`."""
         return self.t if self.count <= 0 else np.clip(self.t, 0.0, self.count)
 
+    @property
+    def _rows(self) -> float:
+        """Rows whose sampling error D has."""
+        return max(self.count, 1.0) if self.sampled else 0.0
+
     @cached_property
     def _inversion(self) -> Inversion:
         noise = self.noise
@@ -96,27 +102,33 @@ class NoisyRatio:
 
         return Inversion(log_noise, WIDE * noise.relative_reach, "normal")
 
+    def _variance(self, r: Floats) -> Floats:
+        """Variance of D."""
+        return np.asarray(self.noise.variance(r) + self._rows * r * (1 - r))
+
     def _unit(self, r: Floats) -> Floats:
         """Standard deviation of R."""
-        return np.asarray(np.sqrt(np.maximum(self.noise.variance(r), 1e-18)) / WIDE)
+        return np.asarray(np.sqrt(np.maximum(self._variance(r), 1e-18)) / WIDE)
 
-    def cdf(self, r: Floats, which: NDArray[np.intp]) -> Floats:
+    def cdf(self, r: Floats, which: NDArray[np.intp], *, read: bool = True) -> Floats:
         """P(D + R <= observed) at ratios (k,) of the numbers (k,), with an error of about 1e-12."""
         from scipy import special
 
-        d = (self._read[which] - r * self.count) / self._unit(r) + special.ndtri(
-            self.u[which] + 0.5
-        )
-        none = np.zeros(r.size)  # rows drawn: D has no sampling error
+        unit = self._unit(r)
+        t = self._read if read else self.t
+        d = (t[which] - r * self.count) / unit + special.ndtri(self.u[which] + 0.5)
+        rows, of_rows = np.full(r.size, self._rows), unit if self.sampled else 1.0
         farthest = np.where(
-            self._unit(r) * self._period > _FARTHEST, self._inversion.farthest(none, r), _FARTHEST
+            unit * self._period > _FARTHEST, self._inversion.farthest(rows, r, of_rows), _FARTHEST
         )
-        return self._inversion.cdf(d, none, r, self._inversion.nodes(d, none, r, farthest))
+        nodes = self._inversion.nodes(d, rows, r, farthest, of_rows)
+        return self._inversion.cdf(d, rows, r, nodes, of_rows)
 
     @cached_property
     def _period(self) -> float:
-        """Frequency at which the law of one noise on the integers first returns to one."""
-        return 2 * np.pi / max(max(abs(a), abs(a - b)) for a, b, _ in self.noise.parts)
+        """Frequency at which the law of a count, or of a noise on the integers, returns to one."""
+        largest = max(max(abs(a), abs(a - b)) for a, b, _ in self.noise.parts)
+        return 2 * np.pi / max(largest, float(self.sampled))
 
     def interval(self, alpha: float) -> tuple[Floats, Floats]:
         """Ends (d,) of the hull of the ratios of which neither tail is below alpha/2.
@@ -145,7 +157,7 @@ class NoisyRatio:
             return np.asarray(special.ndtri(np.clip(tail, _TAIL, 1 - _TAIL)) - score)
 
         ratio = np.clip(self.t / self.count, 0, 1)
-        sd = np.sqrt(self.noise.variance(ratio)) / self.count
+        sd = np.sqrt(self._variance(ratio)) / self.count
         start = 1 - ratio if mirrored else ratio
         low, high = start, np.ones(every.size)  # below the estimate this tail is about one half
         guess, step = np.clip(start - score * sd, low, high), 0.1 * sd
@@ -154,42 +166,11 @@ class NoisyRatio:
         found = np.where(excess(high, every) >= 0, high, found)
         return np.asarray(np.clip(found, low, high))
 
-    # What `inference.counts.two_risks` asks of each of two groups, here with d = 1.
+    def tails(self, r: float, *, read: bool) -> Floats:
+        """P(D + R <= observed) and P(D + R >= observed), (2, d), at a ratio.
 
-    @property
-    def risk(self) -> float:
-        """Estimate in [0, 1]; one half where the noisy denominator is not positive."""
-        return float(np.clip(self.t[0] / self.count, 0, 1)) if self.count > 0 else 0.5
-
-    @property
-    def observed_size(self) -> float:
-        """N."""
-        return self.count
-
-    @property
-    def size_noise(self) -> float:
-        """Standard deviation of the noise on N."""
-        return float(np.sqrt(self.noise.moments[2]))
-
-    def sizes(self, n: int | None, beta: float) -> Floats:
-        """Ends of a confidence set of error beta for M, at least 0 and at most n."""
-        most = np.inf if n is None else float(n)
-        q = self._of_count.quantile(beta)
-        return np.asarray(np.clip([self.count - q, self.count + q], 0, most), dtype=np.float64)
-
-    @cached_property
-    def _of_count(self) -> NoiseLaw:
-        parts = tuple((b, law) for _, b, law in self.noise.parts if b)
-        weight, law = parts[0]
-        return law if len(parts) == 1 and weight == 1 else Combination(parts)
-
-    def tails(self, ratios: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-        """P(D + R <= observed) and P(D + R >= observed), (m,) for ratios (m,), at any size."""
-        cdf = self.cdf(ratios, np.zeros(ratios.size, dtype=np.intp))
-        return cdf, 1 - cdf
-
-    def variances(self, risk: Floats | float, size: float) -> tuple[Floats, Floats]:
-        """Sampling variance, which is none, and that of the noise, of T / N at a ratio and size."""
-        risk = np.asarray(risk, dtype=np.float64)
-        none: Floats = np.zeros(risk.shape)
-        return none, self.noise.variance(risk) / np.float64(max(size, 1.0) ** 2)
+        Of T `read` within [0, N], as for limits, or as it is.
+        """
+        every = np.arange(self.t.size)
+        cdf = self.cdf(np.full(self.t.size, r), every, read=read)
+        return np.array([cdf, 1 - cdf])

@@ -231,7 +231,7 @@ class JointNoise:
         for p in np.linspace(0, 1, 33).tolist():
             parts = tuple((a - p * b, law) for a, b, law in self.parts if a != p * b)
             if parts:
-                sd = math.sqrt(self.variance(p))
+                sd = math.sqrt(max(float(self.variance(p)), 0.0))
                 largest = max(largest, Combination(parts)._window / sd if sd > 0 else math.inf)
         return 1.25 * largest
 

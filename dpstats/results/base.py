@@ -27,7 +27,6 @@ TARGETS = {
 }
 SILENT = "no certified statement"  # how a note on certified limits that say nothing begins
 OF_POPULATION = f"{SILENT} on the population"  # the same, where the table has one
-_SHORTEST = "shortest ones are for shares of all rows, not of a group or of those with a value"
 _BY_NAME = {"conf_int", "intervals_frame", "summary", "to_frame", "to_latex"}
 OF_INDEPENDENT_ROWS = (
     " Certified limits and verdicts for the population take all rows as independent, also those of "
@@ -220,8 +219,7 @@ class Result(ABC):
             return "it has no intervals"
         if method in self.methods:
             return ""
-        where = f"; {_SHORTEST}" if method == "shortest" else ""
-        return f"its intervals are {' or '.join(self.methods)}{where}"
+        return f"its intervals are {' or '.join(self.methods)}"
 
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
         """Widths (d,) of the intervals that a preview shows; empty without intervals."""

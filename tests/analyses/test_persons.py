@@ -10,7 +10,6 @@ import statsmodels.api as sm
 from scipy import stats
 
 import dpstats as dps
-from dpstats.errors import RequestError
 from dpstats.privacy import noise
 
 SCHEMA = dps.Schema([
@@ -268,12 +267,6 @@ def test_inference_from_rows_alone_says_that_it_takes_them_as_independent(silent
         text = " ".join(found.summary().split())
         assert ("A person may have up to 4 rows, which are not independent" in text) is several
         assert "A person" not in found.summary(target="table")
-
-
-def test_shortest_intervals_are_for_single_rows(silent):
-    with pytest.raises(RequestError, match="a person may have up to 4"):
-        silent[0].infer("share").conf_int(method="shortest")
-    silent[1].infer("share").conf_int(method="shortest")
 
 
 def test_a_hidden_number_of_rows_and_files_keep_all_of_it(frame, tmp_path, released):

@@ -22,7 +22,6 @@ ABOUT = {  # method, target, and whether limits hold for all terms jointly
     "table": ("noise_aware", "table", False),
     "certified": ("certified", "population", False),
     "certified table": ("certified", "table", False),
-    "shortest": ("shortest", "population", False),
     "jointly": ("noise_aware", "population", True),
 }
 NOISE_AWARE, FOUR = ("population", "table"), ("population", "table", "certified", "certified table")
@@ -314,7 +313,7 @@ def numbers(names, bound, **more):
 
 Y, AB, UNIT, ADDED = dps.Boolean("y"), category("ab"), (0.0, 1.0), {"unit": "add_remove"}
 
-ONE = Ask(dps.Proportion("y"), ("y",), lambda f: [f["y"].mean()], (*FOUR, "shortest"), within=UNIT)
+ONE = Ask(dps.Proportion("y"), ("y",), lambda f: [f["y"].mean()], FOUR, within=UNIT)
 add("share", {"share": ONE}, [Y], partial(rates, [1], 0.3), {
     "noise": (2_000, 0.02), "balanced": (2_000, 0.07), "sampling": (2_000, 1),
     "Gaussian": (2_000, dps.ZCDP(0.0025)),

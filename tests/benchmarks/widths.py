@@ -23,7 +23,7 @@ import pyarrow as pa
 from scipy import stats
 
 import dpstats as dps
-from dpstats.inference.counts.conditional import conditional_certified
+from dpstats.inference.counts.group_shares import certified_share
 from dpstats.measured.answers import answer
 
 COIN = dps.Schema([dps.Boolean("y")])
@@ -155,12 +155,17 @@ def groups(runs):
         found = list(results(RISKS, asked, draw, dps.PureDP(epsilon), unit, runs))
         own = np.array([[f.loc[f["g"] == "a", "y"].mean()] for f, _ in found])
         counts = [result.intervals.group for _, result in found]
-        wide = 3.92 * np.sqrt(counts[0].variances(p, n)[1])
+        wide = 3.92 * np.sqrt(counts[0].noise.variance(p)) / n
         name = f"share of a group, {n} of {2 * n}, eps {epsilon}, {unit}"
         line(name, "table", [r.conf_int(target="table") for _, r in found], own, wide, runs)
-        public = 2 * n if unit == "replace" else None
-        ends = [conditional_certified(g.yes, g.no, g.law_yes, g.law_no, 0.05, target="table",
-                                      n=public) for g in counts]  # fmt: skip
+        laws = [(group.answers.law(0), group.answers.law(1)) for group in counts]
+        ends = [
+            certified_share(
+                *np.split(group.answers.sums, 2), pair, (0.05, 0.05), group.answers.rows.exact,
+                "table",
+            )
+            for group, pair in zip(counts, laws, strict=True)
+        ]  # fmt: skip
         line("", "  box", ends, own, wide, runs)
 
     def normal(rng):

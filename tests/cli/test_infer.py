@@ -54,8 +54,6 @@ def test_options_of_summaries(folder, capsys):
     assert printed("graph", "--simultaneous") == as_commands(graph.summary(simultaneous=True))
     smoking = release.infer("smoking").summary(simultaneous=True)
     assert printed("smoking", "--simultaneous") == smoking
-    smoking = release.infer("smoking").summary(method="shortest")
-    assert printed("smoking", "--method", "shortest") == smoking
     assert printed("graph", "--adjust", "fdr_bh") == as_commands(graph.summary(adjust="fdr_bh"))
     weights = release.infer("weights")
     pairs = printed("weights", "--adjust", "holm")
@@ -95,10 +93,6 @@ def test_certified_intervals_are_beside_the_others_in_any_case(folder, capsys):
         texts.append(capsys.readouterr().out)
     assert len(set(texts)) == 1
     assert "95% certified" in texts[0]
-    assert main(["infer", "t.zip", "smoking", "--method", "shortest"]) == DONE
-    text = capsys.readouterr().out
-    assert "95% shortest" in text
-    assert "noise-aware" not in text
 
 
 def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(folder, capsys):
@@ -128,8 +122,6 @@ simulations = 199
         assert "no analysis is left" in capsys.readouterr().err
         assert main(["infer", "t.zip", form, "--method", "certified", "--target", "table"]) == DONE
         assert "link" in capsys.readouterr().out
-    assert main(["infer", "t.zip", "link", "--method", "shortest"]) == REFUSED
-    assert "shortest ones are for shares of all rows" in capsys.readouterr().err
 
 
 def test_every_kind_of_analysis_from_a_request(folder, capsys):

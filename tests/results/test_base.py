@@ -72,13 +72,14 @@ def test_no_cell_has_an_interval_without_width(unit, far, seeded_noise):
         result = dps.release(plan, frame, rng=0, m=500).infer("t")
     for options in (
         {}, {"target": "table"}, {"method": "certified"}, {"simultaneous": True},
-        {"method": "certified", "target": "table"}, {"method": "shortest"},
-        {"method": "shortest", "alpha": 0.5},
+        {"method": "certified", "target": "table"},
     ):  # fmt: skip
         low, high = np.transpose(result.conf_int(**options))
         assert low[far] == 0 < 0.0002 < high[far]
         assert (high - low).min() > 0.0002
-    assert result.test(0.0, term=result.terms[far]).pvalue == 1
+    assert result.test(0.0, term=result.terms[far]).pvalue > (
+        0.05 if unit == "add_remove" else 0.99
+    )
     assert result.test(0.2, term=result.terms[far]).pvalue < 0.01
 
 
@@ -181,26 +182,17 @@ def test_no_budget_loses_a_release(schema, survey, epsilon, fit):
         assert abs(rows - shares).max() < 0.01
 
 
-def test_tests_tell_the_least_pvalue_they_can_have(schema, survey):
-    plan = dps.plan(
-        schema,
-        {
-            "all": dps.Proportion("smoker == 'yes'"),
-            "group": dps.Proportion("smoker == 'yes'", given="age >= 40"),
-            "gap": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
-        },
-        budget=dps.PureDP(3),
-    )
-    release = dps.release(plan, survey, rng=0, m=100)
-    test = release.infer("group").test(0.9)
-    assert test.pvalue == pytest.approx(0.001, rel=0.05)
-    assert "no p-value is below 0.001, the error" in test.summary()
-    assert "no p-value is below 0.001, the error" in test._repr_html_()
-    for name in ("all", "gap"):
+def test_tests_of_shares_have_small_pvalues(schema, survey):
+    asked = {
+        "all": dps.Proportion("smoker == 'yes'"),
+        "group": dps.Proportion("smoker == 'yes'", given="age >= 40"),
+        "gap": dps.Difference("smoker == 'yes'", by="region", groups=("north", "south")),
+    }
+    release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(3)), survey, rng=0, m=100)
+    for name in asked:
         plain = release.infer(name).test(0.9)
         assert plain.pvalue < 1e-6
         assert "p-value < 1e-06" in str(plain)
-        assert "no p-value is below" not in str(plain)
     assert "p-value = 1\n" in str(release.infer("all").test(0.01, "smaller"))
 
 

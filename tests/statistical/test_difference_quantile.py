@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.counts.quantile import QuantileResult
-from dpstats.inference.counts.difference_intervals import DifferenceIntervals
+from dpstats.inference.counts.group_shares import DifferenceIntervals
 from dpstats.inference.counts.quantile_intervals import QuantileIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.row_count import RowCount

@@ -1,7 +1,7 @@
 """Two groups compared: risk difference, risk ratio and odds ratio of a condition.
 
 Four disjoint sets of rows are counted, each group with and without the trait, because the sizes of
-the groups are private too; see `inference.counts.two_risks`.
+the groups are private too; see `inference.counts.group_shares`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
-from dpstats.analyses.counts.proportion import answered_in
+from dpstats.analyses.compared_groups import (
+    ComparesGroups,
+    Groups,
+    sets_of_groups,
+    small_groups,
+)
 from dpstats.analyses.notes import cell_rules
 from dpstats.checks import Alternative, check_alternative, check_number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.persons.shares import PersonShares
-from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells, Indicator, Table
-from dpstats.inference.counts.difference_intervals import DifferenceIntervals
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.inference.counts.group_shares import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_gradients, measure_of
 from dpstats.inference.counts.shares_of_persons import DifferenceFromTotals, SharesOfPersons
 from dpstats.inference.moments.person_variance import SHARES, PersonVariance
@@ -100,28 +103,7 @@ class Difference(ComparesGroups):
         self, schema: Schema
     ) -> tuple[tuple[Column, ...], list[tuple[NDArray[np.bool_], str]]]:
         """The four sets of rows: group 1 with, without; group 2 with, without."""
-        trait = Cells.condition(schema, self.condition)
-        column = schema[self.by]
-        if column in trait.columns:
-            raise RequestError(
-                f"{self.condition!r} involves {self.by!r}, the column of the groups; compare "
-                "groups of another column"
-            )
-        columns = tuple(c for c in schema if c in trait.columns or c == column)
-        holds = trait.cells.over(columns)
-        answered = Subgroup.of(schema, None, answered_in(schema, self.condition))
-        known = True if answered is None else answered.over(columns)
-        shape = [c.bins if c == column else 1 for c in columns]
-        sets = []
-        negated = f"not ({self.condition})"
-        for i in self._chosen(schema):
-            inside = (np.arange(column.bins) == i).reshape(shape)
-            name = f"{self.by}={column.bin_labels[i]}"
-            sets += [
-                (inside & known & marked, f"{text} and {name}")
-                for marked, text in ((holds, f"({self.condition})"), (~holds, negated))
-            ]
-        return columns, sets
+        return sets_of_groups(schema, self.condition, self.by, self._chosen(schema))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -207,8 +189,7 @@ def _result(
     groups = intervals.groups
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
-    sizes = [group.size(answers.n) for group in groups]
-    variances = [g.variances(risk, s)[0] for g, risk, s in zip(groups, risks, sizes, strict=True)]
+    variances = [group.sampling_variance for group in groups]
     slopes = measure_gradients(float(risks[0]), float(risks[1]))  # (3, 2)
     sampling, privacy = slopes**2 @ np.array(variances), intervals.noise_variances(slopes)
     unbounded = np.isnan(sampling)
@@ -220,7 +201,7 @@ def _result(
     notes = [
         "risks and sizes: "
         + "; ".join(
-            f"{name} {float(risk):.4f} of about {round(group.yes + group.no)} rows"
+            f"{name} {float(risk):.4f} of about {round(group.observed_size)} rows"
             for name, risk, group in zip(names, risks, groups, strict=True)
         ),
         *small_groups(names, groups),

@@ -10,22 +10,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules, impossible_shares, rare_shares, subgroup_note
 from dpstats.arrays import Floats
-from dpstats.checks import AnyMethod, Target, check_choice
+from dpstats.checks import Method, Target, check_choice
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
-from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.inference.counts.group_shares import GroupIntervals
+from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.shares_of_persons import SharesOfPersons
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
@@ -34,14 +34,11 @@ from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.results.rendering import MOST
 from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.schema import MISSING_LABEL, Column, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_SHORTEST = "intervals have the least mean width over all proportions; tests have equal tails"
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class Proportion:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ProportionResult(EstimateResult):
-    """Proportions of all rows, which have shortest intervals too: see `conf_int`.
+    """Proportions of all rows, or cells of tables.
 
     Attributes
     ----------
@@ -158,77 +155,24 @@ class ProportionResult(EstimateResult):
     >>> plan = dps.plan(schema, {"smoking": smoking}, budget=dps.PureDP(0.01))
     >>> rows = pd.DataFrame({"smoker": [True] * 300 + [False] * 700})
     >>> result = dps.release(plan, rows).infer(smoking)
-    >>> low, high = result.conf_int(method="shortest")
+    >>> low, high = result.conf_int()
     >>> bool(0 <= low < high <= 1)
     True
     """
 
     tables: tuple[TableOfCells, ...] = ()
 
-    methods: ClassVar[tuple[str, ...]] = (*EstimateResult.methods, "shortest")
-
-    def conf_int(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: AnyMethod = "noise_aware",
-        target: Target = "population",
-        simultaneous: bool = False,
-    ) -> Named:
-        """Confidence intervals at level 1 - alpha; see `EstimateResult.conf_int`.
-
-        Parameters
-        ----------
-        alpha, target, simultaneous :
-            As there. Shortest simultaneous intervals are Bonferroni's. Of the private table they
-            differ from the noise-aware ones where the number of rows is public.
-        method : {"noise_aware", "certified", "shortest"}
-            "shortest" are noise-aware intervals of the same level whose width, averaged over
-            proportions that are uniform on [0, 1], is least. They gain where noise is wide or a
-            proportion is in the middle, and lose where it is nearly 0 or 1.
-            Tests and p-values keep equal tails. Choose before you look at either.
-        """
-        if method == "shortest":
-            return self._shortest.conf_int(alpha=alpha, target=target, simultaneous=simultaneous)
-        return super().conf_int(
-            alpha=alpha, method=method, target=target, simultaneous=simultaneous
-        )
-
-    def lacking(self, method: str, target: Target = "population") -> str:
-        """Why there are no such intervals."""
-        if method == "shortest" and not isinstance(self.intervals, ProportionIntervals):
-            return (
-                "shortest intervals are for rows that are independent, and here a person may have "
-                f"up to {self.rows.rows_per_person}"
-            )
-        return super().lacking(method, target)
-
-    @cached_property
-    def _shortest(self) -> EstimateResult:
-        if why := self.lacking("shortest"):
-            raise RequestError(f"{why}: take method='noise_aware'")
-        assert isinstance(self.intervals, ProportionIntervals)
-        notes = [*self.notes, _SHORTEST]
-        return replace(self, intervals=self.intervals.shortest, notes=notes)
-
-    @property
-    def _method(self) -> str:
-        unequal = isinstance(self.intervals, ProportionIntervals) and self.intervals.unequal
-        return "shortest" if unequal else super()._method
-
     def to_frame(
         self,
         *,
         alpha: float = 0.05,
-        method: AnyMethod = "noise_aware",
+        method: Method = "noise_aware",
         target: Target = "population",
     ) -> pd.DataFrame:
         """One row per proportion; see `EstimateResult.to_frame`.
 
         Cells of tables have one column more for each column of the tables, with its level.
         """
-        if method == "shortest":
-            return self._shortest.to_frame(alpha=alpha, target=target)
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         return with_levels(frame, self.tables, "term")
 
@@ -237,7 +181,7 @@ class ProportionResult(EstimateResult):
         *columns: str,
         values: str = "fitted",
         alpha: float = 0.05,
-        method: AnyMethod = "noise_aware",
+        method: Method = "noise_aware",
         target: Target = "population",
     ) -> pd.DataFrame:
         """One of the tables as rows and columns, as ``pandas.crosstab`` has them.
@@ -272,30 +216,11 @@ class ProportionResult(EstimateResult):
         north     0.0   0.0
         south     0.5   0.5
         """
-        frame = EstimateResult.to_frame(
-            self._shortest if method == "shortest" else self,
-            alpha=alpha,
-            method="noise_aware" if method == "shortest" else method,
-            target=target,
-        )
+        frame = EstimateResult.to_frame(self, alpha=alpha, method=method, target=target)
         if not self.tables:
             return crosstab((), columns, ())  # refused
         check_choice("values", values, list(frame.columns[1:]))
         return crosstab(self.tables, columns, frame[values])
-
-    def summary(
-        self,
-        *,
-        alpha: float = 0.05,
-        target: Target = "population",
-        most: int = MOST,
-        simultaneous: bool = False,
-        method: Literal["noise_aware", "shortest"] = "noise_aware",
-    ) -> str:
-        """Text table; see `EstimateResult.summary`. `method` is of the intervals printed first."""
-        check_choice("method", method, ("noise_aware", "shortest"))
-        result = self._shortest if method == "shortest" else self
-        return result._page(alpha, target, most, simultaneous).text()
 
 
 def answered_in(schema: Schema, condition: str) -> list[str]:
@@ -363,20 +288,18 @@ def _group_result(
 ) -> EstimateResult:  # fmt: skip
     intervals, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
     group = intervals.group
-    size = group.size(answers.n)
-    sampling, privacy = group.variances(group.risk, size)
-    sampling *= rows.rows_per_person
+    sampling = rows.rows_per_person * group.sampling_variance
     means = None
     if totals is not None:
         contrast = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
-        sampling, means = np.array(contrast.sampling_variance), MeanIntervals((contrast,))
-    notes = [subgroup_note(about, group.yes + group.no, group.size_noise)]
+        sampling, means = contrast.sampling_variance, MeanIntervals((contrast,))
+    notes = [subgroup_note(about, group.observed_size, group.size_noise)]
     if group.hidden_by_noise:
         notes.append(
             "the group is small relative to the noise: ignore the estimate, use the interval"
         )
     else:
-        notes += rare_shares(np.array([group.risk]), size / rows.rows_per_person)
+        notes += rare_shares(np.array([group.risk]), group.size / rows.rows_per_person)
     notes.append(rules)
     within = "" if analysis.given is None else f" | {analysis.given}"
     terms = [f"{analysis.condition}{within}"]
@@ -386,7 +309,7 @@ def _group_result(
         terms=terms,
         params=Named([group.risk], terms),
         sampling_variance=np.array([sampling]),
-        privacy_variance=np.array([privacy]),
+        privacy_variance=np.array([group.privacy_variance]),
         intervals=SharesOfPersons(intervals, means) if rows.allowed_for else intervals,
         rows=rows,
         budget=budget,

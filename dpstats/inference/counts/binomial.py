@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
 
 
-Tail = Callable[[Floats], Floats]
-"""An error probability as a function of the logit of p."""
-
 _TAIL = 1e-12  # mass of a law that may be ignored
 _CELLS = 1 << 20  # numbers held in memory at a time
 ERROR = 3e-12  # of a probability; counted towards a wider interval
@@ -149,11 +146,8 @@ def proportion_interval(
     n: int,
     law: "NoiseLaw",
     alpha: float = 0.05,
-    tail: Tail | None = None,
-    *,
-    sampled: bool = True,
 ) -> tuple[Floats, Floats]:
-    """Exact confidence interval for p from T + U, equal-tailed unless `tail` divides alpha.
+    """Exact confidence interval for p from T + U.
 
     F_p(T + U) is uniform under p because F_p is continuous, so {p: alpha/2 <= F_p(T + U) <=
     1 - alpha/2} covers p with probability exactly 1 - alpha; F_p decreases in p, so this set is
@@ -170,11 +164,6 @@ def proportion_interval(
         Law of Z, in counts. Without noise this is the randomised binomial interval.
     alpha : float
         Error probability, in (0, 1/2].
-    tail : callable, optional
-        Error probability of the lower tail at logits of p, rising from 0 to alpha, and of the upper
-        one at minus the logits; see `inference.counts.unequal_tails`.
-    sampled : bool
-        X is binomial; else it is n p itself, as for the private table.
 
     Returns
     -------
@@ -193,19 +182,15 @@ def proportion_interval(
     from scipy import special
 
     alpha, n = check_alpha(alpha), check_count(n)
-    t = check_finite("t", t)
-    if tail is None or equal_at_ends(tail, alpha):
-        t = within_counts(t, n)
+    t = within_counts(check_finite("t", t), n)
     # n - X ~ Binomial(n, 1 - p) and Z + U is symmetric
     both = np.stack([n - t, t]).ravel()
 
     def below(p: Floats, which: NDArray[np.intp]) -> Floats:
-        if sampled:
-            return noisy_binomial_cdf(both[which], n, p, law)
-        return law.smoothed_cdf(both[which] - n * p)
+        return noisy_binomial_cdf(both[which], n, p, law)
 
     near = _normal_upper(both, n, law, alpha / 2)
-    mirrored, upper = largest_logit(below, tail or alpha / 2, *near).reshape(2, -1)
+    mirrored, upper = largest_logit(below, alpha / 2, *near).reshape(2, -1)
     low, high = special.expit(-mirrored), special.expit(upper)
     return low.reshape(t.shape), high.reshape(t.shape)
 
@@ -222,14 +207,9 @@ def within_counts(t: Floats, n: float) -> Floats:
     return np.clip(t, 0.0, n)
 
 
-def equal_at_ends(tail: Tail, alpha: float) -> bool:
-    """Whether tails are equal at p = 0; those that fall to 0 there have positive upper limits."""
-    return bool(tail(np.array([-_FAR]))[0] >= alpha / 2)
-
-
 def largest_logit(
     tail: Callable[[Floats, NDArray[np.intp]], Floats],
-    level: float | Tail,
+    level: float,
     guess: Floats,
     step: Floats,
 ) -> Floats:
@@ -239,8 +219,7 @@ def largest_logit(
     ----------
     tail : callable
         Probabilities that decrease in the proportion: of proportions (k,) and their positions (k,).
-    level : float or callable
-        One level, or levels that rise with the logit.
+    level : float
     guess, step : (m,) float64
         Logits near the roots, and first steps from there, a tenth of a standard error.
 
@@ -251,14 +230,12 @@ def largest_logit(
     """
     from scipy import special
 
-    def wanted(y: Floats) -> Floats:
-        return np.asarray(np.maximum(level(y) if callable(level) else level, _TAIL))
+    score = special.ndtri(max(level, _TAIL))
 
     def excess(y: Floats, which: NDArray[np.intp]) -> Floats:
         """Normal score of the probability, which is nearly linear in the logit."""
         tails = tail(special.expit(y), which) + ERROR
-        scores = special.ndtri(np.clip(tails, _TAIL, 1 - _TAIL))
-        return np.asarray(scores - special.ndtri(wanted(y)))
+        return np.asarray(special.ndtri(np.clip(tails, _TAIL, 1 - _TAIL)) - score)
 
     far, tolerance = np.full(guess.size, _FAR), _TOLERANCE * step
     return find_roots_near(excess, guess, step, -far, far, tolerance=tolerance) + tolerance

@@ -51,35 +51,49 @@ class Inversion:
         Beyond it W has a probability below 1e-12.
     smoothing : {"lattice", "uniform", "normal"}
         R is uniform on (-1/2, 1/2), and W an integer or not, or standard normal.
+
+    Where a `unit` (r,) is given, d, W and R are multiples of it, and X - n p is in rows.
     """
 
     log_noise: LogCharacteristic
     reach: float
     smoothing: Literal["lattice", "uniform", "normal"]
 
-    def farthest(self, n: Floats, p: Floats) -> Floats:
+    def farthest(self, n: Floats, p: Floats, unit: Floats | float = 1.0) -> Floats:
         """Frequency (r,) from which on phi is nothing; infinite where the sum would be too long."""
         variance = n * p * (1 - p)
-        probes, square = _probes(np.pi if self.smoothing == "lattice" else _FARTHEST)
+        probes = _probes(np.pi if self.smoothing == "lattice" else _FARTHEST)
+        # Of X |phi|^2 is at most exp(-4 n p (1-p) sin^2(s/2)), but 1 again at 2 pi.
+        rows = probes / np.reshape(unit, (-1, 1))
+        square = np.where(rows <= np.pi, 2 * np.sin(rows / 2) ** 2, 0.0)
         noise = self.log_noise(probes, p[:, np.newaxis]) + self._log_smoothing(probes)
         seen = noise - variance[:, np.newaxis] * square > -_NOTHING
         last = probes.size - 1 - np.argmax(seen[:, ::-1], axis=1)
         farthest = probes[np.minimum(last + 1, probes.size - 1)]
-        few = farthest <= _MOST_NODES * self._step(np.zeros_like(variance), variance)
+        few = farthest <= _MOST_NODES * self._step(np.zeros_like(variance), variance, unit)
         ends = few & ((last < probes.size - 1) | (self.smoothing == "lattice"))
         return np.where(ends, farthest, np.inf)
 
-    def nodes(self, d: Floats, n: Floats, p: Floats, farthest: Floats | None = None) -> Floats:
+    def nodes(
+        self,
+        d: Floats,
+        n: Floats,
+        p: Floats,
+        farthest: Floats | None = None,
+        unit: Floats | float = 1.0,
+    ) -> Floats:
         """Number of nodes (r,) that each sum needs; infinite where that is too many.
 
         None where d is so far out that the value is 0 or 1. `farthest` is computed if not given.
         """
-        farthest = self.farthest(n, p) if farthest is None else farthest
+        farthest = self.farthest(n, p, unit) if farthest is None else farthest
         variance = n * p * (1 - p)
-        count = np.maximum(np.ceil(farthest / self._step(d, variance)), 1)
-        return np.where(np.abs(d) < self._reach(variance), count, 0)
+        count = np.maximum(np.ceil(farthest / self._step(d, variance, unit)), 1)
+        return np.where(np.abs(d) < self._reach(variance, unit), count, 0)
 
-    def cdf(self, d: Floats, n: Floats, p: Floats, nodes: Floats) -> Floats:
+    def cdf(
+        self, d: Floats, n: Floats, p: Floats, nodes: Floats, unit: Floats | float = 1.0
+    ) -> Floats:
         """Values (r,), with an absolute error of about 1e-12.
 
         Parameters
@@ -89,7 +103,8 @@ class Inversion:
             From `nodes`, all finite.
         """
         variance = n * p * (1 - p)
-        step, value = self._step(d, variance), np.where(d < 0, 0.0, 1.0)
+        step, value = self._step(d, variance, unit), np.where(d < 0, 0.0, 1.0)
+        units = np.broadcast_to(unit, d.shape)
         order = np.lexsort((nodes, step))
         order = order[nodes[order] > 0]
         while order.size:
@@ -100,38 +115,44 @@ class Inversion:
             s = (np.arange(count) + 0.5) * step[some[0]]
             if self.smoothing == "lattice":
                 s = s[s < np.pi]
-            else:  # phi of X is nothing between its returns; by powers of 2, so that few s occur
+            elif np.ndim(unit) == 0:
+                # phi of X is nothing between its returns; by powers of 2, so that few s occur
                 least = np.exp2(np.floor(np.log2(np.maximum(variance[some].min(), 1e-9))))
                 bound = -2 * least * np.sin(s / 2) ** 2 + self._log_smoothing(s)
                 s = s[bound > -_NOTHING]
-            value[some] = self._summed(d[some, None], n[some, None], p[some, None], s)
+            rows = s if np.ndim(unit) == 0 else s / units[some, None]
+            value[some] = self._summed(d[some, None], n[some, None], p[some, None], s, rows)
         return np.clip(value, 0, 1)
 
     def _log_smoothing(self, s: Floats) -> Floats:
         return -(s**2) / 2 if self.smoothing == "normal" else np.zeros_like(s)
 
-    def _reach(self, variance: Floats) -> Floats:
+    def _reach(self, variance: Floats, unit: Floats | float) -> Floats:
         """Distance from 0 beyond which the sum has a probability of about 1e-12."""
         third = _NOTHING / 3  # Bernstein, as in `binomial_window`
         of_smoothing = np.sqrt(2 * _NOTHING) if self.smoothing == "normal" else 1
-        return self.reach + of_smoothing + third + np.sqrt(third**2 + 6 * third * variance)
+        bernstein = third + np.sqrt(third**2 + 6 * third * variance)
+        return self.reach + of_smoothing + bernstein / unit
 
-    def _step(self, d: Floats, variance: Floats) -> Floats:
+    def _step(self, d: Floats, variance: Floats, unit: Floats | float) -> Floats:
         """A power of the root of 2, so that many sums share their frequencies."""
-        period = self._reach(variance) + np.abs(d)
+        period = self._reach(variance, unit) + np.abs(d)
         step = np.exp2(np.floor(2 * np.log2(2 * np.pi / period)) / 2)
         if self.smoothing == "lattice":  # whole steps up to pi
             step = np.pi / np.ceil(np.pi / step)
         return np.asarray(step)
 
-    def _summed(self, d: Floats, n: Floats, p: Floats, s: Floats) -> Floats:
-        """The sum (r,) over frequencies (k,) for columns (r, 1) of d, n and p."""
-        half = np.sin(s / 2)
+    def _summed(self, d: Floats, n: Floats, p: Floats, s: Floats, rows: Floats) -> Floats:
+        """The sum (r,) over frequencies (k,) for columns (r, 1) of d, n and p.
+
+        `rows` are the frequencies of X, (k,) or (r, k).
+        """
+        half = np.sin(rows / 2)
         with np.errstate(divide="ignore"):  # p = 1/2 at s = pi
             size = 0.5 * n * np.log1p(-4 * p * (1 - p) * half**2)
         size = np.exp(size + self.log_noise(s, p) + self._log_smoothing(s))
         less = np.minimum(p, 1 - p)  # of n - X it is the opposite: near p = 1 digits are kept
-        angle = n * (np.arctan2(less * np.sin(s), 1 - 2 * less * half**2) - s * less)
+        angle = n * (np.arctan2(less * np.sin(rows), 1 - 2 * less * half**2) - rows * less)
         angle *= np.where(p > 0.5, -1.0, 1.0)
         if self.smoothing == "lattice":
             t = d + n * p
@@ -147,13 +168,7 @@ class Inversion:
 
 
 @lru_cache(maxsize=2)
-def _probes(farthest: float) -> tuple[Floats, Floats]:
-    """Frequencies at which phi is looked at, and 2 sin^2(s/2), or 0 beyond pi.
-
-    Of X |phi|^2 is at most exp(-4 n p (1-p) sin^2(s/2)), but 1 again at 2 pi, and so is that of a
-    noise on the integers.
-    """
+def _probes(farthest: float) -> Floats:
+    """Frequencies at which phi is looked at, with the first return of a law on the integers."""
     probes = np.geomspace(1e-9, farthest, _PROBES)
-    if farthest > 2 * np.pi:
-        probes = np.sort(np.append(probes, 2 * np.pi))
-    return probes, np.where(probes <= np.pi, 2 * np.sin(probes / 2) ** 2, 0.0)
+    return np.sort(np.append(probes, 2 * np.pi)) if farthest > 2 * np.pi else probes

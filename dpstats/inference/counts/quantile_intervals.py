@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.errors import RequestError
-from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
-from dpstats.spending import bonferroni, for_group_size
+from dpstats.inference.counts.group_shares import GroupIntervals
+from dpstats.inference.counts.proportion_intervals import ProportionIntervals
+from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -113,20 +113,14 @@ class QuantileIntervals(Cached):
         self, alpha: float, method: Method = "noise_aware", target: Target = "population"
     ) -> list[tuple[int, int]]:
         """First and last bin that can hold each quantile."""
+        low, high = self.of_edges(alpha, method, target)
         found = []
         for probability in self.probabilities:
-            below, above = self._excluded(probability, alpha, method, target)
+            below, above = high < probability, low > probability
             rejected = np.append(below, False), np.append(above[::-1], False)
             first, left_out = (int(np.argmin(run)) for run in rejected)
             found.append((first, len(below) - left_out))
         return found
-
-    def _excluded(
-        self, probability: float, alpha: float, method: Method, target: Target
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Whether F at every edge (edges,) is shown to be below a probability, and above it."""
-        low, high = self.of_edges(alpha, method, target)
-        return high < probability, low > probability
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), in original units: edges, bounds or declared values."""
@@ -184,7 +178,7 @@ class GroupQuantileIntervals(QuantileIntervals):
     """The same within a group of rows, whose number is not public.
 
     At every edge the group's rows below it and above it are counted: F there is the prevalence in
-    the group, for any number of its rows; see `inference.counts.conditional`. Each of the two
+    the group, for any number of its rows; see `inference.counts.group_shares`. Each of the two
     sequences of tests has error alpha/2 as before.
 
     Attributes
@@ -202,8 +196,8 @@ class GroupQuantileIntervals(QuantileIntervals):
 
     @property
     def least_pvalue(self) -> float:
-        """Error that a p-value spends on the number of rows, or on draws."""
-        return self._of_edge(0).least_pvalue
+        """None is spent."""
+        return 0.0
 
     def _noise_of(self, weights: Floats, probability: float) -> float:
         every = np.append(weights, -probability)
@@ -219,21 +213,6 @@ class GroupQuantileIntervals(QuantileIntervals):
         found = [one.conf_int(alpha, method, target) for one in each]
         low, high = np.array(found).reshape(-1, 2).T
         return low, high
-
-    def _excluded(
-        self, probability: float, alpha: float, method: Method, target: Target
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """By tests where there are any, which are quicker than intervals."""
-        if method == "certified" or target == "table":
-            return super()._excluded(probability, alpha, method, target)
-        beta = for_group_size(bonferroni(alpha, 2))
-        edges = range(len(self.answers.sums))
-        pvalues = [
-            [self._of_edge(j).pvalue(probability, side, beta) for j in edges]
-            for side in ("smaller", "larger")
-        ]
-        below, above = np.array(pvalues) <= alpha / 2
-        return below, above
 
     def _of_edge(self, j: int, *, sampled: bool = True) -> GroupIntervals:
         def made() -> GroupIntervals:

@@ -16,7 +16,7 @@ def measure_of(p: Floats, q: Floats, measure: Measure) -> Floats:
     """A measure of two risks; inf where it has no bound, nan where it is not defined (0/0)."""
     if measure == "difference":
         return np.asarray(p - q, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if measure == "ratio":
             return np.asarray(p / q, dtype=np.float64)
         return np.asarray(p * (1 - q) / (q * (1 - p)), dtype=np.float64)
@@ -30,23 +30,3 @@ def measure_gradients(p: float, q: float) -> Floats:
         if p < 1:
             rows[2] = ((1 - q) / q / (1 - p) ** 2, -p / (1 - p) / q**2)
     return np.array(rows)
-
-
-def second_risk(p: Floats, value: float, measure: Measure) -> Floats:
-    """The second risk at which the measure has a value; nan or outside [0, 1] if there is none."""
-    if measure == "difference":
-        return p - value
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if measure == "ratio":
-            return np.asarray(p / value)
-        return np.asarray(p / (p + value * (1 - p)))
-
-
-def first_risk(q: Floats, value: float, measure: Measure) -> Floats:
-    """The first risk at which the measure has a value."""
-    if measure == "difference":
-        return q + value
-    if measure == "ratio":
-        return q * value
-    with np.errstate(invalid="ignore"):
-        return np.asarray(value * q / (1 - q + value * q))

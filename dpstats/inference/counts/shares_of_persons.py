@@ -16,7 +16,7 @@ docs/explanation/inference/persons.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -24,8 +24,12 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_proportion
 from dpstats.inference.confidence_law import ConfidenceLaw
-from dpstats.inference.counts.difference_intervals import DifferenceIntervals
-from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.inference.counts.group_shares import (
+    DifferenceIntervals,
+    GroupIntervals,
+    pvalues_of_measures,
+)
+from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
@@ -186,11 +190,8 @@ class DifferenceFromTotals:
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each measure equals `value`; nan where that is not possible."""
-        possible = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
-        return np.array([
-            self.pvalue(measure, value, alternative) if fits else np.nan
-            for measure, fits in zip(MEASURES, possible, strict=True)
-        ][self.rows.chosen])  # fmt: skip
+        pvalue = partial(self.pvalue, value=value, alternative=alternative)
+        return pvalues_of_measures(pvalue, value)[self.rows.chosen]
 
     def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
         """P-value of one measure."""

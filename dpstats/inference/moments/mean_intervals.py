@@ -13,7 +13,6 @@ from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import ConfidenceLaw
-from dpstats.inference.counts.two_risks import measure_interval
 from dpstats.inference.intervals import wider
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
 from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
@@ -108,24 +107,19 @@ class Contrast:
         """Limits from the law of the noise alone; a box where only a box is to be had.
 
         On the scale of [0, 1] the mean of a group is the ratio of two noisy sums, and of one mean
-        both methods invert the law of the noise. Two means differ by two unknown sizes: certified
-        limits hold for all sizes, as those of two risks do; noise-aware ones average over draws.
+        both methods invert the law of the noise. Of two means, certified limits are the extremes
+        over both intervals at alpha/2; noise-aware ones average over draws.
         """
         ratios = [ratio for group in self.groups if (ratio := group.of_table) is not None]
         if alpha < LEAST_COMPUTED or len(ratios) < len(self.groups):
             return self._certified(alpha, "table")
-        if len(ratios) == 1:
-            low, high = (float(end[0]) for end in ratios[0].interval(alpha))
-            return 2 * low - 1, 2 * high - 1
-        if method == "noise_aware":
+        if len(ratios) > 1 and method == "noise_aware":
             return self._law.without_sampling.limits(alpha, -2.0, 2.0)
-        first, second = ratios
-        most = self.groups[0].most
-        n = int(most) if np.isfinite(most) else None
-        found = measure_interval(first, second, n, alpha, ("difference",))
-        if found is None:
-            return self._certified(alpha, "table")
-        return 2 * float(found[0][0]), 2 * float(found[1][0])
+        each = bonferroni(alpha, len(ratios))
+        ends = np.array([2 * np.concatenate(ratio.interval(each)) - 1 for ratio in ratios])
+        if len(ratios) == 1:
+            return float(ends[0, 0]), float(ends[0, 1])
+        return float(ends[0, 0] - ends[1, 1]), float(ends[0, 1] - ends[1, 0])
 
     def _certified(self, alpha: float, target: Target) -> tuple[float, float]:
         """Every mean in its certified interval, at alpha over their number."""

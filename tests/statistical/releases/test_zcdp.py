@@ -14,8 +14,8 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses.tables.independence import noisy_table
 from dpstats.inference.counts.binomial import noisy_binomial_cdf
-from dpstats.inference.counts.difference_intervals import DifferenceIntervals
-from dpstats.inference.counts.proportion_intervals import GroupIntervals, ProportionIntervals
+from dpstats.inference.counts.group_shares import DifferenceIntervals, GroupIntervals
+from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.quantile_intervals import QuantileIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.answers import answer
