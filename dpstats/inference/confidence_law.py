@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,7 +25,9 @@ BEYOND_DRAWS = (
 )
 _STEP = 1e-12  # of a probability
 _CLOSE = 1e-10  # relative, of a limit beyond the draws
-_LEAST_ERROR = 1e-13  # a sampling error of zero still needs a scale
+_LEAST = 1e-13  # part of the spread, for a sampling error of zero
+_NEGLIGIBLE = 1e-6  # part of noise in a variance
+_FARTHEST = 1e9  # spreads; an end beyond is infinite
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,39 @@ class ConfidenceLaw(Cached):
     noise_variance: float = np.inf
     gaussian: bool = False
 
+    @classmethod
+    def of_moving_noise(
+        cls,
+        estimate: float,
+        spread: Floats | float,
+        df: float,
+        fixed: Floats,
+        moving: Floats,
+        *,
+        gaussian: bool,
+    ) -> ConfidenceLaw:
+        """Of a parameter whose estimate errs by S + fixed + t moving if it lies t above it.
+
+        Noise on the equations that give an estimate grows with the value tested, as in Fieller's
+        problem. With S of a t law with standard deviation `spread`, -t = S + fixed + t moving in
+        every draw; one with 1 + moving <= 0 says nothing (eq. 2 of explanation/regression/ols.md).
+
+        Parameters
+        ----------
+        estimate, df : float
+        spread : float or (m,) float64
+            Infinite where the sampling error is not known.
+        fixed, moving : (m,) float64
+        gaussian : bool
+        """
+        turned = 1 + moving
+        known = (turned > 0) & np.isfinite(spread)
+        turned = np.where(known, turned, 1.0)
+        centre = np.where(known, estimate - fixed / turned, estimate)
+        error = np.where(known, spread / turned, np.inf)
+        noise = float(np.mean(fixed**2))
+        return cls(centre, error, np.full(len(fixed), df), noise, gaussian)
+
     @property
     def without_sampling(self) -> ConfidenceLaw:
         """The same of the rows themselves: the noise is the only error."""
@@ -89,42 +125,83 @@ class ConfidenceLaw(Cached):
 
     def cdf(self, value: float) -> float:
         """H(value), which increases in the value."""
+        return self._tail(value, 1.0)
+
+    def _tail(self, value: float, side: float) -> float:
+        """H(value), or on side -1 the rest to every digit."""
         from scipy import special
 
-        score = (value - self.centre) / np.maximum(self.error, _LEAST_ERROR)
+        score = side * (value - self.centre) / self._scales
         tail = special.ndtr(score) if self.df is None else student_cdf(self.df, score)
         return float(np.mean(tail))
 
-    def limits(self, alpha: float, low: float, high: float) -> tuple[float, float]:
+    @cached_property
+    def _scales(self) -> Floats:
+        return np.maximum(self.error, _LEAST * self.spread)
+
+    @cached_property
+    def spread(self) -> float:
+        """Of H: about its standard deviation, for draws that are known."""
+        known = np.isfinite(self.error)
+        if not known.any():
+            return 1.0
+        quartiles = np.quantile(self.centre[known], [0.25, 0.75])
+        noise = float(np.diff(quartiles)[0]) / 1.35
+        if known.all():
+            noise = max(noise, float(np.std(self.centre)))
+        spread = float(np.hypot(noise, np.median(self.error[known])))
+        return spread or abs(float(self.centre[0])) or 1.0
+
+    def unbounded(self, alpha: float) -> bool:
+        """Whether neither limit exists: too many draws say nothing."""
+        return bool(np.mean(np.isinf(self.error)) >= alpha)
+
+    def limits(
+        self, alpha: float, low: float = -np.inf, high: float = np.inf
+    ) -> tuple[float, float]:
         """Ends where H is alpha/2 and 1 - alpha/2, within the possible values [low, high].
 
         With the tail beyond the draws; see `reaches` where there is none.
         """
         from scipy import special
 
+        middle, far = float(np.median(self.centre)), _FARTHEST * self.spread
+        least, most = max(low, middle - far), min(high, middle + far)
         if not reached(alpha / 2, len(self.centre)):
             if self._tails is not None:
-                return self._far_limits(alpha, low, high)
+                return self._far_limits(alpha, least, most)
             alpha = 2 * FEWEST / len(self.centre)
+        if not np.any(np.isfinite(self.error) & (self.error > 0)):
+            return self._draws_beyond(alpha, low, high)
         # Where sampling errors are far below the spacing of the draws, H has steps: of a step at
         # the level the outer end is taken.
         levels = np.array([alpha / 2 - _STEP, 1 - alpha / 2 + _STEP])
-        at_low, at_high = (self.cdf(end) - levels for end in (low, high))
+        at_least, at_most = (self.cdf(end) - levels for end in (least, most))
         # No change of sign: the limit is beyond the possible values.
-        ends = np.where(at_low >= 0, float(low), float(high))
-        inside = np.flatnonzero((at_low < 0) & (at_high > 0))
+        ends = np.where(at_least >= 0, float(low), float(high))
+        inside = np.flatnonzero((at_least < 0) & (at_most > 0))
 
         def short(values: Floats, which: NDArray[np.intp]) -> Floats:
             of = levels[inside[which]]
             return np.asarray(of - [self.cdf(value) for value in values.tolist()])
 
         # A normal law is close, unless the noise is wide or far from normal.
-        spread = float(np.hypot(np.std(self.centre), np.median(self.error)))
-        guess = np.median(self.centre) + special.ndtri(levels[inside]) * spread
-        step = np.full(inside.size, max(0.05 * spread, _LEAST_ERROR))
-        every = np.full(inside.size, low), np.full(inside.size, high)
-        ends[inside] = find_roots_near(short, guess, step, *every, tolerance=1e-12)
+        guess = middle + special.ndtri(levels[inside]) * self.spread
+        step = np.full(inside.size, 0.05 * self.spread)
+        every = np.full(inside.size, least), np.full(inside.size, most)
+        tolerance = 1e-12 * self.spread
+        ends[inside] = find_roots_near(short, guess, step, *every, tolerance=tolerance)
         return float(ends[0]), float(ends[1])
+
+    def _draws_beyond(self, alpha: float, low: float, high: float) -> tuple[float, float]:
+        """`limits` where there is no sampling error: order statistics of the draws."""
+        known = np.sort(self.centre[np.isfinite(self.error)])
+        unknown = (len(self.centre) - len(known)) / 2
+        beyond = math.ceil(len(self.centre) * (alpha / 2 - _STEP) - unknown)
+        if beyond < 1:
+            return low, high
+        first, last = np.clip(known[[beyond - 1, len(known) - beyond]], low, high)
+        return float(first), float(last)
 
     def reaches(self, alpha: float) -> bool:
         """Whether `limits` are of this level; else they are those of the least one that is."""
@@ -150,19 +227,23 @@ class ConfidenceLaw(Cached):
             return least
         distance = abs(value - float(np.median(self.centre)))
         tail = float(self._tails.tail(np.array([distance]))[0]) / 2
-        sampling = max(float(np.median(self.error)), _LEAST_ERROR)
+        sampling = max(float(np.median(self.error)), _LEAST * self.spread)
         return min(below + max(tail - float(special.ndtr(-distance / sampling)), 0.0), least)
 
     def _sides(self, value: float) -> tuple[float, float]:
         """P-values of "at most the value" against larger ones, and the opposite."""
-        below = self.cdf(value)
-        return self._beyond(value, below), self._beyond(value, 1 - below)
+        below, above = self._tail(value, 1.0), self._tail(value, -1.0)
+        return self._beyond(value, below), self._beyond(value, above)
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
-        """P-value of the hypothesis that the parameter equals `value`; at least 1e-9."""
+        """P-value of the hypothesis that the parameter equals `value`.
+
+        At least 1e-9, unless there is hardly any noise.
+        """
         larger, smaller = self._sides(value)
         sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
-        return float(np.clip(sides[alternative], LEAST_COMPUTED, 1))
+        classical = self.noise_variance <= _NEGLIGIBLE * float(np.median(self.error**2))
+        return float(np.clip(sides[alternative], 0.0 if classical else LEAST_COMPUTED, 1))
 
     def _far_limits(self, alpha: float, low: float, high: float) -> tuple[float, float]:
         """As `limits`, where the draws are too few: by bisection of the p-values."""
@@ -170,7 +251,7 @@ class ConfidenceLaw(Cached):
         for side, end in enumerate((low, high)):
             inside = middle
             if self._sides(end)[side] < alpha / 2:
-                while abs(end - inside) > _CLOSE * max(abs(end), abs(inside), 1e-3):
+                while abs(end - inside) > _CLOSE * max(abs(end - middle), self.spread):
                     between = (inside + end) / 2
                     if self._sides(between)[side] < alpha / 2:
                         end = between

@@ -30,7 +30,7 @@ class LeftOut:
     """Levels that the noisy counts do not show to have rows, and the model without them.
 
     A level without rows is a combination of regressors that is zero in every row: its direction v,
-    with v'x = 0, can be added to the coefficients without any change (eq. 2 of
+    with v'x = 0, can be added to the coefficients without any change (eq. 4 of
     docs/explanation/regression/ols.md). Combinations h of the coefficients with h'v = 0 for all of
     these directions are determined without them.
 
@@ -91,7 +91,7 @@ class LeftOut:
         `matrix.radius`. The coefficient of a level with r rows is their mean of y - x'b, so at most
         c + sum |b_k| over the members that they touch, c the largest `response`, and adds at most
         r / n times that to their equations: it moves their moments with each other by r / n at
-        most, and those with the response by c r / n (eq. 6).
+        most, and those with the response by c r / n (eq. 8).
         """
         k = len(self.kept)
         total = np.zeros((k + 1, k + 1))

@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.inference.confidence_law import DRAWS
 from dpstats.inference.moment_matrix import ONE, ZERO
+from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
+
+FOURTH = 3  # a purpose of draws, distinct from those of the noise on second moments
 
 
 @dataclass(frozen=True)
@@ -54,19 +58,35 @@ class FourthMoments:
         by_pair = np.append(self._values @ self._pairs(residual, residual), 0.0)
         return np.asarray(by_pair[self.pair])
 
-    def noise_sd(self, scores: Floats, residual: Floats) -> Floats:
-        """(k,) standard deviations of the noise on the mean of (s'f)^2 (u'f)^2, scores (k, q)."""
+    def _weights(self, scores: Floats, residual: Floats) -> Floats:
+        """(k, d) of the noise on the sums in that on the mean of (s'f)^2 (u'f)^2, scores (k, q)."""
         right = self._pairs(residual, residual)
         measured = self.place >= 0
         unit = self.answers.n * self.answers.bounds
-        weights = np.array([
+        return np.array([
             np.bincount(
                 self.place[measured], np.outer(self._pairs(s, s), right)[measured],
                 minlength=len(unit),
             )
             for s in scores
-        ])  # fmt: skip
-        scaled = weights / unit
-        covariance = self.answers.noise_covariance
-        variances = np.einsum("ij,ij->i", scaled @ covariance, scaled)
+        ]) / unit  # fmt: skip
+
+    def noise_sd(self, scores: Floats, residual: Floats) -> Floats:
+        """(k,) standard deviations of the noise on the mean of (s'f)^2 (u'f)^2, scores (k, q)."""
+        weights, covariance = self._weights(scores, residual), self.answers.noise_covariance
+        variances = np.einsum("ij,ij->i", weights @ covariance, weights)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
+
+    @cached_property
+    def _drawn(self) -> Floats:
+        """(DRAWS / 4, d) draws of the noise on the sums."""
+        rng = calibration_generator(self.answers, FOURTH)
+        return draw_noise(self.answers, DRAWS // 4, rng)
+
+    def noise(self, score: Floats, residual: Floats) -> Floats:
+        """(DRAWS,) draws of the noise on the mean of (s'f)^2 (u'f)^2, for one score (q,).
+
+        Each with its opposite, twice: halves are uncorrelated with draws and their opposites.
+        """
+        drawn = self._drawn @ self._weights(score[np.newaxis], residual)[0]
+        return np.concatenate([drawn, -drawn, drawn, -drawn])

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
+from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.moment_matrix import ONE
 from dpstats.inference.moments.person_variance import MOST_NOISE
-from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test, root_of
+from dpstats.inference.regression.fourth_moments import FourthMoments
+from dpstats.inference.regression.joint_test import independent, joint_test, root_of
 from dpstats.inference.regression.person_scores import PersonScores
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import NoisyMatrix
-    from dpstats.inference.regression.fourth_moments import FourthMoments
 
-DRAWS = 5_000
 WALD, JOINT = 1, 2  # purposes of draws, distinct from those of the noise
 _ROUNDING = 2.0**-52
 _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
@@ -203,9 +203,13 @@ class LeastSquares(Cached):
 
     @cached_property
     def _noise(self) -> Floats:
-        """(DRAWS, d) draws of the noise on the measured functions, in unit scale."""
+        """(DRAWS, d) draws of the noise on the measured functions, in unit scale.
+
+        Each with its opposite, which is as likely: their mean is zero.
+        """
         answers = self.matrix.answers
-        return draw_noise(answers, DRAWS, calibration_generator(answers)) / self._unit
+        drawn = draw_noise(answers, DRAWS // 2, calibration_generator(answers)) / self._unit
+        return np.concatenate([drawn, -drawn])
 
     @cached_property
     def sampling_covariance(self) -> Floats:
@@ -360,19 +364,38 @@ class LeastSquares(Cached):
         """(p, p) of the coefficients' errors from the rows that levels left out may have.
 
         m times the sum of squares of what each of the m directions may add, at the noisy means and
-        the largest coefficients (eqs. 3 to 5 of docs/explanation/regression/ols.md). Noise on the
+        the largest coefficients (eqs. 5 to 7 of docs/explanation/regression/ols.md). Noise on the
         means is not taken off: it stands for what the noisy count may be short of.
         """
         if self.left is None or self.touched is None or not len(self.left):
             return np.zeros_like(self.inverse)
         most = self.bounds[-1]
         fitted = self.touched @ (np.abs(self.params) * self.bounds[:-1])
-        reach = most + np.minimum(fitted, most)  # eq. 4
+        reach = most + np.minimum(fitted, most)  # eq. 6
         errors = self.inverse @ self.rows[:-1] @ self.matrix.matrix @ self.left.T * reach
-        return np.asarray(len(self.left) * errors @ errors.T)  # eq. 5
+        return np.asarray(len(self.left) * errors @ errors.T)  # eq. 7
 
-    def law(self, combination: Floats, *, sampling: bool = True, extra: float = 0.0) -> ErrorLaw:
-        """Law of the error of one linear combination (p,) of the coefficients.
+    def noise(self, combination: Floats) -> Floats:
+        """Draws (DRAWS,) of the noise on a combination (p,), at the estimated coefficients."""
+        score = (combination @ self.inverse @ self.rows[:-1])[None, :]
+        return np.asarray(self._noise @ self._weights(score, self._residual(self.params))[0])
+
+    def moving(self, combination: Floats, *, sampling: bool = True) -> Floats:
+        """Draws (DRAWS,) of what a unit by which its true value is larger adds to that noise."""
+        covariance = self.noise_covariance + self.left_covariance
+        covariance = covariance + (self.sampling_covariance if sampling else 0.0)
+        along = covariance @ combination
+        variance = float(combination @ along)
+        # Derivative of the estimate under a hypothesis on the combination by its value.
+        length = float(combination @ combination)
+        slope = along / variance if variance > 0 else combination / (length or 1.0)
+        score = (combination @ self.inverse @ self.rows[:-1])[None, :]
+        return np.asarray(self._noise @ self._weights(score, self.rows[:-1].T @ -slope)[0])
+
+    def law(
+        self, combination: Floats, *, sampling: bool = True, extra: float = 0.0
+    ) -> ConfidenceLaw:
+        """Law of one linear combination (p,) of the coefficients (eq. 2).
 
         Parameters
         ----------
@@ -382,25 +405,38 @@ class LeastSquares(Cached):
         extra : float
             Multiple of the error variance to add, to predict a new response.
         """
+        estimate, gaussian = float(combination @ self.params), self.matrix.answers.law(0).gaussian
         if not self.regular or (sampling and self.df_resid <= 0):
-            return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
-        covariance = self.noise_covariance + self.left_covariance
-        covariance = covariance + (self.sampling_covariance if sampling else 0.0)
-        along = covariance @ combination
-        variance = float(combination @ along)
-        # Derivative of the estimate under a hypothesis on the combination by its value.
-        length = float(combination @ combination)
-        slope = along / variance if variance > 0 else combination / (length or 1.0)
-        score = (combination @ self.inverse @ self.rows[:-1])[None, :]
-        fixed = self._weights(score, self._residual(self.params))[0]
-        moving = self._weights(score, self.rows[:-1].T @ -slope)[0]
-        spread = float(combination @ self.left_covariance @ combination)
+            unknown, none = np.full(DRAWS, np.inf), np.zeros(DRAWS)
+            return ConfidenceLaw.of_moving_noise(
+                estimate, unknown, 1.0, none, none, gaussian=gaussian
+            )
+        variance: Floats | float = float(combination @ self.left_covariance @ combination)
+        df = self._df_of_variance
+        if sampling and isinstance(self.fourth, FourthMoments):
+            variance = variance + self._robust_draws(combination)
+            df = max(self.df_resid / self.clustering, 1.0)
+        elif sampling:
+            variance += float(self.sampling_variances(combination[None, :])[0])
         if sampling:
-            spread += float(self.sampling_variances(combination[None, :])[0])
-            spread += extra * self._safe_variance
-        return ErrorLaw(
-            float(np.sqrt(spread)), self._df_of_variance, self._noise @ fixed, self._noise @ moving
-        )
+            variance = variance + extra * self._safe_variance
+        return ConfidenceLaw.of_moving_noise(
+            estimate, np.sqrt(variance), df, self.noise(combination),
+            self.moving(combination, sampling=sampling), gaussian=gaussian,
+        )  # fmt: skip
+
+    def _robust_draws(self, combination: Floats) -> Floats:
+        """Draws (DRAWS,) of the variance HC1 of a combination (p,), less the noise on it (eq. 3).
+
+        Not below what rounding may hide.
+        """
+        assert isinstance(self.fourth, FourthMoments)
+        own, residual = combination @ self.inverse, self._residual(self.params)
+        score = own @ self.rows[:-1]
+        noisy = float(score @ self.fourth.matrix(residual) @ score)
+        drawn = (max(noisy, 0.0) - self.fourth.noise(score, residual)) * self._per_row
+        rounding = float(own @ combination) * self.rounding / self._persons
+        return np.maximum(drawn, max(rounding, 0.0))
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
         """F test that combinations (k, p) of the coefficients equal values (k,).

@@ -13,10 +13,10 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.half_lines import half_line_bounds
 from dpstats.corrected.least_squares import combination_bounds
-from dpstats.inference.intervals import with_far_tails
+from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.intervals import wider, with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
-from dpstats.inference.regression.error_law import ErrorLaw
-from dpstats.inference.regression.least_squares import DRAWS, JOINT, LeastSquares
+from dpstats.inference.regression.least_squares import JOINT, LeastSquares
 from dpstats.inference.simulation import calibration_generator
 from dpstats.spending import bonferroni, for_noise
 
@@ -102,10 +102,8 @@ class LinearIntervals(Cached):
         """Whether the noisy moments are regular and leave residual degrees of freedom."""
         return self.model.regular and self.model.df_resid > 0
 
-    def _law(self, i: int, target: Target) -> ErrorLaw:
+    def _law(self, i: int, target: Target) -> ConfidenceLaw:
         sampled = target == "population"
-        if self._unknown[i]:
-            return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
         extra = self.extra if sampled else 0.0
         return self._once(
             (i, sampled),
@@ -116,14 +114,14 @@ class LinearIntervals(Cached):
         """Lower and upper limits (k,)."""
         if method == "certified":
             return self._certified(alpha, target)
-        ends = [self._law(i, target).interval(alpha) for i in range(len(self.offsets))]
-        low, high = np.array(ends).reshape(-1, 2).T
-        return with_far_tails(
-            (self._centres + low, self._centres + high),
-            alpha,
-            DRAWS,
-            lambda: self._certified(alpha, target),
-        )
+        low, high = np.full(len(self.offsets), -np.inf), np.full(len(self.offsets), np.inf)
+        for i in np.flatnonzero(~self._unknown).tolist():
+            low[i], high[i] = self._law(i, target).limits(alpha)
+        ends = low + self.offsets, high + self.offsets
+        known = np.flatnonzero(~self._unknown).tolist()
+        if all(self._law(i, target).reaches(alpha) for i in known):
+            return ends
+        return wider(ends, self._certified(alpha, target))
 
     def unbounded(self, alpha: float) -> bool:
         """Whether some noise-aware interval is unbounded, but for undetermined ones."""
@@ -139,10 +137,12 @@ class LinearIntervals(Cached):
         it does already.
         """
         inverse = np.einsum("ij,jk,ik->i", self.combinations, self.model.inverse, self.combinations)
-        laws = [self._law(i, "population") for i in range(len(self.offsets))]
-        moving = [np.quantile(np.abs(law.moving), 1 - alpha) for law in laws]
+        if not self.known:
+            return np.full(len(self.offsets), np.nan)
+        draws = [self.model.moving(combination) for combination in self.combinations]
+        moving = [np.quantile(np.abs(noise), 1 - alpha) for noise in draws]
         found = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
-        return np.where(self.known & ~self._unknown, found, np.nan)
+        return np.where(self._unknown, np.nan, found)
 
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         model, sampled = self.model, target == "population"
@@ -181,8 +181,7 @@ class LinearIntervals(Cached):
             return self.conf_int(alpha, method, target)
         rng = calibration_generator(self.model.matrix.answers, JOINT)
         some = np.flatnonzero(~self._unknown)
-        errors = np.stack([self._law(int(i), target).fixed for i in some], axis=-1)
-        errors = errors + np.zeros((DRAWS, len(some)))
+        errors = np.stack([self.model.noise(self.combinations[i]) for i in some], axis=-1)
         covariance = self.model.left_covariance
         if target == "population":
             covariance = covariance + self.model.sampling_covariance
@@ -207,7 +206,9 @@ class LinearIntervals(Cached):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each combination equals `value`."""
-        offsets = np.broadcast_to(value, self.offsets.shape) - self.estimates
-        laws = [self._law(i, "population") for i in range(len(offsets))]
-        found = [law.pvalue(float(t), alternative) for law, t in zip(laws, offsets, strict=True)]
-        return np.maximum(found, [law.least_pvalue for law in laws])
+        values = np.broadcast_to(value, self.offsets.shape) - self.offsets
+        pairs = zip(values.tolist(), self._unknown.tolist(), strict=True)
+        return np.array([
+            1.0 if unknown else self._law(i, "population").pvalue(value, alternative)
+            for i, (value, unknown) in enumerate(pairs)
+        ])  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import linalg, special
 
 from dpstats.arrays import Floats
-from dpstats.inference.regression.error_law import ErrorLaw, independent, joint_test
+from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.regression.generalised.calibrated_density import (
     INSIDE,
     JITTER,
@@ -38,6 +38,7 @@ from dpstats.inference.regression.generalised.newton import (
     solved,
     tail_of,
 )
+from dpstats.inference.regression.joint_test import independent, joint_test
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
@@ -62,16 +63,20 @@ class CalibratedScore(CalibratedDensity):
         rng = calibration_generator(self.answers)
         return draw_noise(self.answers, DRAWS, rng, self._own_parts[0] / self._unit[:, np.newaxis])
 
-    def law(self, combination: Floats, *, sampling: bool = True) -> ErrorLaw:
-        """Law of the error of a combination (p,) of the coefficients."""
+    def law(self, combination: Floats, *, sampling: bool = True) -> ConfidenceLaw:
+        """Law of a combination (p,) of the coefficients."""
+        gaussian = self.answers.law(0).gaussian
         if self.params is None:
-            return ErrorLaw(np.inf, 1.0, np.zeros(1), np.zeros(1))
+            unknown, none = np.full(DRAWS, np.inf), np.zeros(DRAWS)
+            return ConfidenceLaw.of_moving_noise(0.0, unknown, 1.0, none, none, gaussian=gaussian)
         variance = self.density_variance(combination)
         if sampling:
             variance += float(combination @ self.sampling_covariance @ combination)
-        spread = math.sqrt(max(variance, 0.0))
         fixed = self._noise @ combination
-        return ErrorLaw(spread, self._df, fixed, self._moving(combination, fixed))
+        return ConfidenceLaw.of_moving_noise(
+            float(combination @ self.params), math.sqrt(max(variance, 0.0)), self._df, fixed,
+            self._moving(combination, fixed), gaussian=gaussian,
+        )  # fmt: skip
 
     def _moving(self, combination: Floats, fixed: Floats) -> Floats:
         """(DRAWS,) error of the score for each unit that the true value lies above the estimate.
@@ -152,7 +157,7 @@ class CalibratedScore(CalibratedDensity):
             lambda: draw_noise(self.answers, DRAWS, rng, c / self._unit[:, np.newaxis]), rng,
         )  # fmt: skip
 
-    def _law(self, combination: Floats, sampled: bool) -> ErrorLaw:
+    def _law(self, combination: Floats, sampled: bool) -> ConfidenceLaw:
         key = (combination.tobytes(), sampled)
         return self._once(key, lambda: self.law(combination, sampling=sampled))
 
@@ -172,17 +177,16 @@ class CalibratedScore(CalibratedDensity):
         assert self.params is not None
         law, centre = self._law(combination, sampled), float(combination @ self.params)
         limit = -float(special.ndtri(alpha / 2))
-        deviation = float(np.hypot(law.spread, np.sqrt(np.mean(law.fixed**2))))
 
         def end(sign: float, start: float) -> float:
             def kept(t: float) -> float | None:
                 z = self.deviate(combination, centre + sign * t, sampled=sampled)
                 return None if z is None else limit + sign * z
 
-            return sign * first_rejected(self.x, combination, kept, start, deviation)
+            return sign * first_rejected(self.x, combination, kept, start, law.spread)
 
-        low, high = law.interval(alpha)
-        return centre + end(-1.0, -low), centre + end(1.0, high)
+        low, high = law.limits(alpha)
+        return centre + end(-1.0, centre - low), centre + end(1.0, high - centre)
 
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
         """How far the score is from zero if a combination has this value, as a normal deviate.
@@ -229,6 +233,6 @@ class CalibratedScore(CalibratedDensity):
         if self.params is None:
             return 1.0
         law = self._law(combination, True)
-        found = law.pvalue(value - float(combination @ self.params), alternative)
+        found = law.pvalue(value, alternative)
         z = self.deviate(combination, value, sampled=True)
-        return max(found, law.least_pvalue, 1.0 if z is None else tail_of(z, alternative))
+        return max(found, 1.0 if z is None else tail_of(z, alternative))

@@ -34,7 +34,6 @@ from scipy import linalg, optimize, special
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.graphs.mixture_tails import MixtureTails
-from dpstats.inference.regression.error_law import independent, joint_test, root_of
 from dpstats.inference.regression.generalised.marginal_effects import Average, corners
 from dpstats.inference.regression.generalised.newton import (
     derivatives,
@@ -43,6 +42,7 @@ from dpstats.inference.regression.generalised.newton import (
     solved,
     tail_of,
 )
+from dpstats.inference.regression.joint_test import independent, joint_test, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
