@@ -90,7 +90,10 @@ from .results.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
 from .results.explanation import Explanation as Explanation
 from .results.graphs.graph import GraphResult as GraphResult
-from .results.group_means import GroupMeansResult as GroupMeansResult
+from .results.group_means import (
+    GroupMeansResult as GroupMeansResult,
+    GroupRatesResult as GroupRatesResult,
+)
 from .results.group_means import PairwiseResult as PairwiseResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
 from .results.elastic_net import ElasticNetResult as ElasticNetResult

@@ -193,7 +193,7 @@ class Asker:
             return [question_of_conditions(schema, analysis.condition, analysis.given)]
         if isinstance(analysis, Mean):
             return questions_of_mean(schema, analysis)
-        if isinstance(analysis, GroupMeans):
+        if isinstance(analysis, GroupMeans) and analysis.trait(schema) is None:
             return questions_of_groups(schema, analysis)
         return None
 

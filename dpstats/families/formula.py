@@ -254,6 +254,12 @@ class _Factor:
                 yield f"{self.text}[{'T.' if baseline else ''}{labels[level]}]", ((name, level),)
 
 
+def names_logarithm(schema: Schema, text: str) -> bool:
+    """Whether it names the logarithm of a column, and not a column of this name."""
+    match = _NUMBERS.fullmatch(text)
+    return bool(match and match["log"]) and text not in schema.names
+
+
 def named_number(schema: Schema, text: str) -> Number:
     """The number that ``age`` names, or ``log(income)`` if its grid is logarithmic.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
+from dpstats.spending import bonferroni
 
 FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws
 
@@ -44,6 +46,37 @@ class Intervals(Protocol):
 
     def subset(self, chosen: slice) -> Intervals:
         """The same for some of the parameters."""
+
+
+@dataclass(frozen=True)
+class Several:
+    """Intervals of parameters that each have their own, of one parameter."""
+
+    parts: tuple[Intervals, ...]
+
+    @property
+    def range_widths(self) -> Floats:
+        """(d,) of all values that the parameters can have."""
+        return np.concatenate(
+            [np.atleast_1d(getattr(x, "range_widths", np.inf)) for x in self.parts]
+        )
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Lower and upper limits, two (d,) arrays."""
+        ends = [part.conf_int(alpha, method, target) for part in self.parts]
+        return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
+        """Simultaneous limits, by Bonferroni's inequality."""
+        return self.conf_int(bonferroni(alpha, len(self.parts)), method, target)
+
+    def subset(self, chosen: slice) -> Several:
+        """Intervals of some of the parameters."""
+        return Several(self.parts[chosen])
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) that each equals `value`."""
+        return np.concatenate([part.pvalues(value, alternative) for part in self.parts])
 
 
 def reached(alpha: float, draws: int) -> bool:

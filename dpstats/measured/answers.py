@@ -107,16 +107,19 @@ class Answers(Cached):
         """What was asked for; second stages at the pilot that they were measured at."""
         return self._rows.blocks
 
-    def subset(self, chosen: slice) -> Answers:
-        """The answers to some of the functions."""
+    def subset(self, chosen: slice | Sequence[int]) -> Answers:
+        """The answers to some of the functions, by a slice or by their numbers."""
+        numbers = range(len(self.sums))[chosen] if isinstance(chosen, slice) else list(chosen)
+        functions = self._rows.functions
+        kept = functions[chosen] if isinstance(chosen, slice) else [functions[f] for f in numbers]
         return replace(
             self,
-            names=self.names[chosen],
-            sums=self.sums[chosen],
-            bounds=self.bounds[chosen],
-            uniforms=self.uniforms[chosen],
-            law_of=self.law_of[chosen],
-            _rows=replace(self._rows, functions=self._rows.functions[chosen]),
+            names=[self.names[f] for f in numbers],
+            sums=self.sums[numbers],
+            bounds=self.bounds[numbers],
+            uniforms=self.uniforms[numbers],
+            law_of=self.law_of[numbers],
+            _rows=replace(self._rows, functions=kept),
         )
 
     def of_counted_rows(self) -> Answers:

@@ -9,6 +9,7 @@ who uses it subtracts beta once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, NoReturn
@@ -103,15 +104,16 @@ class BoundedAnswers(Answers):
         """What was asked for."""
         return self._asked
 
-    def subset(self, chosen: slice) -> BoundedAnswers:
+    def subset(self, chosen: slice | Sequence[int]) -> BoundedAnswers:
         """The answers to some of the functions."""
+        numbers = range(len(self.sums))[chosen] if isinstance(chosen, slice) else list(chosen)
         return replace(
             self,
-            names=self.names[chosen],
-            sums=self.sums[chosen],
-            bounds=self.bounds[chosen],
-            uniforms=self.uniforms[chosen],
-            law_of=self.law_of[chosen],
+            names=[self.names[f] for f in numbers],
+            sums=self.sums[numbers],
+            bounds=self.bounds[numbers],
+            uniforms=self.uniforms[numbers],
+            law_of=self.law_of[numbers],
         )
 
     @property

@@ -49,14 +49,14 @@ class WeightRows:
     sources : Sources
     blocks : tuple of blocks
     disjoint : bool
-    functions : range
+    functions : sequence of int
         Those wanted among the functions of the blocks.
     """
 
     sources: Sources
     blocks: tuple[Block, ...]
     disjoint: bool
-    functions: range
+    functions: Sequence[int]
 
     def matrix(self) -> Floats:
         """(d, measured functions) weights on the measured noises; other blocks are left out."""

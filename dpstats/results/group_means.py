@@ -13,16 +13,23 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
+from dpstats.inference.counts.equal_shares import SIMULATIONS, equal_shares_test
+from dpstats.inference.counts.group_shares import DifferenceIntervals, GroupCounts
+from dpstats.inference.counts.shares_of_persons import SharesOfPersons
+from dpstats.inference.intervals import Several
 from dpstats.inference.moments.mean_intervals import MeanIntervals
 from dpstats.inference.moments.one_way import OneWay
 from dpstats.results.contrasts import FTestResult
 from dpstats.results.estimates import EstimateResult
+from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, fixed, shown_pvalue, significant
 from dpstats.spending import benjamini_hochberg, holm
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpstats.measured.answers import Answers
 
 Adjustment = Literal["holm", "fdr_bh", "none"]
 _ADJUSTED: Mapping[Adjustment, tuple[str, Callable[[Floats], Floats]]] = {
@@ -31,6 +38,7 @@ _ADJUSTED: Mapping[Adjustment, tuple[str, Callable[[Floats], Floats]]] = {
                benjamini_hochberg),
     "none": ("p-values are not adjusted for the number of pairs", np.copy),
 }  # fmt: skip
+SIMULATED = f"the p-value is from {SIMULATIONS:,} simulated tables"
 _NO_TEST = "there is no test, since fewer than two groups surely have rows"
 
 
@@ -107,7 +115,7 @@ class GroupMeansResult(EstimateResult):
             notes=() if len(self.used) > 1 else (_NO_TEST,),
         )  # fmt: skip
 
-    def anova(self) -> FTestResult:
+    def anova(self) -> HypothesisResult:
         """Welch's F test that the means of `used` groups are equal; their variances may differ.
 
         The p-value allows for sampling, for the noise, and for an empty group among those used.
@@ -138,11 +146,10 @@ class GroupMeansResult(EstimateResult):
         assert isinstance(self.intervals, MeanIntervals)
         one, used = self.intervals.contrasts, self.one_way.levels.used
         pairs = list(itertools.combinations(range(len(one)), 2))
+        tested = np.array([bool(used[[i, j]].all()) for i, j in pairs])
         contrasts = tuple(
-            replace(
-                one[i], groups=(*one[i].groups, *one[j].groups), tested=bool(used[[i, j]].all())
-            )
-            for i, j in pairs
+            replace(one[i], groups=(*one[i].groups, *one[j].groups), tested=bool(both))
+            for (i, j), both in zip(pairs, tested, strict=True)
         )
         terms = [f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs]
         notes = [note for note in self.notes if not note.startswith("Welch")]
@@ -157,6 +164,7 @@ class GroupMeansResult(EstimateResult):
             budget=self.budget,
             notes=[_ADJUSTED[adjust][0], *notes],
             adjust=adjust,
+            tested=tested,
         )
 
     def summary(
@@ -217,6 +225,111 @@ class GroupMeansResult(EstimateResult):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class GroupRatesResult(GroupMeansResult):
+    """Shares of rows with a trait in groups, with a test that they are equal and all differences.
+
+    Attributes
+    ----------
+    answers : Answers
+        Of each group the rows with the trait, then those without.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> places = ["north", "south", "west"]
+    >>> schema = dps.Schema([dps.Boolean("ill"), dps.Category("region", places)])
+    >>> rates = dps.GroupMeans("ill", by="region")
+    >>> plan = dps.plan(schema, {"rates": rates}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(9_000))
+    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
+    >>> rows = pd.DataFrame({"ill": numbers % 30 < 6, "region": region})
+    >>> rows.loc[rows["region"] == "west", "ill"] = numbers % 10 < 4
+    >>> result = dps.release(plan, rows, m=2_000).infer("rates")
+    >>> print(abs(result.params["region=west"] - 0.4) < 0.02, result.anova().pvalue < 0.001)
+    True True
+    >>> print(abs(result.pairwise().params["north - west"] + 0.2) < 0.02)
+    True
+    """
+
+    answers: Answers = field(kw_only=True, compare=False)
+
+    @property
+    def interval_of(self) -> str:
+        """The shares."""
+        return self.title[:1].lower() + self.title[1:]
+
+    @cached_property
+    def _equal(self) -> HypothesisResult:
+        levels, answers = self.one_way.levels, self.answers.of_persons
+        used = levels.used
+        statistic = equal_shares_test(answers, used)[0] if used.sum() > 1 else np.nan
+        pvalue = levels.pvalue(
+            lambda some: equal_shares_test(answers, some)[1] if some.sum() > 1 else None
+        )
+        return HypothesisResult(
+            f"Test of equal shares, {self.title}",
+            f"the shares of {', '.join(self.used if used.sum() > 1 else self.groups)} are equal in "
+            "the population",
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            notes=(SIMULATED,) if used.sum() > 1 else (_NO_TEST,),
+        )  # fmt: skip
+
+    def anova(self) -> HypothesisResult:
+        """Test that the shares of the groups `used` are equal.
+
+        The p-value allows for sampling, for the noise, and for an empty group among those used; it
+        is simulated, and at least 1e-4. Without noise it is about that of the chi-square test of
+        independence.
+        """
+        return self._equal
+
+    def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
+        """Differences of all pairs of shares, each with intervals and a test.
+
+        See `GroupMeansResult.pairwise`.
+        """
+        check_choice("adjust", adjust, list(_ADJUSTED))
+        used, answers = self.one_way.levels.used, self.answers
+        pairs = list(itertools.combinations(range(len(self.groups)), 2))
+        parts, of_noise = [], []
+        for i, j in pairs:
+            counts = answers.subset([2 * i, 2 * i + 1, 2 * j, 2 * j + 1])
+            both = DifferenceIntervals(counts).subset(slice(1))
+            of_noise.append(DifferenceIntervals(counts).noise_variances(np.array([[1.0, -1.0]])))
+            parts.append(SharesOfPersons(both) if self.rows.allowed_for else both)
+        terms = [f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs]
+        one = [
+            GroupCounts(answers.subset(slice(2 * i, 2 * i + 2))) for i in range(len(self.groups))
+        ]
+        sampling = np.array([group.sampling_variance for group in one]) * self.rows.rows_per_person
+        return PairwiseResult(
+            title=f"Differences, {self.title}",
+            terms=terms,
+            params=Named([one[i].risk - one[j].risk for i, j in pairs], terms),
+            sampling_variance=np.array([sampling[i] + sampling[j] for i, j in pairs]),
+            privacy_variance=np.concatenate(of_noise),
+            intervals=Several(tuple(parts)),
+            rows=self.rows,
+            budget=self.budget,
+            notes=[_ADJUSTED[adjust][0], *self.notes],
+            adjust=adjust,
+            tested=np.array([bool(used[[i, j]].all()) for i, j in pairs]),
+        )
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        if target == "table":
+            return [self.title]
+        if len(self.used) < 2:
+            return [self.title, f"equal shares: {_NO_TEST}"]
+        return [
+            self.title,
+            f"test of equal shares: p-value {shown_pvalue(self._equal.pvalue)} "
+            "(allows for the noise)",
+        ]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class PairwiseResult(EstimateResult):
     """Differences of all pairs of group means.
 
@@ -224,6 +337,8 @@ class PairwiseResult(EstimateResult):
     ----------
     adjust : {"holm", "fdr_bh", "none"}
         How the p-values are adjusted.
+    tested : (d,) bool
+        Pairs of groups that surely have rows; the p-value of others is 1.
 
     Examples
     --------
@@ -242,21 +357,23 @@ class PairwiseResult(EstimateResult):
     """
 
     adjust: Adjustment = field(default="holm", kw_only=True)
+    tested: NDArray[np.bool_] = field(kw_only=True, compare=False)
 
     @cached_property
     def p_unadjusted(self) -> Named:
         """(d,) two-sided noise-aware p-values of: the two means are equal."""
-        return Named(self.intervals.pvalues(0.0, "two-sided"), self.terms)
+        found = self.intervals.pvalues(0.0, "two-sided")
+        return Named(np.where(self.tested, found, 1.0), self.terms)
 
     @property
     def pvalues(self) -> Named:
         """(d,) the same, adjusted as `adjust` says."""
         return Named(_ADJUSTED[self.adjust][1](np.array(self.p_unadjusted)), self.terms)
 
-    @property
-    def _determined(self) -> NDArray[np.bool_]:
-        assert isinstance(self.intervals, MeanIntervals)
-        return np.array([contrast.tested for contrast in self.intervals.contrasts])
+    def _first(self, count: int) -> EstimateResult:
+        first = super()._first(count)
+        assert isinstance(first, PairwiseResult)
+        return replace(first, tested=self.tested[:count])
 
     @property
     def interval_of(self) -> str:
@@ -274,7 +391,7 @@ class PairwiseResult(EstimateResult):
         if target == "table":
             return frame
         errors = np.asarray(self.bse)
-        known = (errors > 0) & self._determined
+        known = (errors > 0) & self.tested
         scores = np.divide(self.params, errors, out=np.full(len(errors), np.nan), where=known)
         return frame.assign(
             statistic=np.asarray(scores), p_value=np.asarray(self.pvalues),
@@ -282,7 +399,7 @@ class PairwiseResult(EstimateResult):
         )  # fmt: skip
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
-        shown = _without_estimates(super()._shown(alpha, target, most), ~self._determined)
+        shown = _without_estimates(super()._shown(alpha, target, most), ~self.tested)
         if target == "table":
             return shown
         return shown.assign(p_value=np.asarray(self.pvalues)[shown.index])  # adjusted for all pairs

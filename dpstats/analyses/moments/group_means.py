@@ -1,7 +1,8 @@
-"""Means of a number in every group of rows, with an analysis of variance.
+"""Means of a number, or shares of rows with a trait, in every group of rows.
 
-Three sums are measured for each group. A row is in one group, so that any number of groups has the
-noise of one; see `families.group_moments`.
+Of a number three sums are measured for each group. A row is in one group, so that any number of
+groups has the noise of one; see `families.group_moments`. Shares follow from the table of groups
+and trait.
 """
 
 from __future__ import annotations
@@ -12,36 +13,43 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpstats.analyses.compared_groups import small_groups
+from dpstats.analyses.compared_groups import sets_of_groups, small_groups
 from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.notes import cell_rules, left_out, rare_mean
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Family
-from dpstats.families.formula import named_number
+from dpstats.families.conditions import cell_set
+from dpstats.families.formula import named_number, names_logarithm
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.inference.counts.group_shares import GroupCounts, GroupIntervals
+from dpstats.inference.counts.shares_of_persons import SharesOfPersons
+from dpstats.inference.intervals import Several
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.one_way import OneWay
 from dpstats.measured.view import ReleaseView
-from dpstats.results.group_means import GroupMeansResult
+from dpstats.results.group_means import GroupMeansResult, GroupRatesResult
 from dpstats.results.named import Named
-from dpstats.schema import MISSING_LABEL, Schema
+from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Number, Schema
 
 _WELCH = "Welch's F test allows for different variances of the groups"
 
 
 @dataclass(frozen=True)
 class GroupMeans:
-    """Mean of a number in every level of a category, with an analysis of variance.
+    """Mean of a number, or share of rows, in every level of a category, with a test of equality.
 
     Parameters
     ----------
     column : str
         A number with `missing=` or `allow_missing=True` in the schema; ``log(income)`` if its
-        scale is "log". Rows without a value of it are left out.
+        scale is "log". Or a Boolean, a category with two levels (the share of the second one), or a
+        condition such as ``"stage in ('III', 'IV')"``. Rows without a value of it are left out.
     by : str
         Another column, which makes the groups: levels of a category, false and true of a Boolean,
         bins of a number.
@@ -55,6 +63,8 @@ class GroupMeans:
     >>> import dpstats as dps
     >>> dps.GroupMeans("income", by="region", given="age >= 65")
     GroupMeans(column='income', by='region', groups=None, given='age >= 65')
+    >>> dps.GroupMeans("readmitted", by="ward")
+    GroupMeans(column='readmitted', by='ward', groups=None, given=None)
     """
 
     kind: ClassVar[str] = "group_means"
@@ -73,11 +83,84 @@ class GroupMeans:
         object.__setattr__(self, "groups", tuple(groups))
 
     def family(self, schema: Schema) -> Family:
-        """Size, sum and sum of squares of all groups, in three sums each: it costs 2."""
+        """Three sums of all groups, or the table of groups and trait: each costs 2."""
+        if self.trait(schema) is not None:
+            columns, _ = self._sets(schema)
+            return Family((Table(columns),))
         number = named_number(schema, self.column)
         given = None if self.given is None else Subgroup.of(schema, self.given, [number.name])
         levels = sorted(self._chosen(schema))
         return Family((GroupMoments.by(number, schema[self.by], levels, given),))
+
+    def answered(self, schema: Schema) -> Family:
+        """What is inferred from: the same, or of shares the counts of each group."""
+        return self.family(schema) if self.trait(schema) is None else Family(self._counts(schema))
+
+    def trait(self, schema: Schema) -> str | None:
+        """The condition whose shares are wanted; None of a number."""
+        if not isinstance(self.column, str) or names_logarithm(schema, self.column):
+            return None
+        if self.column not in schema.names:
+            return self.column
+        column = schema[self.column]
+        if isinstance(column, Number):
+            return None
+        quoted = f"`{self.column}`"
+        if isinstance(column, Boolean):
+            return quoted
+        labels = [label for label in column.bin_labels if label != MISSING_LABEL]
+        if not isinstance(column, Category) or len(labels) != 2:
+            raise RequestError(
+                f"{self.column!r} has {len(labels)} levels: name those whose share you want, as in "
+                f"dps.GroupMeans({quoted + ' == ' + repr(labels[0])!r}, by={self.by!r})"
+            )
+        return f"{quoted} == {list(column.levels)[1]!r}"
+
+    def _sets(
+        self, schema: Schema
+    ) -> tuple[tuple[Column, ...], list[tuple[NDArray[np.bool_], str]]]:
+        trait = self.trait(schema)
+        assert trait is not None
+        given = None if self.given is None else Subgroup.of(schema, self.given, [])
+        return sets_of_groups(schema, trait, self.by, self._chosen(schema), given)
+
+    def _counts(self, schema: Schema) -> tuple[Indicator, ...]:
+        """Rows of each group with the trait, and without it."""
+        columns, sets = self._sets(schema)
+        return tuple(Indicator(cell_set(columns, cells), label) for cells, label in sets)
+
+    def _rates(self, release: ReleaseView) -> GroupRatesResult:
+        schema, chosen = release.schema, self._chosen(release.schema)
+        answers = release.answers(self._counts(schema), disjoint=True)
+        parts = [answers.subset(slice(2 * i, 2 * i + 2)) for i in range(len(chosen))]
+        groups = [GroupCounts(part) for part in parts]
+        names = tuple(schema[self.by].bin_labels[level] for level in chosen)
+        terms = [f"{self.by}={name}" for name in names]
+        one_way = OneWay(tuple(NoisyMean.of_trait(answers, 2 * i) for i in range(len(chosen))))
+        used = tuple(itertools.compress(names, one_way.levels.used))
+        notes = [*small_groups(names, groups), *left_out(
+            "tests", {self.by: used}, {self.by: names}, [self.by]
+        )]  # fmt: skip
+        rows = answers.rows.with_totals(False)
+        own = [GroupIntervals(part) for part in parts]
+        persons = [SharesOfPersons(one) for one in own] if rows.allowed_for else own
+        given = "" if self.given is None else f", given {self.given}"
+        sampling = np.array([group.sampling_variance for group in groups])
+        trait = str(self.trait(schema)).replace("`", "")
+        return GroupRatesResult(
+            title=f"Shares of rows with {trait}, by {self.by}{given}",
+            terms=terms,
+            params=Named([group.risk for group in groups], terms),
+            sampling_variance=sampling * rows.rows_per_person,
+            privacy_variance=np.array([group.privacy_variance for group in groups]),
+            intervals=Several(tuple(persons)),
+            rows=rows,
+            budget=str(release.budget),
+            notes=[*notes, cell_rules(schema, self)],
+            groups=names,
+            one_way=one_way,
+            answers=answers,
+        )
 
     def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
         """The groups of rows whose means are compared, in order."""
@@ -89,6 +172,8 @@ class GroupMeans:
 
     def infer(self, release: ReleaseView) -> GroupMeansResult:
         """Estimates with noise-aware and certified intervals."""
+        if self.trait(release.schema) is not None:
+            return self._rates(release)
         chosen, schema = self._chosen(release.schema), release.schema
         answers = release.answers(self.family(schema))
         places = {level: place for place, level in enumerate(sorted(chosen))}

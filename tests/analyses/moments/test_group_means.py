@@ -217,7 +217,7 @@ def test_as_many_groups_as_you_like_have_the_noise_of_one():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"column": "region", "by": "ill"}, "not a number"),
+    ({"column": "region", "by": "ill"}, "has 4 levels"),
     ({"by": "pay"}, "cannot define its own groups|two or more"),
     ({"by": "age", "given": "age >= 40"}, "involves 'age'.*leave it out of given="),
     ({"by": "bare"}, "two or more different levels or bins of 'bare'.*add edges"),
