@@ -441,7 +441,7 @@ class Release(Cached, Certified, Unplanned, Interchange):
 
     def _origin(self) -> str:
         """Where the rows come from."""
-        if self.fit == "entropy" and self.measurements.reference_spec["kind"] == "log_linear":
+        if self.fit == "entropy" and self.measurements.reference_spec.get("kind") == "log_linear":
             return "from the log-linear model"
         return f"{self.draw}, {self.fit} fit on {counted(len(self.weights), 'candidate')}"
 

