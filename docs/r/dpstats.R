@@ -777,7 +777,7 @@ intervals_public <- function(release, found, n, alpha) {
 }
 
 # With a measured number of rows: D + R, D = T - p N with the sampling variance of N rows and R normal
-# with an eighth of its standard deviation. Where there is hardly any noise, T + U at every number of
+# with an eighth of its standard deviation, at most one row. Where there is hardly any noise, T + U at every number of
 # rows in a confidence set.
 intervals_measured <- function(release, found, rows, alpha) {
   joints <- lapply(seq_along(found$sums), function(f) joint_of(release, found$row(f), rows$weights))
@@ -833,10 +833,10 @@ joint_of <- function(release, row, count) {
 cdf_of_ratio <- function(joint, count, t, u, p) {
   n <- max(count, 1)
   variance <- n * p * (1 - p)
-  unit <- sqrt(max(joint$variance(p) + variance, 1e-18)) / 8
+  unit <- min(sqrt(max(joint$variance(p) + variance, 1e-18)) / 8, 1)
   d <- (t - p * count) / unit + stats::qnorm(u + 0.5)
   third <- 28 / 3
-  reach <- 8 * joint$relative_reach + sqrt(2 * 28) + (third + sqrt(third^2 + 6 * third * variance)) / unit
+  reach <- 8 * joint$relative_reach * max(sqrt(joint$variance(p)) / 8 / unit, 1) + sqrt(2 * 28) + (third + sqrt(third^2 + 6 * third * variance)) / unit
   if (abs(d) >= reach) return(if (d < 0) 0 else 1)
   step <- 2 * pi / (reach + abs(d))
   s <- (seq_len(ceiling(7.6 / step)) - 0.5) * step

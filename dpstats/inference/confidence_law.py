@@ -59,6 +59,9 @@ class ConfidenceLaw(Cached):
         Of the centre, from the noise, to first order; infinite where it has no law.
     gaussian : bool
         Whether the noise is, rather than Laplace's.
+    growing : tuple of float, optional
+        Of noise that grows with the value tested: estimate, sampling error, and the coefficients of
+        the variance of the noise as a polynomial in the distance from the estimate.
 
     References
     ----------
@@ -73,6 +76,7 @@ class ConfidenceLaw(Cached):
     df: Floats | None = None
     noise_variance: float = np.inf
     gaussian: bool = False
+    growing: tuple[float, ...] | None = None
 
     @classmethod
     def of_moving_noise(
@@ -104,13 +108,17 @@ class ConfidenceLaw(Cached):
         turned = np.where(known, turned, 1.0)
         centre = np.where(known, estimate - fixed / turned, estimate)
         error = np.where(known, spread / turned, np.inf)
-        noise = float(np.mean(fixed**2))
-        return cls(centre, error, np.full(len(fixed), df), noise, gaussian)
+        growing = np.mean([fixed**2, 2 * fixed * moving, moving**2], axis=1)
+        sampling = float(np.median(spread))
+        law = cls(centre, error, np.full(len(fixed), df), float(growing[0]), gaussian)
+        return replace(law, growing=(estimate, sampling, *growing.tolist()))
 
     @property
     def without_sampling(self) -> ConfidenceLaw:
         """The same of the rows themselves: the noise is the only error."""
-        return replace(self, error=np.where(np.isfinite(self.error), 0.0, self.error))
+        error = np.where(np.isfinite(self.error), 0.0, self.error)
+        growing = self.growing and (self.growing[0], 0.0, *self.growing[2:])
+        return replace(self, error=error, growing=growing)
 
     def within(self, low: float, high: float) -> ConfidenceLaw:
         """The same with its median in the range of the parameter: all draws are moved alike.
@@ -169,7 +177,8 @@ class ConfidenceLaw(Cached):
         least, most = max(low, middle - far), min(high, middle + far)
         if not reached(alpha / 2, len(self.centre)):
             if self._tails is not None:
-                return self._far_limits(alpha, least, most)
+                first, last = self._far_limits(alpha, least, most)
+                return (low if first <= least else first), (high if last >= most else last)
             alpha = 2 * FEWEST / len(self.centre)
         if not np.any(np.isfinite(self.error) & (self.error > 0)):
             return self._draws_beyond(alpha, low, high)
@@ -212,8 +221,11 @@ class ConfidenceLaw(Cached):
         """The law of the error where the draws end; None where it has none."""
         if not np.isfinite(self.noise_variance) or np.any(np.isinf(self.error)):
             return None
-        normal = float(np.median(self.error**2)) + self.noise_variance * self.gaussian
-        laplace = self.noise_variance * (not self.gaussian)
+        return self._mixture(float(np.median(self.error)), self.noise_variance)
+
+    def _mixture(self, sampling: float, noise: float) -> MixtureTails:
+        """Tails of a normal error and one noise, of a standard deviation and a variance."""
+        normal, laplace = sampling**2 + noise * self.gaussian, noise * (not self.gaussian)
         return MixtureTails(np.array([normal]), np.array([[laplace]]), np.ones(1))
 
     def _beyond(self, value: float, below: float) -> float:
@@ -225,9 +237,15 @@ class ConfidenceLaw(Cached):
             return below
         if self._tails is None:
             return least
-        distance = abs(value - float(np.median(self.centre)))
-        tail = float(self._tails.tail(np.array([distance]))[0]) / 2
-        sampling = max(float(np.median(self.error)), _LEAST * self.spread)
+        tails, distance = self._tails, abs(value - float(np.median(self.centre)))
+        sampling = float(np.median(self.error))
+        if self.growing is not None:
+            estimate, sampling, *growing = self.growing
+            distance = abs(value - estimate)
+            noise = growing[0] + (value - estimate) * growing[1] + distance**2 * growing[2]
+            tails = self._mixture(sampling, max(noise, 0.0))
+        tail = float(tails.tail(np.array([distance]))[0]) / 2
+        sampling = max(sampling, _LEAST * self.spread)
         return min(below + max(tail - float(special.ndtr(-distance / sampling)), 0.0), least)
 
     def _sides(self, value: float) -> tuple[float, float]:

@@ -8,7 +8,7 @@ and M are (Fieller 1954). Nothing is spent on M, as it would be in a box for bot
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _TAIL = 1e-12
 _LONGEST = 100.0  # relative reach of a noise; a longer one is that of sums which are nearly exact
 _FARTHEST = 7.5  # frequency beyond which R leaves nothing, below 1e-12
+_DIRECT = 8  # parts of a noise that are evaluated at every ratio
+_DEGREE = 24
+_CLOSE = 1e-11
+_NARROWEST = 2.0**-10  # part of [0, 1]
 _TOLERANCE = 1e-6  # of an end, in standard errors; ends are moved outwards by it
 
 
@@ -42,8 +46,9 @@ def joint_noise(weighted: Iterable[tuple[float, float, NoiseLaw]]) -> JointNoise
 class NoisyRatio:
     """Ratios with one joint law of the noise, in [0, 1].
 
-    D + R, D = T - r N and R normal with an eighth of D's standard deviation, has exactly uniform
-    tails at the true r. R makes the law continuous and is a function of a stored uniform.
+    D + R, D = T - r N and R normal with an eighth of D's standard deviation (of sampled rows at
+    most one row), has exactly uniform tails at the true r. R makes the law continuous and is a
+    function of a stored uniform.
 
     Attributes
     ----------
@@ -95,6 +100,7 @@ class NoisyRatio:
 
     @cached_property
     def _inversion(self) -> Inversion:
+        """Of D over its unit, with the unit of each ratio."""
         noise = self.noise
 
         def log_noise(s: Floats, r: Floats) -> Floats:
@@ -102,22 +108,44 @@ class NoisyRatio:
 
         return Inversion(log_noise, WIDE * noise.relative_reach, "normal")
 
+    @cached_property
+    def _inversion_of_rows(self) -> Inversion:
+        """Of D where the unit is one row, so that many ratios share their frequencies."""
+        noise = self.noise.log_characteristic
+        if len(self.noise.parts) > _DIRECT:
+            noise = _Interpolated(self.noise)
+        return Inversion(lambda s, r: noise(s, r.ravel()), self.noise.reach, "normal")
+
     def _variance(self, r: Floats) -> Floats:
         """Variance of D."""
         return np.asarray(self.noise.variance(r) + self._rows * r * (1 - r))
 
     def _unit(self, r: Floats) -> Floats:
-        """Standard deviation of R."""
+        """An eighth of D's standard deviation."""
         return np.asarray(np.sqrt(np.maximum(self._variance(r), 1e-18)) / WIDE)
 
     def cdf(self, r: Floats, which: NDArray[np.intp], *, read: bool = True) -> Floats:
         """P(D + R <= observed) at ratios (k,) of the numbers (k,), with an error of about 1e-12."""
         from scipy import special
 
-        unit = self._unit(r)
+        rows, unit = np.full(r.size, self._rows), self._unit(r)
+        whole, farthest = unit >= 1, np.full(r.size, np.inf)
+        if self.sampled and whole.any():
+            farthest[whole] = self._inversion_of_rows.farthest(rows[whole], r[whole])
+        whole = np.isfinite(farthest)
+        unit = np.where(whole, 1.0, unit)
         t = self._read if read else self.t
         d = (t[which] - r * self.count) / unit + special.ndtri(self.u[which] + 0.5)
-        rows, of_rows = np.full(r.size, self._rows), unit if self.sampled else 1.0
+        cdf = np.empty(r.size)
+        if whole.any():
+            inversion, given = self._inversion_of_rows, (d[whole], rows[whole], r[whole])
+            cdf[whole] = inversion.cdf(*given, inversion.nodes(*given, farthest[whole]))
+        if not whole.all():
+            cdf[~whole] = self._scaled_cdf(*(values[~whole] for values in (d, rows, r, unit)))
+        return cdf
+
+    def _scaled_cdf(self, d: Floats, rows: Floats, r: Floats, unit: Floats) -> Floats:
+        of_rows = unit if self.sampled else 1.0
         farthest = np.where(
             unit * self._period > _FARTHEST, self._inversion.farthest(rows, r, of_rows), _FARTHEST
         )
@@ -171,6 +199,58 @@ class NoisyRatio:
 
         Of T `read` within [0, N], as for limits, or as it is.
         """
+        if read and self.count <= 0:  # no rows are seen: nothing is known
+            return np.full((2, self.t.size), 0.5)
         every = np.arange(self.t.size)
         cdf = self.cdf(np.full(self.t.size, r), every, read=read)
         return np.array([cdf, 1 - cdf])
+
+
+@dataclass(frozen=True)
+class _Interpolated:
+    """The characteristic function of a noise of many parts, by Chebyshev polynomials in p.
+
+    Where each part is a small share of it, its logarithm is nearly quadratic in p. It is compared
+    with the function itself at some p; where they differ, [0, 1] is halved.
+    """
+
+    joint: JointNoise
+    _kept: dict[tuple[float, ...], Floats | None] = field(default_factory=dict)
+
+    def __call__(self, s: Floats, p: Floats) -> Floats:
+        """Logarithms (m, k) at frequencies (k,), which are few, and shares (m,)."""
+        found = np.empty((p.size, s.size))
+        parts = [(0.0, 1.0, np.arange(p.size))]
+        while parts:
+            low, high, which = parts.pop()
+            key = (float(s[0]), float(s[-1]), s.size, low, high)
+            if key not in self._kept:
+                self._kept[key] = self._coefficients(s, low, high)
+            kept, middle = self._kept[key], (low + high) / 2
+            if kept is not None:
+                found[which] = _polynomial(kept, (p[which] - low) / (high - low))
+            elif high - low <= _NARROWEST:
+                found[which] = self.joint.log_characteristic(s, p[which])
+            else:
+                below = p[which] < middle
+                halves = (low, middle, which[below]), (middle, high, which[~below])
+                parts += [half for half in halves if half[2].size]
+        return found
+
+    def _coefficients(self, s: Floats, low: float, high: float) -> Floats | None:
+        """Coefficients (degree, k) between two p; None if they do not serve."""
+        angle = np.pi * (np.arange(_DEGREE) + 0.5) / _DEGREE
+        basis = np.cos(np.arange(_DEGREE) * angle[:, np.newaxis])
+        basis[:, 0] /= 2
+        shares = low + (high - low) * (1 + np.cos(angle)) / 2
+        found = np.asarray(2 / _DEGREE * basis.T @ self.joint.log_characteristic(s, shares))
+        tried = (1 + np.cos(np.pi * np.arange(0, _DEGREE + 1, 3) / _DEGREE)) / 2
+        exact = np.exp(self.joint.log_characteristic(s, low + (high - low) * tried))
+        close = np.max(np.abs(np.exp(_polynomial(found, tried)) - exact)) < _CLOSE
+        return found if close else None
+
+
+def _polynomial(coefficients: Floats, p: Floats) -> Floats:
+    """Chebyshev polynomials on [0, 1] with coefficients (degree, k) at p (m,): (m, k)."""
+    place = np.arccos(np.clip(2 * p - 1, -1, 1))
+    return np.asarray(np.cos(np.arange(len(coefficients)) * place[:, np.newaxis]) @ coefficients)

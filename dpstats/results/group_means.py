@@ -15,7 +15,6 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
 from dpstats.inference.counts.equal_shares import SIMULATIONS, equal_shares_test
 from dpstats.inference.counts.group_shares import DifferenceIntervals, GroupCounts
-from dpstats.inference.counts.shares_of_persons import SharesOfPersons
 from dpstats.inference.intervals import Several
 from dpstats.inference.moments.mean_intervals import MeanIntervals
 from dpstats.inference.moments.one_way import OneWay
@@ -297,7 +296,7 @@ class GroupRatesResult(GroupMeansResult):
             counts = answers.subset([2 * i, 2 * i + 1, 2 * j, 2 * j + 1])
             both = DifferenceIntervals(counts).subset(slice(1))
             of_noise.append(DifferenceIntervals(counts).noise_variances(np.array([[1.0, -1.0]])))
-            parts.append(SharesOfPersons(both) if self.rows.allowed_for else both)
+            parts.append(both)
         terms = [f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs]
         one = [
             GroupCounts(answers.subset(slice(2 * i, 2 * i + 2))) for i in range(len(self.groups))

@@ -102,7 +102,7 @@ def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, 
     release = released(some, asked, k)
     persons, unit = n // k, n / (n // k)
     for result, term in ((release.infer("share"), 0), (release.infer("table"), 3)):
-        answers = result.intervals.rows.answers
+        answers = result.intervals.answers
         count = int(np.sum(some["ill"] & (some["g"] | (term == 0))))
         at = count / unit + answers.uniforms[term] + 0.5
         below = int(np.floor(at))

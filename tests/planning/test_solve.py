@@ -335,7 +335,7 @@ def test_the_width_is_that_of_a_named_term(plan):
     other = plan.solve(width=0.2, of="line", term="Intercept", n=2_000)
     assert other.details == "noise-aware 0.95 interval of 'Intercept'"
     widths = other.plan.preview(2_000).widths().set_index(["analysis", "term"])["width"]
-    assert other.reached == pytest.approx(widths["line", "Intercept"], rel=0.1)  # more releases
+    assert other.reached == pytest.approx(widths["line", "Intercept"], rel=0.15)  # more releases
     asked = {"cells": dps.Marginals(["region", "smoker"])}
     cells = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
     assert cells.solve(width=0.1, of="cells", n=900).details.endswith(", median of 6 terms")

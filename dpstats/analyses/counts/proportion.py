@@ -26,7 +26,7 @@ from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.group_shares import GroupIntervals
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
-from dpstats.inference.counts.shares_of_persons import SharesOfPersons
+from dpstats.inference.counts.shares_from_totals import SharesFromTotals
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.person_variance import SHARES, PersonVariance
@@ -274,11 +274,11 @@ def of_persons(result: ProportionResult, mean: Contrast | None = None) -> Propor
     rows = result.rows.with_totals(mean is not None)
     if not rows.allowed_for:
         return result
-    assert isinstance(result.intervals, ProportionIntervals)
-    sampling, means = rows.rows_per_person * result.sampling_variance, None
+    sampling, intervals = rows.rows_per_person * result.sampling_variance, result.intervals
     if mean is not None:
-        sampling, means = np.array([mean.sampling_variance]), MeanIntervals((mean,))
-    intervals = SharesOfPersons(result.intervals, means)
+        assert isinstance(intervals, ProportionIntervals)
+        sampling = np.array([mean.sampling_variance])
+        intervals = SharesFromTotals(intervals, MeanIntervals((mean,)))
     return replace(result, sampling_variance=sampling, intervals=intervals, rows=rows)
 
 
@@ -289,10 +289,11 @@ def _group_result(
     intervals, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
     group = intervals.group
     sampling = rows.rows_per_person * group.sampling_variance
-    means = None
+    limits: GroupIntervals | SharesFromTotals = intervals
     if totals is not None:
         contrast = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
-        sampling, means = contrast.sampling_variance, MeanIntervals((contrast,))
+        sampling = contrast.sampling_variance
+        limits = SharesFromTotals(intervals, MeanIntervals((contrast,)))
     notes = [subgroup_note(about, group.observed_size, group.size_noise)]
     if group.hidden_by_noise:
         notes.append(
@@ -310,7 +311,7 @@ def _group_result(
         params=Named([group.risk], terms),
         sampling_variance=np.array([sampling]),
         privacy_variance=np.array([group.privacy_variance]),
-        intervals=SharesOfPersons(intervals, means) if rows.allowed_for else intervals,
+        intervals=limits,
         rows=rows,
         budget=budget,
         scalar=True,

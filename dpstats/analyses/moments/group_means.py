@@ -27,7 +27,6 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.inference.counts.group_shares import GroupCounts, GroupIntervals
-from dpstats.inference.counts.shares_of_persons import SharesOfPersons
 from dpstats.inference.intervals import Several
 from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
 from dpstats.inference.moments.noisy_mean import NoisyMean
@@ -142,8 +141,6 @@ class GroupMeans:
             "tests", {self.by: used}, {self.by: names}, [self.by]
         )]  # fmt: skip
         rows = answers.rows.with_totals(False)
-        own = [GroupIntervals(part) for part in parts]
-        persons = [SharesOfPersons(one) for one in own] if rows.allowed_for else own
         given = "" if self.given is None else f", given {self.given}"
         sampling = np.array([group.sampling_variance for group in groups])
         trait = str(self.trait(schema)).replace("`", "")
@@ -153,7 +150,7 @@ class GroupMeans:
             params=Named([group.risk for group in groups], terms),
             sampling_variance=sampling * rows.rows_per_person,
             privacy_variance=np.array([group.privacy_variance for group in groups]),
-            intervals=Several(tuple(persons)),
+            intervals=Several(tuple(GroupIntervals(part) for part in parts)),
             rows=rows,
             budget=str(release.budget),
             notes=[*notes, cell_rules(schema, self)],

@@ -202,7 +202,7 @@ def within_counts(t: Floats, n: float) -> Floats:
     such a T unlikely: an interval without width. Read as 0, T + U has a positive limit at every
     alpha, and the lower limit is 0 before and after, since F_0(0) = 1/2. So intervals only grow,
     stay nested in alpha, and their limits stay monotone in T + U; p-values that read it alike are
-    dual to them. At n by symmetry. See docs/explanation/inference/shares-and-tables.md, (3).
+    dual to them. At n by symmetry. See docs/explanation/inference/shares-and-tables.md, (5).
     """
     return np.clip(t, 0.0, n)
 

@@ -21,7 +21,7 @@ def equal_shares_test(answers: Answers, used: NDArray[np.bool_]) -> tuple[float,
     """Statistic and p-value of: k groups have one share.
 
     The statistic sums over groups the squares of D_g = T_g - p N_g over their variance, with p the
-    share of all of them (eq. 5 of docs/explanation/inference/shares-and-tables.md). It is simulated
+    share of all of them (eq. 4 of docs/explanation/inference/shares-and-tables.md). It is simulated
     with p, the noisy sizes and the known law of the noise.
 
     Parameters

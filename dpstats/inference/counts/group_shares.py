@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.weighted_noise import JointNoise
 
 DRAWS = 20_000
+_NO_ROWS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def certified_share(
     most = np.inf if n is None else float(n)
     each = bonferroni(beta, 2)
     q_yes, q_no = (law.quantile(each) for law in laws)
-    yes, no = np.maximum(yes, 0), np.maximum(no, 0)  # so that no box ends at 0 by its noise
+    yes, no = np.clip(yes, 0, most), np.clip(no, 0, most)  # so that no box ends there by its noise
     least_yes, least_no = np.clip(yes - q_yes, 0, most), np.clip(no - q_no, 0, most)
     most_yes = np.maximum(least_yes, np.minimum(yes + q_yes, most - least_no))
     most_no = np.maximum(least_no, np.minimum(no + q_no, most - least_yes))
@@ -176,19 +177,19 @@ class DrawnShares(Cached):
         """P-value that parameter number i of the population equals `value`, at least 1e-9.
 
         It is at most alpha exactly where the interval excludes the value, down to a level beyond
-        which lie `FEWEST` draws. From there the tail of the contrast that the hypothesis sets to
-        zero is taken to fall exponentially, which a log-concave one does at least (3).
+        which lie `FEWEST` draws. From there the tail is that of eq. 3.
         """
         contrast = self._contrast(i, value)
-        larger, smaller = _tail(contrast), _tail(-contrast)
+        larger, smaller = _side(contrast), _side(-contrast)
         sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
         return float(np.clip(sides[alternative], LEAST_COMPUTED, 1.0))
 
     def _shares(self, sampled: bool) -> list[Floats]:
         """Draws (DRAWS,) of the share of each group."""
-        return self._once(sampled, lambda: self._drawn(sampled))
+        return [share for share, _ in self._once(sampled, lambda: self._drawn(sampled))]
 
-    def _drawn(self, sampled: bool) -> list[Floats]:
+    def _drawn(self, sampled: bool) -> list[tuple[Floats, Floats]]:
+        """Draws (DRAWS,) of the share of each group, and of its size."""
         answers = self.answers
         rng = np.random.default_rng(calibration_seed(answers, answers.names[0]))
         noise = np.zeros((len(answers.sums), DRAWS))
@@ -196,10 +197,10 @@ class DrawnShares(Cached):
             drawn, used = draw_evenly(law, DRAWS, rng), np.flatnonzero(weights)
             noise[used] += np.outer(weights[used], drawn)
         most = answers.rows.exact or np.inf
-        sums = answers.sums if sampled else within_counts(answers.sums, most)
-        counts = np.clip(sums[:, np.newaxis] - noise, 0, most)  # (1)
+        sums = within_counts(answers.sums, most)[:, np.newaxis]
+        counts = np.clip(sums - noise, 0, most)  # (1)
         pairs = zip(counts[::2], counts[1::2], strict=True)
-        return [_share_of(yes, no, rng, sampled=sampled) for yes, no in pairs]
+        return [(_share_of(yes, no, rng, sampled=sampled), yes + no) for yes, no in pairs]
 
     def _measures(self, sampled: bool) -> Floats:
         """Draws (d, DRAWS) of the parameters; 0/0 counts one half at either end."""
@@ -211,19 +212,20 @@ class DrawnShares(Cached):
         return np.where(np.isnan(measures), np.where(_EITHER, np.inf, 0.0), measures)
 
     def _contrast(self, i: int, value: float) -> Floats:
-        """What is negative where parameter i is below a value, and has no heavy tail."""
-        first, *others = self._shares(True)
+        """What is negative where parameter i is below a value, about linear in the counts."""
+        (first, size), *others = self._once(True, lambda: self._drawn(True))
         if not others:
-            return first - value
-        (second,) = others
+            return (first - value) * np.maximum(size, _NO_ROWS)
+        ((second, other),) = others
+        size = np.maximum(size * other / np.maximum(size + other, _NO_ROWS), _NO_ROWS)
         if MEASURES[i] == "difference":
-            return first - second - value
+            return (first - second - value) * size
         if MEASURES[i] == "ratio":
             contrast, unknown = first - value * second, (first == 0) & (second == 0)
         else:
             contrast = first * (1 - second) - value * second * (1 - first)
             unknown = (first == second) & ((first == 0) | (first == 1))
-        return np.where(unknown, np.where(_EITHER, 1.0, -1.0), contrast)
+        return np.where(unknown, np.where(_EITHER, 1.0, -1.0), contrast) * size
 
 
 _EITHER = np.random.default_rng(0).permutation(np.arange(DRAWS) % 2) > 0
@@ -239,24 +241,24 @@ def _share_of(yes: Floats, no: Floats, rng: np.random.Generator, *, sampled: boo
     return np.where(a <= 0, 0.0, np.where(b <= 0, 1.0, inside))
 
 
-def _tail(contrast: Floats) -> float:
+def _side(contrast: Floats) -> float:
     """Probability that a contrast is at most zero, from draws of it (DRAWS,)."""
-    below = int(np.count_nonzero(contrast <= 0))
+    below, least = int(np.count_nonzero(contrast <= 0)), FEWEST / DRAWS
     if below >= FEWEST:
         return below / DRAWS
     edge, middle = np.partition(contrast, (FEWEST - 1, DRAWS // 2))[[FEWEST - 1, DRAWS // 2]]
-    least = FEWEST / DRAWS
     if not 0 < edge < middle:
         return least
-    return float(0.5 * (2 * least) ** (middle / (middle - edge)))  # (3)
+    return min(float((2 * least) ** (middle / (middle - edge))), least)  # (3)
 
 
 @dataclass(frozen=True)
 class GroupIntervals:
     """Intervals and tests for the share of one group.
 
-    Noise-aware ones are read off draws. For the private table itself both methods invert the law of
-    the noise, see `inference.noisy_ratio`.
+    Noise-aware ones are read off draws; where a person may have several rows, of counts of persons.
+    For the private table itself both methods invert the law of the noise, see
+    `inference.noisy_ratio`.
     """
 
     range_widths: ClassVar[float] = 1.0
@@ -274,17 +276,21 @@ class GroupIntervals:
 
     @cached_property
     def _drawn(self) -> DrawnShares:
-        return DrawnShares(self.answers)
+        return DrawnShares(self.answers.of_persons)
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limit, two (1,) arrays in [0, 1]."""
-        certified = partial(self.group.certified, alpha, target)
         if target == "table":
             ratio = self.group.of_table if alpha >= LEAST_COMPUTED else None
-            return certified() if ratio is None else ratio.interval(alpha)
+            return self.group.certified(alpha, target) if ratio is None else ratio.interval(alpha)
         if method == "certified":
-            return certified()
+            return self.group.certified(alpha, target)
+        certified = partial(self._certified, alpha)
         return with_far_tails(self._drawn.limits(alpha), alpha / 2, DRAWS, certified)
+
+    def _certified(self, alpha: float) -> tuple[Floats, Floats]:
+        """Limits for the population, of persons, that go on where the draws end."""
+        return GroupCounts(self.answers.of_persons).certified(alpha, "population")
 
     def subset(self, chosen: slice) -> GroupIntervals:
         """These intervals: there is one parameter."""
@@ -308,7 +314,8 @@ class GroupIntervals:
 class DifferenceIntervals:
     """Intervals and tests of the three measures from the four noisy counts of `Difference`.
 
-    Noise-aware ones are read off draws, also those for the private table. Certified: both shares
+    Noise-aware ones are read off draws, also those for the private table; for the population of
+    counts of persons where one may have several rows. Certified: both shares
     are in their certified intervals at alpha/2 each, and a measure lies between its extremes there,
     which are at corners.
     """
@@ -323,6 +330,10 @@ class DifferenceIntervals:
 
     @cached_property
     def _drawn(self) -> DrawnShares:
+        return DrawnShares(self.answers.of_persons)
+
+    @cached_property
+    def _of_table(self) -> DrawnShares:
         return DrawnShares(self.answers)
 
     @cached_property
@@ -341,12 +352,15 @@ class DifferenceIntervals:
 
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits (d,), of the ratios in [0, inf]."""
-        certified: Callable[[], tuple[Floats, Floats]] = partial(self._certified, alpha, target)
         if method == "certified":
-            low, high = certified()
-        else:
-            ends = self._drawn.limits(alpha, sampled=target == "population")
+            low, high = self._certified(alpha, target)
+        elif target == "table":
+            ends = self._of_table.limits(alpha, sampled=False)
+            certified = partial(self._certified, alpha, target)
             low, high = with_far_tails(ends, alpha / 2, DRAWS, certified)
+        else:
+            certified = partial(self._of_persons, alpha)
+            low, high = with_far_tails(self._drawn.limits(alpha), alpha / 2, DRAWS, certified)
         return low[self.chosen], high[self.chosen]
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
@@ -354,6 +368,10 @@ class DifferenceIntervals:
         if method == "certified":
             return self.conf_int(alpha, method, target)
         return self.conf_int(bonferroni(alpha, len(MEASURES)), method, target)
+
+    def _of_persons(self, alpha: float) -> tuple[Floats, Floats]:
+        """Certified limits for the population, of persons, that go on where the draws end."""
+        return DifferenceIntervals(self.answers.of_persons)._certified(alpha, "population")
 
     def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         each = bonferroni(alpha, len(self.groups))

@@ -53,8 +53,13 @@ class ProportionIntervals:
     @property
     def least_pvalue(self) -> float:
         """Error that a p-value spends on the number of rows."""
-        known = self.answers.rows.public or self._counted(sampled=True)
+        known = self._persons.rows.public or self._counted(sampled=True)
         return 0.0 if known else LEAST_OF_COUNT
+
+    @property
+    def _persons(self) -> Answers:
+        """Counts of independent units, of which noise-aware limits for the population are."""
+        return self.answers.of_persons
 
     def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Simultaneous limits for all d proportions; see `inference.joint_coverage`."""
@@ -64,6 +69,8 @@ class ProportionIntervals:
         if target == "population" and method == "noise_aware":
             levels = np.full(d, bonferroni(alpha, d))
             pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
+            if answers.rows.rows_per_person > 1:  # cells of persons need not be multinomial
+                pieces = ()
             for piece in pieces:
                 levels[piece] = joint_level(answers.subset(piece), bonferroni(alpha, len(pieces)))
             return self._inverted(levels)
@@ -100,7 +107,8 @@ class ProportionIntervals:
 
     def _counted(self, *, sampled: bool) -> list[tuple[NDArray[np.intp], NoisyRatio]]:
         """Counts by the joint law of their noise and that of the number of rows, if it is known."""
-        answers, joint = self.answers, self.answers.with_count
+        answers = self._persons if sampled else self.answers
+        joint = answers.with_count
         if joint is None or answers.certain:
             return []
         ratios, (laws, law_of) = [], joint
@@ -121,7 +129,7 @@ class ProportionIntervals:
 
     def _inverted(self, levels: Floats) -> tuple[Floats, Floats]:
         """Limits (d,) of levels (d,) for the population."""
-        answers = self.answers
+        answers = self._persons
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
         if counted := self._counted(sampled=True):
             for counts, ratio in counted:
@@ -168,11 +176,11 @@ class ProportionIntervals:
 
     def _tails(self, value: float, *, read: bool) -> Floats:
         """Lower and upper tails (2, d); of counts read as in `within_counts`, or as they are."""
-        answers = self.answers
+        answers = self._persons
         tails = np.ones((2, len(answers.sums)))
         if counted := self._counted(sampled=True):
             for counts, ratio in counted:
-                tails[:, counts] = ratio.tails(value, read=read)
+                tails[:, counts] = np.maximum(ratio.tails(value, read=read), LEAST_COMPUTED)
             return tails
         for f, t in enumerate(answers.sums + answers.uniforms):
             of_sizes = [

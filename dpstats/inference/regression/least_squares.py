@@ -203,12 +203,13 @@ class LeastSquares(Cached):
 
     @cached_property
     def _noise(self) -> Floats:
-        """(DRAWS, d) draws of the noise on the measured functions, in unit scale.
-
-        Each with its opposite, which is as likely: their mean is zero.
-        """
+        """(DRAWS, d) draws of the noise on the measured functions, in unit scale."""
         answers = self.matrix.answers
-        drawn = draw_noise(answers, DRAWS // 2, calibration_generator(answers)) / self._unit
+        return draw_noise(answers, DRAWS, calibration_generator(answers)) / self._unit
+
+    def _opposites(self, weights: Floats) -> Floats:
+        """Draws (DRAWS,) of a combination (d,) of the noise, each with its opposite."""
+        drawn = self._noise[: DRAWS // 2] @ weights
         return np.concatenate([drawn, -drawn])
 
     @cached_property
@@ -309,6 +310,11 @@ class LeastSquares(Cached):
         return self.clustering / max(self.df_resid, 1.0)
 
     @property
+    def of_rows(self) -> bool:
+        """Whether rows are independent."""
+        return self.clustering == 1 and not self.of_persons
+
+    @property
     def of_persons(self) -> bool:
         """Whether sampling covariances are from the totals of persons."""
         return isinstance(self.fourth, PersonScores)
@@ -375,10 +381,14 @@ class LeastSquares(Cached):
         errors = self.inverse @ self.rows[:-1] @ self.matrix.matrix @ self.left.T * reach
         return np.asarray(len(self.left) * errors @ errors.T)  # eq. 7
 
-    def noise(self, combination: Floats) -> Floats:
-        """Draws (DRAWS,) of the noise on a combination (p,), at the estimated coefficients."""
+    def noise(self, combination: Floats, *, opposites: bool = True) -> Floats:
+        """Draws (DRAWS,) of the noise on a combination (p,), at the estimated coefficients.
+
+        With `opposites` their mean is zero; even functions of them need draws without.
+        """
         score = (combination @ self.inverse @ self.rows[:-1])[None, :]
-        return np.asarray(self._noise @ self._weights(score, self._residual(self.params))[0])
+        weights = self._weights(score, self._residual(self.params))[0]
+        return self._opposites(weights) if opposites else np.asarray(self._noise @ weights)
 
     def moving(self, combination: Floats, *, sampling: bool = True) -> Floats:
         """Draws (DRAWS,) of what a unit by which its true value is larger adds to that noise."""
@@ -390,7 +400,7 @@ class LeastSquares(Cached):
         length = float(combination @ combination)
         slope = along / variance if variance > 0 else combination / (length or 1.0)
         score = (combination @ self.inverse @ self.rows[:-1])[None, :]
-        return np.asarray(self._noise @ self._weights(score, self.rows[:-1].T @ -slope)[0])
+        return self._opposites(self._weights(score, self.rows[:-1].T @ -slope)[0])
 
     def law(
         self, combination: Floats, *, sampling: bool = True, extra: float = 0.0

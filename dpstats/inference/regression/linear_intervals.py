@@ -115,13 +115,15 @@ class LinearIntervals(Cached):
         if method == "certified":
             return self._certified(alpha, target)
         low, high = np.full(len(self.offsets), -np.inf), np.full(len(self.offsets), np.inf)
-        for i in np.flatnonzero(~self._unknown).tolist():
+        known = np.flatnonzero(~self._unknown).tolist()
+        for i in known:
             low[i], high[i] = self._law(i, target).limits(alpha)
         ends = low + self.offsets, high + self.offsets
-        known = np.flatnonzero(~self._unknown).tolist()
-        if all(self._law(i, target).reaches(alpha) for i in known):
-            return ends
-        return wider(ends, self._certified(alpha, target))
+        short = [i for i in known if not self._law(i, target).reaches(alpha)]
+        if short and self.model.of_rows:
+            return wider(ends, self._certified(alpha, target))
+        ends[0][short], ends[1][short] = -np.inf, np.inf  # certified ones are of rows
+        return ends
 
     def unbounded(self, alpha: float) -> bool:
         """Whether some noise-aware interval is unbounded, but for undetermined ones."""
@@ -181,7 +183,8 @@ class LinearIntervals(Cached):
             return self.conf_int(alpha, method, target)
         rng = calibration_generator(self.model.matrix.answers, JOINT)
         some = np.flatnonzero(~self._unknown)
-        errors = np.stack([self.model.noise(self.combinations[i]) for i in some], axis=-1)
+        drawn = [self.model.noise(self.combinations[i], opposites=False) for i in some]
+        errors = np.stack(drawn, axis=-1)
         covariance = self.model.left_covariance
         if target == "population":
             covariance = covariance + self.model.sampling_covariance

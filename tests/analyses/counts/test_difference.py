@@ -28,7 +28,7 @@ def intervals_of(*groups, epsilon=1.0):
     frame = pd.DataFrame({"ill": [True, False] * 10, "urban": [True] * 10 + [False] * 10})
     answers = dps.release(plan, frame, m=10, k=10).infer("gap").intervals.answers
     sums = np.ravel([(yes, size - yes) for yes, size in groups]).astype(float)
-    return DifferenceIntervals(replace(answers, sums=sums))
+    return DifferenceIntervals(replace(answers, sums=sums, uniforms=np.linspace(-0.4, 0.4, 4)))
 
 
 def counts_of(survey, levels):

@@ -48,7 +48,7 @@ def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
     combination = np.array([1.0, -2, 0.5, 0, 1])
     fixed, moving = model.noise(combination), model.moving(combination)
     rng = calibration_generator(model.matrix.answers)
-    half = model.matrix.noise(DRAWS // 2, rng)
+    half = model.matrix.noise(DRAWS, rng)[: DRAWS // 2]
     noise = model.rows @ np.concatenate([half, -half]) @ model.rows.T
     covariance = model.sampling_covariance + model.noise_covariance
     slope = covariance @ combination / (combination @ covariance @ combination)
@@ -59,7 +59,7 @@ def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
         wanted = errors @ np.linalg.solve(model.gram, combination)
         np.testing.assert_allclose(fixed + t * moving, wanted, atol=1e-12)
         exact = combination @ model.noise_covariance_at(b) @ combination
-        assert np.var(wanted) == pytest.approx(exact, rel=0.1)
+        assert np.var(wanted) == pytest.approx(exact, rel=0.3)  # 6 standard errors
 
 
 def law_of(spread, df, fixed, moving, estimate=0.0):

@@ -176,6 +176,8 @@ class CalibratedScore(CalibratedDensity):
         """That of `law`, prolonged by values which the score does not reject."""
         assert self.params is not None
         law, centre = self._law(combination, sampled), float(combination @ self.params)
+        if not law.reaches(alpha):
+            return -np.inf, np.inf
         limit = -float(special.ndtri(alpha / 2))
 
         def end(sign: float, start: float) -> float:

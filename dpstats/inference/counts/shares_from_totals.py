@@ -1,22 +1,14 @@
-"""Intervals and tests of shares where a person may have several rows.
+"""Intervals and tests of shares from the totals of persons who may have several rows.
 
-A count of rows is then no binomial one. Noise-aware limits for the population are those of the
-count over k, the most rows of one person, as if it counted persons: see `Answers.of_persons`. With
-person totals they are those of the mean of a column of zeros and ones. All others are those of
-rows.
-
-Of persons with k rows that are all alike the count over k is binomial, so the limits are exact. Let
-W = sum of w_i, w_i the rows of person i with the trait less p times all its rows, which has mean
-zero at the true share p. In general its variance is at most that of n / k such persons, n the
-expected number of rows (Cauchy and Schwarz), also of combinations of two W of groups that share
-persons. What is known of the tails, and what was simulated, is in
-docs/explanation/inference/persons.md.
+Where their totals were measured, a share is the mean of a column of zeros and ones. Without totals,
+counts are divided by k, the most rows of one person, as if they counted persons: see
+`Answers.of_persons`, and docs/explanation/inference/persons.md for why that is valid.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -41,47 +33,35 @@ if TYPE_CHECKING:
 
 
 OfRows: TypeAlias = ProportionIntervals | GroupIntervals | DifferenceIntervals
-"""Intervals from counts of independent rows."""
+"""Intervals from counts alone."""
 
 
 @dataclass(frozen=True)
-class SharesOfPersons:
-    """Intervals and tests of shares, of all rows or of a group, or of two groups compared.
+class SharesFromTotals:
+    """Intervals and tests of shares, or of two groups compared, with the totals of persons.
 
     Attributes
     ----------
     rows : ProportionIntervals, GroupIntervals or DifferenceIntervals
-        Of independent rows: exact for the private table.
-    from_totals : MeanIntervals, DifferenceFromTotals or None
-        Those for the population where person totals were measured.
+        From the counts: certified ones, and those for the private table.
+    totals : MeanIntervals or DifferenceFromTotals
+        Noise-aware ones for the population.
     """
 
     rows: OfRows
-    from_totals: MeanIntervals | DifferenceFromTotals | None = None
-
-    @cached_property
-    def persons(self) -> OfRows | MeanIntervals | DifferenceFromTotals:
-        """Those for the population."""
-        if self.from_totals is not None:
-            return self.from_totals
-        return replace(self.rows, answers=self.rows.answers.of_persons)
+    totals: MeanIntervals | DifferenceFromTotals
 
     @property
     def range_widths(self) -> Floats | float:
         """Of all values that the parameters can have."""
         return self.rows.range_widths
 
-    @property
-    def least_pvalue(self) -> float:
-        """Error that a p-value spends on unknown sizes."""
-        return float(getattr(self.persons, "least_pvalue", 0.0))
-
     def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Lower and upper limits, two (d,) arrays."""
         if method == "certified" or target == "table":
             return self.rows.conf_int(alpha, method, target)
-        low, high = self.persons.conf_int(alpha, method, target)
-        if isinstance(self.persons, MeanIntervals):  # of numbers in [-1, 1]
+        low, high = self.totals.conf_int(alpha, method, target)
+        if isinstance(self.totals, MeanIntervals):  # of numbers in [-1, 1]
             return np.clip(low, 0, 1), np.clip(high, 0, 1)
         return low, high
 
@@ -89,22 +69,12 @@ class SharesOfPersons:
         """Simultaneous limits; noise-aware ones by Bonferroni's inequality."""
         if method == "certified" or target == "table":
             return self.rows.simultaneous(alpha, method, target)
-        return self.conf_int(bonferroni(alpha, self._several), method, target)
+        several = len(MEASURES) if isinstance(self.rows, DifferenceIntervals) else 1
+        return self.conf_int(bonferroni(alpha, several), method, target)
 
-    @property
-    def _several(self) -> int:
-        if isinstance(self.rows, GroupIntervals):
-            return 1
-        if isinstance(self.rows, DifferenceIntervals):
-            return len(MEASURES)
-        return len(self.rows.answers.sums)
-
-    def subset(self, chosen: slice) -> SharesOfPersons:
-        """The same for some of them."""
-        totals = self.from_totals
-        return SharesOfPersons(
-            self.rows.subset(chosen), None if totals is None else totals.subset(chosen)
-        )
+    def subset(self, chosen: slice) -> SharesFromTotals:
+        """Intervals of some of the parameters."""
+        return SharesFromTotals(self.rows.subset(chosen), self.totals.subset(chosen))
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each equals `value`.
@@ -116,12 +86,12 @@ class SharesOfPersons:
         """
         if not isinstance(self.rows, DifferenceIntervals):
             value = check_proportion(value)
-        return self.persons.pvalues(value, alternative)
+        return self.totals.pvalues(value, alternative)
 
     def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
         """P-value of one measure of two groups."""
-        assert isinstance(self.persons, DifferenceIntervals | DifferenceFromTotals)
-        return self.persons.pvalue(measure, value, alternative)
+        assert isinstance(self.totals, DifferenceFromTotals)
+        return self.totals.pvalue(measure, value, alternative)
 
 
 @dataclass(frozen=True)
