@@ -109,9 +109,8 @@ class ConfidenceLaw(Cached):
         centre = np.where(known, estimate - fixed / turned, estimate)
         error = np.where(known, spread / turned, np.inf)
         growing = np.mean([fixed**2, 2 * fixed * moving, moving**2], axis=1)
-        sampling = float(np.median(spread))
-        law = cls(centre, error, np.full(len(fixed), df), float(growing[0]), gaussian)
-        return replace(law, growing=(estimate, sampling, *growing.tolist()))
+        terms = (estimate, float(np.median(spread)), *growing.tolist())
+        return cls(centre, error, np.full(len(fixed), df), float(growing[0]), gaussian, terms)
 
     @property
     def without_sampling(self) -> ConfidenceLaw:

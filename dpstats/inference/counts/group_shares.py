@@ -99,10 +99,7 @@ class GroupCounts:
         u = self.answers.uniforms
         shift = u[0] - (0.0 if self.answers.share_noise else u[1])
         uniform = np.array([shift - round(shift)])
-        if self.answers.certain:
-            return None
-        ratio = NoisyRatio(self.noise, self.observed_size, self.answers.sums[:1], uniform)
-        return ratio if ratio.computable else None
+        return NoisyRatio.of(self.noise.parts, self.observed_size, self.answers.sums[:1], uniform)
 
     def certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
         """Certified limits (1,) for the share, from a box for the two counts.
