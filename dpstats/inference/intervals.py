@@ -1,10 +1,11 @@
-"""The protocol of all intervals: what a result needs from the law of its estimates."""
+"""The base class of all intervals: what a result needs from the distribution of its estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
 from dpstats.spending import bonferroni
 
+Ends: TypeAlias = tuple[Floats, Floats]
 FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws
 
 
-class Intervals(Protocol):
-    """How one kind of estimate gets its intervals and tests: what `EstimateResult` is made with.
+class Intervals(ABC):
+    """Intervals and tests of d parameters: what `EstimateResult` is made with.
 
-    Any class with these methods will do; see ``docs/how-to/analyse/your-own-analysis.md``.
+    A subclass says what the limits of either method are; here one of them is chosen. See
+    ``docs/how-to/analyse/your-own-analysis.md``.
 
     Examples
     --------
@@ -35,43 +38,78 @@ class Intervals(Protocol):
     True
     """
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays, nested in alpha; infinite where unknown."""
+    @property
+    def range_widths(self) -> Floats | float:
+        """(d,) of all values that the parameters can have; infinite where these have no ends."""
+        return np.inf
 
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value spends on an unknown number of rows."""
+        return 0.0
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of parameters, d."""
+
+    @abstractmethod
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays, from the distribution of sampling and noise; nested in alpha."""
+
+    @abstractmethod
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays, for any data; infinite where nothing is known."""
+
+    @abstractmethod
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Noise-aware p-values (d,) of: each parameter equals `value`."""
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Limits that hold jointly for all d parameters with probability 1 - alpha."""
-
+    @abstractmethod
     def subset(self, chosen: slice) -> Intervals:
-        """The same for some of the parameters."""
+        """Those of some of the parameters."""
+
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Noise-aware limits of all parameters together; here by Bonferroni's inequality."""
+        return self.noise_aware(bonferroni(alpha, len(self)), target)
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Certified limits of all parameters together; here by Bonferroni's inequality."""
+        return self.certified(bonferroni(alpha, len(self)), target)
+
+    def conf_int(self, alpha: float, method: Method, target: Target) -> Ends:
+        """Lower and upper limits, two (d,) arrays, nested in alpha; infinite where unknown."""
+        return (self.certified if method == "certified" else self.noise_aware)(alpha, target)
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> Ends:
+        """Limits that hold jointly for all d parameters with probability 1 - alpha."""
+        joint = self.joint_certified if method == "certified" else self.joint_noise_aware
+        return joint(alpha, target)
 
 
 @dataclass(frozen=True)
-class Several:
+class Several(Intervals):
     """Intervals of parameters that each have their own, of one parameter."""
 
     parts: tuple[Intervals, ...]
 
+    def __len__(self) -> int:
+        return len(self.parts)
+
     @property
     def range_widths(self) -> Floats:
         """(d,) of all values that the parameters can have."""
-        return np.concatenate(
-            [np.atleast_1d(getattr(x, "range_widths", np.inf)) for x in self.parts]
-        )
+        return np.concatenate([np.atleast_1d(part.range_widths) for part in self.parts])
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays."""
-        ends = [part.conf_int(alpha, method, target) for part in self.parts]
-        return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays."""
+        return _joined([part.noise_aware(alpha, target) for part in self.parts])
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits, by Bonferroni's inequality."""
-        return self.conf_int(bonferroni(alpha, len(self.parts)), method, target)
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays."""
+        return _joined([part.certified(alpha, target) for part in self.parts])
 
     def subset(self, chosen: slice) -> Several:
-        """Intervals of some of the parameters."""
+        """Those of some of the parameters."""
         return Several(self.parts[chosen])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
@@ -79,22 +117,22 @@ class Several:
         return np.concatenate([part.pvalues(value, alternative) for part in self.parts])
 
 
+def _joined(ends: Sequence[Ends]) -> Ends:
+    lows, highs = zip(*ends, strict=True)
+    return np.concatenate(lows), np.concatenate(highs)
+
+
 def reached(alpha: float, draws: int) -> bool:
     """Whether enough draws lie beyond a level, so that limits may be read off them."""
     return draws >= FEWEST / alpha
 
 
-def wider(ends: tuple[Floats, Floats], others: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+def wider(ends: Ends, others: Ends) -> Ends:
     """The least interval that contains both of two: it errs no more often than either."""
     return np.minimum(ends[0], others[0]), np.maximum(ends[1], others[1])
 
 
-def with_far_tails(
-    ends: tuple[Floats, Floats],
-    alpha: float,
-    draws: int,
-    certified: Callable[[], tuple[Floats, Floats]],
-) -> tuple[Floats, Floats]:
+def with_far_tails(ends: Ends, alpha: float, draws: int, certified: Callable[[], Ends]) -> Ends:
     """Limits that were read off draws, widened to certified ones where the draws end.
 
     Fewer than `FEWEST` of the draws lie beyond a level below FEWEST / draws, and the quantile there

@@ -13,8 +13,8 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Target
 from dpstats.inference.regression.coefficient_intervals import (
     CoefficientIntervals,
-    MeanIntervalsOfPredictor,
     NormalIntervals,
+    PredictedMeanIntervals,
 )
 from dpstats.inference.regression.generalised.empty_levels import Determined
 from dpstats.inference.regression.generalised.marginal_effects import (
@@ -124,7 +124,7 @@ class GeneralisedResult(RegressionResult):
         return EstimateResult(
             title=f"Predicted means, {self.title}", terms=names, params=Named(means, names),
             sampling_variance=sampling, privacy_variance=privacy,
-            intervals=MeanIntervalsOfPredictor(intervals, self.link), rows=self.rows,
+            intervals=PredictedMeanIntervals(intervals, self.link), rows=self.rows,
             budget=self.budget, notes=self.notes,
         )  # fmt: skip
 

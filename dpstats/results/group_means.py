@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from dpstats.checks import Method, Target, check_choice
 from dpstats.inference.counts.equal_shares import SIMULATIONS, equal_shares_test
 from dpstats.inference.counts.group_shares import DifferenceIntervals, GroupCounts
 from dpstats.inference.intervals import Several
-from dpstats.inference.moments.mean_intervals import MeanIntervals
 from dpstats.inference.moments.one_way import OneWay
 from dpstats.results.contrasts import FTestResult
 from dpstats.results.estimates import EstimateResult
@@ -28,6 +27,7 @@ from dpstats.spending import benjamini_hochberg, holm
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpstats.inference.moments.mean_intervals import Contrast
     from dpstats.measured.answers import Answers
 
 Adjustment = Literal["holm", "fdr_bh", "none"]
@@ -142,8 +142,9 @@ class GroupMeansResult(EstimateResult):
             If `adjust` is not known.
         """
         check_choice("adjust", adjust, list(_ADJUSTED))
-        assert isinstance(self.intervals, MeanIntervals)
-        one, used = self.intervals.contrasts, self.one_way.levels.used
+        assert isinstance(self.intervals, Several)
+        one = cast("tuple[Contrast, ...]", self.intervals.parts)
+        used = self.one_way.levels.used
         pairs = list(itertools.combinations(range(len(one)), 2))
         tested = np.array([bool(used[[i, j]].all()) for i, j in pairs])
         contrasts = tuple(
@@ -158,7 +159,7 @@ class GroupMeansResult(EstimateResult):
             params=Named([contrast.estimate for contrast in contrasts], terms),
             sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
             privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
-            intervals=MeanIntervals(contrasts),
+            intervals=Several(contrasts),
             rows=self.rows,
             budget=self.budget,
             notes=[_ADJUSTED[adjust][0], *notes],

@@ -183,8 +183,8 @@ def groups(runs):
 
 def box(result):
     """Limits of a mean, or of a difference, about the table from a box for sizes and sums."""
-    (one,) = result.intervals.contrasts
-    low, high = np.array(one._certified(0.05, "table")) * one.half
+    one = getattr(result.intervals, "parts", [result.intervals])[0]
+    low, high = np.array(one._box(0.05, "table")) * one.half
     return low + one._shift, high + one._shift
 
 

@@ -74,7 +74,7 @@ class TrimmedMeanResult(dps.EstimateResult):
 
 
 @dataclass(frozen=True)
-class TrimmedMeanIntervals:
+class TrimmedMeanIntervals(dps.Intervals):
     """The least and the largest trimmed mean over a joint confidence box for all shares."""
 
     from_bounds: ClassVar[bool] = True  # knows the noise by its quantiles alone
@@ -95,26 +95,28 @@ class TrimmedMeanIntervals:
         low, high = (answers.sums - q) / most - width, (answers.sums + q) / fewest + width
         return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
-    def conf_int(self, alpha, method, target):
-        """Limits (1,); the certified interval is a valid noise-aware interval too."""
+    def __len__(self):
+        """One parameter."""
+        return 1
+
+    def certified(self, alpha, target):
+        """Limits (1,)."""
         low, high = self.box(alpha, target)
         least = trimmed(self.cuts[:-1], high, self.trim)  # values at the low ends of their bins
         most = trimmed(self.cuts[1:], low, self.trim)
         return np.array([least]), np.array([most])
 
+    noise_aware = certified  # which is valid too
+
     def pvalues(self, value, alternative):
         """The smallest alpha whose interval excludes the value (1,), at most about 5% too large."""
         for alpha in np.geomspace(1e-4, 0.5, 175):
-            (low,), (high,) = self.conf_int(float(alpha), "certified", "population")
+            (low,), (high,) = self.certified(float(alpha), "population")
             if (value < low and alternative != "smaller") or (
                 value > high and alternative != "larger"
             ):
                 return np.array([alpha])
         return np.ones(1)
-
-    def simultaneous(self, alpha, method, target):
-        """There is one parameter."""
-        return self.conf_int(alpha, method, target)
 
     def subset(self, chosen):
         """There is one parameter."""

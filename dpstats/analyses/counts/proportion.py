@@ -27,7 +27,7 @@ from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.counts.group_shares import GroupIntervals
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.shares_from_totals import SharesFromTotals
-from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
+from dpstats.inference.moments.mean_intervals import Contrast
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.person_variance import SHARES, PersonVariance
 from dpstats.measured.answers import Answers
@@ -278,7 +278,7 @@ def of_persons(result: ProportionResult, mean: Contrast | None = None) -> Propor
     if mean is not None:
         assert isinstance(intervals, ProportionIntervals)
         sampling = np.array([mean.sampling_variance])
-        intervals = SharesFromTotals(intervals, MeanIntervals((mean,)))
+        intervals = SharesFromTotals(intervals, mean)
     return replace(result, sampling_variance=sampling, intervals=intervals, rows=rows)
 
 
@@ -293,7 +293,7 @@ def _group_result(
     if totals is not None:
         contrast = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
         sampling = contrast.sampling_variance
-        limits = SharesFromTotals(intervals, MeanIntervals((contrast,)))
+        limits = SharesFromTotals(intervals, contrast)
     notes = [subgroup_note(about, group.observed_size, group.size_noise)]
     if group.hidden_by_noise:
         notes.append(

@@ -19,7 +19,8 @@ from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
-from dpstats.inference.moments.correlation_intervals import CorrelationIntervals
+from dpstats.inference.intervals import Several
+from dpstats.inference.moments.correlation_intervals import NoisyPair
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult
@@ -103,8 +104,7 @@ class Correlation:
         group = None if ball else Subgroup.of(release.schema, self.given, self.columns)
         covariance = NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group)
         places = list(itertools.combinations(range(len(self.columns)), 2))
-        intervals = CorrelationIntervals.of(release, covariance, places)
-        pairs = intervals.pairs
+        pairs = NoisyPair.of_pairs(release, covariance, places)
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
             *subgroup_notes(group, covariance.moments.answers.rows),
@@ -127,7 +127,7 @@ class Correlation:
             params=Named([pair.estimate for pair in pairs], terms),
             sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
             privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
-            intervals=intervals,
+            intervals=Several(pairs),
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             scalar=len(pairs) == 1,

@@ -28,7 +28,7 @@ from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.inference.counts.group_shares import GroupCounts, GroupIntervals
 from dpstats.inference.intervals import Several
-from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
+from dpstats.inference.moments.mean_intervals import Contrast
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.one_way import OneWay
 from dpstats.measured.view import ReleaseView
@@ -193,7 +193,7 @@ class GroupMeans:
             params=Named([mean.estimate for mean in means], terms),
             sampling_variance=np.array([mean.sampling_variance for mean in means]),
             privacy_variance=np.array([mean.privacy_variance for mean in means]),
-            intervals=MeanIntervals(means),
+            intervals=Several(means),
             rows=answers.rows.of_persons,
             budget=str(release.budget),
             notes=[*notes, cell_rules(schema, self)],

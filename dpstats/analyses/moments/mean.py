@@ -23,7 +23,8 @@ from dpstats.families.moments import Moments
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
-from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
+from dpstats.inference.intervals import Several
+from dpstats.inference.moments.mean_intervals import Contrast
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.view import ReleaseView
@@ -127,7 +128,7 @@ class Mean:
             params=Named([contrast.estimate for contrast in contrasts], terms),
             sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
             privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
-            intervals=MeanIntervals(contrasts),
+            intervals=Several(contrasts),
             rows=answers.rows.with_totals(all(c.persons is not None for c in contrasts)),
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),

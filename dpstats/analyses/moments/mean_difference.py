@@ -19,7 +19,7 @@ from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
+from dpstats.inference.moments.mean_intervals import Contrast
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.view import ReleaseView
@@ -105,7 +105,7 @@ class MeanDifference(ComparesGroups):
             params=Named([contrast.estimate], terms),
             sampling_variance=np.array([contrast.sampling_variance]),
             privacy_variance=np.array([contrast.privacy_variance]),
-            intervals=MeanIntervals((contrast,)),
+            intervals=contrast,
             rows=answers.rows.with_totals(totals is not None),
             budget=str(release.budget),
             scalar=True,

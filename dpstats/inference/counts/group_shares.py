@@ -21,13 +21,14 @@ from dpstats.checks import Alternative, check_alternative, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.inference.counts.binomial import within_counts
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_of
-from dpstats.inference.intervals import FEWEST, with_far_tails
+from dpstats.inference.intervals import FEWEST, Intervals, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise, split_for
 
 if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
     from dpstats.privacy.weighted_noise import JointNoise
@@ -250,7 +251,7 @@ def _side(contrast: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class GroupIntervals:
+class GroupIntervals(Intervals):
     """Intervals and tests for the share of one group.
 
     Noise-aware ones are read off draws; where a person may have several rows, of counts of persons.
@@ -262,9 +263,8 @@ class GroupIntervals:
 
     answers: Answers
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """`conf_int`: there is one parameter."""
-        return self.conf_int(alpha, method, target)
+    def __len__(self) -> int:
+        return 1
 
     @cached_property
     def group(self) -> GroupCounts:
@@ -275,19 +275,19 @@ class GroupIntervals:
     def _drawn(self) -> DrawnShares:
         return DrawnShares(self.answers.of_persons)
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limit, two (1,) arrays in [0, 1]."""
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays in [0, 1]."""
         if target == "table":
-            ratio = self.group.of_table if alpha >= LEAST_COMPUTED else None
-            return self.group.certified(alpha, target) if ratio is None else ratio.interval(alpha)
-        if method == "certified":
-            return self.group.certified(alpha, target)
-        certified = partial(self._certified, alpha)
+            return self.certified(alpha, target)
+        of_persons = GroupCounts(self.answers.of_persons)  # whose limits go on where the draws end
+        certified = partial(of_persons.certified, alpha, target)
         return with_far_tails(self._drawn.limits(alpha), alpha / 2, DRAWS, certified)
 
-    def _certified(self, alpha: float) -> tuple[Floats, Floats]:
-        """Limits for the population, of persons, that go on where the draws end."""
-        return GroupCounts(self.answers.of_persons).certified(alpha, "population")
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays in [0, 1]."""
+        known = target == "table" and alpha >= LEAST_COMPUTED
+        ratio = self.group.of_table if known else None
+        return self.group.certified(alpha, target) if ratio is None else ratio.interval(alpha)
 
     def subset(self, chosen: slice) -> GroupIntervals:
         """These intervals: there is one parameter."""
@@ -308,7 +308,7 @@ class GroupIntervals:
 
 
 @dataclass(frozen=True)
-class DifferenceIntervals:
+class DifferenceIntervals(Intervals):
     """Intervals and tests of the three measures from the four noisy counts of `Difference`.
 
     Noise-aware ones are read off draws, also those for the private table; for the population of
@@ -319,6 +319,9 @@ class DifferenceIntervals:
 
     answers: Answers
     chosen: slice = field(default_factory=lambda: slice(None))
+
+    def __len__(self) -> int:
+        return len(MEASURES[self.chosen])
 
     @property
     def range_widths(self) -> Floats:
@@ -347,39 +350,29 @@ class DifferenceIntervals:
         along = slopes @ of_risks
         return np.asarray(np.sum((along @ self.answers.noise_covariance) * along, axis=1))
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits (d,), of the ratios in [0, inf]."""
-        if method == "certified":
-            low, high = self._certified(alpha, target)
-        elif target == "table":
-            ends = self._of_table.limits(alpha, sampled=False)
-            certified = partial(self._certified, alpha, target)
-            low, high = with_far_tails(ends, alpha / 2, DRAWS, certified)
-        else:
-            certified = partial(self._of_persons, alpha)
-            low, high = with_far_tails(self._drawn.limits(alpha), alpha / 2, DRAWS, certified)
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), of the ratios in [0, inf]."""
+        drawn, answers = self._drawn, self.answers.of_persons
+        if target == "table":
+            drawn, answers = self._of_table, self.answers
+        ends = drawn.limits(alpha, sampled=target == "population")
+        certified = partial(DifferenceIntervals(answers).certified, alpha, target)
+        low, high = with_far_tails(ends, alpha / 2, DRAWS, certified)
         return low[self.chosen], high[self.chosen]
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits: the certified ones are; otherwise by Bonferroni."""
-        if method == "certified":
-            return self.conf_int(alpha, method, target)
-        return self.conf_int(bonferroni(alpha, len(MEASURES)), method, target)
-
-    def _of_persons(self, alpha: float) -> tuple[Floats, Floats]:
-        """Certified limits for the population, of persons, that go on where the draws end."""
-        return DifferenceIntervals(self.answers.of_persons)._certified(alpha, "population")
-
-    def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), which hold jointly; of the ratios in [0, inf]."""
         each = bonferroni(alpha, len(self.groups))
         pairs = [GroupIntervals(group.answers) for group in self.groups]
         (p_low, p_high), (q_low, q_high) = (
-            np.concatenate(pair.conf_int(each, "certified", target)) for pair in pairs
+            np.concatenate(pair.certified(each, target)) for pair in pairs
         )
-        low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])
-        high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])
+        low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])[self.chosen]
+        high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])[self.chosen]
         # 0/0: the other risk alone gives no bound
         return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
+
+    joint_certified = certified
 
     def subset(self, chosen: slice) -> DifferenceIntervals:
         """Intervals of some of the measures."""

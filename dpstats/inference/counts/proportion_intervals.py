@@ -16,13 +16,15 @@ from dpstats.inference.counts.binomial import (
     proportion_pvalue,
     within_counts,
 )
+from dpstats.inference.intervals import Intervals
 from dpstats.inference.joint_coverage import joint_level
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.spending import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noise, split_for
 
 if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
     from dpstats.measured.answers import Answers
 
 
@@ -34,7 +36,7 @@ BOTH: tuple[Alternative, ...] = ("smaller", "larger")
 
 
 @dataclass(frozen=True)
-class ProportionIntervals:
+class ProportionIntervals(Intervals):
     """Intervals and tests for d proportions, each from its own noisy count.
 
     Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
@@ -50,6 +52,9 @@ class ProportionIntervals:
     preview_remark: ClassVar[str] = SHARES
     range_widths: ClassVar[float] = 1.0
 
+    def __len__(self) -> int:
+        return len(self.answers.sums)
+
     @property
     def least_pvalue(self) -> float:
         """Error that a p-value spends on the number of rows."""
@@ -61,19 +66,24 @@ class ProportionIntervals:
         """Counts of independent units, of which noise-aware limits for the population are."""
         return self.answers.of_persons
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits for all d proportions; see `inference.joint_coverage`."""
-        answers, d = self.answers, len(self.answers.sums)
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits for all d proportions together; see `inference.joint_coverage`."""
+        if target == "table":
+            return self.joint_certified(alpha, target)
+        levels = np.full(len(self), bonferroni(alpha, len(self)))
+        pieces = self.tables or tuple(slice(f, f + 1) for f in range(len(self)))
+        if self.answers.rows.rows_per_person > 1:  # cells of persons need not be multinomial
+            pieces = ()
+        for piece in pieces:
+            level = joint_level(self.answers.subset(piece), bonferroni(alpha, len(pieces)))
+            levels[piece] = level
+        return self._inverted(levels)
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits for all d proportions together: a box for all noise."""
+        answers, d = self.answers, len(self)
         if target == "table" and self._counted(sampled=False):
-            return self.conf_int(bonferroni(alpha, d), method, target)
-        if target == "population" and method == "noise_aware":
-            levels = np.full(d, bonferroni(alpha, d))
-            pieces = self.tables or tuple(slice(f, f + 1) for f in range(d))
-            if answers.rows.rows_per_person > 1:  # cells of persons need not be multinomial
-                pieces = ()
-            for piece in pieces:
-                levels[piece] = joint_level(answers.subset(piece), bonferroni(alpha, len(pieces)))
-            return self._inverted(levels)
+            return self.certified(bonferroni(alpha, d), target)
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
@@ -83,11 +93,15 @@ class ProportionIntervals:
         single = beta + bonferroni(alpha - beta, d)  # one box for all
         return _clopper_pearson(answers.sums, radius, sizes, single, beta)
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays in [0, 1]."""
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays in [0, 1]."""
+        if target == "table":
+            return self.certified(alpha, target)
+        return self._inverted(np.full(len(self), alpha))
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays in [0, 1]."""
         answers, whole = self.answers, alpha
-        if target == "population" and method == "noise_aware":
-            return self._inverted(np.full(len(answers.sums), alpha))
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))

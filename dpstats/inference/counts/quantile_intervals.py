@@ -14,16 +14,17 @@ from dpstats.checks import Alternative
 from dpstats.errors import RequestError
 from dpstats.inference.counts.group_shares import GroupIntervals
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
-from dpstats.spending import bonferroni
+from dpstats.inference.intervals import Intervals
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
+    from dpstats.inference.intervals import Ends
     from dpstats.measured.answers import Answers
     from dpstats.schema import Number
 
 
 @dataclass(frozen=True)
-class QuantileIntervals(Cached):
+class QuantileIntervals(Intervals, Cached):
     """Intervals and tests for quantiles by the distribution function F at the edges.
 
     The quantile at t, inf{x: F(x) >= t}, is in bin j only if F_j <= t <= F_j+1, F_j the mass of
@@ -122,14 +123,20 @@ class QuantileIntervals(Cached):
             found.append((first, len(below) - left_out))
         return found
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits (d,), in original units: edges, bounds or declared values."""
-        ends = np.array(self.bins(alpha, method, target))
-        return self.cuts[ends[:, 0]], self.cuts[ends[:, 1] + (0 if self.discrete else 1)]
+    def __len__(self) -> int:
+        return len(self.probabilities)
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits for all d quantiles, by Bonferroni."""
-        return self.conf_int(bonferroni(alpha, len(self.probabilities)), method, target)
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), in original units: edges, bounds or declared values."""
+        return self._cuts_of(self.bins(alpha, "noise_aware", target))
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), in original units."""
+        return self._cuts_of(self.bins(alpha, "certified", target))
+
+    def _cuts_of(self, bins: list[tuple[int, int]]) -> Ends:
+        ends = np.array(bins)
+        return self.cuts[ends[:, 0]], self.cuts[ends[:, 1] + (0 if self.discrete else 1)]
 
     def subset(self, chosen: slice) -> QuantileIntervals:
         """The same for some of the quantiles."""

@@ -23,13 +23,14 @@ from dpstats.inference.counts.group_shares import (
 )
 from dpstats.inference.counts.proportion_intervals import ProportionIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, Measure
-from dpstats.inference.moments.mean_intervals import Contrast, MeanIntervals
+from dpstats.inference.intervals import Intervals
+from dpstats.inference.moments.mean_intervals import Contrast
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.person_variance import PersonVariance
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
 
 
 OfRows: TypeAlias = ProportionIntervals | GroupIntervals | DifferenceIntervals
@@ -37,40 +38,50 @@ OfRows: TypeAlias = ProportionIntervals | GroupIntervals | DifferenceIntervals
 
 
 @dataclass(frozen=True)
-class SharesFromTotals:
+class SharesFromTotals(Intervals):
     """Intervals and tests of shares, or of two groups compared, with the totals of persons.
 
     Attributes
     ----------
     rows : ProportionIntervals, GroupIntervals or DifferenceIntervals
         From the counts: certified ones, and those for the private table.
-    totals : MeanIntervals or DifferenceFromTotals
+    totals : Contrast or DifferenceFromTotals
         Noise-aware ones for the population.
     """
 
     rows: OfRows
-    totals: MeanIntervals | DifferenceFromTotals
+    totals: Contrast | DifferenceFromTotals
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     @property
     def range_widths(self) -> Floats | float:
         """Of all values that the parameters can have."""
         return self.rows.range_widths
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays."""
-        if method == "certified" or target == "table":
-            return self.rows.conf_int(alpha, method, target)
-        low, high = self.totals.conf_int(alpha, method, target)
-        if isinstance(self.totals, MeanIntervals):  # of numbers in [-1, 1]
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays."""
+        if target == "table":
+            return self.rows.noise_aware(alpha, target)
+        low, high = self.totals.noise_aware(alpha, target)
+        if isinstance(self.totals, Contrast):  # of numbers in [-1, 1]
             return np.clip(low, 0, 1), np.clip(high, 0, 1)
         return low, high
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits; noise-aware ones by Bonferroni's inequality."""
-        if method == "certified" or target == "table":
-            return self.rows.simultaneous(alpha, method, target)
-        several = len(MEASURES) if isinstance(self.rows, DifferenceIntervals) else 1
-        return self.conf_int(bonferroni(alpha, several), method, target)
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays."""
+        return self.rows.certified(alpha, target)
+
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits of all parameters together."""
+        if target == "table":
+            return self.rows.joint_noise_aware(alpha, target)
+        return super().joint_noise_aware(alpha, target)
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits of all parameters together."""
+        return self.rows.joint_certified(alpha, target)
 
     def subset(self, chosen: slice) -> SharesFromTotals:
         """Intervals of some of the parameters."""
@@ -95,7 +106,7 @@ class SharesFromTotals:
 
 
 @dataclass(frozen=True)
-class DifferenceFromTotals:
+class DifferenceFromTotals(Intervals):
     """Intervals and tests of two groups compared for the population, from person totals.
 
     The difference of risks is that of two means. Ratios are compared on the logarithm, to first
@@ -140,15 +151,22 @@ class DifferenceFromTotals:
         )  # fmt: skip
         return ConfidenceLaw(centre, np.where(known, np.sqrt(error), np.inf), df)
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits (d,), of the ratios in [0, inf]."""
-        ends = [self._difference.interval(alpha, method, target)]
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), of the ratios in [0, inf]."""
+        ends = [tuple(np.concatenate(self._difference.noise_aware(alpha, target)))]
         for measure in MEASURES[1:]:
             law = self._law(measure)
             found = law.limits(alpha, -_FAR, _FAR) if law.reaches(alpha) else (-_FAR, _FAR)
             ends.append((_exp(found[0]), _exp(found[1])))
         low, high = np.array(ends).T
         return low[self.rows.chosen], high[self.rows.chosen]
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), of the counts."""
+        return self.rows.certified(alpha, target)
 
     @property
     def _difference(self) -> Contrast:
@@ -166,7 +184,7 @@ class DifferenceFromTotals:
     def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
         """P-value of one measure."""
         if measure == MEASURES[0]:
-            return self._difference.pvalue(value, alternative)
+            return float(self._difference.pvalues(value, alternative)[0])
         at = np.log(value) if value > 0 else -_FAR
         return self._law(measure).pvalue(float(at), alternative)
 

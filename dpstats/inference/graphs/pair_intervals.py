@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -17,13 +17,14 @@ from dpstats.corrected.correlation import LEAST_VARIANCE
 from dpstats.errors import RequestError
 from dpstats.inference.graphs.noisy_precision import NoisyPrecision
 from dpstats.inference.graphs.pair_laws import PairLaws, Pairs
+from dpstats.inference.intervals import Intervals
 from dpstats.inference.moments.certified_radii import CertifiedRadii
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from dpstats.checks import Method, Target
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
     from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 
 EdgeVerdict = Literal["present", "absent", "undecided"]
@@ -31,7 +32,7 @@ _NEARLY_ONE = 1 - 1e-12
 
 
 @dataclass(frozen=True)
-class PairIntervals(ABC, Cached):
+class PairIntervals(Intervals, Cached):
     """Intervals and tests of a correlation of d pairs of columns, marginal or partial.
 
     Noise-aware: atanh of the estimate has a first-order error of known law (`PairLaws`), whose
@@ -59,10 +60,6 @@ class PairIntervals(ABC, Cached):
     def laws(self) -> PairLaws:
         """Of the errors, where something is known."""
 
-    @abstractmethod
-    def certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
-        """Limits of all d correlations jointly, for any data."""
-
     @cached_property
     def values(self) -> Floats:
         """(d,) estimates; nan where unknown."""
@@ -85,10 +82,11 @@ class PairIntervals(ABC, Cached):
             found[:, self.known] = np.array([total - noise, noise]) * (1 - at**2) ** 2
         return found[0], found[1]
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays in [-1, 1]."""
-        if method == "certified":
-            return self.certified(alpha, target)
+    def __len__(self) -> int:
+        return len(self.pairs[0])
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays in [-1, 1]."""
         low, high = np.full_like(self.values, -1.0), np.full_like(self.values, 1.0)
         if self.known.any():
             at = self.values[self.known]
@@ -99,11 +97,9 @@ class PairIntervals(ABC, Cached):
             high[self.known] = np.minimum(np.maximum(np.tanh(centre + reach), at + linear), 1)
         return low, high
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Limits for all pairs jointly, by Bonferroni's inequality; certified ones are joint."""
-        if method == "certified":
-            return self.certified(alpha, target)
-        return self.conf_int(bonferroni(alpha, self.pairs.shape[1]), method, target)
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits of all pairs together: the certified ones are."""
+        return self.certified(alpha, target)
 
     def verdicts(self, alpha: float, target: Target, tolerance: float | None) -> list[EdgeVerdict]:
         """Certified verdicts on all pairs, wrong for any of them with probability at most alpha.

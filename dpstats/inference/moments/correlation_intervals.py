@@ -15,14 +15,15 @@ from dpstats.corrected.correlation import LEAST_VARIANCE, Range, correlation_ran
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import wider
+from dpstats.inference.intervals import Intervals, wider
 from dpstats.inference.moments.correlation_spread import correlation_spread, two_valued_spread
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
     from dpstats.measured.view import ReleaseView
     from dpstats.privacy.laws import NoiseLaw
 
@@ -32,8 +33,13 @@ _NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
 @dataclass(frozen=True)
-class NoisyPair:
-    """Two numbers in [-1, 1] (unit scale): number of rows, sums, squares and product, noisy.
+class NoisyPair(Intervals):
+    """The correlation of two numbers in [-1, 1] (unit scale) from their noisy moments.
+
+    Noise-aware: Fisher's transformation draw by draw of the noise, see `law`, with the
+    variance under the distribution of the rows (`correlation_spread`). Certified:
+    all five moments of the pair in a box, from quantiles of the noise and (for the population)
+    Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
 
     Attributes
     ----------
@@ -51,12 +57,27 @@ class NoisyPair:
         Of the draws of the noise; see `calibration_seed`.
     """
 
+    range_widths: ClassVar[float] = 2.0
+
     observed: Floats
     laws: tuple[NoiseLaw | None, ...]
     units: Floats
     spread: float = 1.0
     two_valued: bool = False
     seed: int = 0
+
+    @classmethod
+    def of_pairs(
+        cls, release: ReleaseView, covariance: NoisyCovariance, places: Sequence[tuple[int, int]]
+    ) -> tuple[NoisyPair, ...]:
+        """Some pairs of columns of a covariance matrix, with their spread."""
+        plain = [NoisyPair.of(covariance, i, j) for i, j in places]
+        rest = np.zeros((covariance.p, covariance.p))
+        for pair, (i, j) in zip(plain, places, strict=True):
+            rest[i, j] = rest[j, i] = pair.relative_noise
+        spread = correlation_spread(release, covariance, rest)
+        pairs = zip(plain, places, strict=True)
+        return tuple(replace(pair, spread=float(spread[at])) for pair, at in pairs)
 
     @classmethod
     def of(cls, covariance: NoisyCovariance, i: int, j: int) -> NoisyPair:
@@ -75,6 +96,13 @@ class NoisyPair:
             two_valued=two_valued,
             seed=calibration_seed(answers, (i, j)),
         )
+
+    def __len__(self) -> int:
+        return 1
+
+    def subset(self, chosen: slice) -> NoisyPair:
+        """These intervals: there is one parameter."""
+        return self
 
     @property
     def rows(self) -> float:
@@ -194,7 +222,24 @@ class NoisyPair:
         low[4], high[4] = within(low[4], high[4], -largest, largest)
         return list(zip(low.tolist(), high.tolist(), strict=True)), float(least)
 
-    def certified(self, alpha: float, target: Target) -> Range:
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays in [-1, 1]; for the private table the certified ones."""
+        if target == "table":
+            return self.certified(alpha, target)
+        ends = np.array(self.law.limits(alpha, -_FAR, _FAR))[:, np.newaxis]
+        low, high = np.where(np.abs(ends) >= _FAR, np.sign(ends), np.tanh(ends))
+        if self.law.reaches(alpha):
+            return low, high
+        return wider((low, high), self.certified(alpha, target))
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays in [-1, 1]."""
+        low, high = self.extremes(alpha, target)
+        if low == high:  # no table lies in the box: its event has failed
+            low, high = -1.0, 1.0
+        return np.array([low]), np.array([high])
+
+    def extremes(self, alpha: float, target: Target) -> Range:
         """Extremes of the correlation over a box of moments."""
         if target == "table":
             return correlation_range(*self.box(alpha)[0])
@@ -215,63 +260,8 @@ class NoisyPair:
         x, y, xx, yy, xy = zip(low.tolist(), high.tolist(), strict=True)
         return correlation_range(x, y, xx, yy, xy)
 
-    def pvalue(self, value: float, alternative: Alternative) -> float:
-        """P-value that the correlation equals `value`, in (-1, 1)."""
-        return self.law.pvalue(float(np.arctanh(value)), alternative)
-
-
-@dataclass(frozen=True)
-class CorrelationIntervals:
-    """Intervals and tests of the correlations of d pairs.
-
-    Noise-aware: Fisher's transformation draw by draw of the noise, see `NoisyPair.law`, with the
-    variance under the distribution of the rows (`correlation_spread`). Certified:
-    all five moments of the pair in a box, from quantiles of the noise and (for the population)
-    Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
-    """
-
-    pairs: tuple[NoisyPair, ...]
-    range_widths: ClassVar[float] = 2.0
-
-    @classmethod
-    def of(
-        cls, release: ReleaseView, covariance: NoisyCovariance, pairs: Sequence[tuple[int, int]]
-    ) -> CorrelationIntervals:
-        """Some pairs of columns of a covariance matrix."""
-        plain = [NoisyPair.of(covariance, i, j) for i, j in pairs]
-        rest = np.zeros((covariance.p, covariance.p))
-        for pair, (i, j) in zip(plain, pairs, strict=True):
-            rest[i, j] = rest[j, i] = pair.relative_noise
-        spread = correlation_spread(release, covariance, rest)
-        return cls(
-            tuple(
-                replace(pair, spread=float(spread[at]))
-                for pair, at in zip(plain, pairs, strict=True)
-            )
-        )
-
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays in [-1, 1]."""
-        if method == "noise_aware" and target == "population":
-            ends = np.array([pair.law.limits(alpha, -_FAR, _FAR) for pair in self.pairs])
-            low, high = np.where(np.abs(ends) >= _FAR, np.sign(ends), np.tanh(ends)).T
-            if all(pair.law.reaches(alpha) for pair in self.pairs):
-                return low, high
-            return wider((low, high), self.conf_int(alpha, "certified", target))
-        low, high = np.array([pair.certified(alpha, target) for pair in self.pairs]).T
-        point = low == high  # no table lies in the box: its event has failed
-        return np.where(point, -1.0, low), np.where(point, 1.0, high)
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits for all pairs, by Bonferroni's inequality."""
-        return self.conf_int(bonferroni(alpha, len(self.pairs)), method, target)
-
-    def subset(self, chosen: slice) -> CorrelationIntervals:
-        """The same for some of the pairs."""
-        return replace(self, pairs=self.pairs[chosen])
-
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that each correlation equals `value`."""
+        """P-value (1,) that the correlation equals `value`."""
         if not -1 < value < 1:
             raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
-        return np.array([pair.pvalue(value, alternative) for pair in self.pairs])
+        return np.array([self.law.pvalue(float(np.arctanh(value)), alternative)])

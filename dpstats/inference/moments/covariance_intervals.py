@@ -11,13 +11,14 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
-from dpstats.inference.intervals import with_far_tails
+from dpstats.inference.intervals import Intervals, with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
 
 SPREAD = """\
 Columns that vary less within their bounds than even ones have narrower intervals of variances and
@@ -25,7 +26,7 @@ covariances, down to the width that the noise leaves."""
 
 
 @dataclass(frozen=True)
-class CovarianceIntervals(Cached):
+class CovarianceIntervals(Intervals, Cached):
     """Intervals for the covariances of pairs of columns, in original units.
 
     Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; where
@@ -89,10 +90,11 @@ class CovarianceIntervals(Cached):
         most = self.covariance.correction * self.scale * limits
         return np.clip(values, np.where(self.pairs[0] == self.pairs[1], 0, -most), most)
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays."""
-        if method == "certified":
-            return self._certified(alpha, target, joint=False)
+    def __len__(self) -> int:
+        return self.pairs.shape[1]
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays."""
         if self.covariance.unknown:
             return self.clipped(np.full_like(self.values, -np.inf)), self.clipped(
                 np.full_like(self.values, np.inf)
@@ -104,15 +106,13 @@ class CovarianceIntervals(Cached):
             (self.clipped(self.centre - low), self.clipped(self.centre - high)),
             alpha,
             len(errors[0]),
-            lambda: self._certified(alpha, target, joint=False),
+            lambda: self.certified(alpha, target),
         )
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits; noise-aware, by the largest standardised error."""
-        if method == "certified":
-            return self._certified(alpha, target, joint=True)
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits of all covariances together, by the largest standardised error."""
         if self.covariance.unknown:
-            return self.conf_int(alpha, method, target)
+            return self.noise_aware(alpha, target)
         reaches = []
         for errors in self.errors("both" if target == "population" else "privacy"):
             sd = errors.std(axis=0)
@@ -123,10 +123,18 @@ class CovarianceIntervals(Cached):
             (self.clipped(self.centre - reach), self.clipped(self.centre + reach)),
             alpha,
             len(errors),
-            lambda: self._certified(alpha, target, joint=True),
+            lambda: self.joint_certified(alpha, target),
         )
 
-    def _certified(self, alpha: float, target: Target, *, joint: bool) -> tuple[Floats, Floats]:
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays."""
+        return self._box(alpha, target, joint=False)
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits of all covariances together."""
+        return self._box(alpha, target, joint=True)
+
+    def _box(self, alpha: float, target: Target, *, joint: bool) -> Ends:
         low, high = CertifiedRadii(self.covariance).box(alpha, target, joint=joint)
         first, second = self.pairs
         return low[first, second] * self.scale, high[first, second] * self.scale

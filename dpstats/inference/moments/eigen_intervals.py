@@ -16,7 +16,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import FEWEST, reached, with_far_tails
+from dpstats.inference.intervals import FEWEST, Intervals, reached, with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.eigen_moves import (
     ErrorDraws,
@@ -31,6 +31,7 @@ from dpstats.spending import for_other_eigenvalues
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
+    from dpstats.inference.intervals import Ends
 
 TIED = """\
 Even rows have nearly equal eigenvalues. Related columns have some larger ones with wider intervals,
@@ -41,7 +42,7 @@ _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurat
 
 
 @dataclass(frozen=True)
-class EigenIntervals(Cached):
+class EigenIntervals(Intervals, Cached):
     """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
 
     Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
@@ -77,7 +78,7 @@ class EigenIntervals(Cached):
     unit: float = 1.0
 
     @cached_property
-    def certified(self) -> CertifiedRadii:
+    def of_matrix(self) -> CertifiedRadii:
         """Radii of the matrix, for any data."""
         return CertifiedRadii(self.covariance)
 
@@ -151,19 +152,24 @@ class EigenIntervals(Cached):
         correction = self.covariance.correction if target == "table" else 1.0
         return correction * self.covariance.largest_trace / np.arange(1, count + 1)
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (2 k + k p,) arrays."""
-        return self.of_first(self.k * (2 + self.covariance.p), alpha, method, target)
+    def __len__(self) -> int:
+        return self.k * (2 + self.covariance.p)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (2 k + k p,) arrays."""
+        return self.of_first(len(self), alpha, target)
 
     @on_one_blas_thread
-    def of_first(
-        self, count: int, alpha: float, method: Method, target: Target
-    ) -> tuple[Floats, Floats]:
-        """The same for the first parameters, (count,); without loadings, at less cost."""
-        if method == "certified":
-            radii = self.certified.radii(alpha, target)
-            low, high = self._within(*radii, alpha, target)
-        elif self.covariance.unknown:
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (2 k + k p,) arrays, which hold jointly."""
+        return self._within(*self.of_matrix.radii(alpha, target), alpha, target)
+
+    joint_certified = certified
+
+    @on_one_blas_thread
+    def of_first(self, count: int, alpha: float, target: Target) -> Ends:
+        """Noise-aware limits (count,) of the first parameters; without loadings, at less cost."""
+        if self.covariance.unknown:
             low, high = self._within(np.inf, np.inf, alpha, target)
         else:
             found = self._of_values(alpha, target)[0]
@@ -203,10 +209,10 @@ class EigenIntervals(Cached):
         return self._once((alpha, target, components), limits)
 
     @on_one_blas_thread
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits: the certified ones are; noise-aware, by the norm of the error."""
-        if method == "certified" or self.covariance.unknown:
-            return self.conf_int(alpha, "certified", target)
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits of all parameters together, by the norm of the error."""
+        if self.covariance.unknown:
+            return self.certified(alpha, target)
         radius = max(
             self._tail(alpha).quantile(np.maximum(draws.norms, np.abs(draws.traces)))
             for draws in self._laws(target, self._tail(alpha).size)
@@ -217,8 +223,9 @@ class EigenIntervals(Cached):
     def _with_far_tails(
         self, ends: tuple[Floats, Floats], alpha: float, target: Target
     ) -> tuple[Floats, Floats]:
-        def certified() -> tuple[Floats, Floats]:
-            return self.of_first(len(ends[0]), alpha, "certified", target)
+        def certified() -> Ends:
+            low, high = self.certified(alpha, target)
+            return low[: len(ends[0])], high[: len(ends[0])]
 
         return with_far_tails(ends, alpha, self._enough, certified)
 
@@ -277,13 +284,13 @@ class EigenIntervals(Cached):
         """The divisor of `numpy.cov` where a certified statement is about the table itself."""
         if alpha is None or target != "table" or self.covariance.standardize:
             return 1.0, 1.0
-        return self.certified.corrections(alpha)
+        return self.of_matrix.corrections(alpha)
 
     @on_one_blas_thread
     def sines(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
         """Bounds (k,) on the sine of each vector's angle and of each leading subspace's."""
         if method == "certified" or self.covariance.unknown:
-            radius, _ = self.certified.radii(alpha, target)
+            radius, _ = self.of_matrix.radii(alpha, target)
             values = self.values / self.covariance.correction
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
         laws = self._laws(target, self._size(alpha))
@@ -416,23 +423,32 @@ class EigenIntervals(Cached):
 
 
 @dataclass(frozen=True)
-class SomeEigenIntervals:
+class SomeEigenIntervals(Intervals):
     """Those of some of the parameters."""
 
     whole: EigenIntervals
     chosen: slice
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays."""
-        every = range(self.whole.k * (2 + self.whole.covariance.p))
-        last = max(every[self.chosen], default=-1)
-        low, high = self.whole.of_first(last + 1, alpha, method, target)
-        return low[self.chosen], high[self.chosen]
+    def __len__(self) -> int:
+        return len(range(len(self.whole))[self.chosen])
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits."""
-        low, high = self.whole.simultaneous(alpha, method, target)
-        return low[self.chosen], high[self.chosen]
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays."""
+        last = max(range(len(self.whole))[self.chosen], default=-1)
+        return self._chosen(self.whole.of_first(last + 1, alpha, target))
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays, which hold jointly."""
+        return self._chosen(self.whole.certified(alpha, target))
+
+    joint_certified = certified
+
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits of all parameters together."""
+        return self._chosen(self.whole.joint_noise_aware(alpha, target))
+
+    def _chosen(self, ends: Ends) -> Ends:
+        return ends[0][self.chosen], ends[1][self.chosen]
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """Not offered."""

@@ -13,12 +13,13 @@ from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import ConfidenceLaw
-from dpstats.inference.intervals import wider
+from dpstats.inference.intervals import Intervals, wider
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
 from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
     from dpstats.inference.moments.person_variance import PersonVariance
 
 _ROUNDED = 1e-9  # relative, of bounds
@@ -28,8 +29,11 @@ the width that the noise leaves; those of small groups have wider ones."""
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(Intervals):
     """The mean of one group of rows, or that of the first of two minus that of the second.
+
+    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. Of the private
+    table both use the law of the noise alone: a box if n is public, else `inference.noisy_ratio`.
 
     Attributes
     ----------
@@ -41,6 +45,8 @@ class Contrast:
     tested : bool
         Whether there is a test: not where a group may be empty. The p-value is 1 without one.
     """
+
+    preview_remark: ClassVar[str] = MEANS
 
     groups: tuple[NoisyMean, ...]
     middle: float
@@ -85,44 +91,66 @@ class Contrast:
         least, *others = (0.0 if group.share else -1.0 for group in self.groups)
         return (least - 1.0, 1.0 - others[0]) if others else (least, 1.0)
 
-    def interval(self, alpha: float, method: Method, target: Target) -> tuple[float, float]:
-        """Lower and upper limit, within the range of the number.
+    def __len__(self) -> int:
+        return 1
 
-        Noise-aware ones for the population contain those for the private table: both are read off
-        draws, and the wider of two intervals errs no more often than either.
+    @property
+    def range_widths(self) -> float:
+        """Of all values within the declared bounds."""
+        return 2 * self.half * len(self.groups)
+
+    def subset(self, chosen: slice) -> Contrast:
+        """These intervals: there is one parameter."""
+        return self
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays, within the range of the number.
+
+        Those for the population contain those for the private table: both are read off draws, and
+        the wider of two intervals errs no more often than either.
         """
+        ends = self._in_units(self._of_table(alpha))
         if target == "table":
-            low, high = self._of_table(alpha, method)
-        elif method == "certified":
-            low, high = self._certified(alpha, target)
-        else:
-            reach = float(len(self.groups))
-            ends = np.array([
-                self._law.limits(alpha, -reach, reach), self._of_table(alpha, method)
-            ])  # fmt: skip
-            low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
-        return self._shift + self.half * low, self._shift + self.half * high
+            return ends
+        reach = float(len(self.groups))
+        ends = wider(ends, self._in_units(self._law.limits(alpha, -reach, reach)))
+        return ends if self._law.reaches(alpha) else wider(ends, self.certified(alpha, target))
 
-    def _of_table(self, alpha: float, method: Method) -> tuple[float, float]:
-        """Limits from the law of the noise alone; a box where only a box is to be had.
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays."""
+        exact = self._exactly(alpha) if target == "table" else None
+        return self._in_units(self._box(alpha, target) if exact is None else exact)
 
-        On the scale of [0, 1] the mean of a group is the ratio of two noisy sums, and of one mean
-        both methods invert the law of the noise. Of two means, certified limits are the extremes
-        over both intervals at alpha/2; noise-aware ones average over draws.
+    def _in_units(self, ends: tuple[float, float]) -> Ends:
+        low, high = self._shift + self.half * np.array(ends)[:, np.newaxis]
+        return low, high
+
+    def _of_table(self, alpha: float) -> tuple[float, float]:
+        """Noise-aware limits for the private table: of two means they average over draws."""
+        exact = self._exactly(alpha)
+        if exact is None:
+            return self._box(alpha, "table")
+        if len(self.groups) == 1:
+            return exact
+        return self._law.without_sampling.limits(alpha, -2.0, 2.0)
+
+    def _exactly(self, alpha: float) -> tuple[float, float] | None:
+        """Limits from the distribution of the noise alone; None where only a box is to be had.
+
+        On the scale of [0, 1] the mean of a group is the ratio of two noisy sums. Of two means,
+        they are the extremes over both intervals at alpha/2.
         """
         ratios = [ratio for group in self.groups if (ratio := group.of_table) is not None]
         if alpha < LEAST_COMPUTED or len(ratios) < len(self.groups):
-            return self._certified(alpha, "table")
-        if len(ratios) > 1 and method == "noise_aware":
-            return self._law.without_sampling.limits(alpha, -2.0, 2.0)
+            return None
         each = bonferroni(alpha, len(ratios))
         ends = np.array([2 * np.concatenate(ratio.interval(each)) - 1 for ratio in ratios])
         if len(ratios) == 1:
             return float(ends[0, 0]), float(ends[0, 1])
         return float(ends[0, 0] - ends[1, 1]), float(ends[0, 1] - ends[1, 0])
 
-    def _certified(self, alpha: float, target: Target) -> tuple[float, float]:
-        """Every mean in its certified interval, at alpha over their number."""
+    def _box(self, alpha: float, target: Target) -> tuple[float, float]:
+        """Every mean in its box, at alpha over their number."""
         each = bonferroni(alpha, len(self.groups))
         low = high = 0.0
         for sign, group in zip(self._signs, self.groups, strict=True):
@@ -137,14 +165,15 @@ class Contrast:
             low, high = low + min(sign * end for end in ends), high + max(sign * e for e in ends)
         return low, high
 
-    def pvalue(self, value: float, alternative: Alternative) -> float:
-        """Noise-aware p-value of the hypothesis that it equals `value` (original units).
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """Noise-aware p-value (1,) of the hypothesis that it equals `value` (original units).
 
         Raises
         ------
         RequestError
             For a value beyond the declared bounds, to which the rows are clamped.
         """
+        check_finite("value", value)
         reach = self.half * len(self.groups)
         if abs(value - self._shift) > reach * (1 + _ROUNDED):
             low, high = self._shift - reach, self._shift + reach
@@ -153,52 +182,5 @@ class Contrast:
                 f"this is between {low:g} and {high:g} in any table; test a value between them"
             )
         if not self.tested:
-            return 1.0
-        return self._law.pvalue((value - self._shift) / self.half, alternative)
-
-    def reaches(self, alpha: float) -> bool:
-        """Whether noise-aware limits are of this level; see `ConfidenceLaw.reaches`."""
-        return self._law.reaches(alpha)
-
-
-@dataclass(frozen=True)
-class MeanIntervals:
-    """Intervals and tests of d contrasts.
-
-    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. Of the private
-    table both use the law of the noise alone: a box if n is public, else `inference.noisy_ratio`.
-    """
-
-    contrasts: tuple[Contrast, ...]
-    preview_remark: ClassVar[str] = MEANS
-
-    @property
-    def range_widths(self) -> Floats:
-        """(d,) of all values within the declared bounds."""
-        return np.array([2 * one.half * len(one.groups) for one in self.contrasts])
-
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits, two (d,) arrays."""
-        ends = np.array([c.interval(alpha, method, target) for c in self.contrasts])
-        if method == "certified":
-            return ends[:, 0], ends[:, 1]
-        if all(contrast.reaches(alpha) for contrast in self.contrasts):
-            return ends[:, 0], ends[:, 1]
-        return wider((ends[:, 0], ends[:, 1]), self.conf_int(alpha, "certified", target))
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits, by Bonferroni's inequality.
-
-        Products of different columns, which determine the correlation of the means, are not
-        measured.
-        """
-        return self.conf_int(bonferroni(alpha, len(self.contrasts)), method, target)
-
-    def subset(self, chosen: slice) -> MeanIntervals:
-        """The same for some of them."""
-        return MeanIntervals(self.contrasts[chosen])
-
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that each equals `value`."""
-        check_finite("value", value)
-        return np.array([c.pvalue(float(value), alternative) for c in self.contrasts])
+            return np.ones(1)
+        return np.array([self._law.pvalue((value - self._shift) / self.half, alternative)])

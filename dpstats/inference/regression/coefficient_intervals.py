@@ -11,10 +11,11 @@ from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.spending import bonferroni
+from dpstats.inference.intervals import Intervals
 
 if TYPE_CHECKING:
-    from dpstats.checks import Alternative, Method, Target
+    from dpstats.checks import Alternative, Target
+    from dpstats.inference.intervals import Ends
     from dpstats.inference.regression.generalised.link import Link
 
 
@@ -42,7 +43,7 @@ class Coefficients(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class NormalIntervals:
+class NormalIntervals(Intervals):
     """Intervals of k numbers whose errors are about normal, of known variances.
 
     Attributes
@@ -58,19 +59,19 @@ class NormalIntervals:
     low: Floats
     high: Floats
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits (k,); certified: the whole line."""
-        if method == "certified":
-            k = len(self.estimates)
-            return np.full(k, -np.inf), np.full(k, np.inf)
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """The whole line."""
+        return _whole_line(len(self))
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
         variance = self.privacy + (self.sampling if target == "population" else 0.0)
         reach = -special.ndtri(alpha / 2) * np.sqrt(variance)
         middle = np.where(np.isinf(reach), 0.0, self.estimates)  # nan without an estimate
         return middle - self.high - reach, middle - self.low + reach
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Limits that hold jointly, by Bonferroni's inequality."""
-        return self.conf_int(bonferroni(alpha, len(self.estimates)), method, target)
 
     def subset(self, chosen: slice) -> NormalIntervals:
         """The same for some of the numbers."""
@@ -88,7 +89,7 @@ class NormalIntervals:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanIntervalsOfPredictor:
+class PredictedMeanIntervals(Intervals):
     """Intervals of predicted means: those of the linear predictor, transformed.
 
     Attributes
@@ -100,19 +101,22 @@ class MeanIntervalsOfPredictor:
     predictors: CoefficientIntervals
     link: Link
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits (k,)."""
-        low, high = self.predictors.conf_int(alpha, method, target)
+    def __len__(self) -> int:
+        return len(self.predictors)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
+        low, high = self.predictors.noise_aware(alpha, target)
         return self.link.mean(low), self.link.mean(high)
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Limits that hold jointly."""
-        low, high = self.predictors.simultaneous(alpha, method, target)
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """All means."""
+        low, high = self.predictors.certified(alpha, target)
         return self.link.mean(low), self.link.mean(high)
 
-    def subset(self, chosen: slice) -> MeanIntervalsOfPredictor:
-        """The same for some of the predictions."""
-        return MeanIntervalsOfPredictor(self.predictors.subset(chosen), self.link)
+    def subset(self, chosen: slice) -> PredictedMeanIntervals:
+        """Those of some of the predictions."""
+        return replace(self, predictors=self.predictors.subset(chosen))
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each mean equals `value`."""
@@ -120,7 +124,7 @@ class MeanIntervalsOfPredictor:
 
 
 @dataclass(frozen=True, eq=False)
-class CoefficientIntervals(Cached):
+class CoefficientIntervals(Intervals, Cached):
     """Intervals of k combinations (k, p) of the coefficients.
 
     No certified interval is known from these measurements but the whole line; `dps.LossGrid` has
@@ -163,19 +167,19 @@ class CoefficientIntervals(Cached):
         """(k,)."""
         return np.asarray(self.variances[1])
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits (k,)."""
-        k = len(self.combinations)
-        if method == "certified":
-            return np.full(k, -np.inf), np.full(k, np.inf)
+    def __len__(self) -> int:
+        return len(self.combinations)
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """The whole line."""
+        return _whole_line(len(self))
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
         sampled = target == "population"
         ends = [self.model.interval(h, alpha, sampled=sampled) for h in self.combinations]
         low, high = np.array(ends).reshape(-1, 2).T
         return low, high
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Limits that hold jointly, by Bonferroni's inequality."""
-        return self.conf_int(bonferroni(alpha, len(self.combinations)), method, target)
 
     def subset(self, chosen: slice) -> CoefficientIntervals:
         """The same for some of the combinations."""
@@ -186,3 +190,7 @@ class CoefficientIntervals(Cached):
         values = np.broadcast_to(value, len(self.combinations)).tolist()
         pairs = zip(self.combinations, values, strict=True)
         return np.array([self.model.pvalue(h, v, alternative) for h, v in pairs])
+
+
+def _whole_line(k: int) -> Ends:
+    return np.full(k, -np.inf), np.full(k, np.inf)

@@ -14,19 +14,20 @@ from dpstats.caching import Cached
 from dpstats.corrected.half_lines import half_line_bounds
 from dpstats.corrected.least_squares import combination_bounds
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import wider, with_far_tails
+from dpstats.inference.intervals import Intervals, wider, with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.regression.least_squares import JOINT, LeastSquares
 from dpstats.inference.simulation import calibration_generator
 from dpstats.spending import bonferroni, for_noise
 
 if TYPE_CHECKING:
-    from dpstats.checks import Alternative, Method, Target
+    from dpstats.checks import Alternative, Target
+    from dpstats.inference.intervals import Ends
     from dpstats.inference.regression.empty_levels import LeftOut
 
 
 @dataclass(frozen=True)
-class LinearIntervals(Cached):
+class LinearIntervals(Intervals, Cached):
     """Intervals of k combinations of the coefficients, plus known numbers.
 
     Noise-aware: see `LeastSquares`. Certified: the bounds of `dps.corrected.ols` at the noisy
@@ -110,10 +111,11 @@ class LinearIntervals(Cached):
             lambda: self.model.law(self.combinations[i], sampling=sampled, extra=extra),
         )
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Lower and upper limits (k,)."""
-        if method == "certified":
-            return self._certified(alpha, target)
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
         low, high = np.full(len(self.offsets), -np.inf), np.full(len(self.offsets), np.inf)
         known = np.flatnonzero(~self._unknown).tolist()
         for i in known:
@@ -121,7 +123,7 @@ class LinearIntervals(Cached):
         ends = low + self.offsets, high + self.offsets
         short = [i for i in known if not self._law(i, target).reaches(alpha)]
         if short and self.model.of_rows:
-            return wider(ends, self._certified(alpha, target))
+            return wider(ends, self.certified(alpha, target))
         ends[0][short], ends[1][short] = -np.inf, np.inf  # certified ones are of rows
         return ends
 
@@ -146,7 +148,8 @@ class LinearIntervals(Cached):
         found = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
         return np.where(self._unknown, np.nan, found)
 
-    def _certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
         certain = model.matrix.answers.certain
@@ -169,18 +172,15 @@ class LinearIntervals(Cached):
         low, high = np.where(self._unknown, -np.inf, low), np.where(self._unknown, np.inf, high)
         return low + self.offsets, high + self.offsets
 
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        """Simultaneous limits for all combinations.
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits of all combinations together, as those for the table are."""
+        each = alpha if target == "table" else bonferroni(alpha, len(self))
+        return self.certified(each, target)
 
-        Certified bounds for the table are simultaneous; their sampling part is by Bonferroni.
-        Noise-aware: at the level that the joint law of the errors gives.
-        """
-        k = len(self.offsets)
-        if method == "certified":
-            each = alpha if target == "table" else bonferroni(alpha, k)
-            return self.conf_int(each, method, target)
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits of all combinations together, at the level that the joint errors give."""
         if not self.known or self._unknown.all():
-            return self.conf_int(alpha, method, target)
+            return self.noise_aware(alpha, target)
         rng = calibration_generator(self.model.matrix.answers, JOINT)
         some = np.flatnonzero(~self._unknown)
         drawn = [self.model.noise(self.combinations[i], opposites=False) for i in some]
@@ -194,10 +194,10 @@ class LinearIntervals(Cached):
             z = rng.standard_normal((DRAWS, len(some))) * np.sqrt(np.clip(values, 0, None))
             errors = errors + z @ vectors.T
         return with_far_tails(
-            self.conf_int(level_of_draws(errors, alpha), method, target),
+            self.noise_aware(level_of_draws(errors, alpha), target),
             alpha,
             DRAWS,
-            lambda: self.simultaneous(alpha, "certified", target),
+            lambda: self.joint_certified(alpha, target),
         )
 
     def subset(self, chosen: slice) -> LinearIntervals:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.inference.moments.correlation_intervals import CorrelationIntervals, NoisyPair
+from dpstats.inference.moments.correlation_intervals import NoisyPair
 from dpstats.inference.moments.correlation_spread import _of_kurtosis, _Standardised
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import _noise_from
@@ -24,7 +24,7 @@ def pair(r, n=200, variance=0.2, scale=1.0):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_noise_beyond_one_leaves_an_interval(sign):
     """As if the noisy correlation were 1; without that the interval is [1, 1]."""
-    far, at_one = (CorrelationIntervals((pair(sign * r),)) for r in (1.5, 1.0))
+    far, at_one = (pair(sign * r) for r in (1.5, 1.0))
     for alpha in (0.5, 0.05, 0.01, 0.002):
         ends, others = (np.ravel(of.conf_int(alpha, "noise_aware", "population"))
                         for of in (far, at_one))  # fmt: skip
@@ -36,7 +36,7 @@ def test_noise_beyond_one_leaves_an_interval(sign):
 def test_limits_beyond_one_are_nested_and_others_are_not_moved():
     alphas = (0.5, 0.2, 0.05, 0.01, 0.002)
     for r in (0.9, 0.99, 1.02, 1.1, 1.5):
-        some = CorrelationIntervals((pair(r),))
+        some = pair(r)
         low, high = np.array([some.conf_int(a, "noise_aware", "population") for a in alphas]).T[0]
         assert np.all(np.diff(low) < 0)
         assert np.all(np.diff(high) >= 0)
@@ -97,7 +97,7 @@ def test_noise_on_fourth_moments_widens_no_further_than_bounds_allow(seeded_nois
     ratios = []
     for seed in range(6):
         with _noise_from(seeded_noise(seed)):
-            (pair,) = dps.release(plan, rows, rng=0, m=60).infer("pair").intervals.pairs
+            (pair,) = dps.release(plan, rows, rng=0, m=60).infer("pair").intervals.parts
         x, y, xx, yy, _ = pair.moments
         reach = (1 + abs(x)) / np.sqrt(xx) + (1 + abs(y)) / np.sqrt(yy)
         ratios.append(pair.spread / (reach**2 / (4 * (1 - pair.estimate**2))))
