@@ -25,11 +25,11 @@ from dpstats.references.loglinear_fit import LogLinearFit
 PART = 500  # rows of a part, and as many moved ones
 MOST = 0.1  # share of them that is exchanged at once
 MOMENTUM = 0.9  # of the direction along which rows are exchanged
-GAIN = 0.1  # share of |d|^2 by which a pass over all parts must lower it for another
+GAIN = 0.03  # share of |d|^2 by which a pass over all parts must lower it for another
 MOST_PASSES = 20
-AGAIN = 0.15  # share of whole rows that a round must exchange for another
+AGAIN = 0.03  # share of whole rows that a round must exchange for another
 FINE_GAIN = 0.05  # share of |d|^2 by which a round with single columns must lower it for another
-MOST_ROUNDS, MOST_FINE_ROUNDS = 3, 10
+MOST_ROUNDS, MOST_FINE_ROUNDS = 12, 3
 
 
 def exchanged(fit: LogLinearFit, wanted: Floats, rng: np.random.Generator) -> dict[str, Codes]:
