@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.density.rows import systematic
 from dpstats.families.block import Block, Family
-from dpstats.references.gibbs import GibbsSampler, Rows
+from dpstats.references.gibbs import GibbsSampler, Rows, categorical
 from dpstats.references.levels import Levels, Single
 from dpstats.schema import Schema
 
@@ -233,7 +233,8 @@ class _Part:
 
     def redraw(self, j: int, temperature: float, rng: np.random.Generator) -> None:
         """Draw a column (eq. 12)."""
-        self.put(j, _drawn(self.cost(j) * np.float32(-1 / temperature), rng))
+        logits = self.cost(j) * np.float32(-1 / temperature)
+        self.put(j, categorical(logits, rng).astype(np.int16))
 
     def redraw_both(self, pair: Linked, temperature: float, rng: np.random.Generator) -> None:
         """Draw two columns at once, among the pairs of levels that are wanted."""
@@ -245,7 +246,7 @@ class _Part:
         joint += self.steepness(*cells)[:, np.newaxis]
         same = (first[:, np.newaxis] == self.rows[j]) & (second[:, np.newaxis] == self.rows[k])
         joint -= same * (2 * self.weights[self.held[j], self.held[k]])
-        drawn = _drawn(joint * np.float32(-1 / temperature), rng)
+        drawn = categorical(joint * np.float32(-1 / temperature), rng)
         among = same.any(axis=0)  # rows with another pair keep it
         self.one_hot[self.held[k], self.every] = 1
         self.put(j, np.where(among, first[drawn], self.rows[j]))
@@ -374,14 +375,6 @@ def resampled(
     after = _counts(levels, found) - wanted
     better = (once * after**2).sum() < (once * misfit**2).sum()
     return (found, after) if better else (rows, misfit)
-
-
-def _drawn(logits: Single, rng: np.random.Generator) -> NDArray[np.int16]:
-    """One level for every column of (levels, rows) log probabilities; overwritten."""
-    logits -= logits.max(axis=0)
-    edges = np.cumsum(np.exp(logits, out=logits), axis=0, out=logits)
-    draws = rng.random(edges.shape[1], dtype=np.float32) * edges[-1]
-    return np.asarray((edges[:-1] <= draws).sum(axis=0, dtype=np.int16))
 
 
 def _one_hots(levels: Levels, rows: NDArray[np.int16]) -> Iterator[tuple[slice, Single]]:

@@ -287,7 +287,7 @@ class GibbsSampler:
         by_bin = self.bin_potentials(column, rows)
         if not self.supports[column.name].coded:
             logits = np.ascontiguousarray((by_bin + self.base[column.name]).T)
-            return self._codes(column, _categorical(logits, rng), rng)
+            return self._codes(column, categorical(logits, rng), rng)
         assert isinstance(column, Number)
         return self._move_number(column, by_bin, rows, rng)
 
@@ -398,7 +398,7 @@ class GibbsSampler:
                 logits += subgroup.at(at.T, bins[trial].T).T
             for ball in balls:
                 logits += ball.at(codes[trial].T).T
-            state = first + grid[_categorical(logits, rng)]
+            state = first + grid[categorical(logits, rng)]
         return codes[state]
 
     def _codes(self, column: Column, states: Codes, rng: np.random.Generator) -> Codes:
@@ -414,7 +414,7 @@ def _add(tables: dict[tuple[str, ...], Floats], names: tuple[str, ...], values: 
     tables[key] = tables[key] + values if key in tables else values
 
 
-def _categorical(logits: NDArray[np.floating], rng: np.random.Generator) -> Codes:
+def categorical(logits: NDArray[np.floating], rng: np.random.Generator) -> Codes:
     """One draw per column of (states, rows) log probabilities, up to a constant; overwritten."""
     logits -= logits.max(axis=0)
     edges = np.exp(logits, out=logits)

@@ -77,10 +77,6 @@ class Levels:
         found[second, first] = values
         return found
 
-    def measured(self, family: Family) -> NDArray[np.bool_]:
-        """Which entries of the matrix are cells of some table, (L, L)."""
-        return self.matrix(family, np.ones(family.size)) > 0
-
 
 def is_small(block: Block) -> bool:
     """Whether a block is a table of one or two columns."""

@@ -24,7 +24,10 @@ def used(pairs=PAIRS):
     """Single levels, and the cells of tables of two columns."""
     tables = [Table(tuple(SCHEMA[name] for name in pair)) for pair in pairs]
     own = np.eye(LEVELS.size, dtype=bool)
-    return own | LEVELS.measured(dps.Family(tuple(tables))) if tables else own
+    if not tables:
+        return own
+    family = dps.Family(tuple(tables))
+    return own | (LEVELS.matrix(family, np.ones(family.size)) > 0)
 
 
 def uniform(n, seed=0):
@@ -168,7 +171,7 @@ def test_the_misfit_stays_that_of_the_rows(levels_per_column, monkeypatch):
 def test_draws_have_the_probabilities_of_their_logits():
     rng = np.random.default_rng(0)
     logits = np.log(np.array([0.5, 0.2, 0.0, 0.3]) + 1e-30)
-    drawn = editing._drawn(np.repeat(logits[:, None], 40_000, axis=1).astype(np.float32), rng)
+    drawn = editing.categorical(np.repeat(logits[:, None], 40_000, axis=1).astype(np.float32), rng)
     shares = np.bincount(drawn, minlength=4) / 40_000
     np.testing.assert_allclose(shares, [0.5, 0.2, 0, 0.3], atol=0.012)
     assert shares[2] == 0
@@ -193,7 +196,7 @@ def test_the_costs_of_levels_are_those_of_the_misfit(column, levels_per_column, 
         misfit = counts(dict(zip(SCHEMA.names, moved, strict=True))) - target
         return np.triu(weights * misfit**2).sum()
 
-    monkeypatch.setattr(editing, "_drawn", kept)
+    monkeypatch.setattr(editing, "categorical", kept)
     misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
     part = editing._Part(LEVELS, rows[:, 7:8], misfit, weights.astype(np.float32), None)
     part.redraw(column, temperature, None)
@@ -221,7 +224,7 @@ def test_the_costs_of_two_levels_at_once_are_those_of_the_misfit(levels_per_colu
         return np.triu(weights * misfit**2).sum()
 
     expected = np.array([cost(levels) for levels in cells.T])
-    monkeypatch.setattr(editing, "_drawn", kept)
+    monkeypatch.setattr(editing, "categorical", kept)
     misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
     part = editing._Part(LEVELS, rows[:, 7:8], misfit, weights.astype(np.float32), None)
     part.redraw_both(editing.Linked((0, 1), tuple(cells)), 0.5, None)
