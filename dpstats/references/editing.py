@@ -63,7 +63,7 @@ MOST_CELLS = 500  # of two linked columns
 LINKED_DRAWS = 0.25  # share of the parts in which a pair of them is drawn
 RESAMPLING_STEPS = 6
 COARSE = Pass(5_000, 0.1, 1.0), Pass(5_000, 0.03, 1.0)
-FINE = Pass(10_000, 0.01, 0.75), Pass(30_000, 0.003, 0.75)
+FINE = Pass(10_000, 0.01, 0.75), Pass(20_000, 0.003, 0.75), Pass(45_000, 0.0015, 0.75)
 
 
 class Others:
