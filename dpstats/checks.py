@@ -1,7 +1,6 @@
 """Checks of the arguments that intervals and tests share."""
 
 import difflib
-import functools
 import math
 import numbers
 import re
@@ -9,7 +8,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,43 +54,6 @@ def check_alpha(alpha: float) -> float:
             "and at most 0.5, such as alpha=0.05"
         )
     return float(alpha)
-
-
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-def by_name(method: _Method) -> _Method:
-    """A method whose options have names, with a RequestError where one is given by its place.
-
-    Examples
-    --------
-    >>> import dpstats as dps
-    >>> dps.pool([0.3, 0.31], [0.01, 0.01]).conf_int(0.1)
-    Traceback (most recent call last):
-        ...
-    dpstats.errors.RequestError: conf_int() takes its options by name; did you mean
-    conf_int(alpha=0.1)?
-    """
-
-    @functools.wraps(method)
-    def named(self: object, *places: object, **options: object) -> object:
-        if places:
-            raise RequestError(f"{method.__name__}() takes its options by name; did you mean "
-                               f"{method.__name__}({_meant(places[0])})?")  # fmt: skip
-        return method(self, **options)
-
-    return cast(_Method, named)
-
-
-def _meant(value: object) -> str:
-    """The option of an interval that a value without a name was probably for."""
-    if value in get_args(Target):
-        return f"target={value!r}"
-    if isinstance(value, str):
-        return f"method={short(value)}"
-    real = isinstance(value, int | float | np.floating) and 0 < value < 1
-    alpha = float(cast(float, value)) if real else 0.05
-    return f"alpha={1 - alpha if alpha > 0.5 else alpha:g}"  # 0.95 is a confidence
 
 
 def as_float(value: float | np.floating[Any]) -> float:

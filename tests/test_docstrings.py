@@ -54,8 +54,8 @@ def test_public_names_have_an_example():
 # Methods that only dpstats itself calls, and those of files, which `save` and `load` show.
 INTERNAL = {
     "asking", "check", "check_kept", "check_reference", "costing", "declaring", "from_dict",
-    "fitted", "from_members", "joined", "lacking", "preview_ranges", "preview_terms",
-    "preview_widths", "summary_lines", "to_bytes", "to_dict", "to_members",
+    "fitted", "from_members", "joined", "lacking", "preview_widths",
+    "summary_lines", "to_bytes", "to_dict", "to_members",
 }  # fmt: skip
 OPENED = (
     dps.Accuracy, dps.Bounds, dps.Draws, dps.Ledger, dps.Measurements, dps.Plan, dps.Pooled,

@@ -11,6 +11,21 @@ from dpstats.arrays import Floats
 from dpstats.checks import first_few
 from dpstats.schema import Number, Schema
 
+# What a preview with even rows says of the widths of real ones.
+WIDTHS_OF_SHARES = (
+    "A share of all rows has the widest interval at one half. Most cells of an uneven table "
+    "are smaller than even ones and have narrower intervals; larger cells have wider ones."
+)
+WIDTHS_OF_MEANS = (
+    "Means of columns that vary less within their bounds than even ones have narrower "
+    "intervals, down to the width that the noise leaves; those of small groups have wider "
+    "ones."
+)
+WIDTHS_OF_GROUPS = (
+    "Small groups have wider intervals: a group with a share g of the rows instead of an even "
+    "share e has about sqrt(e / g) times the width, or more."
+)
+
 CLAMPED = ". All results are for the clamped values: no interval covers the bias of clamping"
 _FEW = 10.0  # of n m (1 - m), the usual rule for a normal approximation to a share
 _LARGEST = 0.9  # part of the largest variance beyond which a number looks two-valued

@@ -133,14 +133,14 @@ class Width(Measure):
             return f" of {self.term!r}"
         if not isinstance(result, EstimateResult) or len(result.terms) == 1:
             return ""
-        some = result.terms[result.previewed]
+        some = result.main_terms
         return f" of {some[0]!r}" if len(some) == 1 else f", {_parameter(result)}"
 
     def _chosen(self, result: Result) -> str:
         """Which parameter is taken where there are several, and how to take another."""
         if self.term is not None or not isinstance(result, EstimateResult):
             return ""
-        some, every = result.terms[result.previewed], result.terms
+        some, every = result.main_terms, result.terms
         if len(some) != 1 or len(every) == 1:
             return ""
         return (
@@ -152,7 +152,7 @@ def _parameter(result: Result) -> str:
     """The name of what a median width is of, without that of its analysis."""
     if not isinstance(result, EstimateResult) or len(result.terms) == 1:
         return result.interval_of
-    some = result.terms[result.previewed]
+    some = result.main_terms
     return some[0] if len(some) == 1 else f"median of {len(some)} terms"
 
 

@@ -98,7 +98,7 @@ def forest(
         )
     chosen = _places(result, terms)
     names = [result.terms[i] for i in chosen]
-    panels = [[i for i, name in enumerate(names) if name in unit] for unit in result.units]
+    panels = [[i for i, name in enumerate(names) if name in unit] for unit in result.terms_by_unit]
     panels = [panel for panel in panels if panel]
     deepest = max(map(len, panels))
     across = -(-deepest // MOST)

@@ -157,8 +157,8 @@ def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
 
 def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
     """The parameters, each unit on axes of its own; no intercept, which would hide the others."""
-    whole = isinstance(result, LinearResult) or len(result.units) > 1
-    terms = result.terms if whole else result.terms[result.previewed]
+    whole = isinstance(result, LinearResult) or len(result.terms_by_unit) > 1
+    terms = result.terms if whole else result.main_terms
     terms = drawn_of(terms)
     left_out = ", ".join(term for term in result.terms if term not in terms)
     if len(terms) <= MOST:
@@ -166,7 +166,7 @@ def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
             f"{name}: estimates",
             _SPLIT + (f" Not drawn: {left_out}." if left_out else ""),
             lambda ax: plots.forest(result, terms=terms, ax=ax),
-            _LEAST + _ROW * (label_rows(terms) + 1.5 * (len(result.units) - 1)),
+            _LEAST + _ROW * (label_rows(terms) + 1.5 * (len(result.terms_by_unit) - 1)),
         )
 
 

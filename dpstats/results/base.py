@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, Method, Target, by_name
+from dpstats.checks import Alternative, Method, Target
 from dpstats.display import as_html
 from dpstats.errors import RequestError
 from dpstats.results.rendering import Page, Summary, significant
@@ -27,13 +27,35 @@ TARGETS = {
 }
 SILENT = "no certified statement"  # how a note on certified limits that say nothing begins
 OF_POPULATION = f"{SILENT} on the population"  # the same, where the table has one
-_BY_NAME = {"conf_int", "intervals_frame", "summary", "to_frame", "to_latex"}
 OF_INDEPENDENT_ROWS = (
     " Certified limits and verdicts for the population take all rows as independent, also those of "
     "one person: they can be narrower than the noise-aware ones, and too narrow. Those for the "
     "private table hold for any rows."
 )
 INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
+
+
+class Widths(NamedTuple):
+    """Widths of intervals.
+
+    Attributes
+    ----------
+    terms : (d,) list of str
+    widths : (d,) float64
+    ranges : (d,) float64
+        Of all values that the parameters could have; infinite where these have no ends.
+    """
+
+    terms: list[str]
+    widths: Floats
+    ranges: Floats
+
+    def median(self, terms: Sequence[str]) -> tuple[float, float]:
+        """Median width and range of some of them; nan and infinite without any."""
+        chosen = [i for i, term in enumerate(self.terms) if term in terms]
+        if not chosen:
+            return np.nan, np.inf
+        return float(np.median(self.widths[chosen])), float(np.median(self.ranges[chosen]))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -76,17 +98,7 @@ class Result(ABC):
 
     title: str
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        """Options of the methods with intervals go by name; a value by its place is explained."""
-        super().__init_subclass__(**given)
-        for name in _BY_NAME & vars(cls).keys():
-            code = getattr(vars(cls)[name], "__code__", None)
-            if code is not None and code.co_argcount == 1 and code.co_kwonlyargcount:
-                setattr(cls, name, by_name(vars(cls)[name]))
-
     methods: ClassVar[tuple[str, ...]] = ()  # of its intervals, the one that a preview shows first
-    preview_itemised: ClassVar[bool] = False  # whether it lists all parameters, each in its unit
-    may_be_unbounded: ClassVar[bool] = False  # whether the noise can take the ends of an interval
     certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
     of_population: ClassVar[bool] = True  # whether it has intervals or tests for the population
 
@@ -103,7 +115,6 @@ class Result(ABC):
     def to_frame(self) -> pd.DataFrame:
         """The numbers of the result."""
 
-    @by_name
     def to_latex(
         self, *, alpha: float = 0.05, target: Target = "population", **options: Any
     ) -> str:
@@ -161,7 +172,6 @@ class Result(ABC):
         """Whether `intervals_frame` has rows."""
         return False
 
-    @by_name
     def intervals_frame(
         self,
         *,
@@ -190,14 +200,6 @@ class Result(ABC):
         """
         raise RequestError("test() needs a single parameter; ask for one analysis per question")
 
-    preview_is_least: ClassVar[bool] = False
-    """Whether even rows give about the narrowest intervals that rows can have."""
-
-    @property
-    def preview_remark(self) -> str:
-        """What a preview with even rows says of the widths of real ones; "" for nothing."""
-        return ""
-
     @property
     def preview_condition(self) -> str:
         """What real rows must satisfy for intervals of the previewed kind; "" for nothing."""
@@ -209,9 +211,9 @@ class Result(ABC):
         return ""
 
     @property
-    def previewed(self) -> slice:
-        """The parameters whose median width a preview shows."""
-        return slice(None)
+    def main_terms(self) -> list[str]:
+        """The parameters whose median width a preview shows: they have one unit."""
+        return []
 
     def lacking(self, method: str, target: Target = "population") -> str:
         """Why there are no intervals of this method and target; "" where there are."""
@@ -221,20 +223,9 @@ class Result(ABC):
             return ""
         return f"its intervals are {' or '.join(self.methods)}"
 
-    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
-        """Widths (d,) of the intervals that a preview shows; empty without intervals."""
-        return np.empty(0)
-
-    @property
-    def preview_terms(self) -> list[str]:
-        """Names (d,) of these intervals."""
-        found: list[str] = self.intervals_frame()["term"].tolist()
-        return found
-
-    @property
-    def preview_ranges(self) -> Floats | float:
-        """Widths (d,) of all values that they could have; infinite where these have no ends."""
-        return np.inf
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
+        """Widths of the intervals that a preview shows; none without intervals."""
+        return Widths([], np.empty(0), np.empty(0))
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -247,19 +238,6 @@ class Result(ABC):
 
     def __hash__(self) -> int:
         return hash((type(self), self.title))
-
-    if not TYPE_CHECKING:  # a type checker would take any attribute as known
-
-        def __getattr__(self, name: str) -> Any:
-            """What is not found: `plot` is explained."""
-            if name == "plot":
-                raise AttributeError(
-                    "a result has no plot(): dps.plots has a function for each kind of figure, "
-                    "such as dps.plots.forest(result) for estimates with their intervals; "
-                    "dir(dps.plots) lists them",
-                    name=name,
-                )
-            return object.__getattribute__(self, name)  # raises the error as usual
 
     def __dir__(self) -> list[str]:
         """Public names: what tab completion shows."""

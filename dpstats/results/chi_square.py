@@ -20,7 +20,7 @@ from dpstats.checks import (
 )
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.errors import RequestError
-from dpstats.results.base import footer
+from dpstats.results.base import Widths, footer
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.rendering import (
     MOST,
@@ -143,20 +143,16 @@ class ChiSquareResult(Cached, HypothesisResult):
         """The effect; the certified interval is that of the private table's effect."""
         return self.effect_name
 
-    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
-        """Width (1,) of the interval that the method has: see `conf_int`."""
-        target = "population" if method == "noise_aware" else self.certified_target
-        return np.diff(self.conf_int(alpha=alpha, method=method, target=target))
-
     @property
-    def preview_terms(self) -> list[str]:
+    def main_terms(self) -> list[str]:
         """The effect."""
         return [self.effect_name]
 
-    @property
-    def preview_ranges(self) -> float:
-        """The largest effect; the least is 0."""
-        return self.largest_effect
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
+        """Width of the interval that the method has, see `conf_int`; the least effect is 0."""
+        target = "population" if method == "noise_aware" else self.certified_target
+        width = np.diff(self.conf_int(alpha=alpha, method=method, target=target))
+        return Widths(self.main_terms, width, np.array([self.largest_effect]))
 
     @property
     def certified(self) -> CertifiedChiSquare:

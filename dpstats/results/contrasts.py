@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.inference.regression.design_moments import DesignMoments
-
-
-NARROW = """\
-Coefficients need columns that vary: one that varies over a tenth of its bounds has 10 (sampling) to
-100 (noise) times this width, or an infinite one where noise exceeds the column's variance."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -56,15 +51,7 @@ class LinearResult(EstimateResult):
     (True, (2,))
     """
 
-    preview_itemised: ClassVar[bool] = True
-    may_be_unbounded: ClassVar[bool] = True
-
     null: Floats = field(default_factory=lambda: np.zeros(1))
-
-    @property
-    def preview_remark(self) -> str:
-        """Widths depend on how much the columns vary."""
-        return NARROW
 
     @property
     def _privacy(self) -> str:
@@ -75,13 +62,13 @@ class LinearResult(EstimateResult):
     @property
     def interval_of(self) -> str:
         """The first coefficient other than the intercept; units differ."""
-        return f"coefficient of {self.terms[self.previewed.start]}, in original units"
+        return f"coefficient of {self.main_terms[0]}, in original units"
 
     @property
-    def previewed(self) -> slice:
+    def main_terms(self) -> list[str]:
         """That coefficient."""
         first = int(self.terms[0] == "Intercept" and len(self.terms) > 1)
-        return slice(first, first + 1)
+        return self.terms[first : first + 1]
 
     @property
     def _law(self) -> LinearIntervals:

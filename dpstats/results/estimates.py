@@ -24,7 +24,7 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals, wider
-from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
+from dpstats.results.base import INTERVAL_COLUMNS, Result, Widths, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
 from dpstats.results.rendering import (
@@ -64,9 +64,6 @@ SHRUNKEN = (
     "shrunken: the share under the fitted density, nearer to the table but biased; for display, "
     "without an interval or test."
 )
-SMALL_GROUPS = """\
-Small groups have wider intervals: a group with a share g of the rows instead of an even share e has
-about sqrt(e / g) times the width, or more."""
 _EACH = "each interval, not of all of them jointly"
 _PREVIEWED = 500  # intervals whose widths a preview looks at, about
 
@@ -164,12 +161,7 @@ class EstimateResult(Cached, Result):
         return True
 
     @property
-    def preview_remark(self) -> str:
-        """That of the intervals, or else one on small groups."""
-        return getattr(self.intervals, "preview_remark", SMALL_GROUPS)
-
-    @property
-    def units(self) -> list[list[str]]:
+    def terms_by_unit(self) -> list[list[str]]:
         """The terms of each unit, which share an axis; all of them unless a subclass differs."""
         return [list(self.terms)]
 
@@ -179,29 +171,21 @@ class EstimateResult(Cached, Result):
         return "proportion" if self.scalar else "proportions"
 
     @property
-    def _looked_at(self) -> slice:
-        """The parameters of which a preview has widths: of many, every so many."""
-        every = -(-len(self.terms) // _PREVIEWED)
-        return slice(0, None, every if self.previewed == slice(None) else 1)
+    def main_terms(self) -> list[str]:
+        """The parameters of the first unit."""
+        return self.terms_by_unit[0]
 
-    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
-        """Widths (d,) of the intervals for the population; of many, every so many only."""
-        if self._looked_at.step > 1:
-            some = self.intervals.subset(self._looked_at)
-            low, high = some.conf_int(alpha, method, "population")
-            return high - low
-        return np.diff(np.asarray(self.conf_int(alpha=alpha, method=method)).reshape(-1, 2))[:, 0]
-
-    @property
-    def preview_terms(self) -> list[str]:
-        """The terms of these."""
-        return self.terms[self._looked_at]
-
-    @property
-    def preview_ranges(self) -> Floats:
-        """Widths of the ranges of these parameters, where their intervals know them."""
-        known = getattr(self.intervals, "range_widths", np.inf)
-        return np.broadcast_to(known, len(self.terms))[self._looked_at]
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
+        """Widths of the intervals for the population; of many in one unit, every so many only."""
+        many = len(self.main_terms) == len(self.terms)
+        some = slice(0, None, -(-len(self.terms) // _PREVIEWED) if many else 1)
+        if some.step > 1:
+            low, high = self.intervals.subset(some).conf_int(alpha, method, "population")
+        else:
+            ends = self.conf_int(alpha=alpha, method=method)
+            low, high = np.asarray(ends).reshape(-1, 2).T
+        ranges = np.broadcast_to(self.intervals.range_widths, len(self.terms))
+        return Widths(self.terms[some], high - low, ranges[some])
 
     def intervals_frame(
         self,
@@ -359,7 +343,7 @@ class EstimateResult(Cached, Result):
         """The result of a test of parameter number i."""
         error = float(self.bse[i])
         score = (float(self.params[i]) - value) / error if 0 < error < np.inf else np.nan
-        least = getattr(self.intervals, "least_pvalue", 0.0)
+        least = self.intervals.least_pvalue
         floor = (
             f"no p-value is below {least:g}, the error probability spent on unknown sizes, or what "
             "draws of the noise resolve"

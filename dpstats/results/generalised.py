@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 
 _FIRST_ORDER = "intervals of averages are to first order in the errors of the coefficients"
 LEAST_SHARE = 0.005  # of a variance, that is worth a note
-LEAST = """\
-Widths of logistic and Poisson coefficients are about the least: even rows have numbers that vary
-over all of their bounds, and an outcome that is neither rare nor common. A number with half the
-standard deviation has twice the width or more; an outcome of share p has 1 / (2 sqrt(p (1 - p)))
-times the width, and counts with a quarter of the mean have twice."""
 UNMEASURED = "privacy: share of the variance from the privacy noise and from what was not measured."
 
 
@@ -61,12 +56,6 @@ class GeneralisedResult(RegressionResult):
     unmeasured: Floats = field(kw_only=True, compare=False)
 
     ratio: ClassVar[str] = "ratio"
-    preview_is_least: ClassVar[bool] = True
-
-    @property
-    def preview_remark(self) -> str:
-        """What makes intervals wider than those of even rows."""
-        return LEAST
 
     @property
     def _coefficients(self) -> CoefficientIntervals:

@@ -90,8 +90,8 @@ class OLSResult(RegressionResult):
     def preview_condition(self) -> str:
         """How much regressors must vary for intervals with ends."""
         least = self._law.least_spread(0.05) * self.moments.half_range
-        rows = list(zip(self.terms, least.tolist(), strict=True))[self.previewed.start :]
-        known = [f"{term} {sd:.2g}" for term, sd in rows if sd > 0]
+        rows = zip(self.terms, least.tolist(), strict=True)
+        known = [f"{term} {sd:.2g}" for term, sd in rows if sd > 0 and term != "Intercept"]
         if not known:
             return ""
         more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstats.arrays import Floats
-from dpstats.checks import by_name, check_alpha, check_finite, check_whole, short
+from dpstats.checks import check_alpha, check_finite, check_whole, short
 from dpstats.errors import RequestError
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, fixed, share
@@ -85,7 +85,6 @@ class Pooled:
         total = np.maximum(self.variance, 1e-300)
         return (1 + 1 / self.draws) * self.between / total
 
-    @by_name
     def conf_int(self, *, alpha: float = 0.05) -> Named:
         """Intervals (d, 2) for the population, at level 1 - alpha."""
         from scipy import special

@@ -280,12 +280,8 @@ def test_completion_shows_public_names_with_the_fields():
     names = dir(found)
     assert not [name for name in names if name.startswith("_")]
     assert {field.name for field in fields(found)} < set(names)
-    assert {"conf_int", "summary", "interval_of", "preview_remark"} < set(names)
+    assert {"conf_int", "summary", "interval_of"} < set(names)
     assert all(hasattr(found, name) for name in names)
-    with pytest.raises(AttributeError, match=r"dps\.plots\.forest\(result\)"):
-        found.plot()
-    with pytest.raises(AttributeError, match="no attribute 'params_'"):
-        found.params_  # noqa: B018
 
 
 def test_noise_that_hides_everything_is_noted(schema, survey):

@@ -1,7 +1,6 @@
 """What all results share: names, headline, equality, hash, and their types."""
 
 import copy
-import inspect
 import pickle
 import re
 from dataclasses import fields, replace
@@ -48,29 +47,6 @@ def test_inferring_twice_gives_equal_results(release, tmp_path):
             assert hash(result) == hash(again[name])
             assert result is not again[name]
     assert len({*first.values(), *results_of(release).values()}) == len(first)
-
-
-def test_an_option_without_its_name_is_recognised(release):
-    found = results_of(release)
-    meant = {0.1: "alpha=0.1", 0.95: "alpha=0.05", "certified": "method='certified'",
-             "table": "target='table'", None: "alpha=0.05"}  # fmt: skip
-    for name, result in found.items():
-        for method in ("conf_int", "intervals_frame", "summary", "to_frame", "to_latex"):
-            called = getattr(result, method, None)
-            for value, option in meant.items() if called is not None else ():
-                if method == "to_frame" and not inspect.signature(called).parameters:
-                    continue  # a table without options
-                with pytest.raises(dps.RequestError) as refused:
-                    called(value)
-                assert f"by name; did you mean {method}({option})?" in str(refused.value), name
-    rows = dps.corrected.infer(
-        ANALYSES["share"], release.to_frame(), radius=release.radius("share"), n=release.n,
-        schema=release.schema,
-    )  # fmt: skip
-    for result in (rows, dps.pool([0.3, 0.31], [0.01, 0.01])):
-        with pytest.raises(dps.RequestError, match=r"conf_int\(alpha=0\.1\)"):
-            result.conf_int(0.1)
-    assert next(iter(inspect.signature(rows.conf_int).parameters)) == "alpha"
 
 
 def test_copies_are_equal_and_other_results_are_not(release):

@@ -18,7 +18,7 @@ from dpstats.analyses.compared_groups import (
     sets_of_groups,
     small_groups,
 )
-from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
 from dpstats.checks import Alternative, check_alternative, check_number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -64,6 +64,7 @@ class Difference(ComparesGroups):
     """
 
     kind: ClassVar[str] = "difference"
+    preview_remark: ClassVar[str] = WIDTHS_OF_GROUPS
 
     condition: str
     by: str
@@ -128,23 +129,15 @@ class DifferenceResult(EstimateResult):
     'p < 1e-06'
     """
 
-    preview_itemised: ClassVar[bool] = True
-    may_be_unbounded: ClassVar[bool] = True  # those of the ratios
-
     @property
     def interval_of(self) -> str:
         """The risk difference; ratios have other units."""
         return self.terms[0]
 
     @property
-    def units(self) -> list[list[str]]:
+    def terms_by_unit(self) -> list[list[str]]:
         """The difference, and both ratios."""
         return [self.terms[:1], self.terms[1:]]
-
-    @property
-    def previewed(self) -> slice:
-        """The risk difference."""
-        return slice(1)
 
     def test(  # type: ignore[override]  # no difference of shares is a date
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dpstats.analyses.counts.proportion import ProportionResult, of_persons, proportions_result
-from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
 from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -40,6 +40,7 @@ class Marginals:
     """
 
     kind: ClassVar[str] = "marginals"
+    preview_remark: ClassVar[str] = WIDTHS_OF_SHARES
 
     columns: Sequence[str]
     degree: int = 2

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.notes import cell_rules, impossible_shares, rare_shares, subgroup_note
+from dpstats.analyses.notes import (
+    WIDTHS_OF_GROUPS,
+    WIDTHS_OF_SHARES,
+    cell_rules,
+    impossible_shares,
+    rare_shares,
+    subgroup_note,
+)
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
 from dpstats.errors import RequestError
@@ -67,6 +74,11 @@ class Proportion:
 
     condition: str
     given: str | None = None
+
+    @property
+    def preview_remark(self) -> str:
+        """What other rows do to the widths of a preview."""
+        return WIDTHS_OF_SHARES if self.given is None else WIDTHS_OF_GROUPS
 
     def family(self, schema: Schema) -> Family:
         """One condition; two disjoint ones within a group."""

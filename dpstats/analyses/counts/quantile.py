@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules, subgroup_notes
 from dpstats.checks import (
     Method,
     Target,
@@ -65,6 +65,7 @@ class Quantile:
     """
 
     kind: ClassVar[str] = "quantile"
+    preview_remark: ClassVar[str] = WIDTHS_OF_GROUPS
 
     column: str
     probability: float | Sequence[float] = 0.5

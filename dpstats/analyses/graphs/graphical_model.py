@@ -127,6 +127,12 @@ class GraphicalModel:
     """
 
     kind: ClassVar[str] = "graphical_model"
+    preview_remark: ClassVar[str] = (
+        "Even rows are an easy case for a graph: columns are independent and use all of their "
+        "bounds. For normal columns with bounds at three standard deviations, certified "
+        "intervals were 2 to 9 times as wide, noise-aware ones up to 6 times where most of "
+        "the variance is noise; or they said nothing."
+    )
 
     columns: Sequence[str]
     estimator: Estimator = "inverse"

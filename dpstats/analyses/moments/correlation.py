@@ -30,11 +30,6 @@ from dpstats.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-NARROW = """\
-Correlations of columns that vary less within their bounds than even ones, whose sd is about .6 of
-half the width, have wider intervals: noise on a variance counts 1/s^2 times at an sd of s times
-that. Preview with like= rows that resemble yours, tighten the bounds, or use clip_norm=."""
-
 
 @dataclass(frozen=True)
 class Correlation:
@@ -63,6 +58,12 @@ class Correlation:
     """
 
     kind: ClassVar[str] = "correlation"
+    preview_remark: ClassVar[str] = (
+        "Correlations of columns that vary less within their bounds than even ones, whose sd "
+        "is about .6 of half the width, have wider intervals: noise on a variance counts "
+        "1/s^2 times at an sd of s times that. Preview with like= rows that resemble yours, "
+        "tighten the bounds, or use clip_norm=."
+    )
 
     columns: Sequence[str]
     given: str | None = None
@@ -159,11 +160,6 @@ class CorrelationResult(EstimateResult):
     """
 
     columns: tuple[str, ...] = ()
-
-    @property
-    def preview_remark(self) -> str:
-        """Widths depend on how much the columns vary within their bounds."""
-        return NARROW
 
     @property
     def _privacy(self) -> str:

@@ -72,6 +72,10 @@ class Covariance:
     """
 
     kind: ClassVar[str] = "covariance"
+    preview_remark: ClassVar[str] = (
+        "Columns that vary less within their bounds than even ones have narrower intervals of "
+        "variances and covariances, down to the width that the noise leaves."
+    )
 
     columns: Sequence[str]
     clip_norm: float | None = None
@@ -161,9 +165,14 @@ class CovarianceResult(EstimateResult):
         return "covariances, in products of the columns' units"
 
     @property
-    def units(self) -> list[list[str]]:
+    def terms_by_unit(self) -> list[list[str]]:
         """Every entry by itself, in a product of units."""
         return [[term] for term in self.terms]
+
+    @property
+    def main_terms(self) -> list[str]:
+        """All entries: a preview shows the median of their widths."""
+        return self.terms
 
     @property
     def covariance_(self) -> Floats:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.compared_groups import sets_of_groups, small_groups
 from dpstats.analyses.moments.mean import NOTES
-from dpstats.analyses.notes import cell_rules, left_out, rare_mean
+from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Family
@@ -67,6 +67,7 @@ class GroupMeans:
     """
 
     kind: ClassVar[str] = "group_means"
+    preview_remark: ClassVar[str] = WIDTHS_OF_MEANS
 
     column: str
     by: str

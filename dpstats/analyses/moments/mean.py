@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.notes import cell_rules, rare_mean, subgroup_note
+from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean, subgroup_note
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -65,6 +65,7 @@ class Mean:
     """
 
     kind: ClassVar[str] = "mean"
+    preview_remark: ClassVar[str] = WIDTHS_OF_MEANS
 
     columns: str | Sequence[str]
     given: str | None = None
@@ -181,8 +182,6 @@ class MeanResult(EstimateResult):
     (True, True)
     """
 
-    preview_itemised: ClassVar[bool] = True
-
     @property
     def interval_of(self) -> str:
         """The first mean, whose unit the width has."""
@@ -190,11 +189,6 @@ class MeanResult(EstimateResult):
         return f"{self.terms[0]}, in {unit}"
 
     @property
-    def units(self) -> list[list[str]]:
+    def terms_by_unit(self) -> list[list[str]]:
         """Every mean by itself: other columns have other units."""
         return [[term] for term in self.terms]
-
-    @property
-    def previewed(self) -> slice:
-        """The first mean: other columns have other units."""
-        return slice(1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.moments.mean import NOTES, centre_of
-from dpstats.analyses.notes import cell_rules, rare_mean
+from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
@@ -50,6 +50,7 @@ class MeanDifference(ComparesGroups):
     """
 
     kind: ClassVar[str] = "mean_difference"
+    preview_remark: ClassVar[str] = WIDTHS_OF_MEANS
 
     column: str
     by: str

@@ -35,6 +35,7 @@ from dpstats.inference.moments.eigen_intervals import ROUNDING, EigenIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
+from dpstats.results.base import Widths
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Schema
@@ -81,6 +82,10 @@ class PCA:
     """
 
     kind: ClassVar[str] = "pca"
+    preview_remark: ClassVar[str] = (
+        "Even rows have nearly equal eigenvalues. Related columns have some larger ones with "
+        "wider intervals, and some smaller ones with narrower intervals."
+    )
 
     columns: Sequence[str]
     standardize: bool = False
@@ -276,25 +281,15 @@ class PCAResult(EstimateResult):
         return "eigenvalues, in squares of the scaled columns"
 
     @property
-    def previewed(self) -> slice:
-        """The eigenvalues, which come first."""
-        return slice(self.n_components_)
+    def main_terms(self) -> list[str]:
+        """The eigenvalues."""
+        return self.terms[: self.n_components_]
 
-    def preview_widths(self, method: Method, alpha: float = 0.05) -> Floats:
-        """Widths (k,) of the intervals of the eigenvalues."""
+    def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
+        """Widths of the intervals of the eigenvalues, whose ranges follow from the bounds."""
         first = self._intervals.subset(slice(0, self.n_components_))
         low, high = first.conf_int(alpha, method, "population")
-        return high - low
-
-    @property
-    def preview_terms(self) -> list[str]:
-        """The eigenvalues."""
-        return self.terms[self.previewed]
-
-    @property
-    def preview_ranges(self) -> Floats:
-        """Ranges (k,) of the eigenvalues, from the bounds of the rows."""
-        return self._intervals.range_widths
+        return Widths(self.main_terms, high - low, self._intervals.range_widths)
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         frame = super()._shown(alpha, target, most)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -60,6 +60,14 @@ ONE_OF_TWO = (
 @dataclass(frozen=True)
 class Generalised:
     """What is the same for all links: the parameters, and what both stages measure."""
+
+    preview_remark: ClassVar[str] = (
+        "Widths of logistic and Poisson coefficients are about the least: even rows have numbers "
+        "that vary over all of their bounds, and an outcome that is neither rare nor common. A "
+        "number with half the standard deviation has twice the width or more; an outcome of share "
+        "p has 1 / (2 sqrt(p (1 - p))) times the width, and counts with a quarter of the mean "
+        "have twice."
+    )
 
     formula: str
     given: str | None = None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules
-from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -20,7 +19,7 @@ from dpstats.families.losses.linear import LinearLosses, linear_design
 from dpstats.families.losses.tabulated import TabulatedLoss
 from dpstats.inference.losses.risk_surface import RiskSurface
 from dpstats.measured.view import ReleaseView
-from dpstats.results.base import Result, about_persons, footer
+from dpstats.results.base import Result, Widths, about_persons, footer
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, brief_list, significant
 from dpstats.schema import Schema
@@ -248,21 +247,17 @@ class LossGridResult(Result):
         """Coefficients, in their own units."""
         return "parameters, for the table"
 
-    def preview_widths(self, method: Method, alpha: float = USUAL_ALPHA) -> Floats:
-        """Widths (p,) of the certified intervals for the table; there are no others."""
-        if method != "certified":
-            return np.empty(0)
-        return np.diff(np.asarray(self.conf_int(alpha=alpha)))[:, 0]
-
     @property
-    def preview_terms(self) -> list[str]:
-        """The parameters."""
+    def main_terms(self) -> list[str]:
+        """All parameters."""
         return self.terms
 
-    @property
-    def preview_ranges(self) -> Floats:
-        """Widths (p,) of the grid."""
-        return np.array([np.ptp(axis.values) for axis in self.surface.block.axes])
+    def preview_widths(self, method: Method, alpha: float = USUAL_ALPHA) -> Widths:
+        """Widths of the certified intervals for the table, within the grid; there are no others."""
+        if method != "certified":
+            return super().preview_widths(method, alpha)
+        ranges = np.array([np.ptp(axis.values) for axis in self.surface.block.axes])
+        return Widths(self.terms, np.diff(np.asarray(self.conf_int(alpha=alpha)))[:, 0], ranges)
 
     def conf_int(self, *, alpha: float = USUAL_ALPHA, target: Target = "table") -> Named:
         """Least and largest value of each parameter over the certified set, (p, 2).

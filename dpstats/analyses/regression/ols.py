@@ -98,6 +98,11 @@ class OLS:
     """
 
     kind: ClassVar[str] = "ols"
+    preview_remark: ClassVar[str] = (
+        "Coefficients need columns that vary: one that varies over a tenth of its bounds has "
+        "10 (sampling) to 100 (noise) times this width, or an infinite one where noise "
+        "exceeds the column's variance."
+    )
 
     formula: str
     ridge: float = 0.0

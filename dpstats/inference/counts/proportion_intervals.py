@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 
-SHARES = """\
-A share of all rows has the widest interval at one half. Most cells of an uneven table are smaller
-than even ones and have narrower intervals; larger cells have wider ones."""
 _ROUNDING = 1e-6  # of a count
 BOTH: tuple[Alternative, ...] = ("smaller", "larger")
 
@@ -49,7 +46,6 @@ class ProportionIntervals(Intervals):
 
     answers: Answers
     tables: tuple[slice, ...] = ()
-    preview_remark: ClassVar[str] = SHARES
     range_widths: ClassVar[float] = 1.0
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +19,6 @@ from dpstats.spending import of_simulation
 if TYPE_CHECKING:
     from dpstats.checks import Target
     from dpstats.inference.intervals import Ends
-
-SPREAD = """\
-Columns that vary less within their bounds than even ones have narrower intervals of variances and
-covariances, down to the width that the noise leaves."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +37,6 @@ class CovarianceIntervals(Intervals, Cached):
     pairs : (2, d) int64
         Which pairs of columns.
     """
-
-    preview_remark: ClassVar[str] = SPREAD
 
     covariance: NoisyCovariance
     units: Floats

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from dpstats.checks import Method, Target
     from dpstats.inference.intervals import Ends
 
-TIED = """\
-Even rows have nearly equal eigenvalues. Related columns have some larger ones with wider intervals,
-and some smaller ones with narrower intervals."""
 FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
 ROUNDING = 1e-12  # of a loading: two standardised columns have loadings that do not vary
 _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurate for most draws
@@ -70,8 +67,6 @@ class EigenIntervals(Intervals, Cached):
     unit : float
         Original units in an eigenvalue of one.
     """
-
-    preview_remark: ClassVar[str] = TIED
 
     covariance: NoisyCovariance
     k: int

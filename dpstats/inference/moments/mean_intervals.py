@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from dpstats.inference.moments.person_variance import PersonVariance
 
 _ROUNDED = 1e-9  # relative, of bounds
-MEANS = """\
-Means of columns that vary less within their bounds than even ones have narrower intervals, down to
-the width that the noise leaves; those of small groups have wider ones."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,6 @@ class Contrast(Intervals):
     tested : bool
         Whether there is a test: not where a group may be empty. The p-value is 1 without one.
     """
-
-    preview_remark: ClassVar[str] = MEANS
 
     groups: tuple[NoisyMean, ...]
     middle: float

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from dpstats.analyses.second_stage import at_pilots
-from dpstats.arrays import Floats
 from dpstats.checks import (
     Method,
     Progress,
@@ -145,14 +144,7 @@ class Outlook:
 
 def previewed_width(result: Result, method: Method, alpha: float = 0.05) -> float:
     """Median width of the previewed intervals; nan without intervals."""
-    return _median_of(result, result.preview_widths(method, alpha))
-
-
-def _median_of(result: Result, values: Floats | float) -> float:
-    """Of the parameters whose median width a preview shows."""
-    shown = np.atleast_1d(values)
-    shown = shown[result.previewed] if len(shown) > 1 else shown
-    return float(np.median(shown)) if len(shown) else np.nan
+    return result.preview_widths(method, alpha).median(result.main_terms)[0]
 
 
 @dataclass(frozen=True, repr=False)
@@ -202,14 +194,13 @@ class Preview:
         analysis, results = self.analyses[name], self.results[name]
         family = analysis.family(self.pretended[0].schema)
         noise = float(np.sqrt(np.median(self.pretended[0].answers(family).noise_variances)))
-        aware, certified = (
-            float(np.median([previewed_width(result, method) for result in results]))
-            for method in get_args(Method)
-        )
-        first = results[0]
+        first, widths = results[0], []
+        for method in get_args(Method):
+            found = [result.preview_widths(method).median(first.main_terms) for result in results]
+            widths.append(float(np.median([width for width, _ in found])))
         return Outlook(
-            name, analysis.kind, family.size, noise, aware, certified, first.interval_of,
-            first.certified_target, _median_of(first, first.preview_ranges),
+            name, analysis.kind, family.size, noise, widths[0], widths[1], first.interval_of,
+            first.certified_target, found[0][1],
         )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
@@ -265,7 +256,14 @@ class Preview:
     def _before(self) -> list[str]:
         """Lines above the table."""
         even = self.like.source == "even"
-        remarks = dict.fromkeys(results[0].preview_remark for results in self.results.values())
+        remarks = dict.fromkeys(
+            text
+            for name, analysis in self.analyses.items()
+            for text in (
+                getattr(analysis, "preview_remark", ""),
+                getattr(self.results[name][0], "advice", ""),
+            )
+        )
         made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
         return [
             made,
@@ -278,13 +276,11 @@ class Preview:
         """The cells of the table: an analysis, and its other parameters where units differ."""
         rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
-            is_least = self.like.source == "even" and self.results[o.name][0].preview_is_least
-            least = "from " if is_least else ""
-            widths = least + width_text(o.width, o.whole), _certified_text(o)
+            widths = width_text(o.width, o.whole), _certified_text(o)
             of = o.of or WITHOUT
             rows.append((o.name, str(o.functions), significant(o.noise), *widths, of))
             rows += [
-                ("", "", "", least + width_text(one, whole), certified_text(other, whole), term)
+                ("", "", "", width_text(one, whole), certified_text(other, whole), term)
                 for term, one, other, whole in self._further(o.name)
             ]
         return rows
@@ -413,17 +409,17 @@ class Preview:
     def _further(self, name: str) -> list[tuple[str, float, float, float]]:
         """Terms, both widths and that of all values of the other parameters, if units differ."""
         results = self.results[name]
-        if not results[0].preview_itemised:
+        first = results[0].preview_widths("certified")
+        if set(first.terms) <= set(results[0].main_terms):
             return []
         aware, certified = (
-            np.median([r.preview_widths(method) for r in results], axis=0)
+            np.median([r.preview_widths(method).widths for r in results], axis=0)
             for method in get_args(Method)
         )
-        terms = results[0].intervals_frame()["term"].tolist()
-        whole = np.broadcast_to(results[0].preview_ranges, len(terms)).tolist()
-        rows = list(zip(terms, aware.tolist(), certified.tolist(), whole, strict=True))
-        del rows[results[0].previewed]
-        return rows
+        rows = zip(
+            first.terms, aware.tolist(), certified.tolist(), first.ranges.tolist(), strict=True
+        )
+        return [row for row in rows if row[0] not in results[0].main_terms]
 
     def __repr__(self) -> str:
         return str(self)

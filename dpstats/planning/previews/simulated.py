@@ -89,9 +89,10 @@ class Simulation:
         Those of the first releases may be `known`.
         """
         results = list(self.few(analysis, known))
-        if len(results) == 1 or not results[0].may_be_unbounded:
+        first = results[0].preview_widths("noise_aware")
+        if len(results) == 1 or not np.isinf(first.ranges).any():
             return tuple(results)
-        widths = [result.preview_widths("noise_aware") for result in results]
+        widths = [first.widths, *(r.preview_widths("noise_aware").widths for r in results[1:])]
         functions = analysis.family(self.strategy.schema).size
         work = math.sqrt(functions * max(1, len(widths[0])))
         most = int(np.clip(_WORK / work, _FEWEST, _MOST))
@@ -99,7 +100,7 @@ class Simulation:
             if progress is not None:
                 progress(_NOISE, len(results), most)
             results.append(_infer(analysis, self.release(len(results))))
-            widths.append(results[-1].preview_widths("noise_aware"))
+            widths.append(results[-1].preview_widths("noise_aware").widths)
         return tuple(results)
 
 
@@ -157,11 +158,9 @@ class PreviewedWidths:
     @classmethod
     def of(cls, results: Sequence[Result]) -> PreviewedWidths:
         """Of one analysis."""
-        first = results[0]
-        method = cast(Method, (*first.methods, "noise_aware")[0])
-        widths = np.array([result.preview_widths(method) for result in results])
-        terms = first.preview_terms if widths.size else []
-        return cls(terms, np.broadcast_to(first.preview_ranges, widths.shape[1:]), widths)
+        method = cast(Method, (*results[0].methods, "noise_aware")[0])
+        found = [result.preview_widths(method) for result in results]
+        return cls(found[0].terms, found[0].ranges, np.array([one.widths for one in found]))
 
     @property
     def medians(self) -> dict[str, float]:

@@ -24,7 +24,6 @@ from dpstats.checks import (
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.graphs.pair_graph import (
-    EVEN_ROWS,
     PairGraph,
     pair_names,
     strongest_first,
@@ -117,11 +116,6 @@ class GraphResult(PairGraph, EstimateResult):
     def interval_of(self) -> str:
         """Partial correlations, without a unit."""
         return "partial correlations"
-
-    @property
-    def preview_remark(self) -> str:
-        """What other rows do to the widths, and the advice."""
-        return "\n".join(filter(None, [EVEN_ROWS, self.advice]))
 
     @property
     def headline(self) -> str:

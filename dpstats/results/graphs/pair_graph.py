@@ -14,10 +14,6 @@ if TYPE_CHECKING:
     import networkx
     import pandas as pd
 
-EVEN_ROWS = """\
-Even rows are an easy case for a graph: columns are independent and use all of their bounds. For
-normal columns with bounds at three standard deviations, certified intervals were 2 to 9 times as
-wide, noise-aware ones up to 6 times where most of the variance is noise; or they said nothing."""
 _ATTRIBUTES = ("p_value", "certified", "verdict", "tested")  # of an edge, besides its weight
 
 

@@ -14,7 +14,7 @@ from dpstats.checks import Method, Target, check_alpha, check_method, check_targ
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
 from dpstats.results.estimates import METHODS, EstimateResult
-from dpstats.results.graphs.pair_graph import EVEN_ROWS, PairGraph, pair_names, strongest_first
+from dpstats.results.graphs.pair_graph import PairGraph, pair_names, strongest_first
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
@@ -58,11 +58,6 @@ class TreeResult(PairGraph, EstimateResult):
     def interval_of(self) -> str:
         """Correlations, without a unit."""
         return "correlations"
-
-    @property
-    def preview_remark(self) -> str:
-        """What other rows do to the widths."""
-        return EVEN_ROWS
 
     @property
     def headline(self) -> str:

@@ -70,7 +70,7 @@ def test_previews_look_at_some_of_many_widths():
     result = plan.preview(2_000).results["t"][0]
     for method in ("noise_aware", "certified"):
         all_widths = np.diff(np.asarray(result.conf_int(method=method)))[:, 0]
-        found = result.preview_widths(method)
+        found = result.preview_widths(method).widths
         np.testing.assert_allclose(found, all_widths[::2], rtol=1e-12)
         assert np.median(found) == pytest.approx(np.median(all_widths), rel=0.1)
 

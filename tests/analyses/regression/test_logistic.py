@@ -584,6 +584,5 @@ def test_previews_of_even_rows_promise_no_more_than_they_can():
     even, guessed = plan.preview(n=5_000), plan.preview(n=5_000, like=guesses)
     widths = [float(one.to_frame()["width"].iloc[0]) for one in (even, guessed)]
     assert widths[1] > 2 * widths[0]
-    assert "from 0." in str(even)
     assert "about the least" in " ".join(str(even).split())
-    assert "from 0." not in str(guessed)
+    assert "about the least" not in str(guessed)

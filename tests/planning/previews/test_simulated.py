@@ -33,7 +33,7 @@ def shaky():
 def test_three_releases_with_ends_do_not_hide_those_without(shaky):
     """Of 20 releases of the same rows and other noise, the share is as in the preview."""
     results = shaky.results["risk"]
-    first = [result.preview_widths("noise_aware") for result in results[:3]]
+    first = [result.preview_widths("noise_aware").widths for result in results[:3]]
     assert np.isfinite(np.median(first, axis=0)).all()  # what three releases would promise
     assert "age" in shaky.unbounded["risk"]
     strategy = planned().strategy
@@ -57,7 +57,7 @@ def test_the_text_says_in_how_many_releases(shaky):
 
 
 def test_widths_are_medians_over_all_releases(shaky):
-    widths = np.array([r.preview_widths("noise_aware") for r in shaky.results["risk"]])
+    widths = np.array([r.preview_widths("noise_aware").widths for r in shaky.results["risk"]])
     shown = shaky.widths().query("analysis == 'risk'").set_index("term")["width"]
     assert shown.tolist() == pytest.approx(np.median(widths, axis=0).tolist())
 
