@@ -82,30 +82,30 @@ from .releases import load as load
 from .releases.draws import Draws as Draws
 from .results.base import Result as Result
 from .results.bounds import Bounds as Bounds
-from .results.chi_square import ChiSquareResult as ChiSquareResult
-from .results.contrasts import ContrastResult as ContrastResult
-from .results.contrasts import FTestResult as FTestResult
-from .results.contrasts import LinearResult as LinearResult
-from .results.contrasts import Prediction as Prediction
+from .analyses.tables.chi_square_result import ChiSquareResult as ChiSquareResult
+from .analyses.regression.contrasts import ContrastResult as ContrastResult
+from .analyses.regression.contrasts import FTestResult as FTestResult
+from .analyses.regression.contrasts import LinearResult as LinearResult
+from .analyses.regression.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
 from .results.explanation import Explanation as Explanation
-from .results.graphs.graph import GraphResult as GraphResult
-from .results.group_means import (
+from .analyses.graphs.graph_result import GraphResult as GraphResult
+from .analyses.moments.group_means_result import (
     GroupMeansResult as GroupMeansResult,
     GroupRatesResult as GroupRatesResult,
 )
-from .results.group_means import PairwiseResult as PairwiseResult
+from .analyses.moments.group_means_result import PairwiseResult as PairwiseResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
-from .results.elastic_net import ElasticNetResult as ElasticNetResult
-from .results.generalised import LogisticResult as LogisticResult
-from .results.generalised import PoissonResult as PoissonResult
-from .results.least_squares import OLSResult as OLSResult
-from .results.graphs.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
+from .analyses.regression.elastic_net_result import ElasticNetResult as ElasticNetResult
+from .analyses.regression.generalised_result import LogisticResult as LogisticResult
+from .analyses.regression.generalised_result import PoissonResult as PoissonResult
+from .analyses.regression.least_squares_result import OLSResult as OLSResult
+from .analyses.graphs.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
 from .results.pooled import Pooled as Pooled
 from .results.pooled import pool as pool
-from .results.rows_only import RowsResult as RowsResult
-from .results.rows_only import RowsTest as RowsTest
-from .results.graphs.spanning_tree import TreeResult as TreeResult
+from .releases.rows_only import RowsResult as RowsResult
+from .releases.rows_only import RowsTest as RowsTest
+from .analyses.graphs.spanning_tree import TreeResult as TreeResult
 from .reports.report import report as report
 from .schema import Boolean as Boolean
 from .schema import Category as Category

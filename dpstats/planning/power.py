@@ -13,6 +13,7 @@ from dpstats.analyses.counts.difference import Difference, DifferenceResult
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.graphs.graphical_model import GraphicalModel
 from dpstats.analyses.moments.correlation import CorrelationResult
+from dpstats.analyses.moments.group_means_result import GroupMeansResult
 from dpstats.analyses.moments.mean_difference import MeanDifferenceResult
 from dpstats.analyses.registry import spelled
 from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
@@ -22,7 +23,6 @@ from dpstats.errors import RequestError
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
 from dpstats.results.estimates import EstimateResult
-from dpstats.results.group_means import GroupMeansResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.schema import Schema
 

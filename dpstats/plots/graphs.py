@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from dpstats.analyses.graphs.graph_result import Adjustment, GraphResult
+from dpstats.analyses.graphs.pair_graph import symmetric
+from dpstats.analyses.graphs.penalised_graph import PenalisedGraphResult
+from dpstats.analyses.graphs.spanning_tree import TreeResult
 from dpstats.analyses.moments.correlation import CorrelationResult
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, ink_on, labels_of, legend_below, titled
-from dpstats.results.graphs.graph import Adjustment, GraphResult
-from dpstats.results.graphs.pair_graph import symmetric
-from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
-from dpstats.results.graphs.spanning_tree import TreeResult
 from dpstats.results.rendering import fixed, significant
 from dpstats.spending import USUAL_ALPHA
 

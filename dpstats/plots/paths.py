@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpstats.analyses.regression.elastic_net_result import ElasticNetResult
 from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, labels_of, legend_below, titled
-from dpstats.results.elastic_net import ElasticNetResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

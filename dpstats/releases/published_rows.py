@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dpstats.analyses.base import Analysis, answered
 from dpstats.analyses.registry import BUILT_IN, spelled
+from dpstats.analyses.tables.chi_square_result import ChiSquareResult
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_counts, check_number, columns_named, short
@@ -28,11 +29,10 @@ from dpstats.measured.answers import blocks_of
 from dpstats.measured.bounded import Bounded, BoundedAnswers, Switch
 from dpstats.measured.radius import Radius, Rows, SpectralRadius
 from dpstats.measured.row_count import RowCount
+from dpstats.releases.rows_only import RowsResult, RowsTest
 from dpstats.results.base import SILENT, Result
-from dpstats.results.chi_square import ChiSquareResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.results.rows_only import RowsResult, RowsTest
 from dpstats.schema import Category, Column, Schema, arrow
 from dpstats.spending import USUAL_BETA
 

@@ -13,7 +13,12 @@ from dpstats import plots
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.quantile import QuantileResult
+from dpstats.analyses.graphs.graph_result import GraphResult
+from dpstats.analyses.graphs.penalised_graph import PenalisedGraphResult
+from dpstats.analyses.graphs.spanning_tree import TreeResult
 from dpstats.analyses.moments.pca import PCAResult
+from dpstats.analyses.regression.contrasts import LinearResult
+from dpstats.analyses.regression.elastic_net_result import ElasticNetResult
 from dpstats.analyses.regression.loss_grid import LossGridResult
 from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
 from dpstats.analyses.tables.independence import Independence
@@ -24,12 +29,7 @@ from dpstats.plots.estimates import drawn_of
 from dpstats.releases.release import Release
 from dpstats.reports.pictures import Picture
 from dpstats.results.base import Result
-from dpstats.results.contrasts import LinearResult
-from dpstats.results.elastic_net import ElasticNetResult
 from dpstats.results.estimates import EstimateResult
-from dpstats.results.graphs.graph import GraphResult
-from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
-from dpstats.results.graphs.spanning_tree import TreeResult
 from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:

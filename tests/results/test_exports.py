@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.results.tables.latex import escaped
+from dpstats.results.latex import escaped
 
 SCHEMA = dps.Schema(
     [

@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 
 from dpstats.analyses.counts.proportion import ProportionResult, of_persons, proportions_result
 from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
+from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Cells, Table, tables_of_degree
 from dpstats.measured.view import ReleaseView, density_of
-from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 
 

@@ -23,6 +23,7 @@ from dpstats.analyses.notes import (
     rare_shares,
     subgroup_note,
 )
+from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
 from dpstats.errors import RequestError
@@ -41,7 +42,6 @@ from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.schema import MISSING_LABEL, Column, Schema
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from dpstats.analyses.graphs.graph_result import GraphResult, adjusted
+from dpstats.analyses.graphs.penalised_graph import PenalisedGraphResult
 from dpstats.analyses.graphs.remarks import (
     certificate_remark,
     clipping_remark,
@@ -15,6 +17,7 @@ from dpstats.analyses.graphs.remarks import (
     singular_remark,
     tree_remark,
 )
+from dpstats.analyses.graphs.spanning_tree import TreeResult
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.analyses.notes import cell_rules
@@ -52,9 +55,6 @@ from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
-from dpstats.results.graphs.graph import GraphResult, adjusted
-from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
-from dpstats.results.graphs.spanning_tree import TreeResult
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
 

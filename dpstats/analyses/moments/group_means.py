@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.compared_groups import sets_of_groups, small_groups
+from dpstats.analyses.moments.group_means_result import GroupMeansResult, GroupRatesResult
 from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.checks import listed, short
@@ -32,7 +33,6 @@ from dpstats.inference.moments.mean_intervals import Contrast
 from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.inference.moments.one_way import OneWay
 from dpstats.measured.view import ReleaseView
-from dpstats.results.group_means import GroupMeansResult, GroupRatesResult
 from dpstats.results.named import Named
 from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Number, Schema
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.regression.generalised_result import LEAST_SHARE, GeneralisedResult
 from dpstats.checks import first_few
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
-from dpstats.results.generalised import LEAST_SHARE, GeneralisedResult
 from dpstats.results.named import Named
 from dpstats.schema import Number
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dpstats.analyses.regression.elastic_net import ElasticNet, check_penalty
+from dpstats.analyses.regression.elastic_net_result import ElasticNetResult
 from dpstats.families.block import Family
 from dpstats.measured.view import ReleaseView
-from dpstats.results.elastic_net import ElasticNetResult
 from dpstats.schema import Schema
 
 

@@ -10,12 +10,12 @@ from dpstats.analyses.regression.generalised import (
     density_result,
     result_of,
 )
+from dpstats.analyses.regression.generalised_result import LogisticResult
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
 from dpstats.inference.regression.design_moments import DesignMoments
 from dpstats.inference.regression.generalised.glm_models import BinnedModel, DensityModel
 from dpstats.inference.regression.generalised.link import Logit
-from dpstats.results.generalised import LogisticResult
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView

@@ -14,17 +14,7 @@ import numpy as np
 
 from dpstats.analyses.moments.clipping import check_clipping, clipping_notes
 from dpstats.analyses.notes import cell_rules, subgroup_notes
-from dpstats.checks import as_float, check_choice, short
-from dpstats.errors import RequestError
-from dpstats.families.block import Family
-from dpstats.families.persons.moments import PersonMoments
-from dpstats.inference.moment_matrix import MomentMatrix
-from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.empty_levels import left_out
-from dpstats.inference.regression.least_squares import LeastSquares
-from dpstats.inference.regression.linear_intervals import LinearIntervals
-from dpstats.measured.view import ReleaseView
-from dpstats.results.least_squares import (
+from dpstats.analyses.regression.least_squares_result import (
     BOUNDED,
     CLUSTERED,
     EMPTY,
@@ -35,6 +25,16 @@ from dpstats.results.least_squares import (
     SAMPLING,
     OLSResult,
 )
+from dpstats.checks import as_float, check_choice, short
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.persons.moments import PersonMoments
+from dpstats.inference.moment_matrix import MomentMatrix
+from dpstats.inference.regression.design_moments import DesignMoments
+from dpstats.inference.regression.empty_levels import left_out
+from dpstats.inference.regression.least_squares import LeastSquares
+from dpstats.inference.regression.linear_intervals import LinearIntervals
+from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import Schema
 

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.tables.cells import TableOfCells
+from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
 from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, listed, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
@@ -29,8 +31,6 @@ from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
-from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
-from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Category, Column, Schema
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.spending import splits_of_fit

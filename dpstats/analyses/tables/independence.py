@@ -15,6 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, left_out, subgroup_notes
+from dpstats.analyses.tables.cells import TableOfCells
+from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
 from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
@@ -33,8 +35,6 @@ from dpstats.inference.tables.association import Association
 from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
-from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
-from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
 from dpstats.spending import split_for
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.analyses.regression.contrasts import FTestResult, Prediction, RegressionResult
 from dpstats.arrays import Floats
 from dpstats.checks import Target
 from dpstats.inference.regression.linear_intervals import LinearIntervals
-from dpstats.results.contrasts import FTestResult, Prediction, RegressionResult
 from dpstats.results.rendering import fixed, shown_pvalue, significant
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dpstats.analyses.graphs.pair_graph import PairGraph, pair_names, strongest_first
 from dpstats.arrays import Floats
 from dpstats.checks import Target, check_number, check_target, counted
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
-from dpstats.results.graphs.pair_graph import PairGraph, pair_names, strongest_first
 from dpstats.results.rendering import MOST, Page, fixed, more_rows, significant
 
 if TYPE_CHECKING:

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpstats.analyses.tables.chi_square_result import (
+    effect_of,
+    effect_of_table,
+    no_certified_interval,
+)
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import (
@@ -26,7 +31,6 @@ from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
 from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, about_persons, notes_for
-from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_interval
 from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Days, Numerals, Page, brief_list, more_rows, with_dates

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dpstats.analyses.graphs.pair_graph import (
+    PairGraph,
+    pair_names,
+    strongest_first,
+    symmetric,
+)
 from dpstats.arrays import Floats
 from dpstats.checks import (
     Alternative,
@@ -23,12 +29,6 @@ from dpstats.checks import (
 )
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
-from dpstats.results.graphs.pair_graph import (
-    PairGraph,
-    pair_names,
-    strongest_first,
-    symmetric,
-)
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Page, brief_list

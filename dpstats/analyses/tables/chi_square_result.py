@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 
+from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import (
@@ -32,7 +33,6 @@ from dpstats.results.rendering import (
     shown_pvalue,
     significant,
 )
-from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.spending import percent
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dpstats.analyses.regression.contrasts import RegressionResult
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target
 from dpstats.inference.regression.coefficient_intervals import (
@@ -22,7 +23,6 @@ from dpstats.inference.regression.generalised.marginal_effects import (
     Averaging,
     marginal_effects,
 )
-from dpstats.results.contrasts import RegressionResult
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.graphs.pair_graph import PairGraph, pair_names, strongest_first
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
 from dpstats.results.estimates import METHODS, EstimateResult
-from dpstats.results.graphs.pair_graph import PairGraph, pair_names, strongest_first
 from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:

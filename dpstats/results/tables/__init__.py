@@ -1,1 +1,0 @@
-"""Tables of results for other software: cross tabulations and LaTeX."""
