@@ -100,12 +100,12 @@ from .analyses.regression.elastic_net_result import ElasticNetResult as ElasticN
 from .analyses.regression.generalised_result import LogisticResult as LogisticResult
 from .analyses.regression.generalised_result import PoissonResult as PoissonResult
 from .analyses.regression.least_squares_result import OLSResult as OLSResult
-from .analyses.graphs.penalised_graph import PenalisedGraphResult as PenalisedGraphResult
+from .analyses.graphs.penalised_graph_result import PenalisedGraphResult as PenalisedGraphResult
 from .results.pooled import Pooled as Pooled
 from .results.pooled import pool as pool
 from .releases.rows_only import RowsResult as RowsResult
 from .releases.rows_only import RowsTest as RowsTest
-from .analyses.graphs.spanning_tree import TreeResult as TreeResult
+from .analyses.graphs.tree_result import TreeResult as TreeResult
 from .reports.report import report as report
 from .schema import Boolean as Boolean
 from .schema import Category as Category

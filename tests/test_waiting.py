@@ -12,8 +12,8 @@ import pytest
 from scipy import optimize, stats
 
 import dpstats as dps
+from dpstats.analyses.counts.binomial import proportion_interval
 from dpstats.families.tables.cells import Table
-from dpstats.inference.counts.binomial import proportion_interval
 from dpstats.measured import overlapping_tables
 from dpstats.measured.answers import answer
 from dpstats.privacy.laws import DiscreteLaplace

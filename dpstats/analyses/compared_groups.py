@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.counts.group_shares import GroupCounts
 from dpstats.analyses.counts.proportion import answered_in
+from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
-from dpstats.inference.counts.group_shares import GroupCounts
-from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.schema import MISSING_LABEL, Boolean, Column, Schema
 
 Groups = Sequence[str | int | float | bool]

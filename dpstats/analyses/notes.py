@@ -31,8 +31,8 @@ _FEW = 10.0  # of n m (1 - m), the usual rule for a normal approximation to a sh
 _LARGEST = 0.9  # part of the largest variance beyond which a number looks two-valued
 
 if TYPE_CHECKING:
+    from dpstats.analyses.moments.noisy_mean import NoisyMean
     from dpstats.families.subgroups import Subgroup
-    from dpstats.inference.moments.noisy_mean import NoisyMean
     from dpstats.measured.answers import Asking
     from dpstats.measured.row_count import RowCount
 

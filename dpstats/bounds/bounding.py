@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from dpstats.analyses.counts.difference import Difference
 from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.proportion import Proportion
+from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
+from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
 from dpstats.analyses.moments.group_means import GroupMeans
 from dpstats.analyses.moments.mean import Mean
 from dpstats.analyses.moments.mean_difference import MeanDifference
@@ -42,8 +44,6 @@ from dpstats.corrected.means import chernoff_confint
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Indicator, Table
-from dpstats.inference.counts.proportion_intervals import ProportionIntervals
-from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds

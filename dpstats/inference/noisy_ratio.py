@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots_near
-from dpstats.inference.counts.characteristic import WIDE, Inversion
+from dpstats.inference.characteristic import WIDE, Inversion
 from dpstats.privacy.weighted_noise import Combination, JointNoise
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class NoisyRatio:
 
     @cached_property
     def _read(self) -> Floats:
-        """T read as the nearest possible one, as in `inference.counts.binomial.within_counts`."""
+        """T read as the nearest possible one, as in `analyses.counts.binomial.within_counts`."""
         return self.t if self.count <= 0 else np.clip(self.t, 0.0, self.count)
 
     @property

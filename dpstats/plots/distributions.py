@@ -59,7 +59,7 @@ def distribution(
     >>> ax.figure.savefig("ages.png")
     """
     from dpstats.analyses.counts.quantile import QuantileResult
-    from dpstats.inference.counts.quantile_intervals import QuantileIntervals
+    from dpstats.analyses.counts.quantile_intervals import QuantileIntervals
 
     if not isinstance(result, QuantileResult):
         raise RequestError(

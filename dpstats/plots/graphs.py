@@ -8,8 +8,8 @@ import numpy as np
 
 from dpstats.analyses.graphs.graph_result import Adjustment, GraphResult
 from dpstats.analyses.graphs.pair_graph import symmetric
-from dpstats.analyses.graphs.penalised_graph import PenalisedGraphResult
-from dpstats.analyses.graphs.spanning_tree import TreeResult
+from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
+from dpstats.analyses.graphs.tree_result import TreeResult
 from dpstats.analyses.moments.correlation import CorrelationResult
 from dpstats.checks import counted, short
 from dpstats.errors import RequestError

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.inference.tables.simplex import project_to_total
+from dpstats.inference.simplex import project_to_total
 
 RATIOS = np.concatenate([[0.0], np.exp(np.linspace(np.log(0.01), np.log(60), 56))])  # grid of rho
 SIZES = (0.1, 0.3, 1, 3, 10, 30, 100)  # edges of E / S between which cells are alike,

@@ -14,8 +14,8 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.quantile import QuantileResult
 from dpstats.analyses.graphs.graph_result import GraphResult
-from dpstats.analyses.graphs.penalised_graph import PenalisedGraphResult
-from dpstats.analyses.graphs.spanning_tree import TreeResult
+from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
+from dpstats.analyses.graphs.tree_result import TreeResult
 from dpstats.analyses.moments.pca import PCAResult
 from dpstats.analyses.regression.contrasts import LinearResult
 from dpstats.analyses.regression.elastic_net_result import ElasticNetResult

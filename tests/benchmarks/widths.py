@@ -23,7 +23,7 @@ import pyarrow as pa
 from scipy import stats
 
 import dpstats as dps
-from dpstats.inference.counts.group_shares import certified_share
+from dpstats.analyses.counts.group_shares import certified_share
 from dpstats.measured.answers import answer
 
 COIN = dps.Schema([dps.Boolean("y")])

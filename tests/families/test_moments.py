@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpstats as dps
+from dpstats.analyses.regression.design_moments import Design, DesignMoments
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.features import product
 from dpstats.families.moments import Moments
-from dpstats.inference.regression.design_moments import Design, DesignMoments
 from dpstats.schema import Boolean, Category, Number, Schema
 
 PAIRS_OF_FEW = [(p, g) for p in range(4) for g in range(3) if 0 < p + g <= 3]

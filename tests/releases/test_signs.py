@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.features import SIGN
 from dpstats.families.moments import Moments
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 
 SCHEMA = dps.Schema([
     dps.Boolean("smoker"),

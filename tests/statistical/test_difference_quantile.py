@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.counts.group_shares import DifferenceIntervals
 from dpstats.analyses.counts.quantile import QuantileResult
-from dpstats.inference.counts.group_shares import DifferenceIntervals
-from dpstats.inference.counts.quantile_intervals import QuantileIntervals
-from dpstats.inference.counts.risk_measures import MEASURES, measure_of
+from dpstats.analyses.counts.quantile_intervals import QuantileIntervals
+from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.row_count import RowCount
 
 TWO = dps.Schema([dps.Boolean("ill"), dps.Boolean("exposed")])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.tables.independence import noisy_table
+from dpstats.analyses.tables.noisy_table import NoisyTable
 from dpstats.families.group_moments import TO_MOMENTS
-from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.inference.moments.one_way import OneWay
 from dpstats.inference.simulation import draw_from
-from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 

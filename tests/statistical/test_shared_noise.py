@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.inference.counts.risk_measures import MEASURES, measure_of
+from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.answers import answer
 
 SCHEMA = dps.Schema([

@@ -1,7 +1,7 @@
 """Two groups compared: risk difference, risk ratio and odds ratio of a condition.
 
 Four disjoint sets of rows are counted, each group with and without the trait, because the sizes of
-the groups are private too; see `inference.counts.group_shares`.
+the groups are private too; see `analyses.counts.group_shares`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from dpstats.analyses.compared_groups import (
     sets_of_groups,
     small_groups,
 )
+from dpstats.analyses.counts.group_shares import DifferenceIntervals
+from dpstats.analyses.counts.risk_measures import MEASURES, measure_gradients, measure_of
+from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals, SharesFromTotals
+from dpstats.analyses.moments.person_variance import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
 from dpstats.checks import Alternative, check_alternative, check_number
 from dpstats.errors import RequestError
@@ -25,10 +29,6 @@ from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.tables.cells import Indicator, Table
-from dpstats.inference.counts.group_shares import DifferenceIntervals
-from dpstats.inference.counts.risk_measures import MEASURES, measure_gradients, measure_of
-from dpstats.inference.counts.shares_from_totals import DifferenceFromTotals, SharesFromTotals
-from dpstats.inference.moments.person_variance import SHARES, PersonVariance
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult

@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.counts.group_shares import GroupIntervals
+from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
+from dpstats.analyses.counts.shares_from_totals import SharesFromTotals
+from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.moments.person_variance import SHARES, PersonVariance
 from dpstats.analyses.notes import (
     WIDTHS_OF_GROUPS,
     WIDTHS_OF_SHARES,
@@ -32,12 +38,6 @@ from dpstats.families.conditions import cell_set
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
-from dpstats.inference.counts.group_shares import GroupIntervals
-from dpstats.inference.counts.proportion_intervals import ProportionIntervals
-from dpstats.inference.counts.shares_from_totals import SharesFromTotals
-from dpstats.inference.moments.mean_intervals import Contrast
-from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.inference.moments.person_variance import SHARES, PersonVariance
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult

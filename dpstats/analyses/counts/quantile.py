@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpstats.analyses.counts.distribution_band import distribution_band
+from dpstats.analyses.counts.quantile_intervals import GroupQuantileIntervals, QuantileIntervals
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules, subgroup_notes
 from dpstats.checks import (
     Method,
@@ -30,8 +32,6 @@ from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
-from dpstats.inference.counts.distribution_band import distribution_band
-from dpstats.inference.counts.quantile_intervals import GroupQuantileIntervals, QuantileIntervals
 from dpstats.inference.simulation import calibration_generator
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult

@@ -15,6 +15,7 @@ from dpstats.analyses.graphs.pair_graph import (
     strongest_first,
     symmetric,
 )
+from dpstats.analyses.graphs.pair_intervals import PartialIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import (
     Alternative,
@@ -27,7 +28,6 @@ from dpstats.checks import (
     check_target,
     counted,
 )
-from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named

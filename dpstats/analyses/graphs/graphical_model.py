@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from dpstats.analyses.graphs.graph_result import GraphResult, adjusted
-from dpstats.analyses.graphs.penalised_graph import PenalisedGraphResult
+from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PartialIntervals
+from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
 from dpstats.analyses.graphs.remarks import (
     certificate_remark,
     clipping_remark,
@@ -17,9 +18,18 @@ from dpstats.analyses.graphs.remarks import (
     singular_remark,
     tree_remark,
 )
-from dpstats.analyses.graphs.spanning_tree import TreeResult
+from dpstats.analyses.graphs.sign_products import covariance_of_products, products_block
+from dpstats.analyses.graphs.sparse_precision import (
+    clime,
+    graphical_lasso,
+    positive_definite,
+    usual_penalty,
+)
+from dpstats.analyses.graphs.tree_result import TreeResult
+from dpstats.analyses.moments.certified_radii import CertifiedRadii
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -43,16 +53,6 @@ from dpstats.families.separators import (
     triangulated,
 )
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.graphs.pair_intervals import MarginalIntervals, PartialIntervals
-from dpstats.inference.graphs.sign_products import covariance_of_products, products_block
-from dpstats.inference.graphs.sparse_precision import (
-    clime,
-    graphical_lasso,
-    positive_definite,
-    usual_penalty,
-)
-from dpstats.inference.moments.certified_radii import CertifiedRadii
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
+from dpstats.analyses.graphs.pair_intervals import MarginalIntervals
 from dpstats.analyses.moments.clipping import noise_ratio
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.checks import counted, first_few
-from dpstats.inference.graphs.noisy_precision import NoisyPrecision
-from dpstats.inference.graphs.pair_intervals import MarginalIntervals
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.schema import Number, Schema
 from dpstats.spending import USUAL_ALPHA, for_noise

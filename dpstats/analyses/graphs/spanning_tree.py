@@ -1,195 +1,98 @@
-"""Results for tree-structured graphical models: which edges the spanning tree surely has."""
+"""Maximum spanning trees of correlations that are known within intervals.
+
+In a tree of columns where each depends on its neighbours linearly (Gaussian columns, or columns of
+two values) the correlation of two columns is the product of those along their path. Then the tree
+is the maximum spanning tree of the absolute correlations (Chow and Liu 1968), and with distinct
+weights an edge is in it if and only if its weight exceeds the bottleneck, the largest minimum of
+weights, over all other paths between its ends.
+
+References
+----------
+C. K. Chow and C. N. Liu (1968), Approximating discrete probability distributions with dependence
+trees. IEEE Trans. Inf. Theory 14, 462-467.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpstats.analyses.graphs.pair_graph import PairGraph, pair_names, strongest_first
+from dpstats.analyses.graphs.pair_laws import Pairs
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
-from dpstats.inference.graphs.pair_intervals import MarginalIntervals
-from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
-from dpstats.results.estimates import METHODS, EstimateResult
-from dpstats.spending import USUAL_ALPHA, percent
 
-if TYPE_CHECKING:
-    import pandas as pd
+TreeVerdict = Literal["sure", "impossible", "undecided"]
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class TreeResult(PairGraph, EstimateResult):
-    """Correlations of all pairs of columns, and their maximum spanning tree.
+def spanning_tree(
+    weights: Floats, pairs: Pairs, p: int
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which of the d pairs, all pairs of p columns, are in the maximum spanning tree (Kruskal)."""
+    inside = np.zeros(len(weights), dtype=bool)
+    component = np.arange(p)
+    for d in np.argsort(-weights, kind="stable").tolist():
+        one, other = component[pairs[:, d]]
+        if one != other:
+            inside[d] = True
+            component[component == other] = one
+    return inside
 
-    Parameters are Pearson's correlations, one per pair of columns, row by row of the upper
-    triangle. There are no p-values: a test after a search over trees has no level.
 
-    Attributes
+def tree_verdicts(low: Floats, high: Floats, pairs: Pairs, p: int) -> list[TreeVerdict]:
+    """What holds of the maximum spanning tree for all weights within their intervals.
+
+    An edge is surely in it if its lower end exceeds the bottleneck over all other paths at the
+    upper ends: no weights in the intervals make another path as good. It is impossible if its upper
+    end is below the bottleneck at the lower ends. If the intervals hold jointly, no verdict is
+    wrong.
+
+    Parameters
     ----------
-    columns : tuple of str
-
-    Examples
-    --------
-    >>> import dpstats as dps
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
-    >>> tree = dps.GraphicalModel(["a", "b", "c"], structure="tree")
-    >>> plan = dps.plan(schema, {"tree": tree}, budget=dps.PureDP(5))
-    >>> z = np.random.default_rng(0).standard_normal((20_000, 3))
-    >>> rows = pd.DataFrame(z @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
-    >>> result = dps.release(plan, rows, m=2_000).infer(tree)
-    >>> result.verdicts()
-    ['sure', 'impossible', 'sure']
-    >>> result.edges()["term"].tolist(), len(result.pairs())
-    (['a, b', 'b, c'], 3)
-    >>> low, high = result.weights()
-    >>> print(low[0] > high[1], sorted(result.to_networkx().edges))
-    True [('a', 'b'), ('b', 'c')]
+    low, high : (d,) float64
+        Intervals of the weights of all pairs, in the order of `pairs`.
+    pairs : (2, d) int64
+    p : int
     """
+    found: list[TreeVerdict] = ["undecided"] * len(low)
+    bottleneck = _bottlenecks(low, pairs, p)
+    for d in range(len(low)):
+        if high[d] < bottleneck[pairs[0, d], pairs[1, d]]:
+            found[d] = "impossible"
+    # Outside of the tree of the upper ends another path is at least as good at these.
+    inside = spanning_tree(high, pairs, p)
+    for d in np.flatnonzero(inside).tolist():
+        side = _side(np.flatnonzero(inside & (np.arange(len(low)) != d)), pairs, p, pairs[0, d])
+        crossing = side[pairs[0]] != side[pairs[1]]
+        crossing[d] = False
+        if low[d] > high[crossing].max(initial=-np.inf):
+            found[d] = "sure"
+    return found
 
-    columns: tuple[str, ...] = ()
 
-    @property
-    def interval_of(self) -> str:
-        """Correlations, without a unit."""
-        return "correlations"
+def _bottlenecks(weights: Floats, pairs: Pairs, p: int) -> Floats:
+    """(p, p) largest minimum of weights over all paths between two columns."""
+    found = np.full((p, p), -np.inf)
+    members = {i: [i] for i in range(p)}
+    owner = np.arange(p)
+    for d in np.argsort(-weights, kind="stable").tolist():
+        one, other = owner[pairs[:, d]].tolist()
+        if one != other:
+            found[np.ix_(members[one], members[other])] = weights[d]
+            found[np.ix_(members[other], members[one])] = weights[d]
+            owner[members[other]] = one
+            members[one] += members.pop(other)
+    return found
 
-    @property
-    def headline(self) -> str:
-        """How many edges are sure, and the estimated tree."""
-        sure = self.verdicts().count("sure")
-        tree = "; ".join(np.array(self.terms, dtype=object)[self.in_tree].tolist())
-        edges = counted(len(self.columns) - 1, "edge")
-        return f"{sure} of {edges} sure; estimated tree: {tree or 'unknown'}"
 
-    @property
-    def _tree(self) -> MarginalIntervals:
-        assert isinstance(self.intervals, MarginalIntervals)
-        return self.intervals
-
-    @property
-    def in_tree(self) -> NDArray[np.bool_]:
-        """(d,) Chow and Liu's tree of the estimates, a picture; none if an estimate is unknown."""
-        weights = np.abs(np.asarray(self.params))
-        if np.isnan(weights).any():
-            return np.zeros(len(weights), dtype=bool)
-        return spanning_tree(weights, self._tree.pairs, len(self.columns))
-
-    def weights(
-        self,
-        *,
-        alpha: float = USUAL_ALPHA,
-        method: Method = "noise_aware",
-        target: Target = "population",
-    ) -> tuple[Floats, Floats]:
-        """Limits (d,) of the absolute correlations, of all pairs jointly."""
-        low, high = self._tree.simultaneous(alpha, method, target)
-        return np.maximum(np.maximum(low, -high), 0), np.maximum(np.abs(low), np.abs(high))
-
-    def verdicts(
-        self,
-        *,
-        alpha: float = USUAL_ALPHA,
-        method: Method = "noise_aware",
-        target: Target = "population",
-    ) -> list[TreeVerdict]:
-        """Whether each pair is surely an edge of the tree, cannot be one, or is undecided.
-
-        Right for all pairs with probability 1 - alpha, since the limits of all correlations hold
-        jointly.
-
-        Parameters
-        ----------
-        alpha : float
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
-
-        Returns
-        -------
-        list of {"sure", "impossible", "undecided"}
-        """
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
-        low, high = self.weights(alpha=alpha, method=method, target=target)
-        return tree_verdicts(low, high, self._tree.pairs, len(self.columns))
-
-    def pairs(self) -> pd.DataFrame:
-        """All pairs: columns first, second, estimate (Pearson's correlation)."""
-        import pandas as pd
-
-        return pd.DataFrame({**pair_names(self.columns), "estimate": np.asarray(self.params)})
-
-    def edges(
-        self,
-        *,
-        alpha: float = USUAL_ALPHA,
-        method: Method = "noise_aware",
-        target: Target = "population",
-    ) -> pd.DataFrame:
-        """Sure edges and those of Chow and Liu's tree, strongest first.
-
-        The column ``verdict`` has which are sure and which undecided.
-
-        Parameters
-        ----------
-        alpha : float
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
-
-        Returns
-        -------
-        DataFrame
-            The rows of `to_frame` of these pairs.
-        """
-        frame = self.to_frame(alpha=alpha, method=method, target=target)
-        found = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
-        return strongest_first(found).reset_index(drop=True)
-
-    def to_frame(
-        self,
-        *,
-        alpha: float = USUAL_ALPHA,
-        method: Method = "noise_aware",
-        target: Target = "population",
-    ) -> pd.DataFrame:
-        """One row per pair: see `EstimateResult.to_frame`, and further columns.
-
-        ``first`` and ``second``, the columns of the pair; ``in_tree``, whether Chow and Liu's tree
-        of the estimates has it; ``verdict``.
-        """
-        frame = super().to_frame(alpha=alpha, method=method, target=target)
-        verdict = self.verdicts(alpha=alpha, method=method, target=target)
-        return frame.assign(**pair_names(self.columns), in_tree=self.in_tree, verdict=verdict)
-
-    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
-        """Edges of Chow and Liu's tree first, then by strength."""
-        frame = self.to_frame(alpha=alpha, target=target)
-        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
-        frame = frame.assign(certified_low=low, certified_high=high)
-        strength = frame["estimate"].abs()
-        order = frame.assign(strength=strength).sort_values(
-            ["in_tree", "strength"], ascending=False, kind="stable"
-        )
-        marks = np.where(order["in_tree"], " (tree, " + order["verdict"] + ")", "")
-        order["term"] += marks
-        dropped = ["first", "second", "in_tree", "verdict", "strength"]
-        return order.drop(columns=dropped).head(most)
-
-    def _head(self, alpha: float, target: Target) -> list[str]:
-        lines = [self.title]
-        for method in METHODS:
-            count = Counter(self.verdicts(alpha=alpha, method=method, target=target))  # type: ignore[arg-type]
-            lines.append(
-                f"{method.replace('_', '-')} at {percent(alpha)}, of "
-                f"{counted(len(self.columns) - 1, 'edge')} of the tree and "
-                f"{counted(len(self.terms), 'pair')}: "
-                f"{count['sure']} sure, {count['impossible']} impossible, "
-                f"{count['undecided']} undecided"
-            )
-        return lines
+def _side(
+    edges: np.ndarray[tuple[int], np.dtype[np.intp]], pairs: Pairs, p: int, start: int
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which columns some edges connect with `start`."""
+    reached = np.zeros(p, dtype=bool)
+    reached[start] = True
+    while True:
+        touched = reached[pairs[0, edges]] | reached[pairs[1, edges]]
+        ends = pairs[:, edges[touched]].ravel()
+        if reached[ends].all():
+            return reached
+        reached[ends] = True

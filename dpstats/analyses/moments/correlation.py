@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
+from dpstats.analyses.moments.correlation_intervals import NoisyPair
 from dpstats.analyses.moments.mean import centre_of
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
@@ -20,8 +22,6 @@ from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.inference.intervals import Several
-from dpstats.inference.moments.correlation_intervals import NoisyPair
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult
 from dpstats.results.named import Named

@@ -16,13 +16,13 @@ from dpstats.analyses.moments.clipping import (
     family_of,
     hash_of,
 )
+from dpstats.analyses.moments.covariance_intervals import CovarianceIntervals
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.inference.moments.covariance_intervals import CovarianceIntervals
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult
 from dpstats.results.named import Named

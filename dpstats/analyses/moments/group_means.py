@@ -16,8 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.compared_groups import sets_of_groups, small_groups
+from dpstats.analyses.counts.group_shares import GroupCounts, GroupIntervals
 from dpstats.analyses.moments.group_means_result import GroupMeansResult, GroupRatesResult
 from dpstats.analyses.moments.mean import NOTES
+from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
@@ -27,11 +31,7 @@ from dpstats.families.formula import named_number, names_logarithm
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Indicator, Table
-from dpstats.inference.counts.group_shares import GroupCounts, GroupIntervals
 from dpstats.inference.intervals import Several
-from dpstats.inference.moments.mean_intervals import Contrast
-from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.inference.moments.one_way import OneWay
 from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Number, Schema

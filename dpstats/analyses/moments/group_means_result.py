@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.counts.equal_shares import SIMULATIONS, equal_shares_test
+from dpstats.analyses.counts.group_shares import DifferenceIntervals, GroupCounts
+from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.regression.contrasts import FTestResult
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
-from dpstats.inference.counts.equal_shares import SIMULATIONS, equal_shares_test
-from dpstats.inference.counts.group_shares import DifferenceIntervals, GroupCounts
 from dpstats.inference.intervals import Several
-from dpstats.inference.moments.one_way import OneWay
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
@@ -27,7 +27,7 @@ from dpstats.spending import benjamini_hochberg, holm
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.moments.mean_intervals import Contrast
+    from dpstats.analyses.moments.mean_intervals import Contrast
     from dpstats.measured.answers import Answers
 
 Adjustment = Literal["holm", "fdr_bh", "none"]

@@ -13,6 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.moments.person_variance import PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean, subgroup_note
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
@@ -24,9 +27,6 @@ from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.inference.intervals import Several
-from dpstats.inference.moments.mean_intervals import Contrast
-from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named

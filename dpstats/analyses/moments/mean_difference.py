@@ -13,15 +13,15 @@ import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.moments.mean import NOTES, centre_of
+from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.moments.person_variance import PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.moments.mean_intervals import Contrast
-from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.inference.moments.person_variance import PersonVariance
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from dpstats.analyses.moments.certified_radii import CertifiedRadii
 from dpstats.analyses.moments.clipping import (
     ball_of,
     check_clipping,
@@ -17,6 +18,8 @@ from dpstats.analyses.moments.clipping import (
     hash_of,
 )
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.analyses.moments.eigen_intervals import ROUNDING, EigenIntervals
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -30,9 +33,6 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.inference.moments.certified_radii import CertifiedRadii
-from dpstats.inference.moments.eigen_intervals import ROUNDING, EigenIntervals
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Widths

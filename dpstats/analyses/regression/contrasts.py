@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.analyses.regression.constraints import Constraints, read_constraints
+from dpstats.analyses.regression.linear_intervals import LinearIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
 from dpstats.errors import RequestError
-from dpstats.inference.regression.constraints import Constraints, read_constraints
-from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.results.base import Result, footer
 from dpstats.results.estimates import ALLOWING, METHODS, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
@@ -24,7 +24,7 @@ from dpstats.spending import percent
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.regression.design_moments import DesignMoments
+    from dpstats.analyses.regression.design_moments import DesignMoments
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.elastic_net_result import ElasticNetResult
+from dpstats.analyses.regression.penalised import PenalisedMoments
 from dpstats.checks import as_float, is_number, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.penalised import PenalisedMoments
 from dpstats.measured.view import ReleaseView
 from dpstats.schema import Schema
 

@@ -19,8 +19,8 @@ from dpstats.results.rendering import Page, significant
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.regression.design_moments import DesignMoments
-    from dpstats.inference.regression.penalised import PenalisedMoments
+    from dpstats.analyses.regression.design_moments import DesignMoments
+    from dpstats.analyses.regression.penalised import PenalisedMoments
     from dpstats.measured.row_count import RowCount
 
 _LEAST = 1e-3  # of the largest penalty, at which a path ends

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.regression.coefficient_intervals import CoefficientIntervals
 from dpstats.analyses.regression.generalised_result import LEAST_SHARE, GeneralisedResult
 from dpstats.checks import first_few
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
-from dpstats.inference.regression.coefficient_intervals import CoefficientIntervals
 from dpstats.results.named import Named
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dpstats.analyses.regression.design_moments import DesignMoments
+    from dpstats.analyses.regression.glm_empty_levels import Scored
+    from dpstats.analyses.regression.glm_models import DensityModel
+    from dpstats.analyses.regression.link import Link
     from dpstats.arrays import Floats
     from dpstats.families.pilot_score import PilotScore
-    from dpstats.inference.regression.design_moments import DesignMoments
-    from dpstats.inference.regression.generalised.empty_levels import Scored
-    from dpstats.inference.regression.generalised.glm_models import DensityModel
-    from dpstats.inference.regression.generalised.link import Link
     from dpstats.measured.answers import Asking
     from dpstats.measured.view import ReleaseView
     from dpstats.schema import Column, Schema

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpstats.analyses.regression.contrasts import RegressionResult
-from dpstats.arrays import Floats
-from dpstats.checks import Method, Target
-from dpstats.inference.regression.coefficient_intervals import (
+from dpstats.analyses.regression.coefficient_intervals import (
     CoefficientIntervals,
     NormalIntervals,
     PredictedMeanIntervals,
 )
-from dpstats.inference.regression.generalised.empty_levels import Determined
-from dpstats.inference.regression.generalised.marginal_effects import (
+from dpstats.analyses.regression.contrasts import RegressionResult
+from dpstats.analyses.regression.glm_empty_levels import Determined
+from dpstats.analyses.regression.marginal_effects import (
     Average,
     Averaging,
     marginal_effects,
 )
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.regression.generalised.link import Link
+    from dpstats.analyses.regression.link import Link
 
 
 _FIRST_ORDER = "intervals of averages are to first order in the errors of the coefficients"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.analyses.regression.contrasts import FTestResult, Prediction, RegressionResult
+from dpstats.analyses.regression.linear_intervals import LinearIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import Target
-from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.results.rendering import fixed, shown_pvalue, significant
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.inference.regression.empty_levels import LeftOut
+    from dpstats.analyses.regression.empty_levels import LeftOut
 
 _LISTED = 8  # terms that a preview names
 SAMPLING = (

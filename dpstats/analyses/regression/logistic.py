@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.generalised import (
     Generalised,
     density_result,
     result_of,
 )
 from dpstats.analyses.regression.generalised_result import LogisticResult
+from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel
+from dpstats.analyses.regression.link import Logit
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
-from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.generalised.glm_models import BinnedModel, DensityModel
-from dpstats.inference.regression.generalised.link import Logit
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -40,7 +40,7 @@ class Logistic(Generalised):
     are measured, and for numbers how far rows lie from the middle of their bin; a number without
     `edges=` in the schema gets eight even bins (8 to 16 serve most). Else the functions of
     `dps.OLS` with the same formula are measured, and two-way tables of all columns; see
-    `inference.regression.generalised.calibrated_density` for what intervals rest on then. A release
+    `analyses.regression.calibrated_density` for what intervals rest on then. A release
     that has these for more columns answers smaller models too. Levels whose noisy number of rows is
     within the noise are left out.
 

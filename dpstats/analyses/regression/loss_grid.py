@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.regression.risk_surface import RiskSurface
 from dpstats.checks import Method, Target, check_alpha, check_target, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -17,7 +18,6 @@ from dpstats.families.losses.functions import loss_from_dict
 from dpstats.families.losses.grid import axes_of
 from dpstats.families.losses.linear import LinearLosses, linear_design
 from dpstats.families.losses.tabulated import TabulatedLoss
-from dpstats.inference.losses.risk_surface import RiskSurface
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result, Widths, about_persons, footer
 from dpstats.results.named import Named

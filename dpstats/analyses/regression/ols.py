@@ -1,7 +1,7 @@
 """Ordinary least squares from second moments.
 
 The mean products of regressors and response are measured; coefficients, intervals, contrasts and
-predictions follow from them alone. `inference.regression.least_squares` has the law of the error.
+predictions follow from them alone. `analyses.regression.least_squares` has the law of the error.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import numpy as np
 
 from dpstats.analyses.moments.clipping import check_clipping, clipping_notes
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.regression.design_moments import DesignMoments
+from dpstats.analyses.regression.empty_levels import left_out
+from dpstats.analyses.regression.least_squares import LeastSquares
 from dpstats.analyses.regression.least_squares_result import (
     BOUNDED,
     CLUSTERED,
@@ -25,15 +28,12 @@ from dpstats.analyses.regression.least_squares_result import (
     SAMPLING,
     OLSResult,
 )
+from dpstats.analyses.regression.linear_intervals import LinearIntervals
 from dpstats.checks import as_float, check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.persons.moments import PersonMoments
 from dpstats.inference.moment_matrix import MomentMatrix
-from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.empty_levels import left_out
-from dpstats.inference.regression.least_squares import LeastSquares
-from dpstats.inference.regression.linear_intervals import LinearIntervals
 from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import Schema

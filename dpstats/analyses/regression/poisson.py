@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.generalised import Generalised, density_result
 from dpstats.analyses.regression.generalised_result import PoissonResult
+from dpstats.analyses.regression.glm_models import DensityModel
+from dpstats.analyses.regression.link import Log
 from dpstats.errors import RequestError
-from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.generalised.glm_models import DensityModel
-from dpstats.inference.regression.generalised.link import Log
 from dpstats.schema import Number
 
 if TYPE_CHECKING:

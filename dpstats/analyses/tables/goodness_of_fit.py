@@ -12,6 +12,8 @@ import numpy as np
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
+from dpstats.analyses.tables.departures import Departures
+from dpstats.analyses.tables.effect_size import effect_interval
 from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, listed, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
@@ -26,8 +28,6 @@ from dpstats.inference.simulation import (
     calibration_generator,
     draws_for_interval,
 )
-from dpstats.inference.tables.departures import Departures
-from dpstats.inference.tables.effect_size import effect_interval
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer

@@ -15,8 +15,10 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules, left_out, subgroup_notes
+from dpstats.analyses.tables.association import Association
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
+from dpstats.analyses.tables.noisy_table import NoisyTable
 from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
@@ -31,8 +33,6 @@ from dpstats.inference.simulation import (
     calibration_generator,
     draws_for_interval,
 )
-from dpstats.inference.tables.association import Association
-from dpstats.inference.tables.noisy_table import NoisyTable
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.schema import Schema

@@ -9,8 +9,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.moments.clipping import clipped_share
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.planning.plan import Plan
 from dpstats.planning.requests import load_request
 

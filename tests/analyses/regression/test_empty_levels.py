@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import linalg
 
 import dpstats as dps
-from dpstats.inference.regression.least_squares import LeastSquares
+from dpstats.analyses.regression.least_squares import LeastSquares
 from dpstats.privacy.noise import _noise_from
 
 LEVELS, EFFECTS = list("abcdef"), dict(zip("abcdef", (0.0, 1, -1, 2, -2, 1), strict=True))

@@ -5,9 +5,9 @@ from scipy import stats
 from scipy.stats.contingency import association
 
 import dpstats as dps
-from dpstats.inference.tables.association import Association
-from dpstats.inference.tables.score_statistic import noisy_information, noisy_score, score_statistic
-from dpstats.inference.tables.simplex import project_to_total
+from dpstats.analyses.tables.association import Association
+from dpstats.analyses.tables.score_statistic import noisy_information, noisy_score, score_statistic
+from dpstats.inference.simplex import project_to_total
 from dpstats.privacy.noise import _noise_from
 
 

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 
-from dpstats.errors import RequestError
-from dpstats.inference.counts.binomial import (
+from dpstats.analyses.counts.binomial import (
     noisy_binomial_cdf,
     proportion_interval,
     proportion_pvalue,
 )
-from dpstats.inference.counts.characteristic import Inversion
+from dpstats.errors import RequestError
+from dpstats.inference.characteristic import Inversion
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.weighted_noise import Combination

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.inference.counts.binomial import (
+from dpstats.analyses.counts.binomial import (
     noisy_binomial_cdf,
     proportion_interval,
     proportion_pvalue,

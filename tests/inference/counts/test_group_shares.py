@@ -9,14 +9,14 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.inference.counts.group_shares import (
+from dpstats.analyses.counts.group_shares import (
     DifferenceIntervals,
     DrawnShares,
     GroupIntervals,
     certified_share,
 )
-from dpstats.inference.counts.risk_measures import MEASURES
-from dpstats.inference.moments.noisy_mean import NoisyMean
+from dpstats.analyses.counts.risk_measures import MEASURES
+from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer
 from dpstats.privacy.gaussian import DiscreteGaussian

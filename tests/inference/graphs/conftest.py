@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpstats.inference.graphs.mixture_tails import MixtureTails
+from dpstats.inference.mixture_tails import MixtureTails
 
 
 def exact_tail(x, normal, laplace, terms):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.inference.graphs.noisy_precision import NoisyPrecision
+from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 
 LARGE = dps.PureDP(10_000)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.inference.graphs.noisy_precision import NoisyPrecision
-from dpstats.inference.graphs.pair_laws import PairLaws
+from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
+from dpstats.analyses.graphs.pair_laws import PairLaws
 
 PAIRS = np.array(np.triu_indices(4, 1))
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.moments.correlation_spread import correlation_spread
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.inference.moment_matrix import moments_block
-from dpstats.inference.moments.correlation_spread import correlation_spread
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import draw_noise
 from dpstats.privacy.noise import _noise_from
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.inference.moments.eigen_moves import (
+from dpstats.analyses.moments.eigen_moves import (
     ErrorDraws,
     _groups,
     _moves,
@@ -13,7 +13,7 @@ from dpstats.inference.moments.eigen_moves import (
     isolated,
     rises,
 )
-from dpstats.inference.moments.nested_quantiles import Tail, outer
+from dpstats.analyses.moments.nested_quantiles import Tail, outer
 
 LEVEL, ANY = 0.0225, (-np.inf, np.inf)
 APART = np.array([16.0, 12.0, 9.0, 5.0, 1.0])

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.inference.moments.certified_radii import CertifiedRadii
-from dpstats.inference.moments.noisy_covariance import NoisyCovariance
+from dpstats.analyses.moments.certified_radii import CertifiedRadii
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import draw_noise
 
 NAMES = ("a", "b", "c")
@@ -171,7 +171,7 @@ def test_a_count_hidden_by_noise_has_no_radius():
 
 def test_corrected_eigenvalues_are_nearer_to_the_truth():
     """Noise drives eigenvalues apart; a third of the bias is left at most, here."""
-    from dpstats.inference.moments.eigen_intervals import EigenIntervals
+    from dpstats.analyses.moments.eigen_intervals import EigenIntervals
 
     found, data = exact(n=1_500)
     truth = np.linalg.eigvalsh(np.cov(data.T))[::-1]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from dpstats.analyses.moments.correlation_intervals import NoisyPair
+from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.families.group_moments import TO_MOMENTS
-from dpstats.inference.moments.correlation_intervals import NoisyPair
-from dpstats.inference.moments.noisy_mean import NoisyMean
 from dpstats.privacy.laws import DiscreteLaplace
 
 LAW, UNIT = DiscreteLaplace(30.0), 4.0  # noise of sd 10.6 rows

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.moments.one_way import OneWay
 from dpstats.families.group_moments import TO_MOMENTS
-from dpstats.inference.moments.noisy_mean import NoisyMean
-from dpstats.inference.moments.one_way import OneWay
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 

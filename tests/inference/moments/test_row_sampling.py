@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.inference.moments.row_sampling import RowSampling, allowing_for_noise
+from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_noise
 
 
 def law_of(rows, kurtosis=None, n=1_000, **options):

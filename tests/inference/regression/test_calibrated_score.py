@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import sparse, special
 
-from dpstats.inference.regression.generalised.calibrated_score import CalibratedScore
-from dpstats.inference.regression.generalised.link import Log, Logit
-from dpstats.inference.regression.generalised.newton import derivatives
+from dpstats.analyses.regression.calibrated_score import CalibratedScore
+from dpstats.analyses.regression.link import Log, Logit
+from dpstats.analyses.regression.newton import derivatives
 
 N = 10_000
 OF_ROWS = SimpleNamespace(rows_per_person=1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpstats.inference.regression.generalised.cell_score import CellScore
-from dpstats.inference.regression.generalised.marginal_effects import corners
+from dpstats.analyses.regression.cell_score import CellScore
+from dpstats.analyses.regression.marginal_effects import corners
 
 
 def exact(x, y, bins, width=2.0):

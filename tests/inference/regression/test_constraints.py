@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from dpstats.analyses.regression.constraints import read_constraints
 from dpstats.errors import RequestError
-from dpstats.inference.regression.constraints import read_constraints
 
 TERMS = ["Intercept", "age", "age2", "C(g)[T.s]"]
 ONE, TWO = [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]

@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.analyses.regression.design_moments import DesignMoments
+from dpstats.analyses.regression.least_squares import LeastSquares
 from dpstats.families.formula import Design
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
-from dpstats.inference.regression.design_moments import DesignMoments
-from dpstats.inference.regression.least_squares import LeastSquares
 from dpstats.inference.simulation import calibration_generator
 from dpstats.privacy.noise import _noise_from
 

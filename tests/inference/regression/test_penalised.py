@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpstats.inference.regression import penalised
-from dpstats.inference.regression.penalised import PenalisedMoments
+from dpstats.analyses.regression import penalised
+from dpstats.analyses.regression.penalised import PenalisedMoments
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.inference.tables.likelihood_ratio import (
+from dpstats.analyses.tables.likelihood_ratio import (
     average_likelihood_ratio,
     laplace_mixture,
     log_average_likelihood,
@@ -44,7 +44,7 @@ def test_chunks_change_nothing(monkeypatch):
     p, tau = rng.dirichlet(np.ones(3), 50), laplace_mixture(np.full(3, 5.0), 20, 0)
     r = rng.normal(0, 5, (50, 3))
     whole = log_average_likelihood(r, 30 * p, np.sqrt(30) * p, tau)
-    monkeypatch.setattr("dpstats.inference.tables.likelihood_ratio._CELLS", 200)
+    monkeypatch.setattr("dpstats.analyses.tables.likelihood_ratio._CELLS", 200)
     pieces = log_average_likelihood(r, 30 * p, np.sqrt(30) * p, tau)
     np.testing.assert_allclose(pieces, whole, rtol=1e-12)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.inference.counts.binomial import noisy_binomial_cdf
+from dpstats.analyses.counts.binomial import noisy_binomial_cdf
 from dpstats.privacy.noise import _noise_from
 
 LEVELS = [0.5, 0.3, 0.15, 0.05]
@@ -108,7 +108,7 @@ def mean_coverage(n, truth, answers):
 
 def overall_intervals(answers):
     """Ends (40, 2) by method: the analysis's own law, all conditions of one release at once."""
-    from dpstats.inference.counts.proportion_intervals import ProportionIntervals
+    from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 
     intervals = ProportionIntervals(answers)
     return {m: np.stack(intervals.conf_int(0.05, m, "population"), axis=1) for m in METHODS}

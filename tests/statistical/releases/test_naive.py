@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.inference.counts.proportion_intervals import ProportionIntervals
+from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.privacy.noise import _noise_from
 
 SIZES = [2, 3, 4, 4]

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.inference.counts.binomial import proportion_interval
+from dpstats.analyses.counts.binomial import proportion_interval
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import _noise_from
 

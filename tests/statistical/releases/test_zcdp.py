@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.analyses.counts.binomial import noisy_binomial_cdf
+from dpstats.analyses.counts.group_shares import DifferenceIntervals, GroupIntervals
+from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
+from dpstats.analyses.counts.quantile_intervals import QuantileIntervals
+from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
 from dpstats.analyses.tables.independence import noisy_table
-from dpstats.inference.counts.binomial import noisy_binomial_cdf
-from dpstats.inference.counts.group_shares import DifferenceIntervals, GroupIntervals
-from dpstats.inference.counts.proportion_intervals import ProportionIntervals
-from dpstats.inference.counts.quantile_intervals import QuantileIntervals
-from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.answers import answer
 from dpstats.measured.certificate import certify
 from dpstats.measured.measurements import Measurements

@@ -1,0 +1,395 @@
+"""Shares in one group of unknown size, or in two groups compared, from noisy counts.
+
+T_A = X + Z_A counts the rows of a group with a trait, T_C = (N - X) + Z_C those without; given the
+size N, X ~ Binomial(N, p). N is never taken as known. Draws of the noise give possible counts
+without it, and these draws of p; the equations are those of "Shares in groups" in
+docs/explanation/inference/shares-and-tables.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpstats.analyses.counts.binomial import within_counts
+from dpstats.analyses.counts.risk_measures import MEASURES, Measure, measure_of
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.checks import Alternative, check_alternative, check_proportion
+from dpstats.corrected.proportions import clopper_pearson
+from dpstats.inference.intervals import FEWEST, Intervals, with_far_tails
+from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
+from dpstats.inference.simulation import calibration_seed, draw_evenly
+from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise, split_for
+
+if TYPE_CHECKING:
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
+    from dpstats.measured.answers import Answers
+    from dpstats.privacy.laws import NoiseLaw
+    from dpstats.privacy.weighted_noise import JointNoise
+
+DRAWS = 20_000
+_NO_ROWS = 1e-9
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """Noisy counts of one group, with and without a trait.
+
+    Attributes
+    ----------
+    answers : Answers
+        Of the rows with the trait, then those without.
+    """
+
+    answers: Answers
+
+    @property
+    def observed_size(self) -> float:
+        """Noisy number of rows in the group."""
+        return float(self.answers.sums.sum())
+
+    @property
+    def risk(self) -> float:
+        """Estimate in [0, 1]; one half where the noisy group is empty."""
+        size = self.observed_size
+        return float(np.clip(self.answers.sums[0] / size, 0, 1)) if size > 0 else 0.5
+
+    @property
+    def size(self) -> float:
+        """Estimate of the number of rows in the group, from 1 to n."""
+        return min(max(self.observed_size, 1.0), float(self.answers.n))
+
+    @cached_property
+    def noise(self) -> JointNoise:
+        """Law of the noise on the count with the trait and on the size."""
+        return joint_noise((w[0], w.sum(), law) for w, law in self.answers.noise_parts)
+
+    @property
+    def size_noise(self) -> float:
+        """Standard deviation of the noise on the size, in rows."""
+        return float(np.sqrt(self.noise.moments[2]))
+
+    @property
+    def hidden_by_noise(self) -> bool:
+        """Whether the group is small relative to the noise: use the interval only."""
+        return self.observed_size <= 2 * self.size_noise
+
+    @property
+    def sampling_variance(self) -> float:
+        """Of the estimate."""
+        return self.risk * (1 - self.risk) / self.size
+
+    @property
+    def privacy_variance(self) -> float:
+        """Of the estimate."""
+        return max(float(self.noise.variance(self.risk)), 0.0) / self.size**2
+
+    @property
+    def of_table(self) -> NoisyRatio | None:
+        """The share among the private rows themselves, if it is to be had from one law.
+
+        Its uniform is the difference of the two modulo one: exchanged counts have its opposite.
+        Counts that share noise have one uniform.
+        """
+        u = self.answers.uniforms
+        shift = u[0] - (0.0 if self.answers.share_noise else u[1])
+        uniform = np.array([shift - round(shift)])
+        return NoisyRatio.of(self.noise.parts, self.observed_size, self.answers.sums[:1], uniform)
+
+    def certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
+        """Certified limits (1,) for the share, from a box for the two counts.
+
+        Both counts are within their quantiles at beta/2 with probability 1 - beta, also where they
+        share noise (Bonferroni). On that event the Clopper-Pearson interval of the true counts,
+        valid at alpha - beta given any N, is inside the union over the box, whose ends are at two
+        corners. beta is that for a group of a quarter of a public number of rows. For the private
+        table the extremes of the ratio over the box at beta = alpha.
+        """
+        n, laws = self.answers.rows.exact, (self.answers.law(0), self.answers.law(1))
+        if target == "table":
+            beta = alpha
+        elif n is None:
+            beta = for_noise(alpha, certain=self.answers.certain)
+        else:
+            beta = split_for(n / 4, max(laws, key=lambda law: law.variance), alpha)
+        yes, no = self.answers.sums[:1], self.answers.sums[1:]
+        return certified_share(yes, no, laws, (alpha, beta), n, target)
+
+
+def certified_share(
+    yes: Floats,
+    no: Floats,
+    laws: tuple[NoiseLaw, NoiseLaw],
+    errors: tuple[float, float],
+    n: int | None,
+    target: Target,
+) -> tuple[Floats, Floats]:
+    """Limits from boxes for two counts (m,).
+
+    `errors` are alpha and the part of it that is for the box, and `n` the most rows of a group.
+    """
+    alpha, beta = errors
+    most = np.inf if n is None else float(n)
+    each = bonferroni(beta, 2)
+    q_yes, q_no = (law.quantile(each) for law in laws)
+    yes, no = np.clip(yes, 0, most), np.clip(no, 0, most)  # so that no box ends there by its noise
+    least_yes, least_no = np.clip(yes - q_yes, 0, most), np.clip(no - q_no, 0, most)
+    most_yes = np.maximum(least_yes, np.minimum(yes + q_yes, most - least_no))
+    most_no = np.maximum(least_no, np.minimum(no + q_no, most - least_yes))
+    if target == "population":
+        return clopper_pearson(least_yes, most_yes, most_no, least_no, alpha - beta)
+    low = least_yes / np.maximum(least_yes + most_no, 1)
+    high = np.where(least_no > 0, most_yes / np.maximum(most_yes + least_no, 1), 1.0)
+    return low, high
+
+
+@dataclass(frozen=True)
+class DrawnShares(Cached):
+    """The share of one group, or the three measures of the shares of two, by draws of the noise.
+
+    Attributes
+    ----------
+    answers : Answers
+        Of each group the rows with the trait, then those without.
+    """
+
+    answers: Answers
+
+    def limits(self, alpha: float, *, sampled: bool = True) -> tuple[Floats, Floats]:
+        """Ends (d,) between which all but alpha/2 of the draws on either side lie.
+
+        Of the population where rows are `sampled`, else of the private table.
+        """
+        draws = self._once(("sorted", sampled), lambda: np.sort(self._measures(sampled)))
+        beyond = int(alpha / 2 * DRAWS)
+        largest = np.max(draws, axis=1, where=np.isfinite(draws), initial=0)  # no lower end is inf
+        return np.minimum(draws[:, beyond], largest), draws[:, DRAWS - 1 - beyond]
+
+    def pvalue(self, i: int, value: float, alternative: Alternative) -> float:
+        """P-value that parameter number i of the population equals `value`, at least 1e-9.
+
+        It is at most alpha exactly where the interval excludes the value, down to a level beyond
+        which lie `FEWEST` draws. From there the tail is that of eq. 3.
+        """
+        contrast = self._contrast(i, value)
+        larger, smaller = _side(contrast), _side(-contrast)
+        sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
+        return float(np.clip(sides[alternative], LEAST_COMPUTED, 1.0))
+
+    def _shares(self, sampled: bool) -> list[Floats]:
+        """Draws (DRAWS,) of the share of each group."""
+        return [share for share, _ in self._once(sampled, lambda: self._drawn(sampled))]
+
+    def _drawn(self, sampled: bool) -> list[tuple[Floats, Floats]]:
+        """Draws (DRAWS,) of the share of each group, and of its size."""
+        answers = self.answers
+        rng = np.random.default_rng(calibration_seed(answers, answers.names[0]))
+        noise = np.zeros((len(answers.sums), DRAWS))
+        for weights, law in answers.noise_parts:
+            drawn, used = draw_evenly(law, DRAWS, rng), np.flatnonzero(weights)
+            noise[used] += np.outer(weights[used], drawn)
+        most = answers.rows.exact or np.inf
+        sums = within_counts(answers.sums, most)[:, np.newaxis]
+        counts = np.clip(sums - noise, 0, most)  # (1)
+        pairs = zip(counts[::2], counts[1::2], strict=True)
+        return [(_share_of(yes, no, rng, sampled=sampled), yes + no) for yes, no in pairs]
+
+    def _measures(self, sampled: bool) -> Floats:
+        """Draws (d, DRAWS) of the parameters; 0/0 counts one half at either end."""
+        shares = self._shares(sampled)
+        if len(shares) == 1:
+            return np.array(shares)
+        first, second = shares
+        measures = np.array([measure_of(first, second, measure) for measure in MEASURES])
+        return np.where(np.isnan(measures), np.where(_EITHER, np.inf, 0.0), measures)
+
+    def _contrast(self, i: int, value: float) -> Floats:
+        """What is negative where parameter i is below a value, about linear in the counts."""
+        (first, size), *others = self._once(True, lambda: self._drawn(True))
+        if not others:
+            return (first - value) * np.maximum(size, _NO_ROWS)
+        ((second, other),) = others
+        size = np.maximum(size * other / np.maximum(size + other, _NO_ROWS), _NO_ROWS)
+        if MEASURES[i] == "difference":
+            return (first - second - value) * size
+        if MEASURES[i] == "ratio":
+            contrast, unknown = first - value * second, (first == 0) & (second == 0)
+        else:
+            contrast = first * (1 - second) - value * second * (1 - first)
+            unknown = (first == second) & ((first == 0) | (first == 1))
+        return np.where(unknown, np.where(_EITHER, 1.0, -1.0), contrast) * size
+
+
+_EITHER = np.random.default_rng(0).permutation(np.arange(DRAWS) % 2) > 0
+
+
+def _share_of(yes: Floats, no: Floats, rng: np.random.Generator, *, sampled: bool) -> Floats:
+    """Draws of a share from draws of its two counts, at least 0."""
+    either = rng.permutation(np.arange(DRAWS) % 2)
+    if not sampled:
+        return np.where(yes + no > 0, yes / np.maximum(yes + no, 1e-300), either)
+    a, b = yes + either, no + 1 - either  # (2)
+    inside = rng.beta(np.maximum(a, 1e-9), np.maximum(b, 1e-9))
+    return np.where(a <= 0, 0.0, np.where(b <= 0, 1.0, inside))
+
+
+def _side(contrast: Floats) -> float:
+    """Probability that a contrast is at most zero, from draws of it (DRAWS,)."""
+    below, least = int(np.count_nonzero(contrast <= 0)), FEWEST / DRAWS
+    if below >= FEWEST:
+        return below / DRAWS
+    edge, middle = np.partition(contrast, (FEWEST - 1, DRAWS // 2))[[FEWEST - 1, DRAWS // 2]]
+    if not 0 < edge < middle:
+        return least
+    return min(float((2 * least) ** (middle / (middle - edge))), least)  # (3)
+
+
+@dataclass(frozen=True)
+class GroupIntervals(Intervals):
+    """Intervals and tests for the share of one group.
+
+    Noise-aware ones are read off draws; where a person may have several rows, of counts of persons.
+    For the private table itself both methods invert the law of the noise, see
+    `inference.noisy_ratio`.
+    """
+
+    range_widths: ClassVar[float] = 1.0
+
+    answers: Answers
+
+    def __len__(self) -> int:
+        return 1
+
+    @cached_property
+    def group(self) -> GroupCounts:
+        """The counts of the group."""
+        return GroupCounts(self.answers)
+
+    @cached_property
+    def _drawn(self) -> DrawnShares:
+        return DrawnShares(self.answers.of_persons)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays in [0, 1]."""
+        if target == "table":
+            return self.certified(alpha, target)
+        of_persons = GroupCounts(self.answers.of_persons)  # whose limits go on where the draws end
+        certified = partial(of_persons.certified, alpha, target)
+        return with_far_tails(self._drawn.limits(alpha), alpha / 2, DRAWS, certified)
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays in [0, 1]."""
+        known = target == "table" and alpha >= LEAST_COMPUTED
+        ratio = self.group.of_table if known else None
+        return self.group.certified(alpha, target) if ratio is None else ratio.interval(alpha)
+
+    def subset(self, chosen: slice) -> GroupIntervals:
+        """These intervals: there is one parameter."""
+        return self
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-value (1,) of the hypothesis that the share equals `value`.
+
+        Raises
+        ------
+        RequestError
+            For a value that is not in [0, 1].
+        """
+        value, alternative = check_proportion(value), check_alternative(alternative)
+        return np.array([self._drawn.pvalue(0, value, alternative)])
+
+    pvalues_of_limit = pvalues
+
+
+@dataclass(frozen=True)
+class DifferenceIntervals(Intervals):
+    """Intervals and tests of the three measures from the four noisy counts of `Difference`.
+
+    Noise-aware ones are read off draws, also those for the private table; for the population of
+    counts of persons where one may have several rows. Certified: both shares
+    are in their certified intervals at alpha/2 each, and a measure lies between its extremes there,
+    which are at corners.
+    """
+
+    answers: Answers
+    chosen: slice = field(default_factory=lambda: slice(None))
+
+    def __len__(self) -> int:
+        return len(MEASURES[self.chosen])
+
+    @property
+    def range_widths(self) -> Floats:
+        """(d,) of all values that the measures can have: ratios have no bound."""
+        return np.array([2.0, np.inf, np.inf])[self.chosen]
+
+    @cached_property
+    def _drawn(self) -> DrawnShares:
+        return DrawnShares(self.answers.of_persons)
+
+    @cached_property
+    def _of_table(self) -> DrawnShares:
+        return DrawnShares(self.answers)
+
+    @cached_property
+    def groups(self) -> tuple[GroupCounts, GroupCounts]:
+        """The counts of the two groups."""
+        first, second = (GroupCounts(self.answers.subset(slice(f, f + 2))) for f in (0, 2))
+        return first, second
+
+    def noise_variances(self, slopes: Floats) -> Floats:
+        """Variances (k,) of the noise on combinations (k, 2) of the two estimates."""
+        of_risks = np.zeros((2, 4))
+        for i, group in enumerate(self.groups):
+            of_risks[i, 2 * i : 2 * i + 2] = np.array([1 - group.risk, -group.risk]) / group.size
+        along = slopes @ of_risks
+        return np.asarray(np.sum((along @ self.answers.noise_covariance) * along, axis=1))
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), of the ratios in [0, inf]."""
+        drawn, answers = self._drawn, self.answers.of_persons
+        if target == "table":
+            drawn, answers = self._of_table, self.answers
+        ends = drawn.limits(alpha, sampled=target == "population")
+        certified = partial(DifferenceIntervals(answers).certified, alpha, target)
+        low, high = with_far_tails(ends, alpha / 2, DRAWS, certified)
+        return low[self.chosen], high[self.chosen]
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,), which hold jointly; of the ratios in [0, inf]."""
+        each = bonferroni(alpha, len(self.groups))
+        pairs = [GroupIntervals(group.answers) for group in self.groups]
+        (p_low, p_high), (q_low, q_high) = (
+            np.concatenate(pair.certified(each, target)) for pair in pairs
+        )
+        low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])[self.chosen]
+        high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])[self.chosen]
+        # 0/0: the other risk alone gives no bound
+        return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
+
+    joint_certified = certified
+
+    def subset(self, chosen: slice) -> DifferenceIntervals:
+        """Intervals of some of the measures."""
+        return replace(self, chosen=chosen)
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) that each measure equals `value`; nan where that is not possible."""
+        pvalue = partial(self.pvalue, value=value, alternative=alternative)
+        return pvalues_of_measures(pvalue, value)[self.chosen]
+
+    def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
+        """P-value of one measure."""
+        return self._drawn.pvalue(MEASURES.index(measure), value, alternative)
+
+
+def pvalues_of_measures(pvalue: Callable[[Measure], float], value: float) -> Floats:
+    """P-values (3,) that each measure equals a value; nan where it cannot."""
+    possible: Sequence[bool] = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
+    pairs = zip(MEASURES, possible, strict=True)
+    return np.array([pvalue(measure) if fits else np.nan for measure, fits in pairs])

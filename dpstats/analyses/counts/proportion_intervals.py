@@ -1,0 +1,220 @@
+"""Intervals and tests of proportions, each from its own noisy count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.analyses.counts.binomial import (
+    proportion_interval,
+    proportion_pvalue,
+    within_counts,
+)
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative
+from dpstats.corrected.proportions import proportion_confint
+from dpstats.inference.intervals import Intervals
+from dpstats.inference.joint_coverage import joint_level
+from dpstats.inference.noisy_ratio import NoisyRatio
+from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.spending import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noise, split_for
+
+if TYPE_CHECKING:
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
+    from dpstats.measured.answers import Answers
+
+
+_ROUNDING = 1e-6  # of a count
+BOTH: tuple[Alternative, ...] = ("smaller", "larger")
+
+
+@dataclass(frozen=True)
+class ProportionIntervals(Intervals):
+    """Intervals and tests for d proportions, each from its own noisy count.
+
+    Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
+    root-finds have exact coverage. Where the number of rows N is measured beside T, T - p N is
+    inverted instead; see `inference.noisy_ratio`. Where it is of a subgroup, a share of alpha is
+    for a confidence set of it. Certified: Clopper-Pearson at the ends of T +- q, q a quantile of
+    the noise at a share of alpha fixed before looking, at every number of rows in a confidence set.
+    For the private table T - p N is noise alone, and no set is needed.
+    """
+
+    answers: Answers
+    tables: tuple[slice, ...] = ()
+    range_widths: ClassVar[float] = 1.0
+
+    def __len__(self) -> int:
+        return len(self.answers.sums)
+
+    @property
+    def least_pvalue(self) -> float:
+        """Error that a p-value spends on the number of rows."""
+        known = self._persons.rows.public or self._counted(sampled=True)
+        return 0.0 if known else LEAST_OF_COUNT
+
+    @property
+    def _persons(self) -> Answers:
+        """Counts of independent units, of which noise-aware limits for the population are."""
+        return self.answers.of_persons
+
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits for all d proportions together; see `inference.joint_coverage`."""
+        if target == "table":
+            return self.joint_certified(alpha, target)
+        levels = np.full(len(self), bonferroni(alpha, len(self)))
+        pieces = self.tables or tuple(slice(f, f + 1) for f in range(len(self)))
+        if self.answers.rows.rows_per_person > 1:  # cells of persons need not be multinomial
+            pieces = ()
+        for piece in pieces:
+            level = joint_level(self.answers.subset(piece), bonferroni(alpha, len(pieces)))
+            levels[piece] = level
+        return self._inverted(levels)
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits for all d proportions together: a box for all noise."""
+        answers, d = self.answers, len(self)
+        if target == "table" and self._counted(sampled=False):
+            return self.certified(bonferroni(alpha, d), target)
+        of_rows = answers.rows.spent(alpha)
+        sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
+        if target == "table":
+            return self._shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
+        beta = for_noise(alpha, certain=answers.certain)
+        radius = joint_noise_quantiles(answers, beta)
+        single = beta + bonferroni(alpha - beta, d)  # one box for all
+        return _clopper_pearson(answers.sums, radius, sizes, single, beta)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays in [0, 1]."""
+        if target == "table":
+            return self.certified(alpha, target)
+        return self._inverted(np.full(len(self), alpha))
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays in [0, 1]."""
+        answers, whole = self.answers, alpha
+        of_rows = answers.rows.spent(alpha)
+        sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
+        low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
+        for i, law in enumerate(answers.law_table):
+            of_law = np.flatnonzero(answers.law_of == i)
+            sums = answers.sums[of_law]
+            if target == "table":  # the private count is T - Z, an integer from 0 to n
+                ends = self._shares(sums, law.quantile(alpha), sizes)
+            else:
+                beta = split_for(answers.n, law, alpha)
+                ends = _clopper_pearson(sums, law.quantile(beta), sizes, alpha, beta)
+            low[of_law], high[of_law] = ends
+        if target == "table" and whole >= LEAST_COMPUTED:
+            for counts, ratio in self._counted(sampled=False):
+                low[counts], high[counts] = ratio.interval(whole)
+        return low, high
+
+    def _counted(self, *, sampled: bool) -> list[tuple[NDArray[np.intp], NoisyRatio]]:
+        """Counts by the joint law of their noise and that of the number of rows, if it is known."""
+        answers = self._persons if sampled else self.answers
+        joint = answers.with_count
+        if joint is None or answers.certain:
+            return []
+        ratios, (laws, law_of) = [], joint
+        for i in np.unique(law_of).tolist():
+            counts = np.flatnonzero(law_of == i)
+            sums, uniforms = answers.sums[counts], answers.uniforms[counts]
+            ratio = NoisyRatio(laws[i], answers.rows.estimate, sums, uniforms, sampled)
+            ratios.append((counts, ratio))
+        return ratios if all(ratio.computable for _, ratio in ratios) else []
+
+    def _shares(
+        self, sums: Floats, q: Floats | float, sizes: tuple[int, int]
+    ) -> tuple[Floats, Floats]:
+        """Shares of the private rows whose counts are within q of the noisy ones."""
+        sums = within_counts(sums, self.answers.n)
+        low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
+        return _of_counts(low, high, sizes[0]) if self.answers.rows.public else (low, high)
+
+    def _inverted(self, levels: Floats) -> tuple[Floats, Floats]:
+        """Limits (d,) of levels (d,) for the population."""
+        answers = self._persons
+        low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
+        if counted := self._counted(sampled=True):
+            for counts, ratio in counted:
+                for alpha in np.unique(levels[counts]).tolist():
+                    alike = levels[counts] == alpha
+                    own = replace(ratio, t=ratio.t[alike], u=ratio.u[alike])
+                    low[counts[alike]], high[counts[alike]] = own.interval(alpha)
+            return low, high
+        smoothed = answers.sums + answers.uniforms
+        for i, alpha in dict.fromkeys(zip(answers.law_of.tolist(), levels.tolist(), strict=True)):
+            chosen = np.flatnonzero((answers.law_of == i) & (levels == alpha))
+            of_rows, law = answers.rows.spent(alpha), answers.law_table[i]
+            limits = {  # they decrease in the number of rows
+                n: proportion_interval(smoothed[chosen], n, law, alpha - of_rows)
+                for n in set(answers.rows.bounds(of_rows))
+            }
+            low[chosen], high[chosen] = limits[max(limits)][0], limits[min(limits)][1]
+        return low, high
+
+    def subset(self, chosen: slice) -> ProportionIntervals:
+        """The same for some of the counts."""
+        whole = tuple(piece for piece in self.tables if piece.stop <= (chosen.stop or 0))
+        exact = whole and slice(0, whole[-1].stop, 1) == slice(*chosen.indices(chosen.stop))
+        tables = whole if exact else ()
+        return replace(self, answers=self.answers.subset(chosen), tables=tables)
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) that the proportion equals `value`; exact where n is public.
+
+        Of a subgroup the largest at the ends of a confidence set of error 0.001 for n, plus that
+        error.
+        """
+        if alternative == "two-sided":
+            tails, sides = self._tails(value, read=True), 2
+        else:
+            tails, sides = self._tails(value, read=False)[[BOTH.index(alternative)]], 1
+        found = sides * tails.min(axis=0) + self.least_pvalue
+        return np.asarray(np.minimum(1, found), dtype=np.float64)
+
+    def pvalues_of_limit(self, value: float, alternative: Alternative) -> Floats:
+        """One-sided p-values (d,) that are dual to a limit, as half of a two-sided one is."""
+        found = self._tails(value, read=True)[BOTH.index(alternative)] + self.least_pvalue
+        return np.asarray(np.minimum(1, found), dtype=np.float64)
+
+    def _tails(self, value: float, *, read: bool) -> Floats:
+        """Lower and upper tails (2, d); of counts read as in `within_counts`, or as they are."""
+        answers = self._persons
+        tails = np.ones((2, len(answers.sums)))
+        if counted := self._counted(sampled=True):
+            for counts, ratio in counted:
+                tails[:, counts] = np.maximum(ratio.tails(value, read=read), LEAST_COMPUTED)
+            return tails
+        for f, t in enumerate(answers.sums + answers.uniforms):
+            of_sizes = [
+                [proportion_pvalue(count, n, value, answers.law(f), side).item() for side in BOTH]
+                for n in set(answers.rows.bounds(self.least_pvalue))
+                for count in [within_counts(t, n) if read else t]
+            ]
+            tails[:, f] = np.max(of_sizes, axis=0)
+        return tails
+
+
+def _of_counts(low: Floats, high: Floats, n: int) -> tuple[Floats, Floats]:
+    """The least and the largest share between two that are whole counts of n rows."""
+    first, last = np.ceil(n * low - _ROUNDING) / n, np.floor(n * high + _ROUNDING) / n
+    some = first <= last  # else the interval is between two counts
+    return np.where(some, first, low), np.where(some, last, high)
+
+
+def _clopper_pearson(
+    sums: Floats, q: Floats | float, sizes: tuple[int, int], alpha: float, beta: float
+) -> tuple[Floats, Floats]:
+    """Certified limits from counts within q of the noisy ones, at every number of rows."""
+    found = {
+        n: proportion_confint(within_counts(sums, n) / n, q / n, n, alpha=alpha, beta=beta)
+        for n in set(sizes)
+    }
+    return found[sizes[1]][0], found[sizes[0]][1]

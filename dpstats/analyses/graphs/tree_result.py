@@ -1,0 +1,195 @@
+"""Results for tree-structured graphical models: which edges the spanning tree surely has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.analyses.graphs.pair_graph import PairGraph, pair_names, strongest_first
+from dpstats.analyses.graphs.pair_intervals import MarginalIntervals
+from dpstats.analyses.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
+from dpstats.results.estimates import METHODS, EstimateResult
+from dpstats.spending import USUAL_ALPHA, percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TreeResult(PairGraph, EstimateResult):
+    """Correlations of all pairs of columns, and their maximum spanning tree.
+
+    Parameters are Pearson's correlations, one per pair of columns, row by row of the upper
+    triangle. There are no p-values: a test after a search over trees has no level.
+
+    Attributes
+    ----------
+    columns : tuple of str
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in ("a", "b", "c")])
+    >>> tree = dps.GraphicalModel(["a", "b", "c"], structure="tree")
+    >>> plan = dps.plan(schema, {"tree": tree}, budget=dps.PureDP(5))
+    >>> z = np.random.default_rng(0).standard_normal((20_000, 3))
+    >>> rows = pd.DataFrame(z @ [[1, 0.8, 0.4], [0, 0.6, 0.3], [0, 0, 0.8]], columns=list("abc"))
+    >>> result = dps.release(plan, rows, m=2_000).infer(tree)
+    >>> result.verdicts()
+    ['sure', 'impossible', 'sure']
+    >>> result.edges()["term"].tolist(), len(result.pairs())
+    (['a, b', 'b, c'], 3)
+    >>> low, high = result.weights()
+    >>> print(low[0] > high[1], sorted(result.to_networkx().edges))
+    True [('a', 'b'), ('b', 'c')]
+    """
+
+    columns: tuple[str, ...] = ()
+
+    @property
+    def interval_of(self) -> str:
+        """Correlations, without a unit."""
+        return "correlations"
+
+    @property
+    def headline(self) -> str:
+        """How many edges are sure, and the estimated tree."""
+        sure = self.verdicts().count("sure")
+        tree = "; ".join(np.array(self.terms, dtype=object)[self.in_tree].tolist())
+        edges = counted(len(self.columns) - 1, "edge")
+        return f"{sure} of {edges} sure; estimated tree: {tree or 'unknown'}"
+
+    @property
+    def _tree(self) -> MarginalIntervals:
+        assert isinstance(self.intervals, MarginalIntervals)
+        return self.intervals
+
+    @property
+    def in_tree(self) -> NDArray[np.bool_]:
+        """(d,) Chow and Liu's tree of the estimates, a picture; none if an estimate is unknown."""
+        weights = np.abs(np.asarray(self.params))
+        if np.isnan(weights).any():
+            return np.zeros(len(weights), dtype=bool)
+        return spanning_tree(weights, self._tree.pairs, len(self.columns))
+
+    def weights(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> tuple[Floats, Floats]:
+        """Limits (d,) of the absolute correlations, of all pairs jointly."""
+        low, high = self._tree.simultaneous(alpha, method, target)
+        return np.maximum(np.maximum(low, -high), 0), np.maximum(np.abs(low), np.abs(high))
+
+    def verdicts(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> list[TreeVerdict]:
+        """Whether each pair is surely an edge of the tree, cannot be one, or is undecided.
+
+        Right for all pairs with probability 1 - alpha, since the limits of all correlations hold
+        jointly.
+
+        Parameters
+        ----------
+        alpha : float
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        list of {"sure", "impossible", "undecided"}
+        """
+        check_alpha(alpha)
+        check_method(method)
+        check_target(target)
+        low, high = self.weights(alpha=alpha, method=method, target=target)
+        return tree_verdicts(low, high, self._tree.pairs, len(self.columns))
+
+    def pairs(self) -> pd.DataFrame:
+        """All pairs: columns first, second, estimate (Pearson's correlation)."""
+        import pandas as pd
+
+        return pd.DataFrame({**pair_names(self.columns), "estimate": np.asarray(self.params)})
+
+    def edges(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """Sure edges and those of Chow and Liu's tree, strongest first.
+
+        The column ``verdict`` has which are sure and which undecided.
+
+        Parameters
+        ----------
+        alpha : float
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            The rows of `to_frame` of these pairs.
+        """
+        frame = self.to_frame(alpha=alpha, method=method, target=target)
+        found = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
+        return strongest_first(found).reset_index(drop=True)
+
+    def to_frame(
+        self,
+        *,
+        alpha: float = USUAL_ALPHA,
+        method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:
+        """One row per pair: see `EstimateResult.to_frame`, and further columns.
+
+        ``first`` and ``second``, the columns of the pair; ``in_tree``, whether Chow and Liu's tree
+        of the estimates has it; ``verdict``.
+        """
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        verdict = self.verdicts(alpha=alpha, method=method, target=target)
+        return frame.assign(**pair_names(self.columns), in_tree=self.in_tree, verdict=verdict)
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        """Edges of Chow and Liu's tree first, then by strength."""
+        frame = self.to_frame(alpha=alpha, target=target)
+        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
+        frame = frame.assign(certified_low=low, certified_high=high)
+        strength = frame["estimate"].abs()
+        order = frame.assign(strength=strength).sort_values(
+            ["in_tree", "strength"], ascending=False, kind="stable"
+        )
+        marks = np.where(order["in_tree"], " (tree, " + order["verdict"] + ")", "")
+        order["term"] += marks
+        dropped = ["first", "second", "in_tree", "verdict", "strength"]
+        return order.drop(columns=dropped).head(most)
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        lines = [self.title]
+        for method in METHODS:
+            count = Counter(self.verdicts(alpha=alpha, method=method, target=target))  # type: ignore[arg-type]
+            lines.append(
+                f"{method.replace('_', '-')} at {percent(alpha)}, of "
+                f"{counted(len(self.columns) - 1, 'edge')} of the tree and "
+                f"{counted(len(self.terms), 'pair')}: "
+                f"{count['sure']} sure, {count['impossible']} impossible, "
+                f"{count['undecided']} undecided"
+            )
+        return lines

@@ -1,0 +1,181 @@
+"""Intervals and tests of means, and of differences of two means, in original units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.analyses.moments.noisy_mean import NoisyMean, law_of_contrast
+from dpstats.arrays import Floats
+from dpstats.checks import Alternative, check_finite
+from dpstats.corrected.means import mean_confint
+from dpstats.errors import RequestError
+from dpstats.inference.confidence_law import ConfidenceLaw
+from dpstats.inference.intervals import Intervals, wider
+from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
+
+if TYPE_CHECKING:
+    from dpstats.analyses.moments.person_variance import PersonVariance
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
+
+_ROUNDED = 1e-9  # relative, of bounds
+
+
+@dataclass(frozen=True)
+class Contrast(Intervals):
+    """The mean of one group of rows, or that of the first of two minus that of the second.
+
+    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. Of the private
+    table both use the law of the noise alone: a box if n is public, else `inference.noisy_ratio`.
+
+    Attributes
+    ----------
+    groups : one or two NoisyMean
+    middle, half : float
+        An original value is middle + half times its unit value; in a difference the middle cancels.
+    persons : PersonVariance or None
+        The sampling variance of persons, where their totals were measured.
+    tested : bool
+        Whether there is a test: not where a group may be empty. The p-value is 1 without one.
+    """
+
+    groups: tuple[NoisyMean, ...]
+    middle: float
+    half: float
+    persons: PersonVariance | None = None
+    tested: bool = True
+
+    @property
+    def _signs(self) -> tuple[float, ...]:
+        return (1.0, -1.0)[: len(self.groups)]
+
+    @property
+    def _shift(self) -> float:
+        return self.middle if len(self.groups) == 1 else 0.0
+
+    @property
+    def estimate(self) -> float:
+        """Estimate, in original units."""
+        means = [sign * g.mean for sign, g in zip(self._signs, self.groups, strict=True)]
+        return self._shift + self.half * sum(means)
+
+    @property
+    def sampling_variance(self) -> float:
+        """Variance of the estimate's sampling error, in original units squared."""
+        if self.persons is not None:
+            return self.half**2 * self.persons.variance(self.groups, self._signs)
+        return self.half**2 * sum(group.sampling_variance for group in self.groups)
+
+    @property
+    def privacy_variance(self) -> float:
+        """Variance of the estimate's noise, in original units squared."""
+        return self.half**2 * sum(group.privacy_variance for group in self.groups)
+
+    @cached_property
+    def _law(self) -> ConfidenceLaw:
+        law = law_of_contrast(self.groups, None if self.persons is None else self.persons.drawn)
+        return law.within(*self._range)
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        """Of the mean, or of the difference of two, in unit scale."""
+        least, *others = (0.0 if group.share else -1.0 for group in self.groups)
+        return (least - 1.0, 1.0 - others[0]) if others else (least, 1.0)
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def range_widths(self) -> float:
+        """Of all values within the declared bounds."""
+        return 2 * self.half * len(self.groups)
+
+    def subset(self, chosen: slice) -> Contrast:
+        """These intervals: there is one parameter."""
+        return self
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays, within the range of the number.
+
+        Those for the population contain those for the private table: both are read off draws, and
+        the wider of two intervals errs no more often than either.
+        """
+        ends = self._in_units(self._of_table(alpha))
+        if target == "table":
+            return ends
+        reach = float(len(self.groups))
+        ends = wider(ends, self._in_units(self._law.limits(alpha, -reach, reach)))
+        return ends if self._law.reaches(alpha) else wider(ends, self.certified(alpha, target))
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays."""
+        exact = self._exactly(alpha) if target == "table" else None
+        return self._in_units(self._box(alpha, target) if exact is None else exact)
+
+    def _in_units(self, ends: tuple[float, float]) -> Ends:
+        low, high = self._shift + self.half * np.array(ends)[:, np.newaxis]
+        return low, high
+
+    def _of_table(self, alpha: float) -> tuple[float, float]:
+        """Noise-aware limits for the private table: of two means they average over draws."""
+        exact = self._exactly(alpha)
+        if exact is None:
+            return self._box(alpha, "table")
+        if len(self.groups) == 1:
+            return exact
+        return self._law.without_sampling.limits(alpha, -2.0, 2.0)
+
+    def _exactly(self, alpha: float) -> tuple[float, float] | None:
+        """Limits from the distribution of the noise alone; None where only a box is to be had.
+
+        On the scale of [0, 1] the mean of a group is the ratio of two noisy sums. Of two means,
+        they are the extremes over both intervals at alpha/2.
+        """
+        ratios = [ratio for group in self.groups if (ratio := group.of_table) is not None]
+        if alpha < LEAST_COMPUTED or len(ratios) < len(self.groups):
+            return None
+        each = bonferroni(alpha, len(ratios))
+        ends = np.array([2 * np.concatenate(ratio.interval(each)) - 1 for ratio in ratios])
+        if len(ratios) == 1:
+            return float(ends[0, 0]), float(ends[0, 1])
+        return float(ends[0, 0] - ends[1, 1]), float(ends[0, 1] - ends[1, 0])
+
+    def _box(self, alpha: float, target: Target) -> tuple[float, float]:
+        """Every mean in its box, at alpha over their number."""
+        each = bonferroni(alpha, len(self.groups))
+        low = high = 0.0
+        for sign, group in zip(self._signs, self.groups, strict=True):
+            if target == "table":
+                ends = group.box(each, squares=False)[:2]
+            else:
+                beta = for_noise_of_means(each, certain=group.certain)
+                first, last, variance, size = group.box(beta)
+                box = np.array([[first], [last], [variance]])
+                found = mean_confint(box[0], box[1], box[2], size, each - beta)
+                ends = float(found[0][0]), float(found[1][0])
+            low, high = low + min(sign * end for end in ends), high + max(sign * e for e in ends)
+        return low, high
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """Noise-aware p-value (1,) of the hypothesis that it equals `value` (original units).
+
+        Raises
+        ------
+        RequestError
+            For a value beyond the declared bounds, to which the rows are clamped.
+        """
+        check_finite("value", value)
+        reach = self.half * len(self.groups)
+        if abs(value - self._shift) > reach * (1 + _ROUNDED):
+            low, high = self._shift - reach, self._shift + reach
+            raise RequestError(
+                f"value={value:g} is impossible: rows are clamped to the declared bounds, so that "
+                f"this is between {low:g} and {high:g} in any table; test a value between them"
+            )
+        if not self.tested:
+            return np.ones(1)
+        return np.array([self._law.pvalue((value - self._shift) / self.half, alternative)])

@@ -1,0 +1,154 @@
+"""Sampling variances of means over persons, from noisy products of person totals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Floats
+from dpstats.errors import NotMeasuredError
+from dpstats.families.persons.products import PersonProducts
+from dpstats.families.persons.shares import PersonShares
+from dpstats.inference.confidence_law import DRAWS
+from dpstats.inference.simulation import calibration_seed, draw_evenly
+
+if TYPE_CHECKING:
+    from dpstats.analyses.moments.noisy_mean import NoisyMean
+    from dpstats.measured.answers import Answers
+    from dpstats.measured.view import ReleaseView
+
+SHARES = (0.0, 1.0)  # the values of a row without the trait and with it
+_PURPOSE = 7  # of draws, distinct from those of means
+MOST_NOISE = 0.4  # of the bound: with more, products of totals say less than the bound does
+
+
+def measured_totals(release: ReleaseView, block: PersonProducts) -> Answers | None:
+    """The noisy products of person totals; None where the plan did not ask for them."""
+    try:
+        return release.answers(block)
+    except NotMeasuredError:
+        return None
+
+
+@dataclass(frozen=True)
+class PersonVariance:
+    """Sampling variance of slopes times means of one or two groups, if persons are independent.
+
+    A mean m of a group of n rows has the error sum over persons of (y_i - m n_i) / n to first
+    order, y_i and n_i the sum and the size of person i in the group. Where every row has the low
+    value l or the high value h, or a weight between them, that is a combination of the person's
+    totals of either, and the sum of its squares over persons is a quadratic form a'Pa in the
+    measured products P. As statsmodels' cluster covariance of a regression on the groups, it has
+    the factor G / (G - 1) (n - 1) / (n - p): p groups, n rows in them, and G = n / k persons, the
+    fewest that there can be. Equal if everyone has k rows, and larger otherwise.
+
+    Attributes
+    ----------
+    products : Answers
+        To a block of `PersonShares`.
+    places : tuple of pairs
+        For each group, the numbers of its totals of the low and of the high value.
+    values : pair of float
+        The low and the high value.
+    k : int
+        The most rows of one person.
+
+    Notes
+    -----
+    A draw of the noise on P, subtracted from it, gives a possible form without noise, as a draw of
+    the noise on the means gives possible means: see `ConfidenceLaw`. A form below the standard
+    deviation of its own noise is raised to it beforehand, as that of robust errors is. No form
+    without noise is above k times the variance of independent rows, by the inequality of Cauchy and
+    Schwarz; where the noise is more than `MOST_NOISE` of that bound, the bound serves alone. Draws
+    are not cut at the bound: the cut would take away what makes up for draws that are too small.
+    """
+
+    products: Answers
+    places: tuple[tuple[int, int], ...]
+    values: tuple[float, float]
+    k: int
+
+    @classmethod
+    def of(
+        cls,
+        release: ReleaseView,
+        block: PersonShares,
+        groups: Sequence[int],
+        values: tuple[float, float] = (-1.0, 1.0),
+    ) -> PersonVariance | None:
+        """Of groups of which each has two totals in a row, in this order; None if not measured.
+
+        Shares have the high value first: rows with the trait, then those without.
+        """
+        found = measured_totals(release, block)
+        if found is None:
+            return None
+        low, high = (0, 1) if block.number is not None else (1, 0)
+        places = tuple((2 * g + low, 2 * g + high) for g in groups)
+        return cls(found, places, values, found.rows.rows_per_person)
+
+    @property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        (block,) = self.products.blocks
+        assert isinstance(block, PersonShares)
+        return block.pairs
+
+    def _weights(
+        self, means: Sequence[Floats], sizes: Sequence[Floats], slopes: Sequence[Floats]
+    ) -> dict[int, Floats]:
+        """Of each measured product, in the form."""
+        along: dict[int, Floats] = {}
+        for places, mean, size, slope in zip(self.places, means, sizes, slopes, strict=True):
+            for place, value in zip(places, self.values, strict=True):
+                along[place] = slope * (value - mean) / size
+        found = {}
+        for f, (i, j) in enumerate(zip(*self._pairs, strict=True)):
+            if i in along and j in along:
+                found[f] = along[i] * along[j] * (1 if i == j else 2)
+        return found
+
+    def _factor(self, sizes: Sequence[Floats]) -> Floats:
+        """That for small samples."""
+        n, p = np.sum(sizes, axis=0), len(sizes)
+        rows = np.maximum(n, self.k + 1)
+        return np.asarray(rows / (rows - self.k) * (n - 1) / np.maximum(n - p, 1))
+
+    def _at_estimate(
+        self, groups: Sequence[NoisyMean], slopes: Sequence[float]
+    ) -> tuple[float, float]:
+        """The form, and the standard deviation of its noise."""
+        at = [[np.array(v) for v in values] for values in
+              ([g.mean for g in groups], [g.size for g in groups], slopes)]  # fmt: skip
+        form = variance = 0.0
+        for f, weight in self._weights(*at).items():
+            unit = float(self.products.bounds[f])
+            form += float(weight * self.products.sums[f]) / unit
+            variance += float(weight**2) * self.products.law(f).variance / unit**2
+        return form, float(np.sqrt(variance))
+
+    def variance(self, groups: Sequence[NoisyMean], slopes: Sequence[float]) -> float:
+        """Estimate, at least the standard deviation of its noise; or the bound."""
+        factor = float(self._factor([np.array(g.size) for g in groups]))
+        pairs = zip(groups, slopes, strict=True)
+        most = sum(slope**2 * group.sampling_variance for group, slope in pairs)
+        form, sd = self._at_estimate(groups, slopes)
+        return factor * (most if sd > MOST_NOISE * most else max(form, sd))
+
+    def drawn(self, groups: Sequence[NoisyMean], slopes: Sequence[Floats], most: Floats) -> Floats:
+        """Draws (m,) of it, given draws of the bound, for draws (m,) of the slopes."""
+        means, sizes = [g.moments[0] for g in groups], [g.moments[2] for g in groups]
+        middle = [float(np.median(slope)) for slope in slopes]
+        form, sd = self._at_estimate(groups, middle)
+        if sd > MOST_NOISE * float(np.median(most)):
+            return np.asarray(self._factor(sizes) * most)
+        total = np.full(DRAWS, max(sd - form, 0.0))
+        rng = np.random.default_rng((calibration_seed(self.products), _PURPOSE))
+        for f, weight in self._weights(means, sizes, slopes).items():
+            noise = draw_evenly(self.products.law(f), DRAWS, rng)
+            total += weight * (self.products.sums[f] - noise) / float(self.products.bounds[f])
+        few = sum(slope**2 * group.few for slope, group in zip(slopes, groups, strict=True))
+        return np.asarray(self._factor(sizes) * (np.maximum(total, 0) + few))

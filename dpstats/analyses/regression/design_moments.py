@@ -1,0 +1,541 @@
+"""From a design to the second moments that least squares needs, in a basis of good scale."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpstats.analyses.regression.fourth_moments import FourthMoments
+from dpstats.analyses.regression.person_scores import PersonScores
+from dpstats.arrays import Floats
+from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.block import Block
+from dpstats.families.features import Feature, Term, is_level, product
+from dpstats.families.formula import Design
+from dpstats.families.moments import COARSE_STEPS, Moments
+from dpstats.families.persons.moments import PersonMoments
+from dpstats.families.subgroups import Subgroup
+from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix, NoisyMatrix, moments_block
+from dpstats.schema import Number, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.measured.answers import Answers
+    from dpstats.measured.view import ReleaseView
+
+_MOST_NUMBERS = 4
+_MOST_PRODUCTS = 2_000
+
+Expansion = dict[Any, Fraction]  # a sum of products of features, by term
+
+
+@dataclass(frozen=True)
+class DesignMoments:
+    """Regressors and response as combinations of features in unit scale.
+
+    A number is its middle plus half its range times its unit value in [-1, 1], so a regressor is a
+    sum of products of unit values, levels and the constant. The basis is a reduced echelon form of
+    the regressors in these products (eq. 1 of docs/explanation/regression/ols.md), found in exact
+    arithmetic, so that it does not depend on how far from zero the bounds are. Where as many
+    products occur as there are regressors (always, if a product comes with the numbers in it), the
+    products themselves are the basis: each of their moments is one measured number, which keeps
+    worst-case bounds narrow.
+
+    Attributes
+    ----------
+    schema : Schema
+    design : Design
+    given : Subgroup or None
+        The rows that the moments are of. Their number is one of the measured functions.
+    penalty : bool
+        Whether coefficients are penalised: the basis then has the baselines of the formula, and is
+        the products, or else the regressors over the sum of their coefficients.
+    ball : BallMoments or None
+        Regressors and response are of rows shrunk to a norm; the unit of a number is then its
+        scale times that norm.
+    """
+
+    schema: Schema
+    design: Design
+    given: Subgroup | None = None
+    penalty: bool = False
+    ball: BallMoments | None = None
+
+    @classmethod
+    def of(
+        cls, schema: Schema, formula: str, condition: str | None = None, *, penalty: bool = False
+    ) -> DesignMoments:
+        """Of the rows with a condition, a response and a value of all numbers in a formula.
+
+        Raises
+        ------
+        RequestError
+            For a formula or a condition that cannot be read.
+        """
+        design = Design.of(formula, schema)
+        factors = [f for regressor in design.regressors for f in regressor.factors]
+        numbers = [name for name, level in factors if level is None]
+        given = Subgroup.of(schema, condition, [*numbers, design.response[0]])
+        return cls(schema, design, given, penalty)
+
+    def in_ball(
+        self,
+        clip_norm: float,
+        center: Mapping[str, float] | None = None,
+        scale: Mapping[str, float] | None = None,
+    ) -> DesignMoments:
+        """The same of rows of regressors and response that are shrunk together to a norm.
+
+        Raises
+        ------
+        RequestError
+            Where a regressor or the response is not a number by itself.
+        """
+        factors = [(self.design.response,), *(r.factors for r in self.design.regressors)]
+        for used in factors:
+            if len(used) > 1 or (used and used[0][1] is not None):
+                names = sorted({name for name, _ in used})
+                raise RequestError(
+                    "clip_norm shrinks rows of numbers, and this formula has "
+                    + (f"a product of {names}" if len(used) > 1 else f"levels of {names[0]!r}")
+                    + ": leave that out, or clip_norm="
+                )
+        names = [factor[0][0] for factor in factors if factor]
+        ball = BallMoments.of(self.schema, names, clip_norm, center, scale)
+        return replace(self, given=None, ball=ball)
+
+    def _origin_and_spread(self, feature: Feature) -> tuple[float, float]:
+        """Value at unit value zero, and of one unit; 0 and 1 for a level."""
+        name, level = feature
+        if self.ball is not None:
+            return self.ball.origin_and_spread(name)
+        if level is not None:
+            return 0.0, 1.0
+        column = self.schema[name]
+        assert isinstance(column, Number)  # see `Design.of`
+        return column.middle, column.half_range
+
+    def _size(self, factors: Term) -> float:
+        """What a product is divided by, so that `_expanded` has small whole coefficients."""
+        ends = map(self._origin_and_spread, factors)
+        return math.prod(abs(origin) or spread for origin, spread in ends)
+
+    def _step(self, term: Term) -> float:
+        """What such a coefficient of a product of unit values is multiplied by."""
+        ends = map(self._origin_and_spread, term)
+        return math.prod(spread / (abs(origin) or spread) for origin, spread in ends)
+
+    @cached_property
+    def _regressors(self) -> list[Expansion]:
+        """Regressors over their `_size`, each coefficient to be multiplied by its `_step`."""
+        expansions = [
+            self._expanded(regressor.factors, () if self.penalty else regressor.first)
+            for regressor in self.design.regressors
+        ]
+        return expansions if self.penalty else self._without_redundant(expansions)
+
+    def _expanded(self, factors: Term, first: Term = ()) -> Expansion:
+        """A product of features; a first level in `first` is one minus the other levels."""
+        expanded: Expansion = {(): Fraction(1)}
+        for factor in factors:
+            parts: list[tuple[Term, int]] = [((factor,), 1)]
+            if factor in first:
+                others = range(1, self.schema[factor[0]].bins)
+                parts = [((), 1), *((((factor[0], level),), -1) for level in others)]
+            elif origin := self._origin_and_spread(factor)[0]:
+                parts = [((), 1 if origin > 0 else -1), ((factor,), 1)]
+            grown: Expansion = {}
+            for term, value in expanded.items():
+                for more, by in parts:
+                    if (longer := product(term, more)) is not None:
+                        grown[longer] = grown.get(longer, Fraction(0)) + value * by
+            expanded = grown
+        return expanded
+
+    def _without_redundant(self, expansions: list[Expansion]) -> list[Expansion]:
+        """The same without first levels, in products of which all levels and their sum occur."""
+        used = {term for expansion in expansions for term in expansion}
+        firsts = {f for term in used for f in term if is_level(f) and f[1] == 0}
+        for first in sorted(firsts, key=str):
+            others = [(first[0], level) for level in range(1, self.schema[first[0]].bins)]
+            for term in sorted((t for t in used if first in t), key=len):
+                rest = tuple(f for f in term if f != first)
+                terms = [product(rest, (other,)) for other in others]
+                if rest not in used or not used.issuperset(terms):
+                    continue
+                for expansion in expansions:
+                    if by := expansion.pop(term, None):
+                        _add(expansion, by, {rest: Fraction(1)})
+                        _add(expansion, -by, dict.fromkeys(terms, Fraction(1)))
+                used.remove(term)
+        return expansions
+
+    @cached_property
+    def _echelon(self) -> tuple[list[Expansion], list[Expansion], int | None]:
+        """The basis, how it is made of the regressors, and its member that is about constant.
+
+        The last is the one whose largest coefficient is that of the constant, if there is one; with
+        a penalty, the constant itself.
+        """
+        order = sorted(range(len(self._regressors)), key=lambda i: len(self._factors[i]))
+        terms = {term for expansion in self._regressors for term in expansion}
+        found = _reduced(self._regressors, order, {term: self._step(term) for term in terms})
+        members = [{t: v for t, v in row.items() if not isinstance(t, int)} for _, row in found]
+        made = [{t: v for t, v in row.items() if isinstance(t, int)} for _, row in found]
+        if self.penalty and any(len(member) > 1 for member in members):
+            members = self._regressors
+            made = [{i: Fraction(1)} for i in range(len(members))]
+            constants = [i for i, member in enumerate(members) if member.keys() == {()}]
+        else:
+            constants = [i for i, (pivot, _) in enumerate(found) if pivot == ()]
+        return members, made, (constants[0] if constants else None)
+
+    @property
+    def _factors(self) -> list[Term]:
+        return [regressor.factors for regressor in self.design.regressors]
+
+    @cached_property
+    def _response(self) -> dict[Term, float]:
+        """The response over its half range, without what the constant of the basis absorbs."""
+        response = self.design.response
+        origin, spread = self._origin_and_spread(response)
+        found: dict[Term, float] = {(response,): 1.0}
+        if origin:
+            found[()] = origin / spread
+            members, _, constant = self._echelon
+            if constant is not None:
+                by = found[()]
+                for term, value in members[constant].items():
+                    found[term] = found.get(term, 0.0) - by * float(value) * self._step(term)
+                del found[()]
+        return found
+
+    @property
+    def half_range(self) -> float:
+        """Half the range of the response, 1 if it is an indicator; its unit in the ball."""
+        return self._origin_and_spread(self.design.response)[1]
+
+    @cached_property
+    def features(self) -> list[Term]:
+        """The q products of features that occur; the constant, if there, is ()."""
+        every: dict[Term, None] = dict.fromkeys(t for e in self._regressors for t in e)
+        every |= dict.fromkeys(self._response)
+        if self.ball is not None:
+            every[()] = None  # the first of every `MomentMatrix`
+        return sorted(every, key=len)
+
+    def _coefficients(self, expansions: Iterable[Mapping[Term, Any]]) -> Floats:
+        """(k, q) of expansions in the features, from coefficients times steps."""
+        at = {term: i for i, term in enumerate(self.features)}
+        rows = [[(at[term], float(value)) for term, value in e.items()] for e in expansions]
+        matrix = np.zeros((len(rows), len(at)))
+        for row, entries in zip(matrix, rows, strict=True):
+            for i, value in entries:
+                row[i] = value
+        return matrix
+
+    @cached_property
+    def _steps(self) -> Floats:
+        """(q,) of the features."""
+        return np.array([self._step(term) for term in self.features])
+
+    @cached_property
+    def _basis(self) -> tuple[Floats, Floats]:
+        """The basis (p, q) as features, and as the regressors (p, p)."""
+        members, made, _ = self._echelon
+        basis = self._coefficients(members) * self._steps
+        of_regressors = np.zeros((len(made), len(made)))
+        for row, expansion in zip(of_regressors, made, strict=True):
+            row[list(expansion)] = [float(value) for value in expansion.values()]
+        of_regressors /= [self._size(factors) for factors in self._factors]
+        lengths = np.abs(basis).sum(axis=1, keepdims=True)
+        return basis / lengths, of_regressors / lengths
+
+    @property
+    def regressor_terms(self) -> tuple[list[Term], Floats]:
+        """The products of features in the regressors, and the basis (p, t) in them."""
+        basis = self._basis[0]
+        used = np.flatnonzero(np.any(basis != 0, axis=0))
+        return [self.features[i] for i in used], basis[:, used]
+
+    @cached_property
+    def constant(self) -> Floats | None:
+        """The constant one as a combination (q,) of the features, if the regressors span it."""
+        if self.design.constant is None:
+            return None
+        own = self._regressors[self.design.constant]  # levels, or the constant
+        return np.asarray(self._coefficients(own).sum(axis=0))
+
+    @cached_property
+    def rows(self) -> Floats:
+        """(p + 1, q): the basis, then the response in unit scale, as combinations of features."""
+        return np.vstack([self._basis[0], self._coefficients([self._response])])
+
+    def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
+        """(m, p) the basis at m points.
+
+        Parameters
+        ----------
+        values : mapping of column name to (m,) float64
+            Numbers in unit scale; other columns, and numbers in groups, by their bins.
+        """
+        rows = self.rows[:-1]
+        found = np.zeros((len(next(iter(values.values()))), len(rows)))
+        for term, by in zip(self.features, rows.T, strict=True):
+            if np.any(by != 0):  # not the response
+                factors = (
+                    values[name] if level is None else values[name] == level for name, level in term
+                )
+                found += np.multiply.outer(math.prod(factors, start=np.ones(len(found))), by)
+        return found
+
+    def at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Floats:
+        """(m, p) the basis at values of the columns in original units.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare.
+        """
+        basis = self.rows[:-1]
+        used = [term for term, by in zip(self.features, basis.T, strict=True) if np.any(by != 0)]
+        features = dict.fromkeys(feature for term in used for feature in term)
+        values = self.design.values(exog, self.schema, features)
+        for feature in features:
+            origin, spread = self._origin_and_spread(feature)
+            values[feature] = (values[feature] - origin) / spread
+        one = np.ones(len(next(iter(values.values()))))
+        columns = [math.prod((values[f] for f in term), start=one) for term in used]
+        return np.stack(columns, axis=1) @ basis[:, [t in used for t in self.features]].T
+
+    @cached_property
+    def to_basis(self) -> Floats:
+        """(p, p): a combination h of coefficients in original units is h times this in the basis.
+
+        Without the `shift` of the response.
+        """
+        # beta' x = b' B x over the half range, B the basis as the regressors: beta = B' b.
+        return np.asarray(self.half_range * self._basis[1].T, dtype=np.float64)
+
+    @cached_property
+    def absorbed(self) -> Floats:
+        """(p,) coefficients in the basis of what was subtracted from the response."""
+        absorbed, constant = np.zeros(len(self.rows) - 1), self._echelon[2]
+        origin, spread = self._origin_and_spread(self.design.response)
+        if origin and constant is not None:
+            length = np.abs(self._coefficients([self._echelon[0][constant]]) * self._steps).sum()
+            absorbed[constant] = origin / spread * length
+        return absorbed
+
+    @cached_property
+    def shift(self) -> Floats:
+        """(p,) contribution of the middle of the response to coefficients in original units."""
+        return np.asarray(self.to_basis @ self.absorbed)
+
+    @cached_property
+    def penalised(self) -> Floats:
+        """(p,) 1 for every member of the basis but the constant."""
+        basis = self._basis[0]
+        constant = [term == () for term in self.features]
+        return np.where(np.any(basis[:, ~np.array(constant)] != 0, axis=1), 1.0, 0.0)
+
+    @cached_property
+    def _products(self) -> list[list[Term | None]]:
+        return [[product(a, b) for b in self.features] for a in self.features]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The test functions: products of at most two features, and of more."""
+        if self.ball is not None:
+            return [self.ball]
+        terms = dict.fromkeys(t for row in self._products for t in row if t)
+        short = [term for term in terms if len(term) <= 2]
+        used = list(dict.fromkeys(feature for term in short for feature in term))
+        blocks: list[Block] = [moments_block(self.schema, used, short, self.given)]
+        if longer := [term for term in terms if len(term) > 2]:
+            blocks.append(Moments.of_terms(self.schema, longer, given=self.given))
+        return blocks
+
+    def matrix(self, release: ReleaseView) -> NoisyMatrix:
+        """The noisy mean products (q, q) of the features."""
+        if self.ball is not None:
+            numbers = [feature for term in self.features for feature in term]
+            return MomentMatrix.of(release, numbers, self.ball)
+        answers, at = self.asked(release, self.blocks)
+        place = np.array([[at[term] for term in row] for row in self._products], dtype=np.int64)
+        return NoisyMatrix(answers, place)
+
+    @cached_property
+    def _pairs(self) -> tuple[list[Term], list[bool]]:
+        """Distinct products of two features, and whether both may be regressors'."""
+        used = {term for expansion in self._regressors for term in expansion}
+        own = dict.fromkeys(product(a, b) for a in self.features if a in used
+                            for b in self.features if b in used)  # fmt: skip
+        every = dict.fromkeys(term for row in self._products for term in row if term is not None)
+        return list(every), [term in own for term in every]
+
+    def fourth_blocks(self) -> list[Block]:
+        """The test functions that the mean of xx'(y - x'b)^2 needs at any b.
+
+        Products of two regressors and of two regressors or responses. The coarse block rounds grids
+        that are finer than its own; then it holds all of them, so that the residual is that of
+        rounded numbers throughout. Otherwise products that are measured anyway are used.
+
+        Raises
+        ------
+        RequestError
+            Where these are products of more than four numbers, or too many.
+        """
+        pairs, own = self._pairs
+        needed = dict.fromkeys(
+            term
+            for left in itertools.compress(pairs, own)
+            for right in pairs
+            if (term := product(left, right))
+        )
+        numbers = max(sum(level is None for _, level in term) for term in needed)
+        if numbers > _MOST_NUMBERS or len(needed) > _MOST_PRODUCTS:
+            raise RequestError(
+                f"robust errors of this formula need {len(needed)} mean products of up to "
+                f"{numbers} numbers; at most {_MOST_PRODUCTS} of {_MOST_NUMBERS} can be measured "
+                "well: take fewer columns, no products of two numbers (C(a):b has the bins of one "
+                "of them), or cov_type='nonrobust'"
+            )
+        columns = {self.schema[name] for term in needed for name, level in term if level is None}
+        fine = any(isinstance(c, Number) and c.half_points > COARSE_STEPS for c in columns)
+        measured = [] if fine else self.blocks
+        known = _terms(measured)
+        more = [term for term in needed if term not in known]
+        if not more:
+            return measured
+        return [*measured, Moments.of_terms(self.schema, more, True, self.given, robust=True)]
+
+    def fourth(self, release: ReleaseView) -> FourthMoments:
+        """The noisy mean products of four features.
+
+        Raises
+        ------
+        NotMeasuredError
+            Where the plan did not ask for them.
+        """
+        try:
+            answers, at = self.asked(release, self.fourth_blocks())
+        except NotMeasuredError as error:
+            raise NotMeasuredError(
+                "this release has no measurement of the fourth moments that robust errors need; "
+                "the plan must ask for them with dps.OLS(..., cov_type='HC1'). It may answer "
+                "cov_type='nonrobust'"
+            ) from error
+        pairs, own = self._pairs
+        index: dict[Term | None, int] = {term: i for i, term in enumerate(pairs)}
+        index[None] = ZERO
+        pair = np.array([[index[term] for term in row] for row in self._products], dtype=np.int64)
+        place = np.full((len(pairs), len(pairs)), ZERO, dtype=np.int64)
+        for i in np.flatnonzero(own):
+            place[i] = [at[product(pairs[i], right)] for right in pairs]
+        return FourthMoments(answers, pair, place)
+
+    def person_totals(self) -> PersonMoments:
+        """Products of person totals, of the products that scores x (y - x'b) are made of.
+
+        Raises
+        ------
+        RequestError
+            Where these are products of more than two numbers, or too many.
+        """
+        used = {term for expansion in self._regressors for term in expansion}
+        needed = list(dict.fromkeys(
+            term for a in self.features if a in used for b in self.features
+            if (term := product(a, b)) is not None
+        ))  # fmt: skip
+        size = len(needed) * (len(needed) + 1) // 2
+        numbers = max(sum(level is None for _, level in term) for term in needed)
+        if numbers > 2 or size > _MOST_PRODUCTS:
+            raise RequestError(
+                f"person totals of this formula need {size} products of totals of up to {numbers} "
+                f"numbers; at most {_MOST_PRODUCTS} of 2 can be measured well: take fewer columns, "
+                "no products of two numbers (C(a):b has the bins of one of them), or leave the "
+                "analysis out of person_totals="
+            )
+        return PersonMoments.of(self.schema, needed, self.given)
+
+    def person_scores(self, release: ReleaseView, n: float) -> PersonScores | None:
+        """The noisy products of person totals; None where the plan did not ask for them."""
+        if self.ball is not None:
+            return None
+        try:
+            block = self.person_totals()
+            answers = release.answers(block)
+        except (NotMeasuredError, RequestError):
+            return None
+        at: dict[Term | None, int] = {term: i for i, term in enumerate(block.terms)}
+        total = [[at.get(term, ZERO) for term in row] for row in self._products]
+        k = answers.rows.rows_per_person
+        return PersonScores(answers, np.array(total, dtype=np.int64), n, k)
+
+    def asked(
+        self, release: ReleaseView, blocks: Sequence[Block]
+    ) -> tuple[Answers, dict[Term | None, int]]:
+        """Answers to the functions of some blocks, and which one each product of features is.
+
+        The number of rows is the last, where it is not public.
+        """
+        if self.given is None:
+            answers = release.answers(blocks, with_count=True)
+        else:
+            first = self.blocks[0]  # the number of rows is its last function
+            last = first if first in blocks else first.restrict(np.arange(first.size)[::-1] == 0)
+            blocks = [*(block for block in blocks if block != first), last]
+            answers = release.answers(blocks).of_counted_rows()
+        at = _terms(blocks)
+        at[None] = ZERO
+        at[()] = ONE if answers.rows.public else len(answers.sums) - 1
+        return answers, at
+
+
+def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
+    """Which function each term is, as `product` writes it."""
+    every = [product(term, ()) for block in blocks for term in block.terms]  # type: ignore[attr-defined]
+    return {term: i for i, term in enumerate(every)}
+
+
+def _add(total: Expansion, by: Fraction, more: Expansion) -> None:
+    """Add a multiple of an expansion, without what cancels."""
+    for term, value in more.items():
+        found = total.pop(term, Fraction(0)) + by * value
+        if found:
+            total[term] = found
+
+
+def _reduced(
+    rows: Sequence[Expansion], order: Iterable[int], weights: Mapping[Term, float]
+) -> list[tuple[Term, Expansion]]:
+    """Pivots and rows of the reduced echelon form; exact, with pivots of the largest weight.
+
+    Every row also holds how it is made of the given ones, by their number.
+    """
+    found: dict[int, tuple[Term, Expansion]] = {}
+    for i in order:
+        row = {**rows[i], i: Fraction(1)}
+        for pivot, other in found.values():
+            if by := row.get(pivot):
+                _add(row, -by, other)
+        sizes = {t: abs(float(v)) * weights[t] for t, v in row.items() if not isinstance(t, int)}
+        if not sizes:
+            raise RequestError("a regressor of the formula is a combination of the others")
+        own = max(sizes, key=lambda term: sizes[term])
+        row = {term: value / row[own] for term, value in row.items()}
+        for _, other in found.values():
+            if by := other.get(own):
+                _add(other, -by, row)
+        found[i] = own, row
+    return [found[i] for i in sorted(found)]

@@ -1,0 +1,136 @@
+"""Departures of noisy counts from given probabilities: their law, and the test of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.analyses.tables.likelihood_ratio import (
+    average_likelihood_ratio,
+    laplace_mixture,
+    normal_likelihood_ratio,
+)
+from dpstats.arrays import Floats
+from dpstats.inference.simulation import calibration_generator, draw_noise
+from dpstats.spending import LEAST_OF_COUNT, of_simulation
+
+if TYPE_CHECKING:
+    from dpstats.measured.answers import Answers
+
+_MIXTURE = 400  # draws of the noise variances in the statistic
+_MOST_MIXED = 12  # cells; beyond it the average over draws is too inaccurate
+
+
+@dataclass(frozen=True)
+class Departures:
+    """T - n p0 for noisy counts T of one column's cells.
+
+    Where n is public this is X - n p0 + Z. Otherwise the measured number of rows N takes its place:
+    X - n p0 + Z - p0 (N - n), which depends on the true n through sampling alone.
+
+    Attributes
+    ----------
+    answers : Answers
+        The d counts; last also the number of rows, where it is not public.
+    p0 : (d,) float64
+    """
+
+    answers: Answers
+    p0: Floats
+
+    @property
+    def of_persons(self) -> Departures:
+        """The same of persons, whose rows may depend on each other: see `Answers.of_persons`."""
+        return replace(self, answers=self.answers.of_persons)
+
+    @property
+    def n(self) -> int:
+        """Number of rows, or its estimate."""
+        return self.answers.n
+
+    @property
+    def counts(self) -> Answers:
+        """The d counts alone."""
+        return self.answers.subset(slice(0, len(self.p0)))
+
+    def _reduced(self, vectors: Floats) -> Floats:
+        """Departures (..., d) of counts, or changes of them by noise, and of the total."""
+        d = len(self.p0)
+        total = 0 if self.answers.rows.public else vectors[..., d:]
+        return np.asarray(vectors[..., :d] - total * self.p0)
+
+    @cached_property
+    def observed(self) -> Floats:
+        """Departures (d,) of the noisy counts."""
+        level = self.n * self.p0 if self.answers.rows.public else 0.0
+        return self._reduced(self.answers.sums) - level
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Covariance (d, d) of the noise in them."""
+        return self._reduced(self._reduced(self.answers.noise_covariance).T).T
+
+    def noise(self, size: int, rng: np.random.Generator) -> Floats:
+        """Draws (size, d) of the noise in them."""
+        return self._reduced(draw_noise(self.answers, size, rng))
+
+    @cached_property
+    def _inflation(self) -> float:
+        """Effects of about a third of the total variance of sampling and noise."""
+        return 0.3 * (1 + float(np.trace(self.covariance)) / self.n)
+
+    @cached_property
+    def _mixture(self) -> Floats | None:
+        """Noise variances whose average is the law of the noise, if it is independent Laplace."""
+        laws = [self.answers.law(f) for f in range(len(self.answers.sums))]
+        if (
+            not self.answers.rows.public
+            or not self.answers.independent
+            or all(law.gaussian for law in laws)
+            or len(laws) > _MOST_MIXED
+        ):
+            return None
+        variances = np.array([law.variance for law in laws])
+        terms = np.array([getattr(law, "terms", 1) for law in laws])
+        rng = calibration_generator(self.answers)  # of the statistic, drawn or observed
+        return laplace_mixture(variances, _MIXTURE, rng, terms=terms)
+
+    def statistic(self, departures: Floats) -> Floats:
+        """Average likelihood ratios (R,) of departures (R, d): all directions, one size.
+
+        The alternative multiplies the multinomial covariance. Noises that are Gaussian, correlated
+        or too many for an average over draws are taken as normal.
+        """
+        n, p0 = self.n, self.p0
+        if self._mixture is not None:
+            return average_likelihood_ratio(
+                departures, n * p0, np.sqrt(n) * p0, self._mixture, inflation=self._inflation
+            )
+        sampling = n * (np.diag(p0) - np.outer(p0, p0))
+        # A small constant keeps the covariance definite where there is little noise, or where the
+        # noise on the counts sums to zero; it is the same under both hypotheses.
+        noise = float(np.trace(self.covariance)) / len(p0)
+        ridge = self.covariance + 1e-9 * (n * np.diag(p0) + noise * np.eye(len(p0)))
+        wide = (1 + self._inflation) * sampling
+        return normal_likelihood_ratio(departures, sampling + ridge, wide + ridge)
+
+    def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
+        """Statistic and p-value, exact by simulation under p0 where n is public.
+
+        Otherwise the largest p-value at the ends and the middle of a confidence set of error 0.001
+        for n, plus that error; the law changes slowly and in one direction with n.
+        """
+        rows = self.answers.rows
+        observed = float(self.statistic(self.observed[np.newaxis])[0])
+        beta = 0.0 if rows.public else LEAST_OF_COUNT
+        noise = self.noise(simulations, rng)
+        largest = 0.0
+        for n in {rows.value, *rows.bounds(beta)}:
+            drawn = rng.multinomial(n, self.p0, simulations) - n * self.p0 + noise
+            # ties may differ by rounding; counting all of them is conservative
+            extreme = np.sum(self.statistic(drawn) >= observed - 1e-9 * (1 + abs(observed)))
+            largest = max(largest, of_simulation(int(extreme), simulations).item())
+        return observed, min(1.0, largest + beta)

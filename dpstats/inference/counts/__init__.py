@@ -1,1 +1,0 @@
-"""Intervals and tests from noisy counts."""

@@ -1,1 +1,0 @@
-"""Graphical models: noisy precision matrices, their edges, and spanning trees."""

@@ -1,1 +1,0 @@
-"""Mean losses at the points of a parameter grid, and where they can be smallest."""

@@ -1,1 +1,0 @@
-"""Estimates, errors, intervals and tests of generalised linear models."""

@@ -1,1 +1,0 @@
-"""Chi-square tests of noisy tables."""
