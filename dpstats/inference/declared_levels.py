@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.spending import (
+from dpstats.error_rates import (
     USUAL_ALPHA,
     alpha_of_empty_levels,
     bonferroni,

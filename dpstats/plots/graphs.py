@@ -12,10 +12,10 @@ from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
 from dpstats.analyses.graphs.tree_result import TreeResult
 from dpstats.analyses.moments.correlation import CorrelationResult
 from dpstats.checks import counted, short
+from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, ink_on, labels_of, legend_below, titled
 from dpstats.results.rendering import fixed, significant
-from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
     import pandas as pd

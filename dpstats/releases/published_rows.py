@@ -21,6 +21,7 @@ from dpstats.analyses.tables.chi_square_result import ChiSquareResult
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_counts, check_number, columns_named, short
+from dpstats.error_rates import USUAL_BETA
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.pilot_score import PilotScore
@@ -34,7 +35,6 @@ from dpstats.results.base import SILENT, Result
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Category, Column, Schema, arrow
-from dpstats.spending import USUAL_BETA
 
 if TYPE_CHECKING:
     import pandas as pd

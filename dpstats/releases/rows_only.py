@@ -27,6 +27,7 @@ from dpstats.checks import (
 )
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.display import as_html
+from dpstats.error_rates import for_noise, percent
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
@@ -34,7 +35,6 @@ from dpstats.results.base import INTERVAL_COLUMNS, TARGETS, Result, about_person
 from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Days, Numerals, Page, brief_list, more_rows, with_dates
-from dpstats.spending import for_noise, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ import numpy as np
 
 from dpstats.analyses.counts.binomial import within_counts
 from dpstats.arrays import Floats
+from dpstats.error_rates import splits_of_band
 from dpstats.inference.simulation import draw_noise
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.spending import splits_of_band
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target

@@ -28,11 +28,11 @@ from dpstats.checks import (
     check_target,
     counted,
 )
+from dpstats.error_rates import USUAL_ALPHA, benjamini_hochberg, holm, percent
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Page, brief_list
-from dpstats.spending import USUAL_ALPHA, benjamini_hochberg, holm, percent
 
 if TYPE_CHECKING:
     import pandas as pd

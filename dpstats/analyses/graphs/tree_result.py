@@ -14,8 +14,8 @@ from dpstats.analyses.graphs.pair_intervals import MarginalIntervals
 from dpstats.analyses.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
+from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.results.estimates import METHODS, EstimateResult
-from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
     import pandas as pd

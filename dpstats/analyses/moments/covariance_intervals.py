@@ -13,8 +13,8 @@ from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
+from dpstats.error_rates import of_simulation
 from dpstats.inference.intervals import Intervals, with_far_tails
-from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

@@ -17,12 +17,12 @@ from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.regression.contrasts import FTestResult
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
+from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.inference.intervals import Several
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, fixed, shown_pvalue, significant
-from dpstats.spending import benjamini_hochberg, holm
 
 if TYPE_CHECKING:
     import pandas as pd

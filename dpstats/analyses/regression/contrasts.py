@@ -13,13 +13,13 @@ from dpstats.analyses.regression.constraints import Constraints, read_constraint
 from dpstats.analyses.regression.linear_intervals import LinearIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
+from dpstats.error_rates import percent
 from dpstats.errors import RequestError
 from dpstats.results.base import Result, footer
 from dpstats.results.estimates import ALLOWING, METHODS, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, significant
-from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd

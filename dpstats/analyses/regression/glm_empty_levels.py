@@ -20,12 +20,12 @@ from scipy import linalg
 
 from dpstats.analyses.regression.marginal_effects import Average, Averaging
 from dpstats.arrays import Floats
+from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError
 from dpstats.families.features import Term
 from dpstats.families.tables.cells import Table
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.schema import Column
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.analyses.regression.design_moments import DesignMoments

@@ -14,8 +14,8 @@ from dpstats.analyses.tables.likelihood_ratio import (
     normal_likelihood_ratio,
 )
 from dpstats.arrays import Floats
+from dpstats.error_rates import LEAST_OF_COUNT, of_simulation
 from dpstats.inference.simulation import calibration_generator, draw_noise
-from dpstats.spending import LEAST_OF_COUNT, of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

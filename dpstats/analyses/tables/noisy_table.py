@@ -17,12 +17,12 @@ from dpstats.analyses.tables.score_statistic import (
     score_statistic,
 )
 from dpstats.arrays import Floats
+from dpstats.error_rates import of_simulation
 from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.simplex import project_to_total
 from dpstats.inference.simulation import draw_noise
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
-from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
