@@ -39,6 +39,7 @@ from dpstats.bounds.questions import (
 from dpstats.bounds.used import UNKNOWN, no_limit
 from dpstats.checks import Target, check_alpha, check_target, short
 from dpstats.corrected.means import chernoff_confint
+from dpstats.error_rates import bonferroni, for_noise, smaller_errors
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Indicator, Table
@@ -47,7 +48,6 @@ from dpstats.inference.counts.risk_measures import MEASURES, measure_of
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
-from dpstats.spending import bonferroni, for_noise, smaller_errors
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView

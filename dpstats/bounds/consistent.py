@@ -29,6 +29,7 @@ from dpstats.bounds.questions import Interval, Question
 from dpstats.bounds.states import States, first_of, merged_levels, most_states, state_codes
 from dpstats.bounds.sums import Sums, joint_ends
 from dpstats.bounds.used import Used, used_in
+from dpstats.error_rates import for_program
 from dpstats.families.block import Block, Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.moments import Moments
@@ -36,7 +37,6 @@ from dpstats.families.tables.cells import ROWS, Indicator, Table
 from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
 from dpstats.schema import Column
-from dpstats.spending import for_program
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

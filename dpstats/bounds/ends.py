@@ -10,7 +10,7 @@ from dpstats.bounds.programs import Contradiction
 from dpstats.bounds.questions import Interval, Question
 from dpstats.corrected.means import chernoff_confint
 from dpstats.corrected.proportions import clopper_pearson
-from dpstats.spending import bonferroni
+from dpstats.error_rates import bonferroni
 
 _ROUNDING = 1e-6  # of a count
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
+from dpstats.error_rates import bonferroni
 from dpstats.families.block import Block
 from dpstats.measured.combining import Sources
-from dpstats.spending import bonferroni
 
 
 @dataclass(frozen=True, eq=False)

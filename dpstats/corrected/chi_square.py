@@ -12,8 +12,8 @@ from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
+from dpstats.error_rates import check_beta
 from dpstats.errors import RequestError
-from dpstats.spending import check_beta
 
 SIMULATIONS = 19_999  # of the multinomial law, for the critical value
 _FEWEST, _DRAWN_CELLS = 4_999, 5_000_000  # beyond 250 cells: least tables, and cells in total

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.spending import bonferroni
+from dpstats.error_rates import bonferroni
 
 
 def divided(low: Floats, high: Floats, least: float, most: float) -> tuple[Floats, Floats]:

@@ -6,8 +6,8 @@ from numpy.typing import ArrayLike
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite, check_number, check_numbers
 from dpstats.corrected.spectral import descending, sampling_radii
+from dpstats.error_rates import check_beta
 from dpstats.errors import RequestError
-from dpstats.spending import check_beta
 
 
 def eigenvalues(

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.spending import bonferroni
+from dpstats.error_rates import bonferroni
 
 MOST_SLOPES = 5  # 32 orthants
 _MARGIN = 1e-7  # linear programs are solved to this tolerance

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite
 from dpstats.corrected.ridge import largest_leverage, misfit_bound, positive_definite
+from dpstats.error_rates import check_beta
 from dpstats.errors import RequestError
-from dpstats.spending import check_beta
 
 MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.corrected.roots import find_roots
-from dpstats.spending import bonferroni
+from dpstats.error_rates import bonferroni
 
 _ROUNDING = 1e-9
 

@@ -5,8 +5,8 @@ from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
+from dpstats.error_rates import check_beta
 from dpstats.errors import RequestError
-from dpstats.spending import check_beta
 
 _ROUNDING = 1e-9  # relative; n (p - r) may miss an integer by rounding, which must not shorten
 _FAR = 20  # radii beyond which a share is taken for a count or a percentage

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.spending import bonferroni
+from dpstats.error_rates import bonferroni
 
 _EVENTS = 5  # that `sampling_radii` rests on; two of them have two sides
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
-from dpstats.spending import bonferroni
+from dpstats.error_rates import bonferroni
 
 Ends: TypeAlias = tuple[Floats, Floats]
 FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import bonferroni
 from dpstats.inference.intervals import FEWEST
 from dpstats.inference.simulation import calibration_generator, draw_noise
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import short
+from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import ROWS
@@ -23,7 +24,6 @@ from dpstats.measured.row_count import RowCount
 from dpstats.privacy.laws import joint_quantiles
 from dpstats.privacy.weighted_noise import JointNoise, divided
 from dpstats.schema import Schema
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_alpha
 from dpstats.display import as_html, html_table
+from dpstats.error_rates import bonferroni, percent
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer, joint_noise_quantiles
@@ -31,7 +32,6 @@ from dpstats.measured.contents import kind_of
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Rows
 from dpstats.privacy.laws import joint_quantiles
-from dpstats.spending import bonferroni, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import lines_shown
-from dpstats.spending import percent
+from dpstats.error_rates import percent
 
 if TYPE_CHECKING:
     import pandas as pd

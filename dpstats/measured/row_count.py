@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dpstats.error_rates import for_row_count
 from dpstats.privacy.weighted_noise import divided
-from dpstats.spending import for_row_count
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpstats.analyses.moments.correlation import CorrelationResult
 from dpstats.checks import counted, short
+from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, ink_on, labels_of, legend_below, titled
 from dpstats.results.graphs.graph import Adjustment, GraphResult
@@ -15,7 +16,6 @@ from dpstats.results.graphs.pair_graph import symmetric
 from dpstats.results.graphs.penalised_graph import PenalisedGraphResult
 from dpstats.results.graphs.spanning_tree import TreeResult
 from dpstats.results.rendering import fixed, significant
-from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
     import pandas as pd

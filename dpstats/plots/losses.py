@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.checks import short
+from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, labels_of, legend_above, titled
-from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from dpstats.analyses.base import Analysis, answered
 from dpstats.analyses.registry import spelled
 from dpstats.checks import short
+from dpstats.error_rates import USUAL_BETA
 from dpstats.errors import RequestError
 from dpstats.measured.certificate import Accuracy, certify, certify_answers
 from dpstats.measured.published import written
 from dpstats.measured.radius import Radius
 from dpstats.measured.view import ReleaseView
-from dpstats.spending import USUAL_BETA
 
 if TYPE_CHECKING:
     from dpstats.arrays import Codes

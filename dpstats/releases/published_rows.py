@@ -20,6 +20,7 @@ from dpstats.analyses.registry import BUILT_IN, spelled
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_counts, check_number, columns_named, short
+from dpstats.error_rates import USUAL_BETA
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.pilot_score import PilotScore
@@ -34,7 +35,6 @@ from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.results.rows_only import RowsResult, RowsTest
 from dpstats.schema import Category, Column, Schema, arrow
-from dpstats.spending import USUAL_BETA
 
 if TYPE_CHECKING:
     import pandas as pd

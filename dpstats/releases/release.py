@@ -26,6 +26,7 @@ from dpstats.checks import (
 )
 from dpstats.density.rows import random_order
 from dpstats.display import as_html
+from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import Answers, answer
@@ -43,7 +44,6 @@ from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.releases.unplanned import Unplanned
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.schema import Schema
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     import pandas as pd

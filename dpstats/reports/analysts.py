@@ -15,6 +15,7 @@ from dpstats import files
 from dpstats.analyses.registry import spelled
 from dpstats.caching import Cached
 from dpstats.checks import Method, counted
+from dpstats.error_rates import USUAL_BETA, percent
 from dpstats.measured.certificate import Accuracy
 from dpstats.planning.previews.expected_accuracy import SCALED
 from dpstats.planning.previews.preview import (
@@ -44,7 +45,6 @@ from dpstats.reports.pictures import Picture, can_draw
 from dpstats.reports.words import of_several, promise
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
-from dpstats.spending import USUAL_BETA, percent
 
 if TYPE_CHECKING:
     from dpstats.checks import Progress

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import Target, lines_shown
+from dpstats.error_rates import percent
 from dpstats.results.base import footer
 from dpstats.results.rendering import Numerals, Page
-from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,6 +19,7 @@ from dpstats.checks import (
     check_target,
 )
 from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.error_rates import percent
 from dpstats.errors import RequestError
 from dpstats.results.base import footer
 from dpstats.results.hypothesis import HypothesisResult
@@ -33,7 +34,6 @@ from dpstats.results.rendering import (
     significant,
 )
 from dpstats.results.tables.cells import TableOfCells, crosstab, with_levels
-from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd

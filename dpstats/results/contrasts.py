@@ -11,6 +11,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
+from dpstats.error_rates import percent
 from dpstats.errors import RequestError
 from dpstats.inference.regression.constraints import Constraints, read_constraints
 from dpstats.inference.regression.linear_intervals import LinearIntervals
@@ -19,7 +20,6 @@ from dpstats.results.estimates import ALLOWING, METHODS, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, significant
-from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd

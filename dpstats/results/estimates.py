@@ -22,6 +22,7 @@ from dpstats.checks import (
     first_few,
     short,
 )
+from dpstats.error_rates import LEAST_COMPUTED
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, footer, notes_for
@@ -37,7 +38,6 @@ from dpstats.results.rendering import (
     table_of,
     with_dates,
 )
-from dpstats.spending import LEAST_COMPUTED
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dpstats.checks import lines_shown
+from dpstats.error_rates import percent
 from dpstats.results.rendering import Page, significant
-from dpstats.spending import percent
 
 if TYPE_CHECKING:
     from dpstats.results.bounds import Bounds

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice
+from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.inference.counts.equal_shares import SIMULATIONS, equal_shares_test
 from dpstats.inference.counts.group_shares import DifferenceIntervals, GroupCounts
 from dpstats.inference.intervals import Several
@@ -22,7 +23,6 @@ from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, fixed, shown_pvalue, significant
-from dpstats.spending import benjamini_hochberg, holm
 
 if TYPE_CHECKING:
     import pandas as pd

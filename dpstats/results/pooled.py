@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import by_name, check_alpha, check_finite, check_whole, short
+from dpstats.error_rates import percent
 from dpstats.errors import RequestError
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, fixed, share
-from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,9 +15,9 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.display import as_html, fitted_table, html_table, wrapped
+from dpstats.error_rates import percent
 from dpstats.results.tables.latex import as_latex
 from dpstats.schema.dates import day_text
-from dpstats.spending import percent
 
 if TYPE_CHECKING:
     import pandas as pd

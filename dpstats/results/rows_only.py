@@ -22,6 +22,7 @@ from dpstats.checks import (
 )
 from dpstats.corrected.verdicts import CertifiedChiSquare
 from dpstats.display import as_html
+from dpstats.error_rates import for_noise, percent
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import Intervals
 from dpstats.measured.bounded import ONLY_CERTIFIED
@@ -30,7 +31,6 @@ from dpstats.results.chi_square import effect_of, effect_of_table, no_certified_
 from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Days, Numerals, Page, brief_list, more_rows, with_dates
-from dpstats.spending import for_noise, percent
 
 if TYPE_CHECKING:
     import pandas as pd

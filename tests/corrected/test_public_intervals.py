@@ -11,9 +11,9 @@ from dpstats.corrected.chi_square import chisquare
 from dpstats.corrected.eigenvalues import eigenvalues
 from dpstats.corrected.least_squares import ols
 from dpstats.corrected.proportions import proportion_confint
+from dpstats.error_rates import certificate_split
 from dpstats.errors import RequestError
 from dpstats.privacy.laws import DiscreteLaplace
-from dpstats.spending import certificate_split
 
 
 def test_radius_zero_is_clopper_pearson():

@@ -6,12 +6,12 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.error_rates import LEAST_COMPUTED
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import FEWEST
 from dpstats.inference.simulation import draw_evenly
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
-from dpstats.spending import LEAST_COMPUTED
 
 
 def law_of(centre, error, df=None):

@@ -18,7 +18,7 @@ PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
     "verifying",  # imports nothing of the package
-    "errors", "arrays", "caching", "checks", "display", "files", "spending",
+    "errors", "arrays", "caching", "checks", "display", "files", "error_rates",
     "schema", "privacy",
     "families", "corrected", "theory",
     "measured",
@@ -318,7 +318,7 @@ def test_the_test_only_seam_is_used_by_no_module():
 
 
 BEFORE_CHANCE = (
-    "errors", "files", "spending", "schema", "privacy", "measured", "planning", "private",
+    "errors", "files", "error_rates", "schema", "privacy", "measured", "planning", "private",
     "releases",
 )  # fmt: skip
 

@@ -12,11 +12,11 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses import registry
+from dpstats.error_rates import split_for
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.noise import _noise_from
 from dpstats.releases.published_rows import _codes_of
-from dpstats.spending import split_for
 
 SCHEMA = dps.Schema([
     dps.Boolean("smoker"),

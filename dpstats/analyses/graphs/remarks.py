@@ -10,12 +10,12 @@ import numpy as np
 
 from dpstats.analyses.moments.clipping import noise_ratio
 from dpstats.checks import counted, first_few
+from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.inference.graphs.noisy_precision import NoisyPrecision
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.schema import Number, Schema
-from dpstats.spending import USUAL_ALPHA, for_noise
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

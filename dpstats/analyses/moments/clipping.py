@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from dpstats.checks import as_float, short
+from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import BallMoments, refuse_unknown
 from dpstats.families.block import Family
@@ -15,7 +16,6 @@ from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.schema import Schema
-from dpstats.spending import bonferroni
 
 Values = Mapping[str, float]
 

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target, short
+from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.losses.block import LossBlock
@@ -24,7 +25,6 @@ from dpstats.results.base import Result, about_persons, footer
 from dpstats.results.named import Named
 from dpstats.results.rendering import Numerals, Page, brief_list, significant
 from dpstats.schema import Schema
-from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,6 +14,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, listed, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.error_rates import splits_of_fit
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import CellSet
@@ -33,7 +34,6 @@ from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardise
 from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Category, Column, Schema
 from dpstats.schema.column_fields import MISSING_LABEL
-from dpstats.spending import splits_of_fit
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import check_whole
 from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.error_rates import split_for
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
@@ -36,7 +37,6 @@ from dpstats.results.base import footer
 from dpstats.results.chi_square import ChiSquareResult, noise_notes, standardised
 from dpstats.results.tables.cells import TableOfCells
 from dpstats.schema import Schema
-from dpstats.spending import split_for
 
 _FEW = 20
 _DRAWS = 400  # of the noise, for the interval of Cramer's V

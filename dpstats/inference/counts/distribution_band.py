@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import splits_of_band
 from dpstats.inference.counts.binomial import within_counts
 from dpstats.inference.simulation import draw_noise
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.spending import splits_of_band
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target

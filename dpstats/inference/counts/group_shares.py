@@ -19,12 +19,12 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, check_alternative, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
+from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
 from dpstats.inference.counts.binomial import within_counts
 from dpstats.inference.counts.risk_measures import MEASURES, Measure, measure_of
 from dpstats.inference.intervals import FEWEST, Intervals, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
-from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise, split_for
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

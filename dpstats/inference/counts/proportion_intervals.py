@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.proportions import proportion_confint
+from dpstats.error_rates import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noise, split_for
 from dpstats.inference.counts.binomial import (
     proportion_interval,
     proportion_pvalue,
@@ -20,7 +21,6 @@ from dpstats.inference.intervals import Intervals
 from dpstats.inference.joint_coverage import joint_level
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.spending import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noise, split_for
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

@@ -12,9 +12,9 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.correlation import LEAST_VARIANCE
 from dpstats.corrected.ridge import positive_definite
+from dpstats.error_rates import USUAL_ALPHA
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.spending import USUAL_ALPHA
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import USUAL_ALPHA, bonferroni
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.inference.graphs.pair_laws import PairLaws, Pairs
-from dpstats.spending import USUAL_ALPHA, bonferroni
 
 _LEAST_EIGENVALUE = 1e-3  # of a correlation matrix
 _SWEEPS = 500

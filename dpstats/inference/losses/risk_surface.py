@@ -11,10 +11,10 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Target
 from dpstats.corrected.means import chernoff_confint
+from dpstats.error_rates import bonferroni, for_noise
 from dpstats.families.losses.block import LossBlock
 from dpstats.inference.losses.near_minimisers import NearMinimisers, quadratic_minimiser
 from dpstats.measured.answers import Answers, joint_noise_quantiles
-from dpstats.spending import bonferroni, for_noise
 
 _USUAL = 0.05
 

@@ -13,17 +13,17 @@ from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
 from dpstats.corrected.covariance import divided, outer, sampling_box
 from dpstats.corrected.spectral import mean_error, sampling_radii
-from dpstats.inference.moments.noisy_covariance import NUMBERS, NoisyCovariance
-from dpstats.inference.simulation import calibration_generator
-from dpstats.measured.bounded import BoundedAnswers
-from dpstats.measured.radius import SpectralRadius
-from dpstats.spending import (
+from dpstats.error_rates import (
     bonferroni,
     for_covariance_count,
     for_covariance_noise,
     for_noise,
     for_variances,
 )
+from dpstats.inference.moments.noisy_covariance import NUMBERS, NoisyCovariance
+from dpstats.inference.simulation import calibration_generator
+from dpstats.measured.bounded import BoundedAnswers
+from dpstats.measured.radius import SpectralRadius
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

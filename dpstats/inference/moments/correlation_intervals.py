@@ -13,13 +13,13 @@ from dpstats.arrays import Floats, within
 from dpstats.checks import Alternative
 from dpstats.corrected.correlation import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
+from dpstats.error_rates import bonferroni, for_noise_of_means
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider
 from dpstats.inference.moments.correlation_spread import correlation_spread, two_valued_spread
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import calibration_seed, draw_evenly
-from dpstats.spending import bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

@@ -11,10 +11,10 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
+from dpstats.error_rates import of_simulation
 from dpstats.inference.intervals import Intervals, with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
 from dpstats.inference.moments.noisy_covariance import NoisyCovariance
-from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

@@ -15,6 +15,7 @@ from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
+from dpstats.error_rates import for_other_eigenvalues
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import FEWEST, Intervals, reached, with_far_tails
 from dpstats.inference.moments.certified_radii import CertifiedRadii
@@ -27,7 +28,6 @@ from dpstats.inference.moments.eigen_moves import (
 )
 from dpstats.inference.moments.nested_quantiles import Tail
 from dpstats.inference.moments.noisy_covariance import PART, NoisyCovariance
-from dpstats.spending import for_other_eigenvalues
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target

@@ -11,11 +11,11 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
+from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise_of_means
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider
 from dpstats.inference.moments.noisy_mean import NoisyMean, law_of_contrast
-from dpstats.spending import LEAST_COMPUTED, bonferroni, for_noise_of_means
 
 if TYPE_CHECKING:
     from dpstats.checks import Target

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import bonferroni
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.privacy.weighted_noise import law_of_sum
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

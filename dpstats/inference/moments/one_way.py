@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import least_of_noise
 from dpstats.inference.confidence_law import DRAWS
 from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.moments.noisy_mean import LEAST_ROWS, NoisyMean
-from dpstats.spending import least_of_noise
 
 _LEAST_VARIANCE = 1e-26  # of a mean, in unit scale: an error of zero still needs a scale
 _MOST_DF = 1e12

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import bonferroni
 from dpstats.families.features import Feature, Term, feature_name, is_level, product
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.weighted_noise import Combination
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import NoisyMatrix

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import least_of_noise
 from dpstats.errors import RequestError
-from dpstats.spending import least_of_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable

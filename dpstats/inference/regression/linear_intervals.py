@@ -13,12 +13,12 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.half_lines import half_line_bounds
 from dpstats.corrected.least_squares import combination_bounds
+from dpstats.error_rates import bonferroni, for_noise
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider, with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.regression.least_squares import JOINT, LeastSquares
 from dpstats.inference.simulation import calibration_generator
-from dpstats.spending import bonferroni, for_noise
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative, Target

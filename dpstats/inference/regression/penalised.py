@@ -37,9 +37,9 @@ from scipy import special
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.ridge import positive_definite
+from dpstats.error_rates import USUAL_ALPHA, bonferroni
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles
-from dpstats.spending import USUAL_ALPHA, bonferroni
 
 if TYPE_CHECKING:
     from dpstats.inference.moment_matrix import NoisyMatrix

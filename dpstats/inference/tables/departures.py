@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import LEAST_OF_COUNT, of_simulation
 from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.inference.tables.likelihood_ratio import (
     average_likelihood_ratio,
     laplace_mixture,
     normal_likelihood_ratio,
 )
-from dpstats.spending import LEAST_OF_COUNT, of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

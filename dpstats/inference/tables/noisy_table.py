@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import of_simulation
 from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.simulation import draw_noise
 from dpstats.inference.tables.association import Association
@@ -22,7 +23,6 @@ from dpstats.inference.tables.score_statistic import (
 from dpstats.inference.tables.simplex import project_to_total
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
-from dpstats.spending import of_simulation
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

@@ -21,6 +21,7 @@ from dpstats.checks import (
     check_target,
     counted,
 )
+from dpstats.error_rates import USUAL_ALPHA, benjamini_hochberg, holm, percent
 from dpstats.inference.graphs.pair_intervals import PartialIntervals
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.graphs.pair_graph import (
@@ -33,7 +34,6 @@ from dpstats.results.graphs.pair_graph import (
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Page, brief_list
-from dpstats.spending import USUAL_ALPHA, benjamini_hochberg, holm, percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
+from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.inference.graphs.pair_intervals import MarginalIntervals
 from dpstats.inference.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
 from dpstats.results.estimates import METHODS, EstimateResult
 from dpstats.results.graphs.pair_graph import EVEN_ROWS, PairGraph, pair_names, strongest_first
-from dpstats.spending import USUAL_ALPHA, percent
 
 if TYPE_CHECKING:
     import pandas as pd

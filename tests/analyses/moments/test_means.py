@@ -214,8 +214,7 @@ def test_a_certified_difference_gives_each_group_half_of_alpha(name, target, alp
     result = released(dps.PureDP(20)).infer(name)
     contrast = result.intervals
     (low, high), (other_low, other_high) = (
-        replace(contrast, groups=(group,)).certified(alpha / 2, target)
-        for group in contrast.groups
+        replace(contrast, groups=(group,)).certified(alpha / 2, target) for group in contrast.groups
     )
     found = result.conf_int(alpha=alpha, method="certified", target=target)
     corners = low - other_high, high - other_low

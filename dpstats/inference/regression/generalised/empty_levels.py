@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dpstats.arrays import Floats
+from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError
 from dpstats.families.features import Term
 from dpstats.families.tables.cells import Table
 from dpstats.inference.regression.generalised.marginal_effects import Average, Averaging
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.schema import Column
-from dpstats.spending import bonferroni
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative

@@ -8,11 +8,11 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats import spending
+from dpstats import error_rates
+from dpstats.error_rates import certificate_split, split_for
 from dpstats.errors import RequestError
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
-from dpstats.spending import certificate_split, split_for
 
 PACKAGE = Path(dps.__file__).parent
 ERRORS = {"alpha", "beta", "gamma", "error", "each", "of_box", "of_rows", "of_count"}
@@ -42,7 +42,7 @@ def test_alpha_is_divided_in_one_module():
     for path in PACKAGE.rglob("*.py"):
         if "verifying" in path.parts:  # it computes everything again by itself
             continue
-        if path.name not in ("spending.py", "budget.py", "conversion.py"):
+        if path.name not in ("error_rates.py", "budget.py", "conversion.py"):
             assert not divisions(path.read_text()), path
 
 
@@ -63,7 +63,7 @@ def test_halves_on_the_noise_are_named():
         if isinstance(node, ast.BinOp) and ast.unparse(node) in ("alpha / 2", "beta / 2")
     }
     assert remaining == {
-        "spending.py",
+        "error_rates.py",
         "corrected/proportions.py",
         "inference/confidence_law.py",
         "inference/counts/binomial.py",
@@ -86,40 +86,40 @@ ALPHAS = [1e-6, 0.01, 0.05, 0.5]
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_shares_leave_something_and_never_exceed_alpha(alpha):
-    for rule in (spending.for_noise, spending.for_noise_of_means, spending.for_row_count,
-                 spending.for_variances):  # fmt: skip
+    for rule in (error_rates.for_noise, error_rates.for_noise_of_means, error_rates.for_row_count,
+                 error_rates.for_variances):  # fmt: skip
         assert 0 < rule(alpha) < alpha
-    assert 2 * spending.for_group_size(alpha) < alpha
-    assert sum(spending.for_other_eigenvalues(alpha)) <= alpha * (1 + 1e-15)
+    assert 2 * error_rates.for_group_size(alpha) < alpha
+    assert sum(error_rates.for_other_eigenvalues(alpha)) <= alpha * (1 + 1e-15)
     for public in (True, False):
-        used = sum(spending.for_covariance_noise(alpha, public=public))
-        used += 0 if public else spending.for_covariance_count(alpha)
+        used = sum(error_rates.for_covariance_noise(alpha, public=public))
+        used += 0 if public else error_rates.for_covariance_count(alpha)
         assert used == pytest.approx(alpha, rel=1e-14)
-    for splits in (spending.splits_of_band(alpha), spending.splits_of_fit(alpha)):
+    for splits in (error_rates.splits_of_band(alpha), error_rates.splits_of_fit(alpha)):
         assert 0 < min(splits) < max(splits) < alpha
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_bonferroni_spends_all(alpha, count):
-    assert spending.bonferroni(alpha, count) * count == pytest.approx(alpha)
+    assert error_rates.bonferroni(alpha, count) * count == pytest.approx(alpha)
 
 
 def test_floors_of_pvalues():
-    assert spending.LEAST_OF_COUNT == 0.001
-    assert spending.of_simulation(0, 99) == 0.01
-    np.testing.assert_array_equal(spending.of_simulation(np.array([0, 99]), 99), [0.01, 1])
-    assert spending.least_of_noise(0.0, 0.0, 10) == 0
-    assert spending.least_of_noise(1.0, 4.0, 100) == 0.0025
+    assert error_rates.LEAST_OF_COUNT == 0.001
+    assert error_rates.of_simulation(0, 99) == 0.01
+    np.testing.assert_array_equal(error_rates.of_simulation(np.array([0, 99]), 99), [0.01, 1])
+    assert error_rates.least_of_noise(0.0, 0.0, 10) == 0
+    assert error_rates.least_of_noise(1.0, 4.0, 100) == 0.0025
 
 
 def test_the_share_of_a_radius():
-    assert spending.check_beta(0.05, None) == 0.025
-    assert spending.check_beta(0.05, 0.01) == 0.01
-    assert spending.check_beta(0.05, 0) == 0  # a radius that always holds
+    assert error_rates.check_beta(0.05, None) == 0.025
+    assert error_rates.check_beta(0.05, 0.01) == 0.01
+    assert error_rates.check_beta(0.05, 0) == 0  # a radius that always holds
     for beta in (-0.01, 0.05, 0.2, np.nan):
         with pytest.raises(RequestError, match=r"below alpha=0.05.*\(name, alpha=0.025\)"):
-            spending.check_beta(0.05, beta)
+            error_rates.check_beta(0.05, beta)
 
 
 @pytest.mark.parametrize("n", [50, 4000, 10**7])
@@ -172,12 +172,12 @@ def test_split_extremes():
 def test_the_share_for_empty_levels_is_the_inverse_of_what_a_pvalue_pays():
     for most in (0.0, 1e-5, 1.0):
         for pvalue in (0.0, 1e-9, 1e-3, 0.04, 0.049, 0.2, 0.99):
-            alpha = spending.plus_empty_levels(pvalue, most)
-            share = min(spending.for_empty_levels(alpha), most)
+            alpha = error_rates.plus_empty_levels(pvalue, most)
+            share = min(error_rates.for_empty_levels(alpha), most)
             assert alpha - share == pytest.approx(pvalue, rel=1e-12, abs=1e-15)
             assert alpha <= pvalue + 1e-3
-    assert spending.plus_empty_levels(1.0, 1.0) == 1
+    assert error_rates.plus_empty_levels(1.0, 1.0) == 1
     for alpha in (1e-6, 0.01, 0.05):
-        assert spending.alpha_of_empty_levels(spending.for_empty_levels(alpha)) == pytest.approx(
-            alpha
-        )
+        assert error_rates.alpha_of_empty_levels(
+            error_rates.for_empty_levels(alpha)
+        ) == pytest.approx(alpha)
