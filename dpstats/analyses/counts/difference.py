@@ -27,7 +27,7 @@ from dpstats.families.persons.shares import PersonShares
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.inference.counts.group_shares import DifferenceIntervals
 from dpstats.inference.counts.risk_measures import MEASURES, measure_gradients, measure_of
-from dpstats.inference.counts.shares_from_totals import DifferenceFromTotals, SharesFromTotals
+from dpstats.inference.counts.shares_from_totals import DifferenceFromTotals
 from dpstats.inference.moments.person_variance import SHARES, PersonVariance
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
@@ -175,7 +175,7 @@ class DifferenceResult(EstimateResult):
         value = (0.0 if i == 0 else 1.0) if value is None else check_number("value", value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
-        assert isinstance(self.intervals, DifferenceIntervals | SharesFromTotals)
+        assert isinstance(self.intervals, DifferenceIntervals)
         pvalue = self.intervals.pvalue(MEASURES[i], value, alternative)
         return self._tested(i, value, pvalue, alternative)
 
@@ -185,7 +185,7 @@ def _result(
     totals: PersonVariance | None,
 ) -> DifferenceResult:  # fmt: skip
     intervals, rows = DifferenceIntervals(answers), answers.rows.with_totals(totals is not None)
-    from_totals = None if totals is None else DifferenceFromTotals(intervals, totals)
+    from_totals = None if totals is None else DifferenceFromTotals(answers, totals=totals)
     groups = intervals.groups
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
@@ -218,7 +218,7 @@ def _result(
         params=Named(params, terms),
         sampling_variance=sampling,
         privacy_variance=privacy,
-        intervals=intervals if from_totals is None else SharesFromTotals(intervals, from_totals),
+        intervals=intervals if from_totals is None else from_totals,
         rows=rows,
         budget=budget,
         notes=notes,
