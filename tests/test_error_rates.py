@@ -76,7 +76,7 @@ def test_halves_on_the_noise_are_named():
         "inference/regression/coefficient_intervals.py",
         "inference/tables/association.py",
         "results/pooled.py",
-        "inference/tables/effect_size.py",
+        "inference/tables/departures.py",
         "privacy/weighted_noise.py",
     }
 

@@ -25,8 +25,7 @@ from dpstats.inference.simulation import (
     calibration_generator,
     draws_for_interval,
 )
-from dpstats.inference.tables.departures import Departures
-from dpstats.inference.tables.effect_size import effect_interval
+from dpstats.inference.tables.departures import Departures, effect_interval
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
