@@ -57,11 +57,6 @@ def bonferroni(alpha: float, count: int) -> float:
     return alpha / count
 
 
-def lower_tails(alpha: float, shares: Floats) -> Floats:
-    """Errors (k,) below an interval at shares of alpha; the rest is above, since both spend it."""
-    return np.asarray(alpha * shares)
-
-
 def holm(pvalues: Floats) -> Floats:
     """P-values (d,) adjusted by Holm's method: at level alpha, any false rejection is as rare.
 

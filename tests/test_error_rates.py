@@ -75,8 +75,8 @@ def test_halves_on_the_noise_are_named():
         "analyses/regression/cell_score.py",
         "analyses/regression/coefficient_intervals.py",
         "analyses/tables/association.py",
+        "analyses/tables/departures.py",
         "results/pooled.py",
-        "analyses/tables/effect_size.py",
         "privacy/weighted_noise.py",
     }
 

@@ -14,6 +14,7 @@ from dpstats.corrected.independence import independence_verdict
 from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
 from dpstats.error_rates import check_beta
 from dpstats.errors import RequestError
+from dpstats.roots import find_roots
 
 SIMULATIONS = 19_999  # of the multinomial law, for the critical value
 _FEWEST, _DRAWN_CELLS = 4_999, 5_000_000  # beyond 250 cells: least tables, and cells in total
@@ -190,17 +191,16 @@ def statistic_range(lower: Floats, upper: Floats, p0: Floats) -> tuple[float, fl
 
 
 def _least(lower: Floats, upper: Floats, p0: Floats) -> float:
-    """Convex: x = clip(p0 (1 + nu)), the multiplier nu by bisection."""
-    low, high = -1.0, float(np.max(upper / p0))
-    for _ in range(200):
-        nu = (low + high) / 2
-        if np.clip(p0 * (1 + nu), lower, upper).sum() < 1:
-            low = nu
-        else:
-            high = nu
+    """Convex: x = clip(p0 (1 + nu)) with the multiplier nu at which it sums to one."""
+
+    def table(nu: Floats) -> Floats:
+        return np.clip(p0 * (1 + nu[:, np.newaxis]), lower, upper)
+
+    ends = np.array([-1.0]), np.array([np.max(upper / p0)])
+    nu = find_roots(lambda nu, _: table(nu).sum(axis=1) - 1, *ends, tolerance=1e-16)
+    (x,) = table(nu)
     # nu (sum x - 1) closes what rounding leaves between this and a dual value
-    x = np.clip(p0 * (1 + high), lower, upper)
-    return max(0.0, float(((x - p0) ** 2 / p0).sum() - 2 * abs(high * (x.sum() - 1))))
+    return max(0.0, float(((x - p0) ** 2 / p0).sum() - 2 * abs(nu[0] * (x.sum() - 1))))
 
 
 def _most(lower: Floats, upper: Floats, p0: Floats) -> float:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.corrected.roots import find_roots
 from dpstats.error_rates import bonferroni
+from dpstats.roots import find_roots
 
 _ROUNDING = 1e-9
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
-from dpstats.corrected.roots import find_roots_near
 from dpstats.error_rates import LEAST_COMPUTED, LEAST_OF_DRAWS
 from dpstats.inference.intervals import FEWEST, reached
 from dpstats.inference.mixture_tails import MixtureTails
 from dpstats.inference.student import student_cdf
+from dpstats.roots import find_roots_near
 
 DRAWS = round(1 / LEAST_OF_DRAWS)
 BEYOND_DRAWS = (

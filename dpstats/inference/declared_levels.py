@@ -31,7 +31,7 @@ class DeclaredLevels:
     """Levels of a schema, which are declared and not learned: some may have no rows.
 
     A test at level alpha uses a level only if its noisy size is one that the largest noise of all
-    levels reaches with probability at most beta(alpha), see `spending.for_empty_levels`: with
+    levels reaches with probability at most beta(alpha), see `error_rates.for_empty_levels`: with
     probability 1 - beta it uses no empty level. Equations are those of "Levels without rows" in
     docs/explanation/inference/intervals.md.
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.roots import find_roots
+from dpstats.roots import find_roots
 
 _NEAR = 0.3  # standard deviations within which the formula loses digits; the tail is normal there
 _STEPS = 60  # of Newton's method at most; about ten are used

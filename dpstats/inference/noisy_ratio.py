@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.corrected.roots import find_roots_near
 from dpstats.inference.characteristic import WIDE, Inversion
 from dpstats.privacy.weighted_noise import Combination, JointNoise
+from dpstats.roots import find_roots_near
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw

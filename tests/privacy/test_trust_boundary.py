@@ -18,7 +18,7 @@ PACKAGE = Path(dps.__file__).parent
 # A room imports itself and the rooms before it, type-only imports included.
 ROOMS = [
     "verifying",  # imports nothing of the package
-    "errors", "arrays", "caching", "checks", "display", "files", "error_rates",
+    "errors", "arrays", "caching", "checks", "display", "files", "error_rates", "roots",
     "schema", "privacy",
     "families", "corrected", "theory",
     "measured",

@@ -16,8 +16,8 @@ from dpstats.checks import (
     check_finite,
     check_proportion,
 )
-from dpstats.corrected.roots import find_roots_near
 from dpstats.inference.characteristic import Inversion
+from dpstats.roots import find_roots_near
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw

@@ -20,7 +20,7 @@ from dpstats.analyses.compared_groups import (
 )
 from dpstats.analyses.counts.group_shares import DifferenceIntervals
 from dpstats.analyses.counts.risk_measures import MEASURES, measure_gradients, measure_of
-from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals, SharesFromTotals
+from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals
 from dpstats.analyses.moments.person_variance import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
 from dpstats.checks import Alternative, check_alternative, check_number
@@ -168,7 +168,7 @@ class DifferenceResult(EstimateResult):
         value = (0.0 if i == 0 else 1.0) if value is None else check_number("value", value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
-        assert isinstance(self.intervals, DifferenceIntervals | SharesFromTotals)
+        assert isinstance(self.intervals, DifferenceIntervals)
         pvalue = self.intervals.pvalue(MEASURES[i], value, alternative)
         return self._tested(i, value, pvalue, alternative)
 
@@ -178,7 +178,7 @@ def _result(
     totals: PersonVariance | None,
 ) -> DifferenceResult:  # fmt: skip
     intervals, rows = DifferenceIntervals(answers), answers.rows.with_totals(totals is not None)
-    from_totals = None if totals is None else DifferenceFromTotals(intervals, totals)
+    from_totals = None if totals is None else DifferenceFromTotals(answers, totals=totals)
     groups = intervals.groups
     risks = [np.array(group.risk) for group in groups]
     params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
@@ -211,7 +211,7 @@ def _result(
         params=Named(params, terms),
         sampling_variance=sampling,
         privacy_variance=privacy,
-        intervals=intervals if from_totals is None else SharesFromTotals(intervals, from_totals),
+        intervals=intervals if from_totals is None else from_totals,
         rows=rows,
         budget=budget,
         notes=notes,

@@ -8,7 +8,6 @@ docs/explanation/inference/shares-and-tables.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
@@ -380,16 +379,11 @@ class DifferenceIntervals(Intervals):
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each measure equals `value`; nan where that is not possible."""
-        pvalue = partial(self.pvalue, value=value, alternative=alternative)
-        return pvalues_of_measures(pvalue, value)[self.chosen]
+        possible = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
+        pairs = zip(MEASURES, possible, strict=True)
+        found = [self.pvalue(one, value, alternative) if fits else np.nan for one, fits in pairs]
+        return np.array(found)[self.chosen]
 
     def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
         """P-value of one measure."""
         return self._drawn.pvalue(MEASURES.index(measure), value, alternative)
-
-
-def pvalues_of_measures(pvalue: Callable[[Measure], float], value: float) -> Floats:
-    """P-values (3,) that each measure equals a value; nan where it cannot."""
-    possible: Sequence[bool] = [-1 <= value <= 1, 0 <= value < np.inf, 0 <= value < np.inf]
-    pairs = zip(MEASURES, possible, strict=True)
-    return np.array([pvalue(measure) if fits else np.nan for measure, fits in pairs])

@@ -7,16 +7,14 @@ counts are divided by k, the most rows of one person, as if they counted persons
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.analyses.counts.group_shares import (
     DifferenceIntervals,
     GroupIntervals,
-    pvalues_of_measures,
 )
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.counts.risk_measures import MEASURES, Measure
@@ -33,24 +31,20 @@ if TYPE_CHECKING:
     from dpstats.inference.intervals import Ends
 
 
-OfRows: TypeAlias = ProportionIntervals | GroupIntervals | DifferenceIntervals
-"""Intervals from counts alone."""
-
-
 @dataclass(frozen=True)
 class SharesFromTotals(Intervals):
-    """Intervals and tests of shares, or of two groups compared, with the totals of persons.
+    """Intervals and tests of shares with the totals of persons.
 
     Attributes
     ----------
-    rows : ProportionIntervals, GroupIntervals or DifferenceIntervals
+    rows : ProportionIntervals or GroupIntervals
         From the counts: certified ones, and those for the private table.
-    totals : Contrast or DifferenceFromTotals
+    totals : Contrast
         Noise-aware ones for the population.
     """
 
-    rows: OfRows
-    totals: Contrast | DifferenceFromTotals
+    rows: ProportionIntervals | GroupIntervals
+    totals: Contrast
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,10 +58,8 @@ class SharesFromTotals(Intervals):
         """Limits, two (d,) arrays."""
         if target == "table":
             return self.rows.noise_aware(alpha, target)
-        low, high = self.totals.noise_aware(alpha, target)
-        if isinstance(self.totals, Contrast):  # of numbers in [-1, 1]
-            return np.clip(low, 0, 1), np.clip(high, 0, 1)
-        return low, high
+        low, high = self.totals.noise_aware(alpha, target)  # of numbers in [-1, 1]
+        return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays."""
@@ -95,19 +87,12 @@ class SharesFromTotals(Intervals):
         RequestError
             For a share that is not in [0, 1].
         """
-        if not isinstance(self.rows, DifferenceIntervals):
-            value = check_proportion(value)
-        return self.totals.pvalues(value, alternative)
-
-    def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
-        """P-value of one measure of two groups."""
-        assert isinstance(self.totals, DifferenceFromTotals)
-        return self.totals.pvalue(measure, value, alternative)
+        return self.totals.pvalues(check_proportion(value), alternative)
 
 
 @dataclass(frozen=True)
-class DifferenceFromTotals(Intervals):
-    """Intervals and tests of two groups compared for the population, from person totals.
+class DifferenceFromTotals(DifferenceIntervals):
+    """Intervals and tests of two groups compared; noise-aware for the population, from totals.
 
     The difference of risks is that of two means. Ratios are compared on the logarithm, to first
     order in the sampling error; a draw of the noise with a risk that has no logarithm says nothing.
@@ -115,17 +100,14 @@ class DifferenceFromTotals(Intervals):
 
     Attributes
     ----------
-    rows : DifferenceIntervals
-        With the four noisy counts.
     totals : PersonVariance
     """
 
-    rows: DifferenceIntervals
-    totals: PersonVariance
+    totals: PersonVariance = field(kw_only=True)
 
     @property
     def _means(self) -> tuple[NoisyMean, NoisyMean]:
-        return NoisyMean.of_trait(self.rows.answers), NoisyMean.of_trait(self.rows.answers, 2)
+        return NoisyMean.of_trait(self.answers), NoisyMean.of_trait(self.answers, 2)
 
     def variances(self, slopes: Floats) -> Floats:
         """Of combinations (k, 2) of the shares, (k,), from person totals; nan where they are."""
@@ -151,35 +133,21 @@ class DifferenceFromTotals(Intervals):
         )  # fmt: skip
         return ConfidenceLaw(centre, np.where(known, np.sqrt(error), np.inf), df)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits (d,), of the ratios in [0, inf]."""
+        """Limits (d,), of the ratios in [0, inf]; for the private table from the counts."""
+        if target == "table":
+            return super().noise_aware(alpha, target)
         ends = [tuple(np.concatenate(self._difference.noise_aware(alpha, target)))]
         for measure in MEASURES[1:]:
             law = self._law(measure)
             found = law.limits(alpha, -_FAR, _FAR) if law.reaches(alpha) else (-_FAR, _FAR)
             ends.append((_exp(found[0]), _exp(found[1])))
         low, high = np.array(ends).T
-        return low[self.rows.chosen], high[self.rows.chosen]
-
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits (d,), of the counts."""
-        return self.rows.certified(alpha, target)
+        return low[self.chosen], high[self.chosen]
 
     @property
     def _difference(self) -> Contrast:
         return Contrast(self._means, 0.0, 1.0, self.totals)
-
-    def subset(self, chosen: slice) -> DifferenceFromTotals:
-        """The same for some of the measures."""
-        return replace(self, rows=self.rows.subset(chosen))
-
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that each measure equals `value`; nan where that is not possible."""
-        pvalue = partial(self.pvalue, value=value, alternative=alternative)
-        return pvalues_of_measures(pvalue, value)[self.rows.chosen]
 
     def pvalue(self, measure: Measure, value: float, alternative: Alternative) -> float:
         """P-value of one measure."""

@@ -12,8 +12,7 @@ import numpy as np
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
-from dpstats.analyses.tables.departures import Departures
-from dpstats.analyses.tables.effect_size import effect_interval
+from dpstats.analyses.tables.departures import Departures, effect_interval
 from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, listed, short
 from dpstats.corrected.chi_square import check_probabilities, fit_verdict

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpstats.corrected.roots import find_roots, find_roots_near
+from dpstats.roots import find_roots, find_roots_near
 
 
 def test_roots_of_many_functions_in_few_evaluations():
