@@ -1,7 +1,6 @@
 """The law of the noise against brute force: convolution, summation, integration, scanning."""
 
 import math
-import time
 from fractions import Fraction
 from itertools import product
 
@@ -127,21 +126,6 @@ def test_smoothed_cdf_follows_from_cdf_and_pmf_near_and_far():
                 near = (part < 0) & (expected > 1e-250)
                 rounding = 1e-11 + 1e-15 / math.exp(-1 / scale)
                 np.testing.assert_allclose(values[near], expected[near], rtol=rounding)
-
-
-def test_a_sum_of_three_noises_costs_no_more_than_one():
-    # intervals of groups ask for some 10^7 probabilities
-    t = np.random.default_rng(0).normal(0, 20, 200_000)
-
-    def seconds(law):
-        law.smoothed_cdf(t)
-        started = [time.thread_time()]
-        for _ in range(5):
-            law.smoothed_cdf(t)
-            started.append(time.thread_time())
-        return min(np.diff(started))
-
-    assert seconds(DiscreteLaplace(6.0, 3)) < 4 * seconds(DiscreteLaplace(6.0))
 
 
 def test_large_scales_approach_the_continuous_law():
