@@ -176,9 +176,8 @@ def functions(block, codes):
     return np.rint(block.evaluate(codes).matrix().toarray().T).astype(np.int64)
 
 
-@pytest.mark.parametrize(
-    ("p", "half_points", "clip_norm"),
-    [
+def test_no_pair_of_rows_of_a_whole_grid_passes_the_claim(rows_of):
+    for p, half_points, clip_norm in [
         (1, 40, 0.6),
         (2, 12, 0.5),
         (2, 12, 0.9),
@@ -186,29 +185,25 @@ def functions(block, codes):
         (3, 4, 0.5),
         (3, 4, 1.0),
         (4, 2, 0.8),
-    ],
-)
-@pytest.mark.parametrize("moved", [False, True])
-def test_no_pair_of_rows_of_a_whole_grid_passes_the_claim(
-    p, half_points, clip_norm, moved, rows_of
-):
-    options = {"center": {"x0": 0.4}, "scale": {"x0": 0.3}} if moved else {}
-    block = ball(p, half_points, clip_norm, **options)
-    values = functions(block, rows_of(block.numbers))
-    claimed = block.sensitivity("replace")
-    l1, l2 = worst(block, values, values)
-    assert l1 <= claimed.l1
-    assert l2 <= claimed.l2_squared
-    if p > 1 and not moved and clip_norm < 1:
-        assert l1 > Fraction(9, 10) * claimed.l1
-        assert l2 > Fraction(97, 100) * claimed.l2_squared
-    claimed = block.sensitivity("add_remove")
-    l1, l2 = worst(block, values, np.zeros((1, block.size), np.int64))
-    assert l1 <= claimed.l1
-    assert l2 <= claimed.l2_squared
-    if p > 1 and clip_norm < 1:
-        assert l1 > Fraction(98, 100) * claimed.l1
-        assert l2 > Fraction(99, 100) * claimed.l2_squared
+    ]:
+        for moved in [False, True]:
+            options = {"center": {"x0": 0.4}, "scale": {"x0": 0.3}} if moved else {}
+            block = ball(p, half_points, clip_norm, **options)
+            values = functions(block, rows_of(block.numbers))
+            claimed = block.sensitivity("replace")
+            l1, l2 = worst(block, values, values)
+            assert l1 <= claimed.l1
+            assert l2 <= claimed.l2_squared
+            if p > 1 and not moved and clip_norm < 1:
+                assert l1 > Fraction(9, 10) * claimed.l1
+                assert l2 > Fraction(97, 100) * claimed.l2_squared
+            claimed = block.sensitivity("add_remove")
+            l1, l2 = worst(block, values, np.zeros((1, block.size), np.int64))
+            assert l1 <= claimed.l1
+            assert l2 <= claimed.l2_squared
+            if p > 1 and clip_norm < 1:
+                assert l1 > Fraction(98, 100) * claimed.l1
+                assert l2 > Fraction(99, 100) * claimed.l2_squared
 
 
 @pytest.mark.parametrize("p", [2, 3, 5, 10, 20])
@@ -318,19 +313,16 @@ def test_names_and_plain_form():
             block_from_dict(BLOCK.to_dict() | wrong, SCHEMA)
 
 
-@pytest.mark.parametrize(
-    ("names", "options", "message"),
-    [
+def test_bad_requests():
+    for names, options, message in [
         (["age", "region"], {}, "not a number"),
         (["age", "bare"], {}, "missing="),
         (["age", "pay"], {"center": {"score": 1}}, "not among the numbers"),
         (["age", "pay"], {"center": {"age": 101}}, "outside its declared bounds 0 and 100"),
         (["age", "pay"], {"scale": {"age": 0}}, "positive"),
         (["age", "pay"], {"scale": {"age": -1}}, "positive"),
-    ],
-)
-def test_bad_requests(names, options, message):
-    with pytest.raises(RequestError, match=message):
-        BallMoments.of(SCHEMA, names, 1, **options)
-    with pytest.raises(RequestError, match="positive"):
-        BallMoments.of(SCHEMA, ["age", "pay"], 0)
+    ]:
+        with pytest.raises(RequestError, match=message):
+            BallMoments.of(SCHEMA, names, 1, **options)
+        with pytest.raises(RequestError, match="positive"):
+            BallMoments.of(SCHEMA, ["age", "pay"], 0)

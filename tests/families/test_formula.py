@@ -108,19 +108,20 @@ def test_a_name_in_backticks_is_that_name(formula, factors, names):
     assert design.names == ["Intercept", *names]
 
 
-@pytest.mark.parametrize(("formula", "words"), [
-    ("y ~ Intercept", "'Intercept', as the constant is"),
-    ("y ~ Intercept - 1", "'Intercept', as the constant is"),
-    ("y ~ a*b + `a:b`", "'a:b', as another is"), ("y ~ `C(g)` + C(`g`)", r"'C\(g\)\[T.q\]', as"),
-    ("y ~ C(g)", r"write `C\(g\)` for the column"), ("a ~ log(y)", r"write `log\(y\)` for"),
-    ("y ~ log(pay)", r"write `log\(pay\)` for"), ("y ~ g + C(`g`)", "a term twice"),
-    ("y ~ `g ` + a", "'g ' is not a column"), ("y ~ `` + a", "cannot be read"),
-    ("y ~ `1`:`1`", r"write I\(`1`\*\*2\)"), ("y ~ 2:a", "'2' is not a column"),
-    ("y ~ C(`1`, Sum)", r"'C\(`1`, Sum\)' is not"), ("y ~ f(`1`)", r"'f\(`1`\)' is not"),
-])  # fmt: skip
-def test_a_name_with_two_meanings_is_refused(formula, words):
-    with pytest.raises(dps.RequestError, match=words):
-        Design.of(formula, NAMED)
+def test_a_name_with_two_meanings_is_refused():
+    for formula, words in [
+        ("y ~ Intercept", "'Intercept', as the constant is"),
+        ("y ~ Intercept - 1", "'Intercept', as the constant is"),
+        ("y ~ a*b + `a:b`", "'a:b', as another is"),
+        ("y ~ `C(g)` + C(`g`)", r"'C\(g\)\[T.q\]', as"),
+        ("y ~ C(g)", r"write `C\(g\)` for the column"), ("a ~ log(y)", r"write `log\(y\)` for"),
+        ("y ~ log(pay)", r"write `log\(pay\)` for"), ("y ~ g + C(`g`)", "a term twice"),
+        ("y ~ `g ` + a", "'g ' is not a column"), ("y ~ `` + a", "cannot be read"),
+        ("y ~ `1`:`1`", r"write I\(`1`\*\*2\)"), ("y ~ 2:a", "'2' is not a column"),
+        ("y ~ C(`1`, Sum)", r"'C\(`1`, Sum\)' is not"), ("y ~ f(`1`)", r"'f\(`1`\)' is not"),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=words):
+            Design.of(formula, NAMED)
 
 
 def test_a_mean_of_a_column_that_is_called_like_a_logarithm():
@@ -131,38 +132,42 @@ def test_a_mean_of_a_column_that_is_called_like_a_logarithm():
         named_number(NAMED, "log(pay)")
 
 
-@pytest.mark.parametrize(("formula", "words"), [
-    ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
-    ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
-    ("y + b ~ a", "one column on the left"), ("g ~ a", "column with two levels"),
-    ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ sqrt(a)", "not a column"),
-    ("y ~ np.log(a)", "declare 'a' with scale='log'"), ("log(y) ~ a", "declare 'y' with"),
-    ("y ~ log(g)", "not a number"), ("y ~ I(log(a)**2)", "declare 'a'"), ("y ~ log(z)", "not a c"),
-    ("y ~ {a + 1}", "nothing here is evaluated"), ("y ~ 2:a", "not a column"),
-    ("y ~ z", "not a column"),
-    ("y ~ C(g, Sum)", "Treatment\\('north'\\)"), ("y ~ C(g, Treatment(s))", "put it in quotes"),
-    ("y ~ C(g, Treatment('e'))", r"'e' is not a level of 'g'; levels: \['n', 's', 'w'\]"),
-    ("y ~ C(g, Treatment(0))", "0 is not a level of 'g'"),
-    ("C(g, Treatment('s')) ~ a", "column with two levels"),
-    ("y ~ C(t, Treatment('yes'))", r"levels: \[False, True\]"), ("y ~ C(g, Treatment())", "not a"),
-    ("y ~ C(age, Treatment(18))", r"not a bin of 'age'; bins: \['\[0, 18\]', '\(18, 65\]'"),
-    ("y ~ C(g) + a:C(g, Treatment('s'))", "two references"), ("y ~ a + C(a, Treatment(1))", "bin"),
-    ("y ~ C(g, Treatment('s')):C(g, Treatment('s'))", "by itself"),
-    ("y ~ __import__('os')", "not a column"),
-    ("y ~ a**2", "I\\(a\\*\\*2\\)"), ("y ~ b + a^2", "I\\(a\\*\\*2\\)"), ("y ~ a:a", "by itself"),
-    ("y ~ a*a", "by itself"), ("y ~ (a + b):(a + t)", "by itself"), ("y ~ {a}", "braces"),
-    ("y ~ b + C(a**2)", "not a column"),
-    ("y ~ I(a**3)", "not a column"), ("y ~ I(g**2)", "not a number"), ("y ~ I(a**2):b", "twice"),
-    ("I(y**2) ~ a", "must be a column"), ("y ~ I(u**2)", "missing="), ("y ~ I(y**2)", "both sides"),
-    ("y ~ a*b*g", "3 columns"), ("y ~ g:t", "write g\\*t, or - 1"), ("y ~ C(u)", "single bin"),
-    ("y ~ u", "missing="), ("u ~ a", "missing="), ("y ~ size + C(size)", "number and levels"),
-])  # fmt: skip
-def test_anything_else_is_refused_with_a_sentence(formula, words):
-    with pytest.raises(dps.RequestError, match=words):
-        Design.of(formula, dps.Schema([
-            dps.Number("size", values=[0, 17.5, 40], missing=0) if c.name == "size" else c
-            for c in SCHEMA
-        ]))  # fmt: skip
+def test_anything_else_is_refused_with_a_sentence():
+    for formula, words in [
+        ("y ~ a +", "cannot be read"), ("y", "cannot be read"), ("y ~ .", "cannot be read"),
+        ("~ a", "cannot be read"), ("a ~ b ~ g", "cannot be read"), (3, "must be a string"),
+        ("y + b ~ a", "one column on the left"), ("g ~ a", "column with two levels"),
+        ("y ~ 1", "no regressor"), ("y ~ a + y", "both sides"), ("y ~ sqrt(a)", "not a column"),
+        ("y ~ np.log(a)", "declare 'a' with scale='log'"), ("log(y) ~ a", "declare 'y' with"),
+        ("y ~ log(g)", "not a number"), ("y ~ I(log(a)**2)", "declare 'a'"),
+        ("y ~ log(z)", "not a c"), ("y ~ {a + 1}", "nothing here is evaluated"),
+        ("y ~ 2:a", "not a column"), ("y ~ z", "not a column"),
+        ("y ~ C(g, Sum)", "Treatment\\('north'\\)"),
+        ("y ~ C(g, Treatment(s))", "put it in quotes"),
+        ("y ~ C(g, Treatment('e'))", r"'e' is not a level of 'g'; levels: \['n', 's', 'w'\]"),
+        ("y ~ C(g, Treatment(0))", "0 is not a level of 'g'"),
+        ("C(g, Treatment('s')) ~ a", "column with two levels"),
+        ("y ~ C(t, Treatment('yes'))", r"levels: \[False, True\]"),
+        ("y ~ C(g, Treatment())", "not a"),
+        ("y ~ C(age, Treatment(18))", r"not a bin of 'age'; bins: \['\[0, 18\]', '\(18, 65\]'"),
+        ("y ~ C(g) + a:C(g, Treatment('s'))", "two references"),
+        ("y ~ a + C(a, Treatment(1))", "bin"),
+        ("y ~ C(g, Treatment('s')):C(g, Treatment('s'))", "by itself"),
+        ("y ~ __import__('os')", "not a column"), ("y ~ a**2", "I\\(a\\*\\*2\\)"),
+        ("y ~ b + a^2", "I\\(a\\*\\*2\\)"), ("y ~ a:a", "by itself"), ("y ~ a*a", "by itself"),
+        ("y ~ (a + b):(a + t)", "by itself"), ("y ~ {a}", "braces"),
+        ("y ~ b + C(a**2)", "not a column"), ("y ~ I(a**3)", "not a column"),
+        ("y ~ I(g**2)", "not a number"), ("y ~ I(a**2):b", "twice"),
+        ("I(y**2) ~ a", "must be a column"), ("y ~ I(u**2)", "missing="),
+        ("y ~ I(y**2)", "both sides"), ("y ~ a*b*g", "3 columns"),
+        ("y ~ g:t", "write g\\*t, or - 1"), ("y ~ C(u)", "single bin"), ("y ~ u", "missing="),
+        ("u ~ a", "missing="), ("y ~ size + C(size)", "number and levels"),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=words):
+            Design.of(formula, dps.Schema([
+                dps.Number("size", values=[0, 17.5, 40], missing=0) if c.name == "size" else c
+                for c in SCHEMA
+            ]))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -178,14 +183,14 @@ def test_a_refusal_prints_no_long_formula_and_no_position_in_code(formula):
     assert "<unknown>" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"a": [1]}, "need values of"), ({"a": [1], "g": ["x"]}, "level"),
-    ({"a": [11], "g": ["n"]}, "between 0 and 10"), ({"a": [1, 2], "g": ["n"]}, "as many"),
-    ({"a": [np.nan], "g": ["n"]}, "between 0 and 10"),
-])  # fmt: skip
-def test_predictions_need_declared_values(given, words):
-    with pytest.raises(dps.RequestError, match=words):
-        Design.of("y ~ a + g", SCHEMA).matrix(given, SCHEMA)
+def test_predictions_need_declared_values():
+    for given, words in [
+        ({"a": [1]}, "need values of"), ({"a": [1], "g": ["x"]}, "level"),
+        ({"a": [11], "g": ["n"]}, "between 0 and 10"), ({"a": [1, 2], "g": ["n"]}, "as many"),
+        ({"a": [np.nan], "g": ["n"]}, "between 0 and 10"),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError, match=words):
+            Design.of("y ~ a + g", SCHEMA).matrix(given, SCHEMA)
 
 
 KINDS = {
@@ -198,32 +203,33 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("codes", [[1, 7, 7], ["no", "yes", "yes"]])
-def test_predictions_take_frames_and_labels_or_stored_codes(kind, codes):
-    day = dps.Number("d", "2024-01-01", "2024-12-31", missing="2024-01-01")
-    schema = dps.Schema([*SCHEMA, dps.Category("code", {"no": 1, "yes": 7}), day])
-    days = [datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 12, 31)]
-    given = KINDS[kind]({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
-    matrix = Design.of("y ~ a + code + d", schema).matrix(given, schema)
-    first = (date(2024, 1, 1) - date(1970, 1, 1)).days
-    assert matrix.tolist() == [[1, 1, 0, first], [1, 2, 1, first + 31], [1, 3, 1, first + 365]]
+def test_predictions_take_frames_and_labels_or_stored_codes(kind):
+    for codes in [[1, 7, 7], ["no", "yes", "yes"]]:
+        day = dps.Number("d", "2024-01-01", "2024-12-31", missing="2024-01-01")
+        schema = dps.Schema([*SCHEMA, dps.Category("code", {"no": 1, "yes": 7}), day])
+        days = [datetime(2024, 1, 1), datetime(2024, 2, 1), datetime(2024, 12, 31)]
+        given = KINDS[kind]({"a": [1, 2, 3], "code": codes, "d": days, "z": [0, 0, 0]})
+        matrix = Design.of("y ~ a + code + d", schema).matrix(given, schema)
+        first = (date(2024, 1, 1) - date(1970, 1, 1)).days
+        assert matrix.tolist() == [[1, 1, 0, first], [1, 2, 1, first + 31], [1, 3, 1, first + 365]]
 
 
-@pytest.mark.parametrize(("levels", "given", "words"), [
-    ({"a": "b", "b": "a"}, "a", "label of one level of 'c' and the stored value of another"),
-    ({"a": 1, "b": 2}, 3, "3 is not a level of 'c'"), ({"a": 1, "b": 2}, "1", "'1' is not a level"),
-    ({"a": "x", "b": "b"}, "y", "'y' is not a level"),
-])  # fmt: skip
-def test_predictions_refuse_a_level_that_is_none_or_two(levels, given, words):
-    schema = dps.Schema([*SCHEMA, dps.Category("c", levels)])
-    with pytest.raises(dps.RequestError, match=words):
-        Design.of("y ~ c", schema).matrix({"c": [given]}, schema)
+def test_predictions_refuse_a_level_that_is_none_or_two():
+    for levels, given, words in [
+        ({"a": "b", "b": "a"}, "a", "label of one level of 'c' and the stored value of another"),
+        ({"a": 1, "b": 2}, 3, "3 is not a level of 'c'"),
+        ({"a": 1, "b": 2}, "1", "'1' is not a level"),
+        ({"a": "x", "b": "b"}, "y", "'y' is not a level"),
+    ]:  # fmt: skip
+        schema = dps.Schema([*SCHEMA, dps.Category("c", levels)])
+        with pytest.raises(dps.RequestError, match=words):
+            Design.of("y ~ c", schema).matrix({"c": [given]}, schema)
 
 
-@pytest.mark.parametrize("given", [pl.LazyFrame({"a": [1]}), pd.Series([1]), np.ones((1, 1)), None])
-def test_predictions_need_values_by_column(given):
-    with pytest.raises(dps.RequestError, match=f"values by column.*{type(given).__name__}"):
-        Design.of("y ~ a", SCHEMA).matrix(given, SCHEMA)
+def test_predictions_need_values_by_column():
+    for given in [pl.LazyFrame({"a": [1]}), pd.Series([1]), np.ones((1, 1)), None]:
+        with pytest.raises(dps.RequestError, match=f"values by column.*{type(given).__name__}"):
+            Design.of("y ~ a", SCHEMA).matrix(given, SCHEMA)
 
 
 def test_a_number_on_a_logarithmic_scale_enters_as_its_logarithm():

@@ -114,28 +114,28 @@ def counted(noisy):
     )
 
 
-@pytest.mark.parametrize("wanted", WANTED)
-@pytest.mark.parametrize("conditions", CONDITIONS)
-def test_answers_are_constrained_least_squares(wanted, conditions):
-    noisy = overlapping(conditions)
-    answers = answer(noisy, wanted)
-    estimate, covariance = least_squares(noisy, wanted)
-    np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
-    np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
+def test_answers_are_constrained_least_squares():
+    for wanted in WANTED:
+        for conditions in CONDITIONS:
+            noisy = overlapping(conditions)
+            answers = answer(noisy, wanted)
+            estimate, covariance = least_squares(noisy, wanted)
+            np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
+            np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
 
 
-@pytest.mark.parametrize("wanted", WANTED)
-@pytest.mark.parametrize("conditions", CONDITIONS)
-def test_answers_are_least_squares_where_the_total_is_measured(wanted, conditions):
-    noisy = counted(overlapping(conditions))
-    answers = answer(noisy, wanted)
-    estimate, covariance = least_squares(noisy, wanted)
-    np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
-    np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
-    total, variance = least_squares(noisy, ROWS)
-    assert answers.rows.estimate == pytest.approx(total[0], abs=1e-8)
-    assert answers.rows.law.variance == pytest.approx(variance[0, 0])
-    assert answers.n == round(total[0])
+def test_answers_are_least_squares_where_the_total_is_measured():
+    for wanted in WANTED:
+        for conditions in CONDITIONS:
+            noisy = counted(overlapping(conditions))
+            answers = answer(noisy, wanted)
+            estimate, covariance = least_squares(noisy, wanted)
+            np.testing.assert_allclose(answers.sums, estimate, atol=1e-8)
+            np.testing.assert_allclose(answers.noise_covariance, covariance, atol=1e-6)
+            total, variance = least_squares(noisy, ROWS)
+            assert answers.rows.estimate == pytest.approx(total[0], abs=1e-8)
+            assert answers.rows.law.variance == pytest.approx(variance[0, 0])
+            assert answers.n == round(total[0])
 
 
 def test_a_complement_does_not_follow_where_the_total_is_not_public():

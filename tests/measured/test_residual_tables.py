@@ -52,16 +52,16 @@ def table_counts(rows):
     return np.concatenate([counts(rows, block) for block in PAIRS.family(SCHEMA).blocks])
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_noise_the_answers_are_the_counts(unit, rows, no_noise):
-    release = dps.release(plan(unit), rows, m=500)
-    assert all(isinstance(b, Residual) for b in release.measurements.family.blocks[:6])
-    assert release.answers(PAIRS).sums == pytest.approx(table_counts(rows))
-    smaller = dps.Marginals(["region"], degree=1)
-    assert release.answers(smaller).sums == pytest.approx([360, 180, 60], abs=60)
-    condition = Cells.condition(SCHEMA, "smoker and region == 'east'")
-    wanted = ((rows.region == "east") & rows.smoker).sum()
-    assert release.answers(condition).sums == pytest.approx([wanted])
+def test_without_noise_the_answers_are_the_counts(rows, no_noise):
+    for unit in UNITS:
+        release = dps.release(plan(unit), rows, m=500)
+        assert all(isinstance(b, Residual) for b in release.measurements.family.blocks[:6])
+        assert release.answers(PAIRS).sums == pytest.approx(table_counts(rows))
+        smaller = dps.Marginals(["region"], degree=1)
+        assert release.answers(smaller).sums == pytest.approx([360, 180, 60], abs=60)
+        condition = Cells.condition(SCHEMA, "smoker and region == 'east'")
+        wanted = ((rows.region == "east") & rows.smoker).sum()
+        assert release.answers(condition).sums == pytest.approx([wanted])
 
 
 def dense(block):
@@ -73,54 +73,54 @@ def dense(block):
     return block.evaluate(codes).matrix().toarray()
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_answers_are_the_least_squares_estimate(unit, rows):
+def test_answers_are_the_least_squares_estimate(rows):
     """Over the 24 cells, all measured functions weighted by their variances; n known or not."""
-    with _noise_from(lambda scale, size: np.random.default_rng(1).integers(-20, 20, size)):
-        held = dps.measure(plan(unit, weights="cells"), rows)
-    about = [b for b in held.sources if "age" not in [c.name for c in b.block.columns]]
-    functions = np.concatenate([dense(b.block) for b in about])
-    sums = np.concatenate([b.sums for b in about])
-    variances = np.concatenate(
-        [[held.budget.law(float(s)).variance for s in b.scales] for b in about]
-    )
-    if unit == "replace":
-        functions = np.vstack([functions, np.ones(24)])
-        sums, variances = np.append(sums, N), np.append(variances, 1e-9)
-    root = np.sqrt(variances)
-    inverse = np.linalg.pinv(functions / root[:, np.newaxis], rcond=1e-10)
-    wanted = np.concatenate([dense(block) for block in PAIRS.family(SCHEMA).blocks])
-    answers = answer(held, PAIRS)
-    assert answers.sums == pytest.approx(wanted @ inverse @ (sums / root), abs=1e-4)
-    spread = np.einsum("dk,dk->d", wanted @ inverse, wanted @ inverse)
-    laws = np.array([answers.law(f).variance for f in range(len(wanted))])
-    assert laws == pytest.approx(spread, rel=1e-4)
-    own = np.array([law.variance for law in answers._measured[0]])[answers._measured[1]]
-    assert answers.weights**2 @ own == pytest.approx(laws)
+    for unit in UNITS:
+        with _noise_from(lambda scale, size: np.random.default_rng(1).integers(-20, 20, size)):
+            held = dps.measure(plan(unit, weights="cells"), rows)
+        about = [b for b in held.sources if "age" not in [c.name for c in b.block.columns]]
+        functions = np.concatenate([dense(b.block) for b in about])
+        sums = np.concatenate([b.sums for b in about])
+        variances = np.concatenate(
+            [[held.budget.law(float(s)).variance for s in b.scales] for b in about]
+        )
+        if unit == "replace":
+            functions = np.vstack([functions, np.ones(24)])
+            sums, variances = np.append(sums, N), np.append(variances, 1e-9)
+        root = np.sqrt(variances)
+        inverse = np.linalg.pinv(functions / root[:, np.newaxis], rcond=1e-10)
+        wanted = np.concatenate([dense(block) for block in PAIRS.family(SCHEMA).blocks])
+        answers = answer(held, PAIRS)
+        assert answers.sums == pytest.approx(wanted @ inverse @ (sums / root), abs=1e-4)
+        spread = np.einsum("dk,dk->d", wanted @ inverse, wanted @ inverse)
+        laws = np.array([answers.law(f).variance for f in range(len(wanted))])
+        assert laws == pytest.approx(spread, rel=1e-4)
+        own = np.array([law.variance for law in answers._measured[0]])[answers._measured[1]]
+        assert answers.weights**2 @ own == pytest.approx(laws)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-def test_the_certificate_is_about_the_tables_and_holds(unit, rows):
+def test_the_certificate_is_about_the_tables_and_holds(rows):
     """Joint bounds at level .8 in 400 drawn noises: Bonferroni's bound is not far from exact."""
-    rng, made = np.random.default_rng(3), plan(unit)
-    with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
-        exact = dps.measure(made, rows)
-    scales = np.concatenate(made.strategy.block_scales)
-    true = published_answers(exact).means
-    held = failed = 0
-    for _ in range(400):
-        noise = np.zeros(len(scales), np.int64)
-        for scale in np.unique(scales):
-            same = np.flatnonzero(scales == scale)
-            noise[same] = draw_from(made.budget.law(float(scale)), len(same), rng)
-        noisy = replace(exact, noisy_sums=exact.noisy_sums + noise)
-        accuracy = certify(noisy, np.zeros(len(true)), alpha=0.2, target="rows")
-        low, high = accuracy.joint_ends
-        held += np.all((low <= true + 1e-12) & (true <= high + 1e-12))
-        failed += np.mean((true < accuracy.ends[0] - 1e-12) | (true > accuracy.ends[1] + 1e-12))
-    assert accuracy.names[:6] == PAIRS.family(SCHEMA).names[:6]
-    assert 0.8 <= held / 400 <= 0.97
-    assert failed / 400 <= 0.22
+    for unit in UNITS:
+        rng, made = np.random.default_rng(3), plan(unit)
+        with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
+            exact = dps.measure(made, rows)
+        scales = np.concatenate(made.strategy.block_scales)
+        true = published_answers(exact).means
+        held = failed = 0
+        for _ in range(400):
+            noise = np.zeros(len(scales), np.int64)
+            for scale in np.unique(scales):
+                same = np.flatnonzero(scales == scale)
+                noise[same] = draw_from(made.budget.law(float(scale)), len(same), rng)
+            noisy = replace(exact, noisy_sums=exact.noisy_sums + noise)
+            accuracy = certify(noisy, np.zeros(len(true)), alpha=0.2, target="rows")
+            low, high = accuracy.joint_ends
+            held += np.all((low <= true + 1e-12) & (true <= high + 1e-12))
+            failed += np.mean((true < accuracy.ends[0] - 1e-12) | (true > accuracy.ends[1] + 1e-12))
+        assert accuracy.names[:6] == PAIRS.family(SCHEMA).names[:6]
+        assert 0.8 <= held / 400 <= 0.97
+        assert failed / 400 <= 0.22
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -139,18 +139,14 @@ def test_a_release_shows_tables_and_comes_back(unit, rows, tmp_path):
     assert plain.sums == pytest.approx(release.answers(PAIRS).sums)
 
 
-@pytest.mark.parametrize(
-    ("reference", "fit"),
-    [(None, "entropy"), (None, "minimax"), (dps.LogLinear(), "entropy")],
-    ids=["entropy", "minimax", "log-linear"],
-)
-def test_rows_follow_the_answers(reference, fit, rows):
-    made = plan("replace", rho="50", reference=reference)
-    with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
-        release = dps.release(made, rows, m=3_000, fit=fit)
-    functions = release.measurements.published
-    means = functions.evaluate(release.candidates).average(release.counts / release.k)
-    assert np.abs(means[:26] - table_counts(rows) / N).max() < 0.01
+def test_rows_follow_the_answers(rows):
+    for reference, fit in [(None, "entropy"), (None, "minimax"), (dps.LogLinear(), "entropy")]:
+        made = plan("replace", rho="50", reference=reference)
+        with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
+            release = dps.release(made, rows, m=3_000, fit=fit)
+        functions = release.measurements.published
+        means = functions.evaluate(release.candidates).average(release.counts / release.k)
+        assert np.abs(means[:26] - table_counts(rows) / N).max() < 0.01
 
 
 def test_previews_see_the_noise_of_the_tables():

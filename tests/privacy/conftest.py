@@ -194,14 +194,14 @@ GAUSSIAN = [
 ]
 
 
-@pytest.fixture(scope="module", params=[*LAPLACE, *GAUSSIAN], ids=str)
-def case(request: pytest.FixtureRequest) -> tuple[LatticeLaw, np.ndarray, np.ndarray]:
-    return convolved(request.param)
+@pytest.fixture(scope="session")
+def gaussian_cases() -> list[tuple[LatticeLaw, np.ndarray, np.ndarray]]:
+    return [convolved(parameters) for parameters in GAUSSIAN]
 
 
-@pytest.fixture(scope="module", params=GAUSSIAN, ids=str)
-def gaussian_case(request: pytest.FixtureRequest) -> tuple[LatticeLaw, np.ndarray, np.ndarray]:
-    return convolved(request.param)
+@pytest.fixture(scope="session")
+def cases(gaussian_cases) -> list[tuple[LatticeLaw, np.ndarray, np.ndarray]]:
+    return [*(convolved(parameters) for parameters in LAPLACE), *gaussian_cases]
 
 
 # Digests, file names, addresses: in one of 400 archives they hold the digits of a true sum.

@@ -4,7 +4,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
@@ -23,10 +22,10 @@ def least_log_delta(rho, epsilon):
 CASES = [(0.015, 1), (1e-4, 0.1), (10, 30), (2, 1), (1e-6, 1e-2), (0.5, 5), (1e3, 1.1e3)]
 
 
-@pytest.mark.parametrize(("rho", "epsilon"), CASES)
-def test_delta_is_the_minimum_over_alpha(rho, epsilon):
-    direct = least_log_delta(rho, epsilon)
-    assert direct - 1e-5 <= log_delta(rho, epsilon) <= direct + 1e-9
+def test_delta_is_the_minimum_over_alpha():
+    for rho, epsilon in CASES:
+        direct = least_log_delta(rho, epsilon)
+        assert direct - 1e-5 <= log_delta(rho, epsilon) <= direct + 1e-9
 
 
 def test_the_published_pair():
@@ -71,7 +70,7 @@ def test_monotone():
     assert np.all(np.diff([log_delta(0.3, e) for e in np.linspace(0.5, 20, 40)]) < 0)
 
 
-@pytest.mark.parametrize("rho", [Fraction(1, 10**400), Fraction(10**8), Fraction(1, 7)])
-def test_extreme_budgets_have_a_reading(rho):
-    assert 0 <= epsilon_of(rho, Fraction(1, 10**9)) < 2 * rho + 100
-    assert "epsilon = " in str(ZCDP(rho))
+def test_extreme_budgets_have_a_reading():
+    for rho in [Fraction(1, 10**400), Fraction(10**8), Fraction(1, 7)]:
+        assert 0 <= epsilon_of(rho, Fraction(1, 10**9)) < 2 * rho + 100
+        assert "epsilon = " in str(ZCDP(rho))

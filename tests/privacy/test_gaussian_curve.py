@@ -87,14 +87,14 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES)
-@pytest.mark.parametrize("pair", PAIRS, ids=str)
-def test_the_exact_delta_is_within_the_promise_and_near_it(moves, pair):
-    budget = ApproxDP(*pair)
-    exact = Shifts(float(budget.rho), moves)
-    assert exact.delta(pair[0]) <= pair[1]
-    # the allowance is for the worst of all: 1.1% in two of these cases, less in the others
-    assert 0.988 * pair[0] <= exact.epsilon(pair[1]) <= pair[0]
+def test_the_exact_delta_is_within_the_promise_and_near_it():
+    for moves in MOVES.values():
+        for pair in PAIRS:
+            budget = ApproxDP(*pair)
+            exact = Shifts(float(budget.rho), moves)
+            assert exact.delta(pair[0]) <= pair[1]
+            # the allowance is for the worst of all: 1.1% in two of these cases, less in the others
+            assert 0.988 * pair[0] <= exact.epsilon(pair[1]) <= pair[0]
 
 
 @given(
@@ -108,37 +108,37 @@ def test_no_shift_exceeds_the_promise(epsilon, log_10, moves):
     assert Shifts(float(budget.rho), moves).delta(epsilon) <= 10**log_10
 
 
-@pytest.mark.parametrize("pair", PAIRS[:3], ids=str)
-def test_scales_chosen_after_earlier_releases_are_covered(pair):
+def test_scales_chosen_after_earlier_releases_are_covered():
     """The rest goes to one sum if the first loss was high, else to many, or the other way round."""
-    epsilon, delta = pair
-    rho = float(ApproxDP(*pair).rho)
-    found = []
-    for share in (0.2, 0.5, 0.8):
-        first = Shifts(share * rho, [(1, 1, 1)])
-        rest = [Shifts((1 - share) * rho, [(1, 1, count)]) for count in (1, 2, 7)]
-        after = np.array([[r.delta(epsilon - loss) for loss in first.loss] for r in rest])
-        found += [float(first.law @ after.max(axis=0)), *(first.law @ after.T)]
-    assert found[0] > 1.01 * max(found[1:4])  # the choice matters, at a first share of 0.2
-    assert max(found) <= delta
+    for pair in PAIRS[:3]:
+        epsilon, delta = pair
+        rho = float(ApproxDP(*pair).rho)
+        found = []
+        for share in (0.2, 0.5, 0.8):
+            first = Shifts(share * rho, [(1, 1, 1)])
+            rest = [Shifts((1 - share) * rho, [(1, 1, count)]) for count in (1, 2, 7)]
+            after = np.array([[r.delta(epsilon - loss) for loss in first.loss] for r in rest])
+            found += [float(first.law @ after.max(axis=0)), *(first.law @ after.T)]
+        assert found[0] > 1.01 * max(found[1:4])  # the choice matters, at a first share of 0.2
+        assert max(found) <= delta
 
 
-@pytest.mark.parametrize(("kappa", "variance"), [(0.05, 4.0), (0.05, 11.0), (0.1, 4.0), (0.3, 1.0)])
-def test_rounded_continuous_noise_is_nearly_the_discrete_one(kappa, variance):
+def test_rounded_continuous_noise_is_nearly_the_discrete_one():
     """The lemma: the ratio of both laws is a constant of at least one, times 1 + ripple."""
-    x = np.linspace(-40, 40, 16_001)
-    y = np.arange(-12, 13)
-    smooth = kappa * variance
-    kernel = np.exp(-0.5 * (x - np.arange(-50, 51)[:, None]) ** 2 / smooth)
-    rounded = norm.pdf(x, scale=math.sqrt(variance - smooth)) / kernel.sum(axis=0)
-    mass = kernel[y + 50] @ rounded * (x[1] - x[0])
-    ratio = mass / norm.pdf(y, scale=math.sqrt(variance))
-    q = math.exp(-2 * math.pi**2 * smooth)
-    bound = 2 * q ** (2 - kappa) / (1 - 3 * q)
-    constant = (ratio.max() + ratio.min()) / 2
-    ripple = (ratio.max() - ratio.min()) / 2
-    assert constant >= 1 - 1e-11
-    assert 0.8 * bound - 1e-11 <= ripple / constant <= bound + 1e-11
+    for kappa, variance in [(0.05, 4.0), (0.05, 11.0), (0.1, 4.0), (0.3, 1.0)]:
+        x = np.linspace(-40, 40, 16_001)
+        y = np.arange(-12, 13)
+        smooth = kappa * variance
+        kernel = np.exp(-0.5 * (x - np.arange(-50, 51)[:, None]) ** 2 / smooth)
+        rounded = norm.pdf(x, scale=math.sqrt(variance - smooth)) / kernel.sum(axis=0)
+        mass = kernel[y + 50] @ rounded * (x[1] - x[0])
+        ratio = mass / norm.pdf(y, scale=math.sqrt(variance))
+        q = math.exp(-2 * math.pi**2 * smooth)
+        bound = 2 * q ** (2 - kappa) / (1 - 3 * q)
+        constant = (ratio.max() + ratio.min()) / 2
+        ripple = (ratio.max() - ratio.min()) / 2
+        assert constant >= 1 - 1e-11
+        assert 0.8 * bound - 1e-11 <= ripple / constant <= bound + 1e-11
 
 
 def test_the_allowance_is_that_of_the_lemma():
@@ -154,14 +154,14 @@ def test_the_allowance_is_that_of_the_lemma():
     assert 0.995 * written / (1 - h) <= found <= 1.002 * written / (1 - h)
 
 
-@pytest.mark.parametrize("nu", [1e-4, 0.1, 0.5, 1.2])
-@pytest.mark.parametrize("beyond", [1e-6, 0.5, 3.0, 6.0])
-def test_the_curve_of_the_gaussian_itself(nu, beyond):
+def test_the_curve_of_the_gaussian_itself():
     """Above Balle and Wang's formula, by less than a thousandth."""
-    epsilon = np.array([nu * (beyond + nu / 2)])
-    upper = np.exp(gaussian_curve._log_gaussian(epsilon, np.array([nu])))[0]
-    exact = norm.cdf(-beyond) - math.exp(epsilon[0]) * norm.cdf(-beyond - nu)
-    assert exact * (1 - 1e-4 * (nu < 1e-3)) <= upper <= exact * (1 + 1e-3)
+    for nu in [1e-4, 0.1, 0.5, 1.2]:
+        for beyond in [1e-6, 0.5, 3.0, 6.0]:
+            epsilon = np.array([nu * (beyond + nu / 2)])
+            upper = np.exp(gaussian_curve._log_gaussian(epsilon, np.array([nu])))[0]
+            exact = norm.cdf(-beyond) - math.exp(epsilon[0]) * norm.cdf(-beyond - nu)
+            assert exact * (1 - 1e-4 * (nu < 1e-3)) <= upper <= exact * (1 + 1e-3)
 
 
 def test_far_tails_are_bounded():

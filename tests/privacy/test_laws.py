@@ -1,7 +1,6 @@
 """The law of the noise against brute force: convolution, summation, integration, scanning."""
 
 import math
-import time
 from fractions import Fraction
 from itertools import product
 
@@ -26,40 +25,40 @@ def seen(law):
     return 1e-18 if law.gaussian else 1e-300
 
 
-def test_pmf_is_the_convolution_and_sums_to_one(case):
-    law, z, mass = case
-    assert np.abs(law.pmf(z) - mass).max() < 1e-13
-    assert law.pmf(z).sum() == pytest.approx(1, abs=1e-12)
-    # relative accuracy, far below the absolute one
-    centre = (np.abs(z) <= 40 * law.scale) & (mass > seen(law))
-    np.testing.assert_allclose(law.pmf(z)[centre], mass[centre], rtol=relative_error(law))
-    assert law.pmf([0.5, -1.25]).tolist() == [0, 0]
+def test_pmf_is_the_convolution_and_sums_to_one(cases):
+    for law, z, mass in cases:
+        assert np.abs(law.pmf(z) - mass).max() < 1e-13
+        assert law.pmf(z).sum() == pytest.approx(1, abs=1e-12)
+        # relative accuracy, far below the absolute one
+        centre = (np.abs(z) <= 40 * law.scale) & (mass > seen(law))
+        np.testing.assert_allclose(law.pmf(z)[centre], mass[centre], rtol=relative_error(law))
+        assert law.pmf([0.5, -1.25]).tolist() == [0, 0]
 
 
-def test_cdf_and_tail_are_sums(case):
-    law, z, mass = case
-    assert np.abs(law.cdf(z) - np.cumsum(mass)).max() < 1e-13
-    assert np.abs(law.cdf(z + 0.99) - np.cumsum(mass)).max() < 1e-13
-    sd = math.sqrt(law.variance)
-    for t in (-2, 0, 0.5, 1, 1.5, 2, 7, 40, sd, 4 * sd, 8 * sd):
-        expected = math.fsum(mass[np.abs(z) >= t])
-        if expected > seen(law):
-            assert float(law.tail(t)) == pytest.approx(expected, rel=relative_error(law))
+def test_cdf_and_tail_are_sums(cases):
+    for law, z, mass in cases:
+        assert np.abs(law.cdf(z) - np.cumsum(mass)).max() < 1e-13
+        assert np.abs(law.cdf(z + 0.99) - np.cumsum(mass)).max() < 1e-13
+        sd = math.sqrt(law.variance)
+        for t in (-2, 0, 0.5, 1, 1.5, 2, 7, 40, sd, 4 * sd, 8 * sd):
+            expected = math.fsum(mass[np.abs(z) >= t])
+            if expected > seen(law):
+                assert float(law.tail(t)) == pytest.approx(expected, rel=relative_error(law))
 
 
-def test_variance(case):
-    law, z, mass = case
-    assert law.variance == pytest.approx((mass * z.astype(float) ** 2).sum(), rel=1e-9)
+def test_variance(cases):
+    for law, z, mass in cases:
+        assert law.variance == pytest.approx((mass * z.astype(float) ** 2).sum(), rel=1e-9)
 
 
-def test_quantile_is_the_smallest_valid_integer(case):
-    law, z, mass = case
-    error = max(relative_error(law), 1e-10)
-    for beta in (0.9, 0.5, 0.05, 1e-3, 1e-9):
-        q = law.quantile(beta)
-        assert mass[np.abs(z) > q].sum() <= beta * (1 + error)
-        assert q == 0 or mass[np.abs(z) > q - 1].sum() > beta * (1 - error)
-        assert law.support(beta) == q
+def test_quantile_is_the_smallest_valid_integer(cases):
+    for law, z, mass in cases:
+        error = max(relative_error(law), 1e-10)
+        for beta in (0.9, 0.5, 0.05, 1e-3, 1e-9):
+            q = law.quantile(beta)
+            assert mass[np.abs(z) > q].sum() <= beta * (1 + error)
+            assert q == 0 or mass[np.abs(z) > q - 1].sum() > beta * (1 - error)
+            assert law.support(beta) == q
 
 
 @pytest.mark.parametrize("terms", [1, 4])
@@ -89,53 +88,44 @@ def test_far_tails_keep_their_relative_accuracy():
         assert float(law.cdf(-t)) == pytest.approx(float(law.tail(t)) / 2, rel=1e-14)
 
 
-@pytest.mark.parametrize("terms", [2, 3, 7])
-def test_far_tails_of_sums_keep_their_relative_accuracy(terms):
-    law = DiscreteLaplace(2.0, terms)
-    a = Fraction(math.exp(-0.5))  # the law at this very float
-    shares = [math.comb(terms - 1 + k, k) * a**k / (1 + a) ** (terms + k) for k in range(terms)]
-    for t in (1, 40, 400, 1300):
-        x = t + terms - 1
-        exact = sum(
-            share * math.comb(x, j) * (1 - a) ** j * a ** (x - j)
-            for k, share in enumerate(shares)
-            for j in range(terms - k)
-        )
-        # 1e-16 relative in a is 1e-16 t in its power
-        assert float(law.tail(t)) == pytest.approx(float(2 * exact), rel=1e-13 + 1e-15 * t)
-        at = float(law.smoothed_cdf(-t - 0.5))
-        assert at == pytest.approx(float(law.tail(t + 1)) / 2, rel=1e-11)
+def test_far_tails_of_sums_keep_their_relative_accuracy():
+    for terms in [2, 3, 7]:
+        law = DiscreteLaplace(2.0, terms)
+        a = Fraction(math.exp(-0.5))  # the law at this very float
+        shares = [math.comb(terms - 1 + k, k) * a**k / (1 + a) ** (terms + k) for k in range(terms)]
+        for t in (1, 40, 400, 1300):
+            x = t + terms - 1
+            exact = sum(
+                share * math.comb(x, j) * (1 - a) ** j * a ** (x - j)
+                for k, share in enumerate(shares)
+                for j in range(terms - k)
+            )
+            # 1e-16 relative in a is 1e-16 t in its power
+            assert float(law.tail(t)) == pytest.approx(float(2 * exact), rel=1e-13 + 1e-15 * t)
+            at = float(law.smoothed_cdf(-t - 0.5))
+            assert at == pytest.approx(float(law.tail(t + 1)) / 2, rel=1e-11)
 
 
-@pytest.mark.parametrize("terms", [1, 3, 60])
-@pytest.mark.parametrize("scale", [0.4, 6.0, 3e3, 1e7])
-def test_smoothed_cdf_follows_from_cdf_and_pmf_near_and_far(scale, terms):
-    law = DiscreteLaplace(scale, terms)
-    sd = math.sqrt(law.variance)
-    t = np.concatenate([np.linspace(-60, 60, 401), [-1000.3, -0.5, 0, 0.2, 0.5, 1000.3]]) * sd
-    for part in (t, t[np.abs(t) < 5 * sd]):  # far points together with near ones, and near alone
-        nearest = np.floor(part + 0.5)
-        expected = law.cdf(nearest - 1) + law.pmf(nearest) * (part - nearest + 0.5)
-        values = law.smoothed_cdf(part)
-        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-13)
-        near = (part < 0) & (expected > 1e-250)
-        rounding = 1e-11 + 1e-15 / math.exp(-1 / scale)
-        np.testing.assert_allclose(values[near], expected[near], rtol=rounding)
-
-
-def test_a_sum_of_three_noises_costs_no_more_than_one():
-    # intervals of groups ask for some 10^7 probabilities
-    t = np.random.default_rng(0).normal(0, 20, 200_000)
-
-    def seconds(law):
-        law.smoothed_cdf(t)
-        started = [time.thread_time()]
-        for _ in range(5):
-            law.smoothed_cdf(t)
-            started.append(time.thread_time())
-        return min(np.diff(started))
-
-    assert seconds(DiscreteLaplace(6.0, 3)) < 4 * seconds(DiscreteLaplace(6.0))
+def test_smoothed_cdf_follows_from_cdf_and_pmf_near_and_far():
+    for terms in [1, 3, 60]:
+        for scale in [0.4, 6.0, 3e3, 1e7]:
+            law = DiscreteLaplace(scale, terms)
+            sd = math.sqrt(law.variance)
+            t = (
+                np.concatenate([np.linspace(-60, 60, 401), [-1000.3, -0.5, 0, 0.2, 0.5, 1000.3]])
+                * sd
+            )
+            for part in (
+                t,
+                t[np.abs(t) < 5 * sd],
+            ):  # far points together with near ones, and near alone
+                nearest = np.floor(part + 0.5)
+                expected = law.cdf(nearest - 1) + law.pmf(nearest) * (part - nearest + 0.5)
+                values = law.smoothed_cdf(part)
+                np.testing.assert_allclose(values, expected, rtol=0, atol=1e-13)
+                near = (part < 0) & (expected > 1e-250)
+                rounding = 1e-11 + 1e-15 / math.exp(-1 / scale)
+                np.testing.assert_allclose(values[near], expected[near], rtol=rounding)
 
 
 def test_large_scales_approach_the_continuous_law():
@@ -175,17 +165,17 @@ def test_shapes_are_kept(kind):
         assert method(1).shape == ()
 
 
-@pytest.mark.parametrize("functions", [1, 2, 7, 1000, 150_000])
-def test_joint_quantile_of_equal_laws_is_the_smallest_valid(functions):
-    grid = np.arange(2000)
-    laws = [DiscreteLaplace(0.4), DiscreteLaplace(9.0), DiscreteLaplace(9, 3)]
-    for law, beta in product(laws, (0.3, 0.05, 1e-4)):
-        q = joint_quantiles([law] * functions, beta)
-        assert q.dtype == np.int64
-        assert q.shape == (functions,)
-        assert np.all(q == q[0])
-        joint = np.exp(functions * np.log1p(-np.minimum(law.tail(grid + 1), 1 - 1e-16)))
-        assert q[0] == np.flatnonzero(joint >= 1 - beta)[0]
+def test_joint_quantile_of_equal_laws_is_the_smallest_valid():
+    for functions in [1, 2, 7, 1000, 150_000]:
+        grid = np.arange(2000)
+        laws = [DiscreteLaplace(0.4), DiscreteLaplace(9.0), DiscreteLaplace(9, 3)]
+        for law, beta in product(laws, (0.3, 0.05, 1e-4)):
+            q = joint_quantiles([law] * functions, beta)
+            assert q.dtype == np.int64
+            assert q.shape == (functions,)
+            assert np.all(q == q[0])
+            joint = np.exp(functions * np.log1p(-np.minimum(law.tail(grid + 1), 1 - 1e-16)))
+            assert q[0] == np.flatnonzero(joint >= 1 - beta)[0]
 
 
 @LAWS
@@ -216,16 +206,16 @@ def test_bad_scales_are_refused(kind):
             kind(scale)
 
 
-@pytest.mark.parametrize("terms", [0, -1, 1.0, True, None])
 @LAWS
-def test_bad_terms_are_refused(kind, terms):
-    with pytest.raises(RequestError, match="terms must be"):
-        kind(1.0, terms)
+def test_bad_terms_are_refused(kind):
+    for terms in [0, -1, 1.0, True, None]:
+        with pytest.raises(RequestError, match="terms must be"):
+            kind(1.0, terms)
 
 
-@pytest.mark.parametrize("beta", [0, 1, -0.1, 95, math.nan, None])
-def test_bad_probabilities_are_refused(beta):
-    with pytest.raises(RequestError, match=r"beta must be in \(0, 1\)"):
-        DiscreteLaplace(1.0).quantile(beta)
-    with pytest.raises(RequestError, match=r"beta must be in \(0, 1\)"):
-        joint_quantiles([DiscreteLaplace(1.0)], beta)
+def test_bad_probabilities_are_refused():
+    for beta in [0, 1, -0.1, 95, math.nan, None]:
+        with pytest.raises(RequestError, match=r"beta must be in \(0, 1\)"):
+            DiscreteLaplace(1.0).quantile(beta)
+        with pytest.raises(RequestError, match=r"beta must be in \(0, 1\)"):
+            joint_quantiles([DiscreteLaplace(1.0)], beta)

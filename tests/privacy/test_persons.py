@@ -119,41 +119,48 @@ def brute_force(values, bounds, k, unit):
     return largest(pairs, bounds)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", BLOCKS)
-def test_a_mean_over_the_rows_of_a_person_moves_a_block_as_one_row(name, unit):
+def test_a_mean_over_the_rows_of_a_person_moves_a_block_as_one_row():
     """Weights of one over the number of a person's rows, of one to three of them."""
-    block = BLOCKS[name]
-    values = some_row_sums(block)
-    sizes = (1, 2, 3) if len(values) < 10 else (1, 2)
-    whole = math.lcm(*sizes)
-    means = [whole // size * tables_of(values, size, "replace") for size in sizes]  # times whole
-    changes = np.concatenate(
-        [own - one for own in means for one in own] if unit == "replace" else means
-    ).reshape(-1, block.size)
-    found, one = largest(changes, whole * block.bounds), brute_force(values, block.bounds, 1, unit)
-    assert found == one
+    for unit in UNITS:
+        for name in BLOCKS:
+            block = BLOCKS[name]
+            values = some_row_sums(block)
+            sizes = (1, 2, 3) if len(values) < 10 else (1, 2)
+            whole = math.lcm(*sizes)
+            means = [
+                whole // size * tables_of(values, size, "replace") for size in sizes
+            ]  # times whole
+            changes = np.concatenate(
+                [own - one for own in means for one in own] if unit == "replace" else means
+            ).reshape(-1, block.size)
+            found, one = (
+                largest(changes, whole * block.bounds),
+                brute_force(values, block.bounds, 1, unit),
+            )
+            assert found == one
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", BLOCKS)
-def test_k_rows_move_a_block_by_exactly_k_times_one_row(name, unit):
-    block = BLOCKS[name]
-    values = some_row_sums(block)
-    one = brute_force(values, block.bounds, 1, unit)
-    for k in (2, 3) if len(values) < 10 else (2,):
-        at = Neighbours(unit, k)
-        claimed, found = block.moved_by(at), brute_force(values, block.bounds, k, unit)
-        assert (found.l1, found.l2_squared) == (k * one.l1, k**2 * one.l2_squared)
-        assert found.l1 <= claimed.l1
-        assert found.l2_squared <= claimed.l2_squared
-        row = block.sensitivity(unit)
-        assert (claimed.l1, claimed.l2_squared) == (k * row.l1, k**2 * row.l2_squared)
-        for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
-            power = 1 if budget.noise == "laplace" else 2
-            amount = Fraction(1, 7)
-            assert block.price(budget, at) == k**power * block.price(budget, Neighbours(unit))
-            assert block.cost(budget, at, block.multiplier(budget, at, amount)) == amount
+def test_k_rows_move_a_block_by_exactly_k_times_one_row():
+    for unit in UNITS:
+        for name in BLOCKS:
+            block = BLOCKS[name]
+            values = some_row_sums(block)
+            one = brute_force(values, block.bounds, 1, unit)
+            for k in (2, 3) if len(values) < 10 else (2,):
+                at = Neighbours(unit, k)
+                claimed, found = block.moved_by(at), brute_force(values, block.bounds, k, unit)
+                assert (found.l1, found.l2_squared) == (k * one.l1, k**2 * one.l2_squared)
+                assert found.l1 <= claimed.l1
+                assert found.l2_squared <= claimed.l2_squared
+                row = block.sensitivity(unit)
+                assert (claimed.l1, claimed.l2_squared) == (k * row.l1, k**2 * row.l2_squared)
+                for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
+                    power = 1 if budget.noise == "laplace" else 2
+                    amount = Fraction(1, 7)
+                    assert block.price(budget, at) == k**power * block.price(
+                        budget, Neighbours(unit)
+                    )
+                    assert block.cost(budget, at, block.multiplier(budget, at, amount)) == amount
 
 
 def test_the_count_has_sensitivity_k():
@@ -211,21 +218,21 @@ def spent_on(plan, k):
     return total + residuals_cost(residuals, plan.budget, Neighbours(plan.unit, k))
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", REFERENCES)
-def test_the_noise_of_a_plan_is_that_of_a_smaller_budget(name, unit):
+def test_the_noise_of_a_plan_is_that_of_a_smaller_budget():
     """Every scale at k rows is that at budget / k or rho / k^2, the reference's own included."""
-    reference, amount = REFERENCES[name]
-    for kind, power in ((dps.PureDP, 1), (dps.ZCDP, 2)):
-        options = {"unit": unit, "n": 10_000, "reference": reference}
-        asked = ANALYSES["moments"] | ANALYSES["tables"]
-        several = dps.plan(SCHEMA, asked, budget=kind(amount), rows_per_person=3, **options)
-        small = dps.plan(SCHEMA, asked, budget=kind(Fraction(amount, 3**power)), **options)
-        assert several.strategy.blocks == small.strategy.blocks
-        if reference is not None:  # widths do not depend on it
-            continue
-        widths = [p.preview(n=10_000).widths()["width"].tolist() for p in (several, small)]
-        assert np.all(np.array(widths[0]) >= np.array(widths[1]))  # of persons, not of rows
+    for unit in UNITS:
+        for name in REFERENCES:
+            reference, amount = REFERENCES[name]
+            for kind, power in ((dps.PureDP, 1), (dps.ZCDP, 2)):
+                options = {"unit": unit, "n": 10_000, "reference": reference}
+                asked = ANALYSES["moments"] | ANALYSES["tables"]
+                several = dps.plan(SCHEMA, asked, budget=kind(amount), rows_per_person=3, **options)
+                small = dps.plan(SCHEMA, asked, budget=kind(Fraction(amount, 3**power)), **options)
+                assert several.strategy.blocks == small.strategy.blocks
+                if reference is not None:  # widths do not depend on it
+                    continue
+                widths = [p.preview(n=10_000).widths()["width"].tolist() for p in (several, small)]
+                assert np.all(np.array(widths[0]) >= np.array(widths[1]))  # of persons, not of rows
 
 
 class Marked:
@@ -239,17 +246,17 @@ class Marked:
         return np.zeros(size, dtype=np.int64)
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_noise_is_drawn_at_the_scales_of_the_plan(k):
-    import pandas as pd
+def test_noise_is_drawn_at_the_scales_of_the_plan():
+    for k in [1, 2, 5]:
+        import pandas as pd
 
-    plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1),
-                    unit="add_remove", rows_per_person=k)  # fmt: skip
-    source = Marked()
-    with noise._noise_from(source):
-        held = dps.measure(plan, pd.DataFrame({"b": [True] * 3}))
-    assert sum(k / Fraction(scale) for scale in source.scales) <= 1
-    assert held.rows_per_person == k
+        plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1),
+                        unit="add_remove", rows_per_person=k)  # fmt: skip
+        source = Marked()
+        with noise._noise_from(source):
+            held = dps.measure(plan, pd.DataFrame({"b": [True] * 3}))
+        assert sum(k / Fraction(scale) for scale in source.scales) <= 1
+        assert held.rows_per_person == k
 
 
 # Files, ledgers, texts
@@ -294,10 +301,10 @@ def test_releases_say_how_many_rows_a_person_may_have(tmp_path):
     assert "up to 3 rows of one person" in described
 
 
-@pytest.mark.parametrize("k", [0, -1, True, 1.0, "2", None, 2**20 + 1])
-def test_other_numbers_of_rows_are_refused(k):
-    with pytest.raises(RequestError, match="rows_per_person must be a whole number from 1 to"):
-        planned(k)
+def test_other_numbers_of_rows_are_refused():
+    for k in [0, -1, True, 1.0, "2", None, 2**20 + 1]:
+        with pytest.raises(RequestError, match="rows_per_person must be a whole number from 1 to"):
+            planned(k)
 
 
 def test_a_request_states_it(tmp_path):

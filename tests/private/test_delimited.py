@@ -79,21 +79,21 @@ def test_every_cell_means_what_its_text_means(tmp_path):
     check()
 
 
-@pytest.mark.parametrize("cell", [*PLAIN, *ODD])
-def test_a_number_alone_means_what_its_text_means(cell, tmp_path):
+def test_a_number_alone_means_what_its_text_means(tmp_path):
     """One column, where a blank line is a missing cell: to the last bit."""
-    path = tmp_path / "rows.csv"
-    for text in {cell if not set(cell) & set(',"\n\r') else quoted(cell), quoted(cell)}:
-        path.write_bytes(f"x\n1\n{text}\n\n3\n".encode())
-        found = [
-            np.concatenate([arrow.floats(batch.column("x")) for batch in source.batches(["x"])])
-            for source in (
-                delimited.delimited(path, ["x"], ["x"]),
-                delimited.delimited(path, ["x"]),
-            )
-        ]
-        assert found[0].tobytes() == found[1].tobytes()
-        assert len(found[0]) == 4
+    for cell in [*PLAIN, *ODD]:
+        path = tmp_path / "rows.csv"
+        for text in {cell if not set(cell) & set(',"\n\r') else quoted(cell), quoted(cell)}:
+            path.write_bytes(f"x\n1\n{text}\n\n3\n".encode())
+            found = [
+                np.concatenate([arrow.floats(batch.column("x")) for batch in source.batches(["x"])])
+                for source in (
+                    delimited.delimited(path, ["x"], ["x"]),
+                    delimited.delimited(path, ["x"]),
+                )
+            ]
+            assert found[0].tobytes() == found[1].tobytes()
+            assert len(found[0]) == 4
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -208,9 +208,8 @@ def test_an_odd_cell_in_the_last_block_changes_no_other(suffix, odd, tmp_path, m
     assert not seen[1][-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
+def test_a_file_of_another_kind_is_named_without_a_cell(tmp_path):
+    for name, content, said in [
         (
             "a.csv",
             gzip.compress(b"x,y\n7,7\n", mtime=0),
@@ -222,18 +221,16 @@ def test_an_odd_cell_in_the_last_block_changes_no_other(suffix, odd, tmp_path, m
         ("a.csv.gz", b"x,y\n7,7\n", "is not a gzip file; take .gz off its name"),
         ("a.csv", b"PK\x03\x04777", "seems to be a zip file or an Excel workbook"),
         ("a.csv", b"PAR1777", "seems to be a Parquet file, .*name it .parquet"),
-    ],
-)
-def test_a_file_of_another_kind_is_named_without_a_cell(name, content, said, tmp_path):
-    path = tmp_path / name
-    path.write_bytes(content)
-    plan = dps.plan(
-        dps.Schema([dps.Boolean("x")]), {"x": dps.Proportion("x")}, budget=dps.PureDP(1)
-    )
-    for read in (dps.check, dps.measure):
-        with pytest.raises(dps.DataError, match=rf"^'{name}' {said}") as caught:
-            read(plan, path)
-        assert "7" not in str(caught.value)
+    ]:
+        path = tmp_path / name
+        path.write_bytes(content)
+        plan = dps.plan(
+            dps.Schema([dps.Boolean("x")]), {"x": dps.Proportion("x")}, budget=dps.PureDP(1)
+        )
+        for read in (dps.check, dps.measure):
+            with pytest.raises(dps.DataError, match=rf"^'{name}' {said}") as caught:
+                read(plan, path)
+            assert "7" not in str(caught.value)
 
 
 def test_texts_that_are_usual_for_missing_cells_stop_no_parsing(tmp_path):

@@ -102,9 +102,8 @@ def test_it_says_what_the_values_may_mean(plan):
     }
 
 
-@pytest.mark.parametrize(
-    ("column", "cells", "says"),
-    [
+def test_other_forms_of_a_value_are_recognised():
+    for column, cells, says in [
         (
             dps.Number("v", 0, 9, edges=[5]),
             ["1", "2"],
@@ -145,11 +144,9 @@ def test_it_says_what_the_values_may_mean(plan):
         (dps.Category("v", ["north", "south"]), ["nroth"], "'nroth': did you mean 'north'"),
         (dps.Category("v", ["1.5", "2", "3"]), ["1,5"], "'1,5': did you mean '1.5'"),
         (dps.Category("v", ["é", "b"]), ["e\u0301"], "did you mean 'é'"),
-    ],
-)
-def test_other_forms_of_a_value_are_recognised(column, cells, says):
-    fit = dps.check(plan_for(dps.Schema([column])), pd.DataFrame({"v": cells}))
-    assert any(says in line for line in fit.columns[0].advice), fit
+    ]:
+        fit = dps.check(plan_for(dps.Schema([column])), pd.DataFrame({"v": cells}))
+        assert any(says in line for line in fit.columns[0].advice), fit
 
 
 def test_it_prints_well_and_says_that_it_is_not_private(plan):
@@ -176,28 +173,25 @@ def test_it_says_as_what_undeclared_cells_count():
     assert "\ny: missing" not in str(fit)
 
 
-@pytest.mark.parametrize(
-    ("options", "rows", "says"),
-    [
+def test_it_says_what_a_release_would_say_of_the_number_of_rows():
+    for options, rows, says in [
         ({"n": 4}, 3, "the plan was made for n = 4 rows and the table has 3; make the plan"),
         ({"n": 4}, 4, ""),
         ({"n": 4, "unit": "add_remove"}, 3, ""),  # the number is private there
         ({}, 0, "the table has no rows"),
         ({"n": 4, "person": "key"}, 5, ""),
         ({"n": 5, "person": "key"}, 5, "those that are used, the first row of each person, are 4"),
-    ],
-)
-def test_it_says_what_a_release_would_say_of_the_number_of_rows(options, rows, says):
-    schema = dps.Schema([dps.Boolean("b")])
-    plan = dps.plan(schema, {"p": dps.Proportion("b")}, budget=dps.PureDP(9), **options)
-    table = pd.DataFrame({"b": [True] * rows, "key": [1, 1, 2, 3, 4][:rows]})
-    fit = dps.check(plan, table)
-    assert says in fit.refused
-    assert bool(says) == ("a release would be refused: " in str(fit)) == bool(fit.refused)
-    if fit.refused:
-        with pytest.raises(dps.DataError) as refused:
-            dps.measure(plan, table)
-        assert str(refused.value).startswith(f"{fit.refused}; nothing was")
+    ]:
+        schema = dps.Schema([dps.Boolean("b")])
+        plan = dps.plan(schema, {"p": dps.Proportion("b")}, budget=dps.PureDP(9), **options)
+        table = pd.DataFrame({"b": [True] * rows, "key": [1, 1, 2, 3, 4][:rows]})
+        fit = dps.check(plan, table)
+        assert says in fit.refused
+        assert bool(says) == ("a release would be refused: " in str(fit)) == bool(fit.refused)
+        if fit.refused:
+            with pytest.raises(dps.DataError) as refused:
+                dps.measure(plan, table)
+            assert str(refused.value).startswith(f"{fit.refused}; nothing was")
 
 
 def test_columns_that_are_absent_are_shown_with_what_there_is(plan, tmp_path):
@@ -213,18 +207,18 @@ def test_columns_that_are_absent_are_shown_with_what_there_is(plan, tmp_path):
     assert "'rows.csv' has 3 fields, separated by semicolons: 'person', 'SEX ', '2019'" in str(fit)
 
 
-@pytest.mark.parametrize("first", ["Ann;44;sure\n", "Ann;female;sure\n", "Ann;2.5;44", "\n", ""])
-def test_a_table_without_its_header_line_is_refused_once_and_not_quoted(first, plan, tmp_path):
-    (tmp_path / "rows.csv").write_text(first)
-    with pytest.raises(dps.DataError) as refused:
-        dps.check(plan, tmp_path / "rows.csv")
-    said = str(refused.value)
-    assert said.startswith("the table lacks its header line: the first line of 'rows.csv' has ")
-    assert "Put a line with the names of all columns" in said
-    assert said.endswith("; the schema has " + str(list(SCHEMA.names)))
-    assert ("looks like a row" in said) == bool(first.strip())
-    for cell in ("Ann", "female", "44", "sure"):
-        assert cell not in said
+def test_a_table_without_its_header_line_is_refused_once_and_not_quoted(plan, tmp_path):
+    for first in ["Ann;44;sure\n", "Ann;female;sure\n", "Ann;2.5;44", "\n", ""]:
+        (tmp_path / "rows.csv").write_text(first)
+        with pytest.raises(dps.DataError) as refused:
+            dps.check(plan, tmp_path / "rows.csv")
+        said = str(refused.value)
+        assert said.startswith("the table lacks its header line: the first line of 'rows.csv' has ")
+        assert "Put a line with the names of all columns" in said
+        assert said.endswith("; the schema has " + str(list(SCHEMA.names)))
+        assert ("looks like a row" in said) == bool(first.strip())
+        for cell in ("Ann", "female", "44", "sure"):
+            assert cell not in said
 
 
 def test_common_values_are_found_in_bounded_memory(monkeypatch):
@@ -319,26 +313,27 @@ def test_a_cell_fits_however_a_table_spells_it(tmp_path):
                          "day": (1, 0, 0), "score": (0, 0, 1)}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cell", "number", "text"),
-    [
+def test_cells_without_a_value_are_counted_as_the_guide_says():
+    """The table in docs/explanation/inference/missing-and-bad-values.md."""
+    for cell, number, text in [
         ("", "missing", "missing"), (None, "missing", "missing"), (math.nan, "missing", "missing"),
         ("NaN", "missing", "undeclared"), ("NA", "undeclared", "undeclared"),
         ("null", "undeclared", "undeclared"), ("five", "undeclared", "undeclared"),
         (datetime.date(2024, 5, 1), "undeclared", "undeclared"), ([1], "undeclared", "undeclared"),
-    ],
-)  # fmt: skip
-def test_cells_without_a_value_are_counted_as_the_guide_says(cell, number, text):
-    """The table in docs/explanation/inference/missing-and-bad-values.md."""
-    schema = dps.Schema(
-        [dps.Number("x", 0, 9, edges=[5], missing=5), dps.Category("c", ["no", "yes"])]
-    )
-    frame = pd.DataFrame({"x": pd.Series([cell, 1]), "c": pd.Series([cell, "yes"])}, dtype=object)
-    found = dps.check(plan_for(schema), frame).columns
-    assert [column.missing for column in found] == [kind == "missing" for kind in (number, text)]
-    assert [column.undeclared for column in found] == [
-        kind == "undeclared" for kind in (number, text)
-    ]
+    ]:  # fmt: skip
+        schema = dps.Schema(
+            [dps.Number("x", 0, 9, edges=[5], missing=5), dps.Category("c", ["no", "yes"])]
+        )
+        frame = pd.DataFrame(
+            {"x": pd.Series([cell, 1]), "c": pd.Series([cell, "yes"])}, dtype=object
+        )
+        found = dps.check(plan_for(schema), frame).columns
+        assert [column.missing for column in found] == [
+            kind == "missing" for kind in (number, text)
+        ]
+        assert [column.undeclared for column in found] == [
+            kind == "undeclared" for kind in (number, text)
+        ]
 
 
 def test_a_blank_line_is_a_row_of_a_single_column_alone(tmp_path):
@@ -396,14 +391,14 @@ def test_cells_of_several_values_are_named(cells, said):
     assert (column.advice == ()) if said is None else re.match(said, column.advice[0])
 
 
-@pytest.mark.parametrize(("mark", "declared"), [("|", None), ("|", ","), (";", ","), ("\t", "|")])
-def test_a_delimiter_that_does_not_fit_is_named(mark, declared, tmp_path):
-    (tmp_path / "rows.csv").write_text(mark.join(["x", "y"]) + "\n" + mark.join("11") + "\n")
-    schema = dps.Schema([dps.Boolean("x"), dps.Boolean("y")],
-                        file=declared and {"delimiter": declared})  # fmt: skip
-    plan = dps.plan(schema, {"m": dps.Marginals(["x", "y"], 1)}, budget=dps.PureDP(1))
-    fit = dps.check(plan, tmp_path / "rows.csv")
-    assert fit.absent == ("x", "y")
-    assert f"declare delimiter = {mark!r} under [file]" in str(fit)
-    (tmp_path / "rows.csv").write_text("x_y,z\n1,1\n")
-    assert "delimiter" not in str(dps.check(plan, tmp_path / "rows.csv"))
+def test_a_delimiter_that_does_not_fit_is_named(tmp_path):
+    for mark, declared in [("|", None), ("|", ","), (";", ","), ("\t", "|")]:
+        (tmp_path / "rows.csv").write_text(mark.join(["x", "y"]) + "\n" + mark.join("11") + "\n")
+        schema = dps.Schema([dps.Boolean("x"), dps.Boolean("y")],
+                            file=declared and {"delimiter": declared})  # fmt: skip
+        plan = dps.plan(schema, {"m": dps.Marginals(["x", "y"], 1)}, budget=dps.PureDP(1))
+        fit = dps.check(plan, tmp_path / "rows.csv")
+        assert fit.absent == ("x", "y")
+        assert f"declare delimiter = {mark!r} under [file]" in str(fit)
+        (tmp_path / "rows.csv").write_text("x_y,z\n1,1\n")
+        assert "delimiter" not in str(dps.check(plan, tmp_path / "rows.csv"))

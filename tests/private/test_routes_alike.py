@@ -214,15 +214,15 @@ def test_one_survey_has_the_same_sums(route, tmp_path):
 ODD = ["", "7", "-1.5", "true", "some text", "2024-05-02", "2024-99-99"]
 
 
-@pytest.mark.parametrize("route", [r for r in ROUTES if r not in ("arrow reader", "pandas bytes")])
-def test_one_cell_never_decides_whether_a_table_is_accepted(route, tmp_path):
+def test_one_cell_never_decides_whether_a_table_is_accepted(tmp_path):
     """Two rows, of which one changes: the types of pandas, polars and duckdb change with it."""
-    for name in ("word", "flag", "x", "seen"):
-        for cell in ODD:
-            survey = {"digit": ["1", "2"], name: ["", cell]}
-            sums, rows = outcome(ROUTES[route](survey, tmp_path), *survey)
-            assert rows == 2
-            assert [sum(block) for block in sums] == [2, 2]
+    for route in [r for r in ROUTES if r not in ("arrow reader", "pandas bytes")]:
+        for name in ("word", "flag", "x", "seen"):
+            for cell in ODD:
+                survey = {"digit": ["1", "2"], name: ["", cell]}
+                sums, rows = outcome(ROUTES[route](survey, tmp_path), *survey)
+                assert rows == 2
+                assert [sum(block) for block in sums] == [2, 2]
 
 
 def test_columns_without_a_single_cell_are_alike():
@@ -272,26 +272,26 @@ SAVED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", SAVED)
-def test_a_frame_has_the_same_sums_as_the_files_it_writes(case, tmp_path):
-    column, cells, dtype, expected = SAVED[case]
-    series = pd.Series(cells, dtype=dtype if "datetime" not in str(dtype) else None)
-    if "datetime" in str(dtype):
-        series = pd.to_datetime(series, format="ISO8601").astype(dtype)
-    frame = pd.DataFrame({"x": series})
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    frame.to_parquet(tmp_path / "rows.parquet")
-    table = pa.table({"x": pa.array(series, from_pandas=True)})
-    pl.from_arrow(table).write_csv(tmp_path / "polars.csv")
-    scalars = series.to_numpy() if series.dtype == np.float32 else series
-    objects = pd.DataFrame({"x": pd.Series(list(scalars), dtype=object)})
-    routes = [frame, objects, frame.astype("category"), table, pl.from_arrow(table),
-              tmp_path / "rows.csv", tmp_path / "rows.parquet", tmp_path / "polars.csv",
-              pd.read_csv(tmp_path / "rows.csv")]  # fmt: skip
-    schema = Schema([column])
-    for data in routes:
-        (sums,), _ = exact_sums(open_source(data, schema), schema, [Cells.table(schema, ["x"])])
-        assert sums.tolist() == expected
+def test_a_frame_has_the_same_sums_as_the_files_it_writes(tmp_path):
+    for case in SAVED:
+        column, cells, dtype, expected = SAVED[case]
+        series = pd.Series(cells, dtype=dtype if "datetime" not in str(dtype) else None)
+        if "datetime" in str(dtype):
+            series = pd.to_datetime(series, format="ISO8601").astype(dtype)
+        frame = pd.DataFrame({"x": series})
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        frame.to_parquet(tmp_path / "rows.parquet")
+        table = pa.table({"x": pa.array(series, from_pandas=True)})
+        pl.from_arrow(table).write_csv(tmp_path / "polars.csv")
+        scalars = series.to_numpy() if series.dtype == np.float32 else series
+        objects = pd.DataFrame({"x": pd.Series(list(scalars), dtype=object)})
+        routes = [frame, objects, frame.astype("category"), table, pl.from_arrow(table),
+                  tmp_path / "rows.csv", tmp_path / "rows.parquet", tmp_path / "polars.csv",
+                  pd.read_csv(tmp_path / "rows.csv")]  # fmt: skip
+        schema = Schema([column])
+        for data in routes:
+            (sums,), _ = exact_sums(open_source(data, schema), schema, [Cells.table(schema, ["x"])])
+            assert sums.tolist() == expected
 
 
 def test_float16_has_the_same_sums_as_the_file_it_writes(tmp_path):
@@ -307,11 +307,11 @@ def test_float16_has_the_same_sums_as_the_file_it_writes(tmp_path):
 # Files
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv"])
-def test_a_header_alone_is_a_table_without_rows(end, suffix, tmp_path):
-    path = delimited(",", suffix, end)({name: [] for name in SURVEY}, tmp_path)
-    assert outcome(path) == ([[0] * len(block) for block in EXPECTED], 0)
+def test_a_header_alone_is_a_table_without_rows(tmp_path):
+    for end in ["", "\n", "\r\n", "\n\n"]:
+        for suffix in [".csv", ".csv.gz", ".tsv"]:
+            path = delimited(",", suffix, end)({name: [] for name in SURVEY}, tmp_path)
+            assert outcome(path) == ([[0] * len(block) for block in EXPECTED], 0)
 
 
 def test_the_delimiter_follows_from_the_header_and_no_cell(tmp_path):
@@ -323,23 +323,22 @@ def test_the_delimiter_follows_from_the_header_and_no_cell(tmp_path):
         assert sums.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("first_line", "found"),
-    [
+def test_a_first_line_that_is_no_header_is_described_and_not_quoted(tmp_path):
+    for first_line, found in [
         ("Ann Smith;44;yes", "has 3 fields, separated by semicolons"),
         ("Ann Smith,44", "has 2 fields, separated by commas"),
         ("word\tgrade\tAnn Smith", "has 3 fields, separated by tabs"),
         ("Ann Smith", "has 1 field"),
         ("", "has 0 fields"),
-    ],
-)
-def test_a_first_line_that_is_no_header_is_described_and_not_quoted(first_line, found, tmp_path):
-    (tmp_path / "rows.csv").write_text(first_line + "\n1,2,3\n")
-    said = outcome(tmp_path / "rows.csv")
-    assert said.startswith(f"the first line of 'rows.csv' {found}; the plan needs a header with")
-    assert said.endswith("'dpstats check' shows the fields of a header")
-    assert "Ann" not in said
-    assert "44" not in said
+    ]:
+        (tmp_path / "rows.csv").write_text(first_line + "\n1,2,3\n")
+        said = outcome(tmp_path / "rows.csv")
+        assert said.startswith(
+            f"the first line of 'rows.csv' {found}; the plan needs a header with"
+        )
+        assert said.endswith("'dpstats check' shows the fields of a header")
+        assert "Ann" not in said
+        assert "44" not in said
 
 
 def test_a_damaged_archive_is_refused_without_a_cell(tmp_path):

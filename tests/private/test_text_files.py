@@ -148,25 +148,24 @@ def test_no_encoding_lets_a_cell_change_how_later_rows_are_read():
     assert len(found) == 6  # the search finds what is to be refused
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp932", "gbk", "big5", "cp949", "shift_jis"])
-def test_one_cell_of_any_bytes_changes_no_other(encoding, tmp_path):
-    schema = Schema([Number("x", 0, 9, edges=[5]), Category("c", ["a", "b"], other="b")],
-                    file={"encoding": encoding})  # fmt: skip
-    blocks = [Cells.table(schema, [name]) for name in schema.names]
-    rng = np.random.default_rng(0)
-    escapes = [b"\x1b$B", b"~{", b"+AGE", b"\x0e", b"\xff9", b"\x8f", b"\xa4\xd4", b"\xfe\xff"]
-    random = [bytes(set(rng.integers(0, 256, 3).tolist()) - set(STRUCTURE)) for _ in range(30)]
-    for cell in escapes + random:
-        path = tmp_path / "rows.csv"
-        path.write_bytes(b"x,c\n1,a\n2," + cell + b"\n" + b'"8","a"\n' * 50)
-        sums, rows = exact_sums(open_source(path, schema), schema, blocks)
-        assert rows == 52
-        assert [block.tolist() for block in sums] == [[2, 50], [51, 1]]
+def test_one_cell_of_any_bytes_changes_no_other(tmp_path):
+    for encoding in ["latin-1", "cp932", "gbk", "big5", "cp949", "shift_jis"]:
+        schema = Schema([Number("x", 0, 9, edges=[5]), Category("c", ["a", "b"], other="b")],
+                        file={"encoding": encoding})  # fmt: skip
+        blocks = [Cells.table(schema, [name]) for name in schema.names]
+        rng = np.random.default_rng(0)
+        escapes = [b"\x1b$B", b"~{", b"+AGE", b"\x0e", b"\xff9", b"\x8f", b"\xa4\xd4", b"\xfe\xff"]
+        random = [bytes(set(rng.integers(0, 256, 3).tolist()) - set(STRUCTURE)) for _ in range(30)]
+        for cell in escapes + random:
+            path = tmp_path / "rows.csv"
+            path.write_bytes(b"x,c\n1,a\n2," + cell + b"\n" + b'"8","a"\n' * 50)
+            sums, rows = exact_sums(open_source(path, schema), schema, blocks)
+            assert rows == 52
+            assert [block.tolist() for block in sums] == [[2, 50], [51, 1]]
 
 
-@pytest.mark.parametrize(
-    ("file", "says"),
-    [
+def test_what_cannot_be_declared_of_a_file():
+    for file, says in [
         ({"encoding": "utf-5"}, "encoding must be 'utf-8', .* got 'utf-5'.* save it as UTF-8"),
         ({"encoding": 1}, "encoding must be"),
         ({"encoding": "base64"}, "encoding must be"),
@@ -183,11 +182,9 @@ def test_one_cell_of_any_bytes_changes_no_other(encoding, tmp_path):
         ({"delimiter": ["|"]}, "delimiter must be"),
         ({"delim": "|"}, r"unknown keys \['delim'\] in \[file\]"),
         ("latin-1", "file must be a table"),
-    ],
-)
-def test_what_cannot_be_declared_of_a_file(file, says):
-    with pytest.raises(dps.SchemaError, match=says):
-        Schema(COLUMNS, file=file)
+    ]:
+        with pytest.raises(dps.SchemaError, match=says):
+            Schema(COLUMNS, file=file)
 
 
 REQUEST = """

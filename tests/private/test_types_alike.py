@@ -10,7 +10,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import dpstats as dps
 from dpstats.families.tables.cells import Cells
@@ -137,37 +136,40 @@ def objects(cells):
     return pd.DataFrame({"v": pd.Series(cells, dtype=object)})
 
 
-@pytest.mark.parametrize("name", TYPES)
-def test_a_type_is_read_as_its_python_values(name, tmp_path):
-    cells = TYPES[name]
-    for part in (cells, cells[1:], cells[:0]):
-        expected = outcome(objects(part.to_pylist()))
-        assert outcome(pa.table({"v": part})) == expected
-        pandas = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([part])), name="v")
-        assert outcome(pandas.to_frame()) == expected
-    table = pa.table({"v": cells})
-    if not any(word in name for word in NOT_IN_PARQUET):
-        pq.write_table(table, tmp_path / "rows.parquet")
-        assert outcome(tmp_path / "rows.parquet") == outcome(objects(cells.to_pylist()))
-    keyed = table.append_column("who", pa.array([i // 2 for i in range(len(cells))]))
-    assert outcome(keyed, person="who") == outcome(objects(cells.to_pylist()[::2]))
-    for column in COLUMNS:
-        plan = dps.plan(Schema([column]), {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1))
-        assert dps.check(plan, table).rows == len(cells)
+def test_a_type_is_read_as_its_python_values(tmp_path):
+    for name in TYPES:
+        cells = TYPES[name]
+        for part in (cells, cells[1:], cells[:0]):
+            expected = outcome(objects(part.to_pylist()))
+            assert outcome(pa.table({"v": part})) == expected
+            pandas = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([part])), name="v")
+            assert outcome(pandas.to_frame()) == expected
+        table = pa.table({"v": cells})
+        if not any(word in name for word in NOT_IN_PARQUET):
+            pq.write_table(table, tmp_path / "rows.parquet")
+            assert outcome(tmp_path / "rows.parquet") == outcome(objects(cells.to_pylist()))
+        keyed = table.append_column("who", pa.array([i // 2 for i in range(len(cells))]))
+        assert outcome(keyed, person="who") == outcome(objects(cells.to_pylist()[::2]))
+        for column in COLUMNS:
+            plan = dps.plan(Schema([column]), {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1))
+            assert dps.check(plan, table).rows == len(cells)
 
 
-@pytest.mark.parametrize(
-    ("name", "keyed"),
-    {"dense_union": 2, "runs of texts": 2, "bool8": 2, "uuid": 1, "string_view": 3}.items(),
-)
-def test_a_key_of_any_type_tells_persons_apart(name, keyed):
-    keys = TYPES[name]
-    rows = pa.table({"v": [1] * len(keys), "who": keys})
-    doubled = pa.concat_tables([rows, rows])
-    schema = Schema([COLUMNS[0]])
-    source = of_persons(open_source(doubled, schema, "who"), "who", 1)
-    _, persons = exact_sums(source, schema, [Cells.table(schema, ["v"])])
-    assert persons == keyed
+def test_a_key_of_any_type_tells_persons_apart():
+    for name, keyed in {
+        "dense_union": 2,
+        "runs of texts": 2,
+        "bool8": 2,
+        "uuid": 1,
+        "string_view": 3,
+    }.items():
+        keys = TYPES[name]
+        rows = pa.table({"v": [1] * len(keys), "who": keys})
+        doubled = pa.concat_tables([rows, rows])
+        schema = Schema([COLUMNS[0]])
+        source = of_persons(open_source(doubled, schema, "who"), "who", 1)
+        _, persons = exact_sums(source, schema, [Cells.table(schema, ["v"])])
+        assert persons == keyed
 
 
 def test_json_is_the_value_that_it_spells():
@@ -189,12 +191,14 @@ POLARS = {
 }
 
 
-@pytest.mark.parametrize("name", POLARS)
-def test_a_type_of_polars_is_read_as_its_python_values(name):
-    kind, cells = POLARS[name]
-    frame = pl.DataFrame({"v": pl.Series(cells, dtype=kind), "other": pl.Series(cells, dtype=kind)})
-    for data in (frame, frame.lazy()):
-        assert outcome(data) == outcome(objects(cells))
+def test_a_type_of_polars_is_read_as_its_python_values():
+    for name in POLARS:
+        kind, cells = POLARS[name]
+        frame = pl.DataFrame(
+            {"v": pl.Series(cells, dtype=kind), "other": pl.Series(cells, dtype=kind)}
+        )
+        for data in (frame, frame.lazy()):
+            assert outcome(data) == outcome(objects(cells))
 
 
 DUCKDB = ["1::HUGEINT", "1::UHUGEINT", "'101'::BIT", "'2'::VARINT", "union_value(num := 1)",
@@ -202,14 +206,14 @@ DUCKDB = ["1::HUGEINT", "1::UHUGEINT", "'101'::BIT", "'2'::VARINT", "union_value
           "TIMESTAMP_S '2024-05-01'", "1.00::DECIMAL(38, 2)", "map {'a': 1}", "uuid()"]  # fmt: skip
 
 
-@pytest.mark.parametrize("lossless", [False, True])
-@pytest.mark.parametrize("cell", DUCKDB)
-def test_a_type_of_duckdb_is_read_as_its_python_values(cell, lossless):
-    with duckdb.connect() as connection:
-        connection.execute(f"SET arrow_lossless_conversion = {lossless}")
-        relation = connection.sql(f"SELECT {cell} AS v UNION ALL SELECT NULL")
-        cells = [row[0] for row in relation.fetchall()]
-        assert outcome(relation) == outcome(objects(cells))
+def test_a_type_of_duckdb_is_read_as_its_python_values():
+    for lossless in [False, True]:
+        for cell in DUCKDB:
+            with duckdb.connect() as connection:
+                connection.execute(f"SET arrow_lossless_conversion = {lossless}")
+                relation = connection.sql(f"SELECT {cell} AS v UNION ALL SELECT NULL")
+                cells = [row[0] for row in relation.fetchall()]
+                assert outcome(relation) == outcome(objects(cells))
 
 
 def test_a_long_integer_in_a_file_is_no_reason_to_refuse_its_frame(tmp_path):

@@ -117,34 +117,33 @@ def test_a_mapping_decodes_to_its_labels():
         column.bins_where("==", 2)
 
 
-@pytest.mark.parametrize(
-    ("levels", "dtype"),
-    [(["a", "b"], object), ([1, 2], np.int64), ([1, 2.5], np.float64), ([False, True], np.bool_)],
-)
-def test_levels_decode_to_the_declared_type(levels, dtype):
-    decoded = Category("x", levels).decode(np.array([1, 0, 1]))
-    assert decoded.dtype == dtype
-    assert decoded.tolist() == [levels[1], levels[0], levels[1]]
+def test_levels_decode_to_the_declared_type():
+    for levels, dtype in [
+        (["a", "b"], object),
+        ([1, 2], np.int64),
+        ([1, 2.5], np.float64),
+        ([False, True], np.bool_),
+    ]:
+        decoded = Category("x", levels).decode(np.array([1, 0, 1]))
+        assert decoded.dtype == dtype
+        assert decoded.tolist() == [levels[1], levels[0], levels[1]]
 
 
-@pytest.mark.parametrize(
-    ("options", "missing", "undeclared", "rule"),
-    [
+def test_missing_and_undeclared_cells():
+    for options, missing, undeclared, rule in [
         ({}, 0, 0, "missing or undeclared: counted as 'a'"),
         ({"missing": "b"}, 1, 1, "missing or undeclared: counted as 'b'"),
         ({"other": "c"}, 0, 2, "missing: counted as 'a'; undeclared: counted as 'c'"),
         ({"missing": "b", "other": "c"}, 1, 2, "missing: counted as 'b'; undeclared: .* as 'c'"),
         ({"allow_missing": True}, 3, 3, "missing or undeclared: counted as '\\(missing\\)'"),
         ({"allow_missing": True, "other": "c"}, 3, 2, "missing: .*'\\(missing\\)'; undeclared"),
-    ],
-)
-def test_missing_and_undeclared_cells(options, missing, undeclared, rule):
-    column = Category("x", ["a", "b", "c"], **options)
-    assert codes(column, [None, "zebra", "b"]) == [missing, undeclared, 1]
-    assert codes(column, [None, None], pa.null()) == [missing, missing]
-    assert (column.missing_code, column.other_code) == (missing, undeclared)
-    assert re.search(rule, column.missing_rule())
-    assert column.bins == (4 if options.get("allow_missing") else 3)
+    ]:
+        column = Category("x", ["a", "b", "c"], **options)
+        assert codes(column, [None, "zebra", "b"]) == [missing, undeclared, 1]
+        assert codes(column, [None, None], pa.null()) == [missing, missing]
+        assert (column.missing_code, column.other_code) == (missing, undeclared)
+        assert re.search(rule, column.missing_rule())
+        assert column.bins == (4 if options.get("allow_missing") else 3)
 
 
 def test_a_level_that_reads_like_a_missing_one_counts_as_declared():
@@ -163,9 +162,8 @@ def test_booleans_are_stored_as_bool_or_as_numbers():
     assert Boolean("x", missing=True).missing_rule() == "missing or undeclared: counted as True"
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
+def test_impossible_categories_are_refused_with_a_reason():
+    for make, says in [
         (lambda: Category("x", ["a"]), "'x' needs at least two levels, got 1"),
         (lambda: Category("x", []), "'x' needs at least two levels, got 0"),
         (lambda: Category("x", ["a", "b", "a"]), "levels of 'x' must be distinct"),
@@ -206,11 +204,9 @@ def test_booleans_are_stored_as_bool_or_as_numbers():
         (lambda: Category("a`b", ["a", "b"]), "without backticks, got 'a`b'"),
         (lambda: Category(3, ["a", "b"]), "column name must be non-empty text .*, got 3"),
         (lambda: Boolean("x", missing="no"), "missing= of column 'x': 'no' is not a level"),
-    ],
-)
-def test_impossible_categories_are_refused_with_a_reason(make, says):
-    with pytest.raises(SchemaError, match=says):
-        make()
+    ]:
+        with pytest.raises(SchemaError, match=says):
+            make()
 
 
 def test_comparisons_of_levels():

@@ -37,9 +37,8 @@ def test_shares_of_levels_left_out_divide_the_rest():
     assert schema(shares={"age": {"[0, 18)": 0.2}}).guesses.shares_of(COLUMNS[0])[0] == 0.2
 
 
-@pytest.mark.parametrize(
-    ("guesses", "message"),
-    [
+def test_guesses_that_do_not_fit_are_refused():
+    for guesses, message in [
         ({"typical": {"weight": {"mean": 1, "sd": 1}}}, r"\['weight'\] that the schema does not"),
         ({"typical": {"smoker": {"mean": 1, "sd": 1}}}, "it is a boolean, not a number; give shar"),
         ({"typical": {"age": 45}}, "must be {mean = ..., sd = ...}, got 45"),
@@ -64,11 +63,9 @@ def test_shares_of_levels_left_out_divide_the_rest():
         ({"correlations": [("age", "pay", 0.1), ("pay", "age", 0.1)]}, "is guessed twice"),
         ({"correlations": [("age", "weight", 0.1)]}, r"\['weight'\] that the schema does not"),
         ({"typical": [1]}, "typical of the guesses must map names of columns"),
-    ],
-)
-def test_guesses_that_do_not_fit_are_refused(guesses, message):
-    with pytest.raises(dps.SchemaError, match=message):
-        schema(**guesses)
+    ]:
+        with pytest.raises(dps.SchemaError, match=message):
+            schema(**guesses)
 
 
 def test_guesses_of_another_type_are_refused():

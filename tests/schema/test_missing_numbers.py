@@ -19,16 +19,16 @@ PLAIN = Number("plain", -1, 1, points=5, allow_missing=True)
 SCHEMA = Schema([AGE, SCORE, PLAIN])
 
 
-@pytest.mark.parametrize("column", SCHEMA.columns, ids=lambda column: column.name)
-def test_a_missing_cell_has_a_code_that_no_value_has(column):
-    (code,) = column.encode(pa.array([None], pa.float64())).tolist()
-    assert code == column.missing_code == column.half_points + 1
-    assert code not in column.codes_in_use
-    assert column.all_codes.tolist() == [*column.codes_in_use.tolist(), code]
-    assert column.code_range == (-column.half_points, code)
-    values = column.encode(pa.array([-1e9, 0.0, 22.0, 1e9, np.inf, -np.inf]))
-    assert column.has_value(values).all()
-    assert not column.has_value(np.array([code]))[0]
+def test_a_missing_cell_has_a_code_that_no_value_has():
+    for column in SCHEMA.columns:
+        (code,) = column.encode(pa.array([None], pa.float64())).tolist()
+        assert code == column.missing_code == column.half_points + 1
+        assert code not in column.codes_in_use
+        assert column.all_codes.tolist() == [*column.codes_in_use.tolist(), code]
+        assert column.code_range == (-column.half_points, code)
+        values = column.encode(pa.array([-1e9, 0.0, 22.0, 1e9, np.inf, -np.inf]))
+        assert column.has_value(values).all()
+        assert not column.has_value(np.array([code]))[0]
 
 
 def test_nan_and_null_are_missing_and_everything_else_is_clamped():
@@ -37,13 +37,13 @@ def test_nan_and_null_are_missing_and_everything_else_is_clamped():
     assert np.isnan(AGE.decode(AGE.encode(cells))[:2]).all()
 
 
-@pytest.mark.parametrize("column", SCHEMA.columns, ids=lambda column: column.name)
-def test_every_code_decodes_and_encodes_to_itself(column):
-    values = column.decode(column.all_codes)
-    assert values.dtype == np.float64
-    assert np.isnan(values).tolist() == [False] * len(column.codes_in_use) + [True]
-    again = column.encode(pa.array(values, from_pandas=True))
-    np.testing.assert_array_equal(again, column.all_codes)
+def test_every_code_decodes_and_encodes_to_itself():
+    for column in SCHEMA.columns:
+        values = column.decode(column.all_codes)
+        assert values.dtype == np.float64
+        assert np.isnan(values).tolist() == [False] * len(column.codes_in_use) + [True]
+        again = column.encode(pa.array(values, from_pandas=True))
+        np.testing.assert_array_equal(again, column.all_codes)
 
 
 def test_the_last_bin_is_that_of_missing_cells():
@@ -59,11 +59,11 @@ def test_the_last_bin_is_that_of_missing_cells():
         np.testing.assert_array_equal(column.bins_of(drawn), np.arange(column.bins).repeat(20))
 
 
-@pytest.mark.parametrize("column", SCHEMA.columns, ids=lambda column: column.name)
-def test_units_lie_in_the_unit_interval_and_are_zero_where_missing(column):
-    units = column.units_of(column.all_codes)
-    assert np.abs(units).max() == 1
-    assert units[-1] == 0
+def test_units_lie_in_the_unit_interval_and_are_zero_where_missing():
+    for column in SCHEMA.columns:
+        units = column.units_of(column.all_codes)
+        assert np.abs(units).max() == 1
+        assert units[-1] == 0
 
 
 CELLS = pd.DataFrame({
@@ -73,9 +73,8 @@ CELLS = pd.DataFrame({
 })  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
+def test_conditions_are_those_of_pandas():
+    for condition, expected in [
         ("age < 20", CELLS.age < 20),
         ("age >= 60", CELLS.age >= 60),
         ("not age < 20", ~(CELLS.age < 20)),  # as in pandas, of two values
@@ -87,11 +86,9 @@ CELLS = pd.DataFrame({
         ("score <= 22", CELLS.score <= 22),
         ("score in [22, '(missing)']", CELLS.score.isin([22]) | CELLS.score.isna()),
         ("score not in [22]", ~CELLS.score.isin([22])),
-    ],
-)
-def test_conditions_are_those_of_pandas(condition, expected):
-    codes = SCHEMA.encode(pa.RecordBatch.from_pandas(CELLS))
-    assert Cells.condition(SCHEMA, condition).sums(codes).tolist() == [expected.sum()]
+    ]:
+        codes = SCHEMA.encode(pa.RecordBatch.from_pandas(CELLS))
+        assert Cells.condition(SCHEMA, condition).sums(codes).tolist() == [expected.sum()]
 
 
 def test_without_a_bin_for_missing_cells_conditions_cannot_name_it():
@@ -122,16 +119,13 @@ def test_plain_forms_and_rules():
         Number("x", 0, 1).require_missing("moments")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_rules_that_exclude_each_other_are_refused():
+    for options, message in [
         ({"allow_missing": True, "missing": 1}, r"missing= \(a value\) or allow_missing=True, not"),
         ({"allow_missing": 1}, "allow_missing must be true or false, got 1"),
-    ],
-)
-def test_rules_that_exclude_each_other_are_refused(options, message):
-    with pytest.raises(SchemaError, match=message):
-        Number("x", 0, 10, **options)
+    ]:
+        with pytest.raises(SchemaError, match=message):
+            Number("x", 0, 10, **options)
 
 
 REFERENCES = [
@@ -140,19 +134,19 @@ REFERENCES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: type(reference).__name__)
-def test_every_reference_draws_missing_cells_and_the_fit_gives_their_share(reference, no_noise):
-    schema = Schema([AGE, Number("pay", 0, 10, points=21, edges=[5], missing=0)])
-    rng = np.random.default_rng(1)
-    frame = pd.DataFrame({
-        "age": np.where(rng.random(600) < 0.25, np.nan, rng.integers(0, 100, 600)),
-        "pay": rng.integers(0, 10, 600),
-    })  # fmt: skip
-    asked = {"mean": dps.Mean("age"), "table": dps.Marginals(["age", "pay"])}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(50), n=600, reference=reference)
-    rows = dps.release(plan, frame, rng=0, m=3_000).to_frame()
-    assert abs(rows["age"].isna().mean() - frame["age"].isna().mean()) < 0.02
-    assert abs(rows["age"].mean() - frame["age"].mean()) < 2
+def test_every_reference_draws_missing_cells_and_the_fit_gives_their_share(no_noise):
+    for reference in REFERENCES:
+        schema = Schema([AGE, Number("pay", 0, 10, points=21, edges=[5], missing=0)])
+        rng = np.random.default_rng(1)
+        frame = pd.DataFrame({
+            "age": np.where(rng.random(600) < 0.25, np.nan, rng.integers(0, 100, 600)),
+            "pay": rng.integers(0, 10, 600),
+        })  # fmt: skip
+        asked = {"mean": dps.Mean("age"), "table": dps.Marginals(["age", "pay"])}
+        plan = dps.plan(schema, asked, budget=dps.PureDP(50), n=600, reference=reference)
+        rows = dps.release(plan, frame, rng=0, m=3_000).to_frame()
+        assert abs(rows["age"].isna().mean() - frame["age"].isna().mean()) < 0.02
+        assert abs(rows["age"].mean() - frame["age"].mean()) < 2
 
 
 def test_a_bernstein_density_names_the_numbers_it_can_cover():

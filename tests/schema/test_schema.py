@@ -169,9 +169,8 @@ def test_the_kind_may_be_left_out_where_the_keys_tell_it(tmp_path):
     ])  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("column", "says"),
-    [
+def test_columns_that_cannot_be_read_say_what_to_write():
+    for column, says in [
         ({"name": "x"}, r"column 'x': give levels, or low and high, or values, or kind"),
         (
             {"name": "x", "kind": "text"},
@@ -198,29 +197,24 @@ def test_the_kind_may_be_left_out_where_the_keys_tell_it(tmp_path):
         ({"name": "x", "high": 0}, "low is missing here: the smallest value that is possible"),
         ({"name": "x", "low": "min", "high": 1}, "low must be a finite number, got 'min'"),
         ("x", "a column must be a table of keys, got 'x'"),
-    ],
-)
-def test_columns_that_cannot_be_read_say_what_to_write(column, says):
-    with pytest.raises(SchemaError, match=says):
-        Schema.from_dict([column])
+    ]:
+        with pytest.raises(SchemaError, match=says):
+            Schema.from_dict([column])
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    for text, says in [
         ("", "survey.toml: there are no .*column.* tables"),
         ("[column]\nname = 'x'", "columns must be a list of tables"),
         ("column = 'x'", "columns must be a list of tables"),
         ("[[column]]\nname = ", "survey.toml is not valid TOML"),
         ("column = []", "a schema needs at least one column"),
-    ],
-)
-def test_files_that_cannot_be_read_are_refused(text, says, tmp_path):
-    path = tmp_path / "survey.toml"
-    path.write_text(text)
-    with pytest.raises(SchemaError, match=says) as refused:
-        Schema.load(path)
-    assert str(tmp_path) not in str(refused.value)
+    ]:
+        path = tmp_path / "survey.toml"
+        path.write_text(text)
+        with pytest.raises(SchemaError, match=says) as refused:
+            Schema.load(path)
+        assert str(tmp_path) not in str(refused.value)
 
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
@@ -231,19 +225,16 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
         Schema.load(tmp_path / "bytes.toml")
 
 
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
+def test_impossible_schemas_are_refused():
+    for columns, says in [
         ([], "a schema needs at least one column"),
         ([Boolean("x"), Number("x", 0, 1), Boolean("y")], r"declared more than once: \['x'\]"),
         (["x"], "a schema holds dps.Boolean, dps.Category and dps.Number, got str"),
         ("xy", "a schema is a list of dps.Boolean"),
         (3, "a schema is a list of dps.Boolean"),
-    ],
-)
-def test_impossible_schemas_are_refused(columns, says):
-    with pytest.raises(SchemaError, match=says):
-        Schema(columns)
+    ]:
+        with pytest.raises(SchemaError, match=says):
+            Schema(columns)
 
 
 SCHEMA = Schema([
@@ -319,19 +310,16 @@ def test_booleans_decode_to_bool():
     assert frame["x"].tolist() == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("names", "says"),
-    [
+def test_tables_without_a_column_or_with_two_are_refused():
+    for names, says in [
         ([], r"the table has no columns 'smoker' and 'age'; the plan needs \['smoker', 'age'\]"),
         (["age"], r"the table has no column 'smoker'; the plan needs \['smoker', 'age'\]"),
         (["smoker", "age", "age"], r"more than one column named \['age'\]"),
-    ],
-)
-def test_tables_without_a_column_or_with_two_are_refused(names, says):
-    chosen = SCHEMA.select(["smoker", "age"])
-    chosen.check_names(["extra", "age", "smoker", "extra"])
-    with pytest.raises(DataError, match=says):
-        chosen.check_names(names)
+    ]:
+        chosen = SCHEMA.select(["smoker", "age"])
+        chosen.check_names(["extra", "age", "smoker", "extra"])
+        with pytest.raises(DataError, match=says):
+            chosen.check_names(names)
 
 
 def test_the_rules_for_missing_cells_are_told_in_a_short_line():

@@ -50,13 +50,13 @@ def test_p41_bounds_bins_and_values_from_the_data(options, attempt):
         attempt(columns=lambda: usual(dps.Number("x", **options)))
 
 
-@pytest.mark.parametrize("key", ["bounds", "bins", "quantiles", "range"])
-def test_p41_no_such_parameter(key):
-    plain = {"kind": "number", "name": "x", "low": 0, "high": 4, key: "auto"}
-    with pytest.raises(dps.SchemaError, match=f"unknown keys.*{key}"):
-        dps.Schema.from_dict([plain])
-    with pytest.raises(TypeError, match=key):
-        dps.Number("x", 0, 4, **{key: "auto"})
+def test_p41_no_such_parameter():
+    for key in ["bounds", "bins", "quantiles", "range"]:
+        plain = {"kind": "number", "name": "x", "low": 0, "high": 4, key: "auto"}
+        with pytest.raises(dps.SchemaError, match=f"unknown keys.*{key}"):
+            dps.Schema.from_dict([plain])
+        with pytest.raises(TypeError, match=key):
+            dps.Number("x", 0, 4, **{key: "auto"})
 
 
 @pytest.mark.parametrize("levels", ["auto", None, (), [], FRAME["c"], FRAME["c"].unique(), FRAME,
@@ -108,24 +108,24 @@ def test_p44_a_preview_takes_no_file_of_rows(tmp_path):
             plan.preview(4, like=path)
 
 
-@pytest.mark.parametrize("reference", ["auto", "silverman", "cv", FRAME, 0.3, {"kind": "uniform"}])
-def test_p43_bandwidths_by_a_data_rule(reference, attempt):
-    with pytest.raises(dps.RequestError, match="reference must be a density such as"):
-        attempt(reference=reference)
+def test_p43_bandwidths_by_a_data_rule(attempt):
+    for reference in ["auto", "silverman", "cv", FRAME, 0.3, {"kind": "uniform"}]:
+        with pytest.raises(dps.RequestError, match="reference must be a density such as"):
+            attempt(reference=reference)
 
 
-@pytest.mark.parametrize("key", ["bandwidth", "bins", "h", "degree"])
-def test_p43_references_have_no_parameter_that_data_could_set(key):
-    for reference in (dps.Uniform, dps.PerturbedHistogram, dps.BernsteinKDE):
-        with pytest.raises(TypeError, match=key):
-            reference(**{key: "auto"})
+def test_p43_references_have_no_parameter_that_data_could_set():
+    for key in ["bandwidth", "bins", "h", "degree"]:
+        for reference in (dps.Uniform, dps.PerturbedHistogram, dps.BernsteinKDE):
+            with pytest.raises(TypeError, match=key):
+                reference(**{key: "auto"})
 
 
-@pytest.mark.parametrize("rule", ["auto", "silverman", "cv", FRAME, max])
-@pytest.mark.parametrize("key", ["C", "k", "order"])
-def test_p43_the_bernstein_density_takes_public_numbers_only(key, rule):
-    with pytest.raises(dps.RequestError, match=rf"BernsteinKDE\({key}=...\) must be a"):
-        dps.BernsteinKDE(**{key: rule})
+def test_p43_the_bernstein_density_takes_public_numbers_only():
+    for rule in ["auto", "silverman", "cv", FRAME, max]:
+        for key in ["C", "k", "order"]:
+            with pytest.raises(dps.RequestError, match=rf"BernsteinKDE\({key}=...\) must be a"):
+                dps.BernsteinKDE(**{key: rule})
 
 
 def test_p43_a_bandwidth_without_the_public_number_of_rows(attempt):
@@ -133,13 +133,13 @@ def test_p43_a_bandwidth_without_the_public_number_of_rows(attempt):
         attempt(analyses={"m": dps.Marginals(["x"], 1)}, reference=dps.BernsteinKDE())
 
 
-@pytest.mark.parametrize("columns", ["auto", "all", "top10", None, FRAME.corr, FRAME, {}])
-def test_p44_functions_chosen_by_observed_correlation(columns, attempt):
-    with pytest.raises(dps.RequestError, match="columns must be a"):
-        attempt(analyses={"m": dps.Marginals(columns)})
-    for degree in ("auto", 0.5, FRAME):
-        with pytest.raises(dps.RequestError, match="degree must be"):
-            attempt(analyses={"m": dps.Marginals(["c", "b"], degree)})
+def test_p44_functions_chosen_by_observed_correlation(attempt):
+    for columns in ["auto", "all", "top10", None, FRAME.corr, FRAME, {}]:
+        with pytest.raises(dps.RequestError, match="columns must be a"):
+            attempt(analyses={"m": dps.Marginals(columns)})
+        for degree in ("auto", 0.5, FRAME):
+            with pytest.raises(dps.RequestError, match="degree must be"):
+                attempt(analyses={"m": dps.Marginals(["c", "b"], degree)})
 
 
 def test_p44_the_family_is_known_before_any_row(exact):
@@ -236,22 +236,18 @@ def requests_with_a_function():
             yield kind, options | only_with.get(name, {}), name
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "name"),
-    list(requests_with_a_function()),
-    ids=lambda part: part if isinstance(part, str) else getattr(part, "kind", ""),
-)
-def test_p47_no_analysis_takes_a_function_that_could_be_out_of_range(kind, options, name, attempt):
+def test_p47_no_analysis_takes_a_function_that_could_be_out_of_range(attempt):
     """Losses of your own are tables of integers, see `dps.TabulatedLoss`."""
+    for kind, options, name in list(requests_with_a_function()):
 
-    def function(*args):
-        pytest.fail("a function was called")
+        def function(*args):
+            pytest.fail("a function was called")
 
-    columns = [*usual(), dps.Number("w", 0, 4, points=5, missing=2)]
-    if kind.kind != "quantile":  # of a number only
-        kind(**options).family(dps.Schema(columns))
-    with pytest.raises(dps.DpstatsError):
-        attempt(columns=columns, analyses={"f": kind(**options | {name: function})}, n=10)
+        columns = [*usual(), dps.Number("w", 0, 4, points=5, missing=2)]
+        if kind.kind != "quantile":  # of a number only
+            kind(**options).family(dps.Schema(columns))
+        with pytest.raises(dps.DpstatsError):
+            attempt(columns=columns, analyses={"f": kind(**options | {name: function})}, n=10)
 
 
 class Watching:

@@ -29,10 +29,10 @@ def test_p01_epsilon_that_is_no_budget(epsilon, attempt):
         attempt(epsilon=epsilon)
 
 
-@pytest.mark.parametrize("epsilon", [1e-16, 5e-324, Fraction(1, 10**400)], ids=repr)
-def test_p02_epsilon_so_small_that_the_scale_passes_2_to_the_52(epsilon, attempt):
-    with pytest.raises(dps.BudgetError, match="use a coarser grid or a larger budget"):
-        attempt(epsilon=epsilon)
+def test_p02_epsilon_so_small_that_the_scale_passes_2_to_the_52(attempt):
+    for epsilon in [1e-16, 5e-324, Fraction(1, 10**400)]:
+        with pytest.raises(dps.BudgetError, match="use a coarser grid or a larger budget"):
+            attempt(epsilon=epsilon)
 
 
 def test_p02_epsilon_so_small_for_the_products_of_a_grid(asking, attempt):
@@ -68,11 +68,11 @@ def used(asking, columns):
     return blocks_and_scales
 
 
-@pytest.mark.parametrize("epsilon", [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-5])
-def test_p03_the_scale_used_never_costs_more_than_epsilon(epsilon, used):
-    spent = sum(block.sensitivity("replace").l1 / s for block, s in used(dps.PureDP(epsilon)))
-    assert spent <= dps.PureDP(epsilon).total
-    assert spent > dps.PureDP(epsilon).total * Fraction(999, 1000)  # and nothing is wasted
+def test_p03_the_scale_used_never_costs_more_than_epsilon(used):
+    for epsilon in [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-5]:
+        spent = sum(block.sensitivity("replace").l1 / s for block, s in used(dps.PureDP(epsilon)))
+        assert spent <= dps.PureDP(epsilon).total
+        assert spent > dps.PureDP(epsilon).total * Fraction(999, 1000)  # and nothing is wasted
 
 
 def test_p04_ten_releases_of_a_tenth(tmp_path, simple_plan):
@@ -108,12 +108,12 @@ def test_p06_a_scale_of_zero_cannot_reach_the_noise_source(scale, monkeypatch, s
     assert reached == []
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1e-400", "0.0", "nan", "", "1/0"])
-def test_p06_a_multiplier_edited_to_zero_is_refused(text, simple_plan):
-    plain = simple_plan().to_dict()
-    plain["blocks"][0]["multiplier"] = text
-    with pytest.raises(dps.DpstatsError, match="positive fraction"):
-        dps.Plan.from_dict(plain)
+def test_p06_a_multiplier_edited_to_zero_is_refused(simple_plan):
+    for text in ["0", "-1", "1e-400", "0.0", "nan", "", "1/0"]:
+        plain = simple_plan().to_dict()
+        plain["blocks"][0]["multiplier"] = text
+        with pytest.raises(dps.DpstatsError, match="positive fraction"):
+            dps.Plan.from_dict(plain)
 
 
 def test_p06_a_budget_so_large_that_noise_vanishes_is_refused(attempt):
@@ -121,15 +121,15 @@ def test_p06_a_budget_so_large_that_noise_vanishes_is_refused(attempt):
         attempt(epsilon=1e9)
 
 
-@pytest.mark.parametrize("rho", [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-9, 3])
-def test_p07_the_scale_used_never_costs_more_than_rho(rho, used):
-    budget = dps.ZCDP(rho)
-    _assert_spent(budget, used)
+def test_p07_the_scale_used_never_costs_more_than_rho(used):
+    for rho in [1 / 3, Fraction(1, 3), 0.1, Decimal("0.3"), 7e-9, 3]:
+        budget = dps.ZCDP(rho)
+        _assert_spent(budget, used)
 
 
-@pytest.mark.parametrize("pair", [(1, 1e-9), (Fraction(1, 3), 1e-6)])
-def test_p07_the_scale_used_never_costs_more_than_what_epsilon_and_delta_allow(pair, used):
-    _assert_spent(dps.ApproxDP(*pair), used)
+def test_p07_the_scale_used_never_costs_more_than_what_epsilon_and_delta_allow(used):
+    for pair in [(1, 1e-9), (Fraction(1, 3), 1e-6)]:
+        _assert_spent(dps.ApproxDP(*pair), used)
 
 
 def _assert_spent(budget, used):
@@ -156,10 +156,10 @@ def test_p07_a_plan_file_whose_budget_was_renamed_is_refused(columns):
             dps.Plan.from_dict(plan.to_dict() | {"budget": budget})
 
 
-@pytest.mark.parametrize("rho", [0, -1, math.nan, math.inf, True, None, "1"])
-def test_p01_rho_that_is_no_budget(rho):
-    with pytest.raises(dps.BudgetError, match="rho must be a positive finite number"):
-        dps.ZCDP(rho)
+def test_p01_rho_that_is_no_budget():
+    for rho in [0, -1, math.nan, math.inf, True, None, "1"]:
+        with pytest.raises(dps.BudgetError, match="rho must be a positive finite number"):
+            dps.ZCDP(rho)
 
 
 @pytest.mark.parametrize("delta", [0, -1, 1, 2, math.nan, True, None, "1"])
@@ -177,10 +177,10 @@ def test_p01_delta_that_is_no_probability(delta):
         dps.ApproxDP(delta if delta in (0, -1) else None, 1e-9)
 
 
-@pytest.mark.parametrize("rho", [1e-40, 1e20])
-def test_p02_rho_so_small_or_large_that_the_scale_is_out_of_range(rho, columns):
-    with pytest.raises(dps.BudgetError, match=r"larger budget|smaller budget"):
-        dps.plan(dps.Schema(columns()), {"p": dps.Proportion("b")}, budget=dps.ZCDP(rho))
+def test_p02_rho_so_small_or_large_that_the_scale_is_out_of_range(columns):
+    for rho in [1e-40, 1e20]:
+        with pytest.raises(dps.BudgetError, match=r"larger budget|smaller budget"):
+            dps.plan(dps.Schema(columns()), {"p": dps.Proportion("b")}, budget=dps.ZCDP(rho))
 
 
 def test_p08_an_empty_family(attempt, asking):
@@ -214,10 +214,10 @@ def test_p09_the_same_function_asked_twice_is_measured_once(exact, columns):
     assert dps.plan(schema, tables, budget=dps.PureDP(1)).family.size == 6
 
 
-@pytest.mark.parametrize("unit", [None, "", "Replace", "bounded", 1, ["replace"], True])
-def test_p10_an_unknown_neighbour_relation(unit, attempt):
-    with pytest.raises(dps.RequestError, match="unit must be 'replace' or 'add_remove'"):
-        attempt(unit=unit)
+def test_p10_an_unknown_neighbour_relation(attempt):
+    for unit in [None, "", "Replace", "bounded", 1, ["replace"], True]:
+        with pytest.raises(dps.RequestError, match="unit must be 'replace' or 'add_remove'"):
+            attempt(unit=unit)
 
 
 def test_p10_an_unknown_neighbour_relation_in_a_plan_file(simple_plan):

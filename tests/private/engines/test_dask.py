@@ -37,11 +37,11 @@ def sums_of(data, schema=SCHEMA, blocks=BLOCKS):
     return [block.tolist() for block in sums], rows
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
-def test_every_scheduler_and_number_of_partitions(scheduler):
-    with dask.config.set(scheduler=scheduler):
-        for partitions in (1, 2, 40):
-            assert sums_of(dd.from_pandas(FRAME, npartitions=partitions)) == sums_of(FRAME)
+def test_every_scheduler_and_number_of_partitions():
+    for scheduler in ["synchronous", "threads"]:
+        with dask.config.set(scheduler=scheduler):
+            for partitions in (1, 2, 40):
+                assert sums_of(dd.from_pandas(FRAME, npartitions=partitions)) == sums_of(FRAME)
 
 
 CELLS = [
@@ -62,19 +62,19 @@ MEANINGS = [
 ]
 
 
-@pytest.mark.parametrize("to_strings", [True, False])
-@pytest.mark.parametrize("column", MEANINGS)
-def test_cells_of_objects_mean_what_they_do_in_pandas(column, to_strings):
+def test_cells_of_objects_mean_what_they_do_in_pandas():
     """Dask makes text of them by itself, unless it is set not to."""
-    schema = Schema([column(f"cell {i}") for i in range(len(CELLS))])
-    blocks = [Cells.table(schema, [name]) for name in schema.names]
-    cells = zip(schema.names, CELLS, strict=True)
-    frame = pd.DataFrame(
-        {name: pd.Series([cell, "no", None], dtype=object) for name, cell in cells}
-    )
-    with dask.config.set({"dataframe.convert-string": to_strings}):
-        data = dd.from_pandas(frame, npartitions=2, sort=False)
-        assert sums_of(data, schema, blocks) == sums_of(frame, schema, blocks)
+    for to_strings in [True, False]:
+        for column in MEANINGS:
+            schema = Schema([column(f"cell {i}") for i in range(len(CELLS))])
+            blocks = [Cells.table(schema, [name]) for name in schema.names]
+            cells = zip(schema.names, CELLS, strict=True)
+            frame = pd.DataFrame(
+                {name: pd.Series([cell, "no", None], dtype=object) for name, cell in cells}
+            )
+            with dask.config.set({"dataframe.convert-string": to_strings}):
+                data = dd.from_pandas(frame, npartitions=2, sort=False)
+                assert sums_of(data, schema, blocks) == sums_of(frame, schema, blocks)
 
 
 def test_only_needed_columns_are_read(tmp_path):
