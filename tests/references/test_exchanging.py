@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 import dpstats as dps
 from dpstats.density.products import Products
@@ -55,33 +54,35 @@ def independent(family, deviation, m=N, seed=1):
     return LogLinearFit(sampler, deviations, codes, truth / deviations, none, none), truth
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("deviation", [1e-5, 0.003, 1.0])
-def test_means_of_equal_rows_are_the_wanted_ones(family, deviation):
+def test_means_of_equal_rows_are_the_wanted_ones():
     """Within the error of less than a row per function, for a target that rows of a model have."""
-    fit, truth = independent(family, deviation)
-    own = family.evaluate(fit.codes).average(np.full(N, 1 / N))
-    wanted = own + 0.3 * (truth - own)
-    found = exchanged(fit, wanted / deviation, np.random.default_rng(0))
-    means = family.evaluate(found).average(np.full(N, 1 / N))
-    before, after = (np.sqrt(np.mean((got - wanted) ** 2)) for got in (own, means))
-    assert before > 30 / N
-    assert after < 1 / N
-    for column in SCHEMA:
-        assert len(found[column.name]) == N
-        allowed = column.all_codes if isinstance(column, dps.Number) else range(column.bins)
-        assert np.isin(found[column.name], list(allowed)).all()
+    for family in FAMILIES.values():
+        for deviation in [1e-5, 0.003, 1.0]:
+            fit, truth = independent(family, deviation)
+            own = family.evaluate(fit.codes).average(np.full(N, 1 / N))
+            wanted = own + 0.3 * (truth - own)
+            found = exchanged(fit, wanted / deviation, np.random.default_rng(0))
+            means = family.evaluate(found).average(np.full(N, 1 / N))
+            before, after = (np.sqrt(np.mean((got - wanted) ** 2)) for got in (own, means))
+            assert before > 30 / N
+            assert after < 1 / N
+            for column in SCHEMA:
+                assert len(found[column.name]) == N
+                allowed = column.all_codes if isinstance(column, dps.Number) else range(column.bins)
+                assert np.isin(found[column.name], list(allowed)).all()
 
 
-@pytest.mark.parametrize("m", [1, 2, 499, 501])
-def test_any_number_of_rows_can_be_exchanged(m):
-    fit, truth = independent(FAMILIES["mixed"], 0.01, m)
-    wanted = truth / 0.01
-    found = exchanged(fit, wanted, np.random.default_rng(0))
-    assert {len(codes) for codes in found.values()} == {m}
-    values = [fit.family.evaluate(codes).average(np.full(m, 1 / m)) for codes in (found, fit.codes)]
-    after, before = (np.sum((means / 0.01 - wanted) ** 2) for means in values)
-    assert after <= before
+def test_any_number_of_rows_can_be_exchanged():
+    for m in [1, 2, 499, 501]:
+        fit, truth = independent(FAMILIES["mixed"], 0.01, m)
+        wanted = truth / 0.01
+        found = exchanged(fit, wanted, np.random.default_rng(0))
+        assert {len(codes) for codes in found.values()} == {m}
+        values = [
+            fit.family.evaluate(codes).average(np.full(m, 1 / m)) for codes in (found, fit.codes)
+        ]
+        after, before = (np.sum((means / 0.01 - wanted) ** 2) for means in values)
+        assert after <= before
 
 
 def test_a_target_out_of_reach_leaves_rows_that_are_not_alike():
@@ -103,16 +104,16 @@ def test_a_seed_repeats_it():
     assert any(np.any(first[name] != other[name]) for name in first)
 
 
-@pytest.mark.parametrize("joint", [False, True])
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_distances_of_points(family, joint):
-    points = rows(n=600)
-    scales = np.random.default_rng(0).uniform(1, 3, family.size)
-    products = Products(family.evaluate(points), scales, joint=joint)
-    whole = products.array()
-    expected = np.linalg.norm(whole[:, 300:] - whole[:, :300], axis=0)
-    expected[expected == 0] = np.inf
-    np.testing.assert_allclose(products.distances(300), expected, atol=1e-12)
+def test_distances_of_points():
+    for joint in [False, True]:
+        for family in FAMILIES.values():
+            points = rows(n=600)
+            scales = np.random.default_rng(0).uniform(1, 3, family.size)
+            products = Products(family.evaluate(points), scales, joint=joint)
+            whole = products.array()
+            expected = np.linalg.norm(whole[:, 300:] - whole[:, :300], axis=0)
+            expected[expected == 0] = np.inf
+            np.testing.assert_allclose(products.distances(300), expected, atol=1e-12)
 
 
 def test_columns_that_move_alone_are_drawn_given_their_own_rows():

@@ -92,13 +92,13 @@ def pairs_of(n, noise, bins=20):
         return dps.measure(plan, rows)
 
 
-@pytest.mark.parametrize(("n", "m"), [(6_000, 6_000), (1_200, 2_000), (1, 2_000)])
-def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more(n, m, seeded_noise):
-    measured = pairs_of(n, seeded_noise(1))
-    reference = reference_from_dict(measured.reference_spec)
-    assert number_of_candidates(measured, reference) == m
-    assert number_of_candidates(measured, reference, k=n) == n
-    assert number_of_candidates(measured, dps.Uniform()) == CANDIDATES
+def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more(seeded_noise):
+    for n, m in [(6_000, 6_000), (1_200, 2_000), (1, 2_000)]:
+        measured = pairs_of(n, seeded_noise(1))
+        reference = reference_from_dict(measured.reference_spec)
+        assert number_of_candidates(measured, reference) == m
+        assert number_of_candidates(measured, reference, k=n) == n
+        assert number_of_candidates(measured, dps.Uniform()) == CANDIDATES
 
 
 def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_noise):

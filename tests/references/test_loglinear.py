@@ -66,18 +66,18 @@ def test_rows_are_closer_to_the_truth_than_the_answers_are(pairs):
     assert ours.max() < answers.max()
 
 
-@pytest.mark.parametrize("m", [1, 7, 5_000])
-def test_candidates_of_pair_tables_are_rows_of_equal_weight(pairs, m):
-    proposal = LogLinear().candidates(pairs, m, np.random.default_rng(0), stratified=True)
-    copies = proposal.density * m
-    np.testing.assert_allclose(copies, np.rint(copies), atol=1e-9)
-    assert copies.min() >= 1 - 1e-9
-    assert copies.sum() == pytest.approx(m)
-    assert proposal.notes == ()
-    for column in pairs.columns:
-        codes = proposal.candidates.codes[column.name]
-        assert codes.min() >= 0
-        assert codes.max() < column.bins
+def test_candidates_of_pair_tables_are_rows_of_equal_weight(pairs):
+    for m in [1, 7, 5_000]:
+        proposal = LogLinear().candidates(pairs, m, np.random.default_rng(0), stratified=True)
+        copies = proposal.density * m
+        np.testing.assert_allclose(copies, np.rint(copies), atol=1e-9)
+        assert copies.min() >= 1 - 1e-9
+        assert copies.sum() == pytest.approx(m)
+        assert proposal.notes == ()
+        for column in pairs.columns:
+            codes = proposal.candidates.codes[column.name]
+            assert codes.min() >= 0
+            assert codes.max() < column.bins
 
 
 def test_rng_makes_it_repeatable(pairs):
@@ -107,18 +107,18 @@ def test_it_serves_the_minimax_fit(pairs):
     assert largest[0] < largest[1]
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.05, 1e4])
-def test_any_noise_gives_rows(epsilon):
+def test_any_noise_gives_rows():
     """From noise of ten thousand rows on a table of 4,000, to none."""
-    wild = measured(
-        table(), SCHEMA, {"pairs": dps.Marginals(SCHEMA.names)}, epsilon, reference=LogLinear()
-    )
-    release = dps.synthesize(wild, m=2000, rng=0)
-    assert release.k == 4000
-    assert np.all(np.isfinite(release.weights))
-    assert release.weights.sum() == pytest.approx(1)
-    if epsilon == 1e4:
-        assert np.abs(release.accuracy(of="weights").synthetic - wild.means).max() < 0.01
+    for epsilon in [1e-3, 0.05, 1e4]:
+        wild = measured(
+            table(), SCHEMA, {"pairs": dps.Marginals(SCHEMA.names)}, epsilon, reference=LogLinear()
+        )
+        release = dps.synthesize(wild, m=2000, rng=0)
+        assert release.k == 4000
+        assert np.all(np.isfinite(release.weights))
+        assert release.weights.sum() == pytest.approx(1)
+        if epsilon == 1e4:
+            assert np.abs(release.accuracy(of="weights").synthetic - wild.means).max() < 0.01
 
 
 @pytest.mark.parametrize("noise", [-(10**12), 10**12, 0])
@@ -330,15 +330,17 @@ def test_columns_in_one_way_tables_beside_pairs_get_their_margins():
         assert np.abs(ours - true).max() < 0.01
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("triple", [False, True])
-def test_one_private_row_gives_rows(unit, triple):
-    asked = {"t": dps.Marginals(SCHEMA.names, degree=3 if triple else 2)}
-    given = {"n": 1} if unit == "replace" else {}
-    alone = measured(table().head(1), SCHEMA, asked, 1, reference=LogLinear(), unit=unit, **given)
-    release = dps.synthesize(alone, rng=0)
-    assert release.k == Sources(alone).rows.value
-    assert np.isfinite(release.weights).all()
+def test_one_private_row_gives_rows():
+    for unit in ["replace", "add_remove"]:
+        for triple in [False, True]:
+            asked = {"t": dps.Marginals(SCHEMA.names, degree=3 if triple else 2)}
+            given = {"n": 1} if unit == "replace" else {}
+            alone = measured(
+                table().head(1), SCHEMA, asked, 1, reference=LogLinear(), unit=unit, **given
+            )
+            release = dps.synthesize(alone, rng=0)
+            assert release.k == Sources(alone).rows.value
+            assert np.isfinite(release.weights).all()
 
 
 def test_rows_of_too_many_levels_are_exchanged_and_not_edited(monkeypatch, pairs):
