@@ -151,15 +151,6 @@ def test_the_misfit_stays_that_of_the_rows(levels_per_column, monkeypatch):
     assert np.mean(rows != before) > 0.3
 
 
-def test_draws_have_the_probabilities_of_their_logits():
-    rng = np.random.default_rng(0)
-    logits = np.log(np.array([0.5, 0.2, 0.0, 0.3]) + 1e-30)
-    drawn = editing._drawn(np.repeat(logits[:, None], 40_000, axis=1).astype(np.float32), rng)
-    shares = np.bincount(drawn, minlength=4) / 40_000
-    np.testing.assert_allclose(shares, [0.5, 0.2, 0, 0.3], atol=0.012)
-    assert shares[2] == 0
-
-
 @BOTH_WAYS
 @pytest.mark.parametrize("column", [0, 1, 3, 4])
 def test_the_costs_of_levels_are_those_of_the_misfit(column, levels_per_column, monkeypatch):
@@ -186,34 +177,6 @@ def test_the_costs_of_levels_are_those_of_the_misfit(column, levels_per_column, 
     costs = -temperature * seen[0][:, 0]
     expected = np.array([cost(level) for level in range(SIZES[column])])
     np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)
-
-
-@BOTH_WAYS
-def test_the_costs_of_two_levels_at_once_are_those_of_the_misfit(levels_per_column, monkeypatch):
-    monkeypatch.setattr(levels_module, "MANY", levels_per_column)
-    target, which = counts(dependent(60)), used()
-    weights = np.where(which, 1 / (target + 2), 0)
-    rows, seen = np.stack(list(uniform(60).values())).astype(np.int16), []
-    cells = np.indices(SIZES[:2]).reshape(2, -1).astype(np.int16)
-
-    def kept(logits, rng):
-        seen.append(logits)
-        return np.zeros(1, dtype=np.int16)
-
-    def cost(levels):
-        moved = rows.copy()
-        moved[:2, 7] = levels
-        misfit = counts(dict(zip(SCHEMA.names, moved, strict=True))) - target
-        return np.triu(weights * misfit**2).sum()
-
-    expected = np.array([cost(levels) for levels in cells.T])
-    monkeypatch.setattr(editing, "_drawn", kept)
-    misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
-    part = editing._Part(LEVELS, rows[:, 7:8], misfit, weights.astype(np.float32), None)
-    part.redraw_both(editing.Linked((0, 1), tuple(cells)), 0.5, None)
-    costs = -0.5 * seen[0][:, 0]
-    np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)
-    assert np.array_equal(rows[:2, 7], cells[:, 0])
 
 
 def test_columns_that_follow_from_others_are_linked():
