@@ -24,10 +24,10 @@ demo: .venv/installed
 	@$(BIN)/dpstats demo
 
 test: .venv/installed-dev check docs-check
-	DPSTATS_VIGNETTES=thin $(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m "slow or not slow" -s
+	DPSTATS_VIGNETTES=whole $(BIN)/python -m pytest -m "slow or not slow" -s
 
 test-lowest: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

@@ -9,8 +9,7 @@ import pytest
 
 import dpstats as dps
 from dpstats import display
-from dpstats.display import Bar, fitted_table, shown_progress, wrapped
-from dpstats.errors import RequestError
+from dpstats.display import fitted_table, shown_progress, wrapped
 
 HOSTILE = "<script>alert('&')</script>"
 
@@ -62,25 +61,6 @@ def test_a_bar_is_drawn_after_two_seconds_and_goes_at_the_end(clock, terminal):
     assert terminal.text.endswith("\r\033[K")
 
 
-def test_the_time_left_follows_from_the_share_that_is_done(clock, terminal):
-    with shown_progress(None) as say:
-        clock[0] += 60
-        say("reading rows", 0, 100)  # the step begins now
-        clock[0] += 4
-        say("reading rows", 4, 100)
-        assert terminal.text.endswith("reading rows 4%")
-        clock[0] += 1
-        say("reading rows", 10, 100)
-        assert terminal.text.endswith("reading rows 10%, about 45 s left")
-        clock[0] += 95
-        say("reading rows", 20, 100)
-        assert terminal.text.endswith("reading rows 20%, about 7 min left")
-        say("reading rows", 100, 100)
-        clock[0] += 1
-        say("drawing noise", 1, 2)
-        assert terminal.text.endswith("drawing noise 50%")
-
-
 def test_a_failure_takes_the_bar_away_too(clock, terminal):
     def work():
         with shown_progress(None) as say:
@@ -93,12 +73,6 @@ def test_a_failure_takes_the_bar_away_too(clock, terminal):
     assert terminal.text.endswith("\r\033[K")
 
 
-def test_short_work_leaves_no_trace(clock, terminal):
-    with shown_progress(None) as say:
-        say("reading rows", 100, 100)
-    assert terminal.text == ""
-
-
 def test_nobody_sees_a_bar_in_a_log_or_where_it_is_not_wanted(terminal, monkeypatch):
     with shown_progress(False) as say:
         assert say is None
@@ -108,21 +82,6 @@ def test_nobody_sees_a_bar_in_a_log_or_where_it_is_not_wanted(terminal, monkeypa
     monkeypatch.setattr(display.sys, "stderr", None)
     with shown_progress(None) as say:
         assert say is None
-
-
-def test_true_asks_for_a_bar_anywhere(terminal, monkeypatch):
-    monkeypatch.setattr(terminal, "isatty", lambda: False)
-    with shown_progress(True) as say:
-        assert isinstance(say, Bar)
-
-
-def test_a_function_gets_the_progress_itself_and_other_things_are_refused():
-    calls = []
-    with shown_progress(lambda *given: calls.append(given)) as say:
-        say("reading rows", 1, 2)
-    assert calls == [("reading rows", 1, 2)]
-    with pytest.raises(RequestError, match="False for none"), shown_progress("yes"):
-        pass
 
 
 class Handle:
@@ -189,10 +148,6 @@ def test_a_release_shows_a_bar_by_default(terminal, monkeypatch, survey, schema)
     assert terminal.text == shown
 
 
-def test_bars_of_terminals_are_not_those_of_notebooks():
-    assert Bar()._display is None
-
-
 @pytest.fixture(scope="module")
 def shown():
     """Everything that a notebook shows, of hostile names."""
@@ -215,9 +170,8 @@ def shown():
     return {name: thing._repr_html_() for name, thing in things.items()}
 
 
-@pytest.mark.parametrize(
-    ("name", "holds"),
-    [
+def test_notebooks_show_all_of_it_escaped(shown):
+    for name, holds in [
         ("schema", '<th scope="row">kind</th>'),
         ("category", "category, 2 levels: a, &lt;script"),
         ("number", "number, 0 to 1, "),
@@ -228,17 +182,15 @@ def shown():
         ("certificate", "joint bound"),
         ("release", "2 noisy answers from 200 private rows"),
         ("result", "noise-aware"),
-    ],
-)
-def test_notebooks_show_all_of_it_escaped(shown, name, holds):
-    assert holds in shown[name]
-    assert "<script" not in shown[name]
+    ]:
+        assert holds in shown[name]
+        assert "<script" not in shown[name]
 
 
-@pytest.mark.parametrize("module", [dps, dps.plots, dps.corrected])
-def test_completion_offers_public_names_only(module):
-    offered = {name for name in dir(module) if not name.startswith("_")}
-    assert offered <= set(module.__all__)
+def test_completion_offers_public_names_only():
+    for module in [dps, dps.plots, dps.corrected]:
+        offered = {name for name in dir(module) if not name.startswith("_")}
+        assert offered <= set(module.__all__)
 
 
 def test_tables_and_lines_fit_the_terminal(monkeypatch):
@@ -255,30 +207,6 @@ def test_tables_and_lines_fit_the_terminal(monkeypatch):
     assert all(f"analysis {i}" in "".join(numbers) for i in range(9))
     assert max(map(len, wrapped("name: " + "word " * 50))) <= 60
     assert fitted_table(header, rows, (0, 2), 1_000)[1].endswith("words words")  # one line
-
-
-LABELS = ["smoker=False, region=north", "smoker=True, region=south", "age"]
-
-
-def table(numbers, room):
-    """Labels beside columns of ten characters, with a rule."""
-    header = ["", *(f"{i:>10}" for i in range(numbers))]
-    rows = [[label, *(["0.12345678"] * numbers)] for label in LABELS]
-    return fitted_table(header, rows, [0], room, rule=True)
-
-
-def test_names_wrap_in_a_fifth_of_a_line_or_stay_whole_above_the_columns_below():
-    assert table(6, 90)[1:3] == ["-" * 90, f"smoker=False,     {'  0.12345678' * 6}"]
-    assert table(6, 88)[2].startswith(LABELS[0] + "  0.1")  # below a fifth: whole, in two parts
-    assert table(4, 74)[1:3] == ["-" * 74, f"{LABELS[0]}{'  0.12345678' * 4}"]
-    wrapped_once = table(4, 70)
-    assert wrapped_once[1] == "-" * 70
-    assert wrapped_once[2:4] == [f"smoker=False,         {'  0.12345678' * 4}", "  region=north"]
-    blocks = table(6, 80)
-    assert [line for line in blocks if set(line) == {"-"}] == ["-" * 74, "-" * 50]
-    assert sum(line.startswith(LABELS[0]) for line in blocks) == 2
-    assert max(map(len, blocks)) <= 80
-    assert len(blocks) == 2 * (2 + len(LABELS)) + 1
 
 
 def test_a_preview_and_a_curve_fit_eighty_columns(monkeypatch):
@@ -304,14 +232,3 @@ def test_a_certified_interval_without_ends_is_none_in_text_alone(seeded_noise):
     assert "inf" not in text
     assert 'certified "none": no interval holds for every possible table' in text
     assert max(map(len, text.fitted().splitlines())) <= 100
-
-
-def test_columns_of_text_are_aligned_left_in_html():
-    from dpstats.display import html_table
-
-    rows = [["a", "x, y", "12", "[0.1, 0.2]", "none", "2020-01-01", ""],
-            ["b", "z", "-1", "[-inf, 3]", "0.5", "about 3", "1e-6"]]  # fmt: skip
-    found = html_table(["", "columns", "n", "interval", "certified", "day", "p"], rows)
-    assert found.count("text-align: left") == 3  # the header and two cells
-    assert '<th scope="col" style="text-align: left">columns</th>' in found
-    assert "<td>12</td><td>[0.1, 0.2]</td><td>none</td><td>2020-01-01</td>" in found

@@ -134,7 +134,7 @@ def test_measurements_with_any_value_replaced_are_refused_or_readable(release, t
 
 def test_a_release_document_with_any_value_replaced_is_refused_or_readable(release, saved):
     document = json.loads(release._members()["release.json"])
-    for _, _, changed in variants(document):
+    for _, _, changed in variants(document, [None, True, 2**70, "9" * 5_000, [[]], {"kind": "x"}]):
         rewritten(saved, release_json=json.dumps(changed))
         try:
             repr(dps.load(saved)).encode()
@@ -142,67 +142,79 @@ def test_a_release_document_with_any_value_replaced_is_refused_or_readable(relea
             str(error).encode()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 100_000, '{"a":' * 100_000, '{"dpstats": ' + "1" * 5_000 + "}", "{", "\x00", "NaN",
-        '{"dpstats": NaN}', '{"dpstats": 1e999}', '{"dpstats": "plan", "dpstats": "plan"}',
-        '{"dpstats": "\\ud800"}', '"plan"', "null", "\ufeff{}",
-    ],
-    ids=range(13),
-)  # fmt: skip
-def test_strange_json_is_refused(saved, tmp_path, text):
-    for name in ("release_json", "measurements_json"):
-        rewritten(saved, **{name: text})
+def test_strange_json_is_refused(saved, tmp_path):
+    whole = saved.read_bytes()
+    for text in [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        '{"dpstats": ' + "1" * 5_000 + "}",
+        "{",
+        "\x00",
+        "NaN",
+        '{"dpstats": NaN}',
+        '{"dpstats": 1e999}',
+        '{"dpstats": "plan", "dpstats": "plan"}',
+        '{"dpstats": "\\ud800"}',
+        '"plan"',
+        "null",
+        "\ufeff{}",
+    ]:
+        for name in ("release_json", "measurements_json"):
+            saved.write_bytes(whole)
+            rewritten(saved, **{name: text})
+            with pytest.raises(FileFormatError):
+                dps.load(saved)
+        plan = tmp_path / "plan.json"
+        plan.write_text(text)
         with pytest.raises(FileFormatError):
-            dps.load(saved)
-    plan = tmp_path / "plan.json"
-    plan.write_text(text)
-    with pytest.raises(FileFormatError):
-        dps.Plan.load(plan)
-    plan.write_bytes(b"\xff\xfe" + text.encode())
-    with pytest.raises(FileFormatError):
-        dps.Plan.load(plan)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['"', "\r", "a\rb,c\r", "block,function,name,noisy_sum,uniform\n0,0,\r,1,0.1", "\x00",
-     "block,function,name,noisy_sum,uniform\n0,0," + "x" * 200_000 + ",1,0.1\n"],
-    ids=range(6),
-)  # fmt: skip
-def test_strange_tables_are_refused(saved, text):
-    for name in ("answers_csv", "candidates_csv"):
-        before = saved.read_bytes()
-        rewritten(saved, **{name: text})
+            dps.Plan.load(plan)
+        plan.write_bytes(b"\xff\xfe" + text.encode())
         with pytest.raises(FileFormatError):
+            dps.Plan.load(plan)
+
+
+def test_strange_tables_are_refused(saved):
+    for text in [
+        '"',
+        "\r",
+        "a\rb,c\r",
+        "block,function,name,noisy_sum,uniform\n0,0,\r,1,0.1",
+        "\x00",
+        "block,function,name,noisy_sum,uniform\n0,0," + "x" * 200_000 + ",1,0.1\n",
+    ]:
+        for name in ("answers_csv", "candidates_csv"):
+            before = saved.read_bytes()
+            rewritten(saved, **{name: text})
+            with pytest.raises(FileFormatError):
+                dps.load(saved)
+            saved.write_bytes(before)
+
+
+def test_more_rows_than_a_release_can_have_are_refused(release, saved):
+    for count in [10**7, 10**18, 2**62]:
+        lines = release._members()["candidates.csv"].splitlines()
+        for i in (1, 2, 3):  # 2^62 twice passes what an int64 can hold
+            lines[i] = f"{lines[i].rpartition(',')[0]},{count}"
+        rewritten(saved, candidates_csv="\n".join(lines) + "\n")
+        with pytest.raises(FileFormatError, match="counts of rows are not valid"):
             dps.load(saved)
-        saved.write_bytes(before)
 
 
-@pytest.mark.parametrize("count", [10**7, 10**18, 2**62])
-def test_more_rows_than_a_release_can_have_are_refused(release, saved, count):
-    lines = release._members()["candidates.csv"].splitlines()
-    for i in (1, 2, 3):  # 2^62 twice passes what an int64 can hold
-        lines[i] = f"{lines[i].rpartition(',')[0]},{count}"
-    rewritten(saved, candidates_csv="\n".join(lines) + "\n")
-    with pytest.raises(FileFormatError, match="counts of rows are not valid"):
-        dps.load(saved)
-
-
-@pytest.mark.parametrize("text", ["1e99999999", "1e400", "9" * 5_000, "1/0", "", "-", 3, None])
-def test_centers_and_scales_of_clipped_moments_are_exact_fractions(text):
-    columns = [dps.Number(name, -50, 100, missing=40) for name in ("a", "b")]
-    clipped = dps.Covariance(["a", "b"], clip_norm=2, center={"a": 0, "b": -5.5}, scale={"a": 25})
-    plan = dps.plan(dps.Schema(columns), {"clipped": clipped}, budget=dps.PureDP(1))
-    document = json.loads(files.to_json(plan.to_dict()))
-    assert dps.Plan.from_dict(document) == plan
-    number = next(i for i, b in enumerate(document["blocks"]) if b["kind"] == "ball_moments")
-    for key in ("center", "scale", "clip_norm"):
-        changed = copy.deepcopy(document)
-        changed["blocks"][number][key] = text if key == "clip_norm" else [text, "1"]
-        with pytest.raises(FileFormatError, match="must be numbers, one per column"):
-            dps.Plan.from_dict(changed)
+def test_centers_and_scales_of_clipped_moments_are_exact_fractions():
+    for text in ["1e99999999", "1e400", "9" * 5_000, "1/0", "", "-", 3, None]:
+        columns = [dps.Number(name, -50, 100, missing=40) for name in ("a", "b")]
+        clipped = dps.Covariance(
+            ["a", "b"], clip_norm=2, center={"a": 0, "b": -5.5}, scale={"a": 25}
+        )
+        plan = dps.plan(dps.Schema(columns), {"clipped": clipped}, budget=dps.PureDP(1))
+        document = json.loads(files.to_json(plan.to_dict()))
+        assert dps.Plan.from_dict(document) == plan
+        number = next(i for i, b in enumerate(document["blocks"]) if b["kind"] == "ball_moments")
+        for key in ("center", "scale", "clip_norm"):
+            changed = copy.deepcopy(document)
+            changed["blocks"][number][key] = text if key == "clip_norm" else [text, "1"]
+            with pytest.raises(FileFormatError, match="must be numbers, one per column"):
+                dps.Plan.from_dict(changed)
 
 
 def test_only_plain_archives_are_read(release, saved):
@@ -284,9 +296,8 @@ def test_a_plan_that_counts_something_else_than_it_says_is_refused(plan):
         edited(small, lambda document: document["blocks"][0].update(label="9" * 400))
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
+def test_a_plan_file_is_what_dps_plan_writes(plan):
+    for change, sentence in [
         (lambda d: d.update(extra=1), "extra is not as dps.plan writes it"),
         (lambda d: d["blocks"][0].update(extra=1), r"blocks\[0\].extra is not as"),
         (lambda d: d["schema"][0].update(note=""), r"schema\[0\].note is not as"),
@@ -295,11 +306,9 @@ def test_a_plan_that_counts_something_else_than_it_says_is_refused(plan):
         (lambda d: d.update(version=2), "version is not as"),
         (lambda d: d["blocks"][0].update(multiplier="1/100"), "spends .* and its budget is 1"),
         (lambda d: d.pop("unit"), "the plan cannot be read: it lacks 'unit'"),
-    ],
-)
-def test_a_plan_file_is_what_dps_plan_writes(plan, change, sentence):
-    with pytest.raises(DpstatsError, match=sentence):
-        edited(plan, change)
+    ]:
+        with pytest.raises(DpstatsError, match=sentence):
+            edited(plan, change)
 
 
 def resigned(release, saved, change):
@@ -348,28 +357,13 @@ def test_answers_carry_the_names_of_their_functions_in_order(release, saved):
             dps.load(saved)
 
 
-@pytest.mark.parametrize("uniform", ["0.5", "-0.5", "nan", "1e-400x"])
-def test_uniforms_are_inside_their_interval(release, saved, uniform):
-    header, first, *others = release._members()["answers.csv"].splitlines()
-    lines = [header, f"{first.rpartition(',')[0]},{uniform}", *others]
-    rewritten(saved, answers_csv="\n".join(lines) + "\n")
-    with pytest.raises(FileFormatError, match=r"uniform outside|could not convert"):
-        dps.load(saved)
-
-
-def test_blocks_that_no_analysis_asks_for_are_noted(release, saved):
-    assert "no analysis asks for them" not in str(release)
-    fewer = {name: plain for name, plain in release.measurements.requests.items() if name != "b"}
-    earlier = replace(release, measurements=replace(release.measurements, requests=fewer))
-    earlier.save(saved, overwrite=True)
-    assert "Note: ['hiv'] were measured, and no analysis asks for them" in str(dps.load(saved))
-    assert "an earlier version may have" in str(dps.load(saved))
-    unknown = fewer | {"b": {"kind": "of another package"}}
-    replace(release, measurements=replace(release.measurements, requests=unknown)).save(
-        saved, overwrite=True
-    )
-    assert "an analysis that cannot be read here may have" in str(dps.load(saved))
-    assert dps.load(saved).infer(dps.Proportion("hiv")).params.shape == (1,)
+def test_uniforms_are_inside_their_interval(release, saved):
+    for uniform in ["0.5", "-0.5", "nan", "1e-400x"]:
+        header, first, *others = release._members()["answers.csv"].splitlines()
+        lines = [header, f"{first.rpartition(',')[0]},{uniform}", *others]
+        rewritten(saved, answers_csv="\n".join(lines) + "\n")
+        with pytest.raises(FileFormatError, match=r"uniform outside|could not convert"):
+            dps.load(saved)
 
 
 def test_a_digest_covers_what_is_measured_and_is_the_same_wherever_it_is(plan, release, saved):
@@ -431,26 +425,33 @@ def test_a_request_with_any_value_replaced_is_refused_with_a_sentence(tmp_path, 
                 str(error).encode()
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["x = " + "[" * 5_000 + "]" * 5_000, "x = " + "9" * 5_000, "x = 1e99999", "x", "[[column]]",
-     "column = 1", "schema = 3", "schema = '\\u0000'", "schema = 'none.toml'", "schema = '.'",
-     "[[column]]\nname = 2026-01-01", "[budget]\nepsilon = 1e99999999\n[[column]]\nname='b'",
-     "[[column]]\nname = 'b'\nkind = 'boolean'\n[[analysis]]\nname = 'p'\nkind = 'ols'\n"
-     "formula = 'b ~ (b + c)**30'\n[budget]\nepsilon = 1"],
-    ids=range(13),
-)  # fmt: skip
-def test_strange_requests_are_refused(tmp_path, text):
-    path = tmp_path / "request.toml"
-    path.write_text(text)
-    with pytest.raises(DpstatsError):
-        load_request(path)
-    if "formula" not in text:
+def test_strange_requests_are_refused(tmp_path):
+    for text in [
+        "x = " + "[" * 5_000 + "]" * 5_000,
+        "x = " + "9" * 5_000,
+        "x = 1e99999",
+        "x",
+        "[[column]]",
+        "column = 1",
+        "schema = 3",
+        "schema = '\\u0000'",
+        "schema = 'none.toml'",
+        "schema = '.'",
+        "[[column]]\nname = 2026-01-01",
+        "[budget]\nepsilon = 1e99999999\n[[column]]\nname='b'",
+        "[[column]]\nname = 'b'\nkind = 'boolean'\n[[analysis]]\nname = 'p'\nkind = 'ols'\n"
+        "formula = 'b ~ (b + c)**30'\n[budget]\nepsilon = 1",
+    ]:
+        path = tmp_path / "request.toml"
+        path.write_text(text)
         with pytest.raises(DpstatsError):
-            dps.Schema.load(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DpstatsError):
-        load_request(path)
+            load_request(path)
+        if "formula" not in text:
+            with pytest.raises(DpstatsError):
+                dps.Schema.load(path)
+        path.write_bytes(b"\xff\xfe\x00")
+        with pytest.raises(DpstatsError):
+            load_request(path)
 
 
 def test_texts_come_back_and_equal_contents_give_equal_bytes():
@@ -494,19 +495,6 @@ def test_a_file_that_came_into_being_since_its_place_was_reserved_is_kept(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_the_first_difference_is_named():
-    assert files.difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}) is None
-    assert files.difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == ".a[1].b"
-    assert files.difference({"a": 1}, {"a": True}) == ".a"
-    assert files.difference({"a": 1}, {"a": 1, "c": 2}) == ".c"
-
-
-def test_a_version_of_any_length_is_not_quoted_whole():
-    text = json.dumps({"dpstats": "plan", "version": "9" * 400})
-    with pytest.raises(FileFormatError, match="has format version a text of 400 characters; this"):
-        files.from_json(text, "plan", "p.json")
-
-
 def test_a_tilde_is_the_home_folder_wherever_a_path_is_read_or_written(plan, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -535,26 +523,28 @@ def test_a_tilde_is_the_home_folder_wherever_a_path_is_read_or_written(plan, tmp
     assert main(["verify", "--", "~/plan.json"]) == 0
 
 
-@pytest.mark.parametrize("address", [
-    "s3://user:secret@bucket/rows.parquet", "https://a.b/rows.csv", "http://a.b/?secret=1.toml",
-    "gs://bucket/folder", "file:///secret/rows.csv", "abfss://secret@c/rows.parquet",
-])  # fmt: skip
-@pytest.mark.parametrize("kind", [str, Path])
-def test_addresses_are_refused_with_a_sentence_that_does_not_hold_them(
-    plan, address, kind, capsys, tmp_path
-):
-    for use in (lambda a: dps.release(plan, a), plan.save, dps.Plan.load, dps.load,
-                dps.Schema.load, load_request, dps.Schema.from_frictionless):  # fmt: skip
-        with pytest.raises(
-            DpstatsError, match=r"^URLs .* are not read or written: open"
-        ) as refused:
-            use(kind(address))
-        assert "secret" not in str(refused.value)
-    plan.save(tmp_path / "plan.json")
-    assert main(["check", str(tmp_path / "plan.json"), address]) == 2
-    said = capsys.readouterr().err
-    assert "DuckDB, Ibis or Arrow" in " ".join(said.split())
-    assert "secret" not in said
+def test_addresses_are_refused_with_a_sentence_that_does_not_hold_them(plan, capsys, tmp_path):
+    for address in [
+        "s3://user:secret@bucket/rows.parquet",
+        "https://a.b/rows.csv",
+        "http://a.b/?secret=1.toml",
+        "gs://bucket/folder",
+        "file:///secret/rows.csv",
+        "abfss://secret@c/rows.parquet",
+    ]:
+        for kind in [str, Path]:
+            for use in (lambda a: dps.release(plan, a), plan.save, dps.Plan.load, dps.load,
+                        dps.Schema.load, load_request, dps.Schema.from_frictionless):  # fmt: skip
+                with pytest.raises(
+                    DpstatsError, match=r"^URLs .* are not read or written: open"
+                ) as refused:
+                    use(kind(address))
+                assert "secret" not in str(refused.value)
+            plan.save(tmp_path / "plan.json", overwrite=True)
+            assert main(["check", str(tmp_path / "plan.json"), address]) == 2
+            said = capsys.readouterr().err
+            assert "DuckDB, Ibis or Arrow" in " ".join(said.split())
+            assert "secret" not in said
 
 
 def test_a_toml_file_may_begin_with_a_byte_order_mark(tmp_path):
@@ -565,14 +555,14 @@ def test_a_toml_file_may_begin_with_a_byte_order_mark(tmp_path):
     assert dps.Schema.from_frictionless(tmp_path / "a.json").names == ("b",)
 
 
-@pytest.mark.parametrize(("key", "words"), [
-    ("[[rule]]", r"a\.toml: unknown keys \['rule'\]; known"),
-    ("[gueses]", r"a\.toml: unknown keys \['gueses'\] \(did you mean 'guesses'\?\)"),
-    ("[[colum]]", r"unknown keys \['colum'\] \(did you mean 'column'\?\)"),
-])  # fmt: skip
-def test_a_schema_file_holds_no_table_that_nothing_reads(tmp_path, key, words):
-    column = "[[column]]\nname = 'a'\nlow = 0\nhigh = 1\n"
-    (tmp_path / "a.toml").write_text(f"{column}[guesses]\n{key}\nx = 1\n")
-    for read in (dps.Schema.load, dps.Guesses.load):
-        with pytest.raises(dps.SchemaError, match=words):
-            read(tmp_path / "a.toml")
+def test_a_schema_file_holds_no_table_that_nothing_reads(tmp_path):
+    for key, words in [
+        ("[[rule]]", r"a\.toml: unknown keys \['rule'\]; known"),
+        ("[gueses]", r"a\.toml: unknown keys \['gueses'\] \(did you mean 'guesses'\?\)"),
+        ("[[colum]]", r"unknown keys \['colum'\] \(did you mean 'column'\?\)"),
+    ]:
+        column = "[[column]]\nname = 'a'\nlow = 0\nhigh = 1\n"
+        (tmp_path / "a.toml").write_text(f"{column}[guesses]\n{key}\nx = 1\n")
+        for read in (dps.Schema.load, dps.Guesses.load):
+            with pytest.raises(dps.SchemaError, match=words):
+                read(tmp_path / "a.toml")

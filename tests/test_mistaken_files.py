@@ -57,16 +57,16 @@ def folder(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize("name", CURES)
-@pytest.mark.parametrize("wanted", OPENERS)
-def test_a_file_of_another_kind_is_named_with_what_opens_it(folder, name, wanted):
-    load, own = OPENERS[wanted]
-    if name in own:
-        return
-    with pytest.raises(DpstatsError) as refused:
-        load(folder / name)
-    assert str(refused.value).startswith(f"{name} {CURES[name].format(wanted)}")
-    assert "secret" not in str(refused.value)
+def test_a_file_of_another_kind_is_named_with_what_opens_it(folder):
+    for name in CURES:
+        for wanted in OPENERS:
+            load, own = OPENERS[wanted]
+            if name in own:
+                continue
+            with pytest.raises(DpstatsError) as refused:
+                load(folder / name)
+            assert str(refused.value).startswith(f"{name} {CURES[name].format(wanted)}")
+            assert "secret" not in str(refused.value)
 
 
 def test_what_is_not_recognised_is_not_guessed(folder):

@@ -31,44 +31,46 @@ def simulation(modules):
     return modules["paper_simulation"]
 
 
-@pytest.mark.parametrize("p", [3, 6, 10])
-def test_sizes_are_the_printed_lower_bounds(methods, p):
-    f, omega = 1 + p + p * (p - 1) // 2, 2**p
-    log = math.log(f / 0.25)
-    n, k = math.ceil(2 * f * log / (0.2 * 0.5)), math.ceil(log / 0.25)
-    assert methods.sizes("uniform", p) == (n, k, 16 * omega * f, pytest.approx(0.5 / log))
-    # Corollary III.1.1; its constants C1 = 57/16 and C2 = 57/8 are those of the proof
-    noise = 2 * 0.5 * omega * math.log(omega) / (0.25 * math.log(f / 0.5))
-    rows = max(n, 8 * omega**3 + 16 * omega**2 * math.log(4), 8 * omega * noise)
-    rows = math.ceil(rows)
-    sampled = math.sqrt(2 * math.log(4) / rows) + math.sqrt(omega / rows)
-    kappa = math.sqrt((1 + 57 / 16 * sampled) * (1 + 57 / 8 * noise / rows))
-    printed = (rows, k, math.ceil(32 * kappa * f), pytest.approx(0.5 / log))
-    assert methods.sizes("histogram", p) == printed
-    assert methods.sizes("Bernstein", p)[1:3] == (k, math.ceil(32 * (1 + 14 / 3) * f))
+def test_sizes_are_the_printed_lower_bounds(methods):
+    for p in [3, 6, 10]:
+        f, omega = 1 + p + p * (p - 1) // 2, 2**p
+        log = math.log(f / 0.25)
+        n, k = math.ceil(2 * f * log / (0.2 * 0.5)), math.ceil(log / 0.25)
+        assert methods.sizes("uniform", p) == (n, k, 16 * omega * f, pytest.approx(0.5 / log))
+        # Corollary III.1.1; its constants C1 = 57/16 and C2 = 57/8 are those of the proof
+        noise = 2 * 0.5 * omega * math.log(omega) / (0.25 * math.log(f / 0.5))
+        rows = max(n, 8 * omega**3 + 16 * omega**2 * math.log(4), 8 * omega * noise)
+        rows = math.ceil(rows)
+        sampled = math.sqrt(2 * math.log(4) / rows) + math.sqrt(omega / rows)
+        kappa = math.sqrt((1 + 57 / 16 * sampled) * (1 + 57 / 8 * noise / rows))
+        printed = (rows, k, math.ceil(32 * kappa * f), pytest.approx(0.5 / log))
+        assert methods.sizes("histogram", p) == printed
+        assert methods.sizes("Bernstein", p)[1:3] == (k, math.ceil(32 * (1 + 14 / 3) * f))
 
 
-@pytest.mark.parametrize("reference", ["uniform", "histogram"])
-def test_the_promise_is_the_least_that_the_rows_afford(methods, reference):
-    n = methods.sizes(reference, 5)[0]
-    promised = methods.promised(reference, 5, n)
-    gamma = 0.05 / (4 if reference == "uniform" else 6)
-    theorem = methods.theorem(reference, 5, False, gamma, sensitivity=15)
-    assert theorem.sizes(1.001 * promised / 8).n <= n < theorem.sizes(0.999 * promised / 8).n
-    assert theorem.sizes(promised / 8).probability == pytest.approx(0.95)
+def test_the_promise_is_the_least_that_the_rows_afford(methods):
+    for reference in ["uniform", "histogram"]:
+        n = methods.sizes(reference, 5)[0]
+        promised = methods.promised(reference, 5, n)
+        gamma = 0.05 / (4 if reference == "uniform" else 6)
+        theorem = methods.theorem(reference, 5, False, gamma, sensitivity=15)
+        assert theorem.sizes(1.001 * promised / 8).n <= n < theorem.sizes(0.999 * promised / 8).n
+        assert theorem.sizes(promised / 8).probability == pytest.approx(0.95)
 
 
-@pytest.mark.parametrize("reference", ["uniform", "histogram", "Bernstein"])
-def test_errors_are_within_what_the_noise_allows(methods, reference):
+def test_errors_are_within_what_the_noise_allows(methods):
     """Candidates cover all 8 cells, so the private rows are a density on them, at the noise."""
-    sigma = methods.sizes(reference, 3)[-1]
-    noise = [np.abs(np.random.default_rng([s, 3, 1]).laplace(0, sigma, 6)).max() for s in range(8)]
-    for way in ("PuLP", "columns"):
-        runs = [methods.run(reference, way, 3, seed) for seed in range(8)]
-        density = np.array([r.density for r in runs])
-        assert (density <= 2 * np.array(noise) + 1e-3).all()
-        assert np.abs([r.rows - r.density for r in runs]).max() < 0.5  # k = 14 rows
-        assert density.mean() > 0.1  # Laplace noise of scale .15
+    for reference in ["uniform", "histogram", "Bernstein"]:
+        sigma = methods.sizes(reference, 3)[-1]
+        noise = [
+            np.abs(np.random.default_rng([s, 3, 1]).laplace(0, sigma, 6)).max() for s in range(8)
+        ]
+        for way in ("PuLP", "columns"):
+            runs = [methods.run(reference, way, 3, seed) for seed in range(8)]
+            density = np.array([r.density for r in runs])
+            assert (density <= 2 * np.array(noise) + 1e-3).all()
+            assert np.abs([r.rows - r.density for r in runs]).max() < 0.5  # k = 14 rows
+            assert density.mean() > 0.1  # Laplace noise of scale .15
 
 
 def test_solvers_reach_the_same_optimum_on_the_same_answers(methods):
@@ -86,64 +88,27 @@ def test_solvers_reach_the_same_optimum_on_the_same_answers(methods):
         assert value == pytest.approx(misfit["PuLP"], abs=3e-4), way
 
 
-@pytest.mark.parametrize("reference", ["histogram", "Bernstein"])
-def test_measured_references_follow_the_rows(methods, reference):
-    rng = np.random.default_rng(3)
-    n = methods.sizes(reference, 3)[0]
-    sums = np.zeros(8, dtype=np.int64)
-    if reference == "histogram":
-        sums[-1] = n
-    else:
-        numbers, block = methods.lattice(3, n)
-        upper = {name: np.full(n, 512) for name in numbers.names}
-        sums = block.sums(upper)
-    points = methods.candidates(reference, 3, n, sums, 2_000, rng)
-    assert all(codes.mean() > 0.55 for codes in points.values())
-    uniform = methods.candidates("uniform", 3, n, sums, 2_000, rng)
-    assert all(abs(codes.mean() - 0.5) < 0.05 for codes in uniform.values())
+def test_measured_references_follow_the_rows(methods):
+    for reference in ["histogram", "Bernstein"]:
+        rng = np.random.default_rng(3)
+        n = methods.sizes(reference, 3)[0]
+        sums = np.zeros(8, dtype=np.int64)
+        if reference == "histogram":
+            sums[-1] = n
+        else:
+            numbers, block = methods.lattice(3, n)
+            upper = {name: np.full(n, 512) for name in numbers.names}
+            sums = block.sums(upper)
+        points = methods.candidates(reference, 3, n, sums, 2_000, rng)
+        assert all(codes.mean() > 0.55 for codes in points.values())
+        uniform = methods.candidates("uniform", 3, n, sums, 2_000, rng)
+        assert all(abs(codes.mean() - 0.5) < 0.05 for codes in uniform.values())
 
 
 def test_a_release_is_within_the_promise_for_its_rows(methods):
     n = methods.sizes("histogram", 3)[0]
     promised = methods.promised("histogram", 3, n)
     assert methods.released(3, n, 2 * methods.EPSILON, 0).rows < promised < 0.3
-
-
-def test_equal_time_chooses_m_in_proportion(methods, simulation, monkeypatch):
-    def run(reference, way, p, seed, m=None):
-        return methods.Run(0.1 if m is None else 2e-4 * m, 0, 0)
-
-    monkeypatch.setattr(simulation, "run", run)
-    assert simulation.equal_time("uniform", 4, runs=1) == 500
-
-
-def test_a_way_that_takes_too_long_ends(methods, simulation, monkeypatch):
-    def run(reference, way, p, seed, m=None):
-        return methods.Run(99 if (reference, way, p) == ("uniform", "PuLP", 3) else 0.1, 0, 0)
-
-    monkeypatch.setattr(simulation, "run", run)
-    monkeypatch.setattr(simulation, "released", lambda *about: methods.Run(0.1, 0, 0))
-    said = []
-    found = simulation.simulate(4, 2, 40, said.append)
-    assert said == ["uniform, PuLP: 99 s at p = 3, none beyond"]
-    assert (3, "uniform", "PuLP") in found
-    assert (4, "uniform", "PuLP") not in found
-    assert (4, "histogram", "PuLP") in found
-
-
-def test_the_figure_depends_on_its_numbers_only(methods, simulation, tmp_path):
-    def drawn(name, error):
-        found = {
-            (p, *at): [methods.Run(0.1 * p, 0.2, error)] for p in (3, 4) for at in simulation.DRAWN
-        }
-        simulation.draw(found, {3: 0.1, 4: 0.2}, tmp_path / name)
-        return (tmp_path / name).read_text("utf-8")
-
-    first = drawn("a.svg", 0.3)
-    assert first == drawn("b.svg", 0.3) != drawn("c.svg", 0.4)
-    assert "dc:date" not in first
-    for text in ("CPU seconds", "columns p", "uniform, PuLP", "promised, 8 delta"):
-        assert text in first
 
 
 def test_the_page_shows_the_sizes(simulation):

@@ -30,22 +30,23 @@ def laplace(scale, shape, rng):
     return rng.geometric(p, shape) - rng.geometric(p, shape)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_pvalues_of_correct_draws_have_their_level(scale):
+def test_pvalues_of_correct_draws_have_their_level():
     """Of 300, at most so many below .05 as come by chance once in a million; and not far fewer."""
-    rng = np.random.default_rng(5)
-    small = sum(
-        fit_pvalue(laplace(scale, 5_000, rng), DiscreteLaplace(scale)) < 0.05 for _ in range(300)
-    )
-    assert binomtest(small, 300, 0.05).pvalue > 1e-6
+    for scale in SCALES:
+        rng = np.random.default_rng(5)
+        small = sum(
+            fit_pvalue(laplace(scale, 5_000, rng), DiscreteLaplace(scale)) < 0.05
+            for _ in range(300)
+        )
+        assert binomtest(small, 300, 0.05).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("wrong", [0.5, 0.95, 1.05, 2])
-def test_wrong_scales_are_seen(scale, wrong):
-    draws = laplace(scale * wrong, 200_000, np.random.default_rng(1))
-    assert fit_pvalue(draws, DiscreteLaplace(scale)) < 1e-6
-    assert fit_pvalue(draws, DiscreteGaussian(scale * wrong * math.sqrt(2))) < 1e-6
+def test_wrong_scales_are_seen():
+    for scale in SCALES:
+        for wrong in [0.5, 0.95, 1.05, 2]:
+            draws = laplace(scale * wrong, 200_000, np.random.default_rng(1))
+            assert fit_pvalue(draws, DiscreteLaplace(scale)) < 1e-6
+            assert fit_pvalue(draws, DiscreteGaussian(scale * wrong * math.sqrt(2))) < 1e-6
 
 
 def test_few_draws_show_little():
@@ -79,12 +80,12 @@ def drawn_twice(noise):
     return np.repeat(noise[: len(noise) // 2], 2, axis=0)
 
 
-@pytest.mark.parametrize("planted", [shared_by_functions, shared_by_two_functions, drawn_twice])
-def test_dependent_draws_of_the_right_law_are_seen(planted):
-    noise = laplace(20.0, (20_000, 6), np.random.default_rng(3))
-    scales, rng = np.full(6, 20.0), np.random.default_rng(4)
-    assert together(fits(noise, scales, DiscreteLaplace, rng)) > 1e-6
-    assert together(fits(planted(noise), scales, DiscreteLaplace, rng)) < 1e-6
+def test_dependent_draws_of_the_right_law_are_seen():
+    for planted in [shared_by_functions, shared_by_two_functions, drawn_twice]:
+        noise = laplace(20.0, (20_000, 6), np.random.default_rng(3))
+        scales, rng = np.full(6, 20.0), np.random.default_rng(4)
+        assert together(fits(noise, scales, DiscreteLaplace, rng)) > 1e-6
+        assert together(fits(planted(noise), scales, DiscreteLaplace, rng)) < 1e-6
 
 
 def test_every_scale_is_compared_with_its_own_law():
@@ -100,14 +101,13 @@ def test_the_smallest_pvalue_pays_for_the_others():
     assert together([0.7, 0.8]) == 1
 
 
-@pytest.mark.parametrize(("family", "law"), [("laplace", DiscreteLaplace(3.0)),
-                                             ("gaussian", DiscreteGaussian(3.0))])  # fmt: skip
-def test_ratios_are_those_of_the_laws(family, law):
-    noisy = np.arange(-9, 10)[:, None] + np.array([[0, 4]])
-    sums, others, scales = np.array([0, 1]), np.array([2, -3]), np.full(2, 3.0)
-    expected = np.log(law.pmf(noisy - sums)) - np.log(law.pmf(noisy - others))
-    found = log_ratios(noisy, sums, others, scales, family)
-    np.testing.assert_allclose(found, expected.sum(axis=1), atol=1e-8)
+def test_ratios_are_those_of_the_laws():
+    for family, law in [("laplace", DiscreteLaplace(3.0)), ("gaussian", DiscreteGaussian(3.0))]:
+        noisy = np.arange(-9, 10)[:, None] + np.array([[0, 4]])
+        sums, others, scales = np.array([0, 1]), np.array([2, -3]), np.full(2, 3.0)
+        expected = np.log(law.pmf(noisy - sums)) - np.log(law.pmf(noisy - others))
+        found = log_ratios(noisy, sums, others, scales, family)
+        np.testing.assert_allclose(found, expected.sum(axis=1), atol=1e-8)
 
 
 def test_losses_are_exact_for_known_probabilities():

@@ -1,6 +1,5 @@
 """What a release says it knows of a question."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -46,19 +45,19 @@ VERDICTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "query", "given", "verdict"), VERDICTS)
-def test_the_verdict(unplanned, name, query, given, verdict):
-    found = unplanned[name].explain(query, given=given)
-    assert found.verdict == verdict
-    follows = verdict in ("measured", "derivable")
-    asked = dps.Proportion(query, given) if isinstance(query, str) else query
-    try:
-        unplanned[name].infer(asked)
-    except dps.NotMeasuredError:
-        assert not follows
-    else:
-        assert follows
-    assert found.bounds.informative.any() == (verdict != "out of reach")
+def test_the_verdict(unplanned):
+    for name, query, given, verdict in VERDICTS:
+        found = unplanned[name].explain(query, given=given)
+        assert found.verdict == verdict
+        follows = verdict in ("measured", "derivable")
+        asked = dps.Proportion(query, given) if isinstance(query, str) else query
+        try:
+            unplanned[name].infer(asked)
+        except dps.NotMeasuredError:
+            assert not follows
+        else:
+            assert follows
+        assert found.bounds.informative.any() == (verdict != "out of reach")
 
 
 def test_it_names_the_analysis_to_ask_for_and_what_that_would_give(unplanned):
@@ -74,18 +73,6 @@ def test_it_names_the_analysis_to_ask_for_and_what_that_would_give(unplanned):
     assert "Target" not in str(unplanned["pairs"].explain("rich"))  # no interval, no target
 
 
-@pytest.mark.parametrize(("terms", "last"), [(6, "  t5: from 0 to 1"), (7, "  and 2 more")])
-def test_no_line_says_that_one_more_is_left(unplanned, terms, last):
-    found = unplanned["pairs"].explain("smoker & ill")
-    bounds = dataclasses.replace(
-        found.bounds, terms=[f"t{i}" for i in range(terms)], low=np.zeros(terms),
-        high=np.ones(terms), informative=np.ones(terms, dtype=bool),
-        known_from=["its own noise"] * terms,
-    )  # fmt: skip
-    lines = str(dataclasses.replace(found, bounds=bounds)).split("Target")[0].splitlines()
-    assert lines[-1].startswith(last)
-
-
 def test_families_of_functions_ask_for_their_tables(unplanned):
     schema = unplanned["pairs"].schema
     found = unplanned["pairs"].explain(dps.Cells.condition(schema, "rich & smoker"))
@@ -95,24 +82,14 @@ def test_families_of_functions_ask_for_their_tables(unplanned):
     assert math.isnan(found.expected_width)
 
 
-def test_what_is_known_needs_no_custodian(unplanned):
-    text = str(unplanned["conditions"].explain("ill"))
-    assert "custodian" not in text
-    assert "for the population use release.infer (dpstats infer" in text
-    assert text.splitlines()[1].startswith("measured: ")
-
-
-@pytest.mark.parametrize(
-    ("query", "given", "sentence"),
-    [
+def test_what_cannot_be_explained_is_refused(unplanned):
+    for query, given, sentence in [
         (3, None, "bound and explain take a condition"),
         (dps.Proportion("ill"), "smoker", "go with a condition as text"),
         (dps.OLS, None, "bound and explain take a condition"),
-    ],
-)
-def test_what_cannot_be_explained_is_refused(unplanned, query, given, sentence):
-    with pytest.raises(dps.RequestError, match=sentence):
-        unplanned["pairs"].explain(query, given=given)
+    ]:
+        with pytest.raises(dps.RequestError, match=sentence):
+            unplanned["pairs"].explain(query, given=given)
 
 
 COMPARED = [
@@ -125,20 +102,20 @@ COMPARED = [
 ]
 
 
-@pytest.mark.parametrize(("query", "options", "verdict"), COMPARED)
-def test_differences_and_ratios_are_explained(unplanned, query, options, verdict):
-    release = unplanned["pairs"]
-    found = release.explain(query, **options)
-    assert found.verdict == verdict
-    bounds = release.bound(query, **options)
-    assert found.query == bounds.terms[0]
-    assert list(found.bounds) == list(bounds)
-    given = options.get("given")
-    other = options.get("minus", options.get("over"))
-    parts = [repr(dps.Proportion(text, given)) for text in (query, other)]
-    assert eval(f"[{found.ask}]", {"dps": dps}) == [eval(f"dps.{part}") for part in parts]
-    assert ("release.infer estimates each of them" in str(found)) == (verdict == "derivable")
-    assert "for the population use release.infer" not in str(found)  # it has no such difference
+def test_differences_and_ratios_are_explained(unplanned):
+    for query, options, verdict in COMPARED:
+        release = unplanned["pairs"]
+        found = release.explain(query, **options)
+        assert found.verdict == verdict
+        bounds = release.bound(query, **options)
+        assert found.query == bounds.terms[0]
+        assert list(found.bounds) == list(bounds)
+        given = options.get("given")
+        other = options.get("minus", options.get("over"))
+        parts = [repr(dps.Proportion(text, given)) for text in (query, other)]
+        assert eval(f"[{found.ask}]", {"dps": dps}) == [eval(f"dps.{part}") for part in parts]
+        assert ("release.infer estimates each of them" in str(found)) == (verdict == "derivable")
+        assert "for the population use release.infer" not in str(found)  # it has no such difference
 
 
 FAMILIES = [
@@ -160,22 +137,13 @@ FAMILIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "ask"), FAMILIES)
-def test_what_families_ask_for_can_be_planned_and_measures_them(unplanned, family, ask):
-    release = unplanned["one, n hidden"]
-    asked = release.explain(family(release.schema)).ask
-    assert asked == ask
-    plan = dps.plan(release.schema, {"asked": eval(asked)}, budget=dps.PureDP(1))
-    assert plan.family.size > 0
-
-
-def test_a_list_of_analyses_that_is_cut_says_so(unplanned):
-    schema = unplanned["pairs"].schema
-    pairs = [("ill", "rich"), ("smoker", "rich"), ("region", "rich"), ("rich", "income")]
-    family = dps.Family(tuple(dps.Cells.table(schema, pair) for pair in pairs))
-    ask = unplanned["pairs"].explain(family).ask
-    assert ask.count("dps.Marginals") == 3
-    assert ask.endswith(", …")
+def test_what_families_ask_for_can_be_planned_and_measures_them(unplanned):
+    for family, ask in FAMILIES:
+        release = unplanned["one, n hidden"]
+        asked = release.explain(family(release.schema)).ask
+        assert asked == ask
+        plan = dps.plan(release.schema, {"asked": eval(asked)}, budget=dps.PureDP(1))
+        assert plan.family.size > 0
 
 
 def test_a_name_that_is_no_planned_one_names_the_planned_ones():
@@ -210,22 +178,15 @@ def test_shares_in_groups_follow_from_tables_that_share_noise(unplanned):
         assert np.all(np.asarray(result.params) < high)
 
 
-def test_what_leaves_a_question_open_is_named(unplanned):
-    found = unplanned["pairs"].explain("smoker & rich")
-    assert found.verdict == "out of reach"
-    assert found.bounds.known_from[0].startswith("no limit from 18 measured functions of smoker, ")
-    assert "what was measured does not limit it\n  no limit from 18 measured" in str(found)
-
-
-@pytest.mark.parametrize("asked", [dps.OLS("income ~ age"), dps.Correlation(["age", "income"])])
-def test_moments_are_not_shown_as_the_estimates_that_follow_from_them(unplanned, asked):
-    release = unplanned["pairs"]
-    for found in (release.explain(asked).bounds, release.bound(asked)):
-        assert all(term.startswith("mean of ") for term in found.terms)
-        assert any("they are not its estimates" in note for note in found.notes)
-    assert "they are not its estimates" in str(release.explain(asked))
-    shares = release.bound(dps.Marginals(["smoker", "region", "ill"], degree=3))
-    assert not any("not its estimates" in note for note in shares.notes)
+def test_moments_are_not_shown_as_the_estimates_that_follow_from_them(unplanned):
+    for asked in [dps.OLS("income ~ age"), dps.Correlation(["age", "income"])]:
+        release = unplanned["pairs"]
+        for found in (release.explain(asked).bounds, release.bound(asked)):
+            assert all(term.startswith("mean of ") for term in found.terms)
+            assert any("they are not its estimates" in note for note in found.notes)
+        assert "they are not its estimates" in str(release.explain(asked))
+        shares = release.bound(dps.Marginals(["smoker", "region", "ill"], degree=3))
+        assert not any("not its estimates" in note for note in shares.notes)
 
 
 def test_moments_are_bounded_in_units_of_the_columns(unplanned):
@@ -243,13 +204,6 @@ def test_moments_are_bounded_in_units_of_the_columns(unplanned):
         np.testing.assert_allclose(found.high[here], shift + scale * coded.high[there])
     assert not any("coded to" in note for note in found.notes)
     assert found.low[place("mean of income")] > 0  # measured, so not the whole range
-
-
-def test_a_bound_is_printed_whole_on_a_narrow_terminal(unplanned, monkeypatch):
-    found = unplanned["pairs"].bound("smoker and region == 'south' and age >= 65 and not ill")
-    monkeypatch.setenv("COLUMNS", "50")
-    assert "not ill" in found.fitted()
-    assert "not ill" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -272,11 +226,11 @@ def test_an_analysis_is_inferred_once(unplanned, asked, monkeypatch):
 
 
 def test_of_a_large_table_only_the_cells_that_are_printed_are_worked_out(monkeypatch):
-    levels = [f"level {i}" for i in range(300)]
+    levels = [f"level {i}" for i in range(40)]
     schema = dps.Schema([dps.Category("area", levels), dps.Boolean("ill"), dps.Boolean("rich")])
     asked = {"margins": dps.Marginals(["area", "ill"], 1)}
     rows = pd.DataFrame({"area": levels * 10, "ill": True, "rich": False})
-    release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows)
+    release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows, m=50)
     worked_out = []
 
     def counted(sources, question, alpha):
@@ -286,10 +240,10 @@ def test_of_a_large_table_only_the_cells_that_are_printed_are_worked_out(monkeyp
     monkeypatch.setattr(bounding, "consistent", counted)
     table = dps.Marginals(["area", "ill"])
     found = release.explain(table)
-    assert (found.verdict, len(found.bounds), found.left) == ("bounded", 6, 594)
-    assert "\n  and 595 more\n" in str(found)
+    assert (found.verdict, len(found.bounds), found.left) == ("bounded", 6, 74)
+    assert "\n  and 75 more\n" in str(found)
     assert len(worked_out) == 6
     assert list(found.bounds) == list(release.bound(table))[:6]
     assert release.explain(dps.Proportion("rich")).left == 0
     nothing = release.explain(dps.Marginals(["rich"], 1))  # what no answer concerns
-    assert (nothing.verdict, len(worked_out)) == ("out of reach", 606)
+    assert (nothing.verdict, len(worked_out)) == ("out of reach", 86)

@@ -80,24 +80,28 @@ def measured():
     return rows, found
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", PLANS)
-def test_what_follows_is_the_sum_of_its_function_and_depends_on_nothing_else(measured, name, unit):
-    rows, releases = measured
-    sources, codes = releases[name, unit]._sources, codes_in(SCHEMA, rows)
-    answering, seen = sources.measurements.published.answering, 0
-    for question, size in itertools.product([ask(SCHEMA) for ask in ASKED.values()], (1, 2, 3)):
-        for columns in itertools.combinations(SCHEMA, size):
-            if not set(question.columns) <= set(columns):
-                continue
-            merged = merged_levels(question, answering, columns)
-            for one in sums_that_follow(sources, merged):
-                exact = one.block.sums(codes) if one.block.columns else [len(rows)]
-                for own, value in zip(one.members, exact, strict=True):
-                    assert sources.sums[own] @ one.signs == one.unit * value, one.block.names
-                assert depends_on_merged(one.block, columns, merged), one.block.names
-                seen += 1
-    assert seen > 5
+def test_what_follows_is_the_sum_of_its_function_and_depends_on_nothing_else(measured):
+    for unit in UNITS:
+        for name in PLANS:
+            rows, releases = measured
+            sources, codes = releases[name, unit]._sources, codes_in(SCHEMA, rows)
+            answering, seen = sources.measurements.published.answering, 0
+            for question, size in itertools.product(
+                [ask(SCHEMA) for ask in ASKED.values()], (1, 2, 3)
+            ):
+                for columns in itertools.combinations(SCHEMA, size):
+                    if not set(question.columns) <= set(columns):
+                        continue
+                    merged = merged_levels(question, answering, columns)
+                    for one in sums_that_follow(sources, merged):
+                        exact = one.block.sums(codes) if one.block.columns else [len(rows)]
+                        for own, value in zip(one.members, exact, strict=True):
+                            assert sources.sums[own] @ one.signs == one.unit * value, (
+                                one.block.names
+                            )
+                        assert depends_on_merged(one.block, columns, merged), one.block.names
+                        seen += 1
+            assert seen > 5
 
 
 def depends_on_merged(block, columns, merged):
@@ -182,33 +186,33 @@ def values_in(block, schema):
     return np.stack([block.sums(row) for row in rows], axis=1)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", SMALL_PLANS)
-def test_without_noise_the_bounds_hold_all_tables_with_the_same_sums(name, unit):
-    schema, analysis = SMALL_PLANS[name]
-    plan = dps.plan(schema, {"g": analysis}, budget=dps.PureDP(10_000), unit=unit)
-    (block,) = plan.family.blocks
-    tables, counts, values = every_table(schema)
-    _, alike = np.unique(counts @ values_in(block, schema).T, axis=0, return_inverse=True)
-    first, exact, asked_of = None, 0, 0
-    for group in np.random.default_rng(7).permutation(alike.max() + 1)[:8]:
-        own = np.flatnonzero(alike.ravel() == group)
-        with _noise_from(without_noise):
-            if first is None:
-                first = dps.release(plan, table_of(schema, tables[own[0]]), m=20, rng=1)
-            measurements = dps.measure(plan, table_of(schema, tables[own[0]]))
-            release = replace(first, measurements=measurements)
-        for number, asked in enumerate(SMALL_ASKED):
-            held = values[own, number][~np.isnan(values[own, number])]
-            if not len(held):
-                continue
-            found = release.bound(asked)
-            low, high = found.low[0], found.high[0]
-            assert low <= held.min() + 1e-6, asked
-            assert high >= held.max() - 1e-6, asked
-            asked_of += 1
-            exact += low >= held.min() - 1e-4 and high <= held.max() + 1e-4
-    assert exact > asked_of / 2  # a program has tables with fractions of rows too
+def test_without_noise_the_bounds_hold_all_tables_with_the_same_sums():
+    for unit in UNITS:
+        for name in SMALL_PLANS:
+            schema, analysis = SMALL_PLANS[name]
+            plan = dps.plan(schema, {"g": analysis}, budget=dps.PureDP(10_000), unit=unit)
+            (block,) = plan.family.blocks
+            tables, counts, values = every_table(schema)
+            _, alike = np.unique(counts @ values_in(block, schema).T, axis=0, return_inverse=True)
+            first, exact, asked_of = None, 0, 0
+            for group in np.random.default_rng(7).permutation(alike.max() + 1)[:8]:
+                own = np.flatnonzero(alike.ravel() == group)
+                with _noise_from(without_noise):
+                    if first is None:
+                        first = dps.release(plan, table_of(schema, tables[own[0]]), m=20, rng=1)
+                    measurements = dps.measure(plan, table_of(schema, tables[own[0]]))
+                    release = replace(first, measurements=measurements)
+                for number, asked in enumerate(SMALL_ASKED):
+                    held = values[own, number][~np.isnan(values[own, number])]
+                    if not len(held):
+                        continue
+                    found = release.bound(asked)
+                    low, high = found.low[0], found.high[0]
+                    assert low <= held.min() + 1e-6, asked
+                    assert high >= held.max() - 1e-6, asked
+                    asked_of += 1
+                    exact += low >= held.min() - 1e-4 and high <= held.max() + 1e-4
+            assert exact > asked_of / 2  # a program has tables with fractions of rows too
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -283,25 +287,30 @@ def test_means_over_all_groups_are_covered_and_hardly_wider_than_their_noise(bud
     assert widths[0] < 2 * 4 * sd * (1 if unit == "replace" else 3)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.05)], ids=["laplace", "gaussian"])
-def test_the_ends_of_a_sum_have_the_law_of_the_noise_of_all_its_members(budget, unit):
-    # A level of .7 gives 52 to 87 of 100 runs but for one in 10,000; one noise of 16 gives 30.
-    plan = dps.plan(SCHEMA, {"g": dps.GroupMeans("x", by="w")}, budget=budget, unit=unit)
-    rows = rows_of(np.random.default_rng(4), 300)
-    codes, runs = codes_in(SCHEMA, rows), 100
-    first = dps.release(plan, rows, m=20, rng=1)
-    question, hits = ASKED["mean of x"](SCHEMA), {}
-    for _ in range(runs):
-        sources = replace(first, measurements=dps.measure(plan, rows))._sources
-        answering = sources.measurements.published.answering
-        for one in sums_that_follow(sources, merged_levels(question, answering, question.columns)):
-            low, high = one.ends(sources, 0.3)
-            truth = one.block.sums(codes) if one.block.columns else len(rows)
-            hits[one.block.names[0]] = hits.get(one.block.names[0], 0) + bool(low <= truth <= high)
-    assert len(hits) == (2 if unit == "replace" else 3)
-    assert min(hits.values()) >= 52
-    assert hits["x"] <= 87  # rounding to whole numbers, and noise of few values, cover more
+def test_the_ends_of_a_sum_have_the_law_of_the_noise_of_all_its_members():
+    for unit in UNITS:
+        for budget in [dps.PureDP(1), dps.ZCDP(0.05)]:
+            # A level of .7 gives 52 to 87 of 100 runs but for one in 10,000; one noise of 16
+            # gives 30.
+            plan = dps.plan(SCHEMA, {"g": dps.GroupMeans("x", by="w")}, budget=budget, unit=unit)
+            rows = rows_of(np.random.default_rng(4), 300)
+            codes, runs = codes_in(SCHEMA, rows), 100
+            first = dps.release(plan, rows, m=20, rng=1)
+            question, hits = ASKED["mean of x"](SCHEMA), {}
+            for _ in range(runs):
+                sources = replace(first, measurements=dps.measure(plan, rows))._sources
+                answering = sources.measurements.published.answering
+                for one in sums_that_follow(
+                    sources, merged_levels(question, answering, question.columns)
+                ):
+                    low, high = one.ends(sources, 0.3)
+                    truth = one.block.sums(codes) if one.block.columns else len(rows)
+                    hits[one.block.names[0]] = hits.get(one.block.names[0], 0) + bool(
+                        low <= truth <= high
+                    )
+            assert len(hits) == (2 if unit == "replace" else 3)
+            assert min(hits.values()) >= 52
+            assert hits["x"] <= 87  # rounding to whole numbers, and noise of few values, cover more
 
 
 def test_a_measured_function_keeps_its_certificate_beside_ones_that_were_not():

@@ -66,7 +66,7 @@ def test_options_of_summaries(folder, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("rows", ["all", "6", "2"])
+@pytest.mark.parametrize("rows", ["all", "2"])
 def test_long_tables_print_as_many_rows_as_asked_for(folder, capsys, monkeypatch, rows):
     table = '[[analysis]]\nname = "table"\nkind = "marginals"\ncolumns = ["smoker", "age"]'
     (folder / "table.toml").write_text((folder / "request.toml").read_text() + table)
@@ -172,27 +172,6 @@ columns = ["smoker", "age"]
     assert "Target: the population" not in text
     frame = dps.load("more.zip").intervals()
     assert set(frame["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
-
-
-NOT_SMOKING = "Proportion(\"smoker == 'no'\")"
-
-
-def test_names_may_stand_after_options(folder, capsys):
-    """Planned analyses by name and others by --ask print both, in whatever order they are given."""
-    run = ["release", "--unchecked", "request.toml", "survey.csv", "--candidates", "500", "-o"]
-    assert main([*run, "z.zip"]) == DONE
-    capsys.readouterr()
-    printed = []
-    for options in (("old", "--ask", NOT_SMOKING),
-                    ("--ask", NOT_SMOKING, "old")):  # fmt: skip
-        assert main(["infer", "z.zip", *options]) == DONE
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
-    assert printed[0].count("Proportion: ") == 2
-    for wrong in (["infer", "z.zip", "--ask", "Mean('x')", "--unknown"], ["show", "z.zip", "more"]):
-        with pytest.raises(SystemExit):
-            main(wrong)
-        assert "unrecognized arguments" in capsys.readouterr().err
 
 
 def test_a_release_is_no_csv(folder, capsys):

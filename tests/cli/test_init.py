@@ -6,7 +6,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, REFUSED, main
-from dpstats.schema.template import template
 
 
 def test_a_template_is_written_from_the_header(folder, capsys):
@@ -25,43 +24,6 @@ def test_a_template_is_written_from_the_header(folder, capsys):
         dps.Schema.load("new.toml")
 
 
-def left_in(folder, text):
-    (folder / "new.toml").write_text(text)
-    with pytest.raises(dps.SchemaError) as refused:
-        dps.Schema.load(folder / "new.toml")
-    first, *left = str(refused.value).splitlines()
-    assert first == "new.toml is not finished; decide:"
-    return [line.removeprefix("  line ") for line in left]
-
-
-def places_of(folder, text):
-    lines = [line.partition(", ") for line in left_in(folder, text)]
-    for number, _, what in lines:  # the numbers are those of the lines
-        key = what.partition(": ")[2].partition(" = ")[0]
-        at = text.splitlines()[int(number) - 1].strip('"')
-        assert at.startswith(("name", key) if "nothing" in what else key)
-    return [what.partition(": uncomment")[0] for _, _, what in lines]
-
-
-def test_an_unfinished_template_says_what_is_left_in_its_order(folder):
-    text = template(["smoker", "region", "age"])
-    columns = [f"column {name!r}" for name in ("smoker", "region", "age")]
-    assert places_of(folder, text) == [f"{one}: nothing is decided yet" for one in columns]
-    begun = text.replace("\n# levels = ", "\nlevels = ").replace("\n# missing = ", "\nmissing = ")
-    assert places_of(folder, begun) == [
-        f"{one}: {key} = ..." for one in columns for key in ("levels", "missing")
-    ]
-    smoker, region, age = begun.split("[[column]]")[1:]
-    done = smoker.replace('["...", "..."]', '["no", "yes"]').replace("missing = ...", "#")
-    assert places_of(folder, f"[[column]]{done}[[column]]{region}[[column]]{age}") == [
-        f"{one}: {key} = ..." for one in columns[1:] for key in ("levels", "missing")
-    ]
-    mixed = begun.replace("\n# [guesses", "\n[guesses").replace('\n# "age"', '\n"age"')
-    assert places_of(folder, mixed)[-1] == "[guesses.shares]: age = ..."
-    several = '[[column]]\nname = "x"\nlevels = [\n  "a",  # ...\n  "...",\n]\n'
-    assert left_in(folder, several) == ["5, column 'x': levels = ..."]
-
-
 def test_a_schema_that_is_finished_may_speak_of_dots(folder):
     (folder / "new.toml").write_text(
         '# "..."\n[[column]]\nname = "x"\nnote = "see ... there"  # low = ...\n[column.levels]\n'
@@ -77,9 +39,8 @@ def test_a_template_is_written_without_a_file(folder, capsys):
     assert (folder / "a.toml").read_text() == (folder / "b.toml").read_text()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_refusals(folder, capsys):
+    for options, message in [
         ([], "give a table, or --header with the names of its columns, and not both"),
         (["survey.csv", "--header", "a"], "and not both"),
         (["--header", "a,a"], "--header needs different names"),
@@ -87,14 +48,12 @@ def test_a_template_is_written_without_a_file(folder, capsys):
         (["none.csv"], "there is no file 'none.csv'"),
         (["none/*.parquet"], "there is no .parquet file that fits '*.parquet'"),
         (["."], "files of '.' is a .parquet file; text files are read one at a time"),
-    ],
-)
-def test_refusals(folder, capsys, options, message):
-    rows = (folder / "survey.csv").read_text().splitlines(keepends=True)[1:]
-    (folder / "rows.csv").write_text("".join(rows))
-    assert main(["init", *options, "-o", "new.toml"]) == REFUSED
-    assert message in capsys.readouterr().err
-    assert not Path("new.toml").exists()
+    ]:
+        rows = (folder / "survey.csv").read_text().splitlines(keepends=True)[1:]
+        (folder / "rows.csv").write_text("".join(rows))
+        assert main(["init", *options, "-o", "new.toml"]) == REFUSED
+        assert message in capsys.readouterr().err
+        assert not Path("new.toml").exists()
 
 
 def test_the_table_is_never_replaced(folder, capsys):

@@ -2,16 +2,14 @@
 
 import re
 
-import pytest
-
 from dpstats.cli import DONE, OVER_BUDGET, REFUSED, main
 
 
-@pytest.mark.parametrize("cap", ["0", "-1", "much", "nan"])
-def test_impossible_caps(folder, capsys, cap):
-    assert main(["ledger", "new", "book", f"--cap={cap}"]) == REFUSED
-    assert "--cap: epsilon must be a positive finite number" in capsys.readouterr().err
-    assert not (folder / "book").exists()
+def test_impossible_caps(folder, capsys):
+    for cap in ["0", "-1", "much", "nan"]:
+        assert main(["ledger", "new", "book", f"--cap={cap}"]) == REFUSED
+        assert "--cap: epsilon must be a positive finite number" in capsys.readouterr().err
+        assert not (folder / "book").exists()
 
 
 def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):

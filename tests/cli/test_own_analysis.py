@@ -72,19 +72,19 @@ def test_without_the_file(run):
     assert list(dps.load("r.zip").unread) == ["ages"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
+def test_files_that_are_none(run, folder):
+    for name, text, says in [
         ("none.py", None, "none.py is none"),
         ("mine.txt", "", "mine.txt is none"),
         ("broken.py", "1 / 0", "broken.py cannot be run: ZeroDivisionError"),
         ("syntax.py", "def", "syntax.py cannot be run: SyntaxError"),
-        ("taken.py", "import dpstats\n@dpstats.register\nclass Mean:\n    kind = 'mean'\n",
-         "taken.py cannot be run: RequestError"),
-    ],
-)  # fmt: skip
-def test_files_that_are_none(run, folder, name, text, says):
-    if text is not None:
-        (folder / name).write_text(text)
-    assert says in run("plan", "request.toml", "-o", "p.json", "--with", name, code=REFUSED)
-    assert not (folder / "p.json").exists()
+        (
+            "taken.py",
+            "import dpstats\n@dpstats.register\nclass Mean:\n    kind = 'mean'\n",
+            "taken.py cannot be run: RequestError",
+        ),
+    ]:
+        if text is not None:
+            (folder / name).write_text(text)
+        assert says in run("plan", "request.toml", "-o", "p.json", "--with", name, code=REFUSED)
+        assert not (folder / "p.json").exists()

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from dpstats.cli import DONE, FAILED, REFUSED, main
 
 RELEASE = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
@@ -30,21 +28,18 @@ def test_a_plan_that_was_edited(folder, capsys):
     assert "Disagreement: the noise spends 1 on rows" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
+def test_other_files_are_refused(folder, capsys):
+    for name, says in [
         ("request.toml", "request.toml is a request, not a release, measurements or a plan; make"),
         ("survey.csv", "survey.csv is a table, not a release, measurements or a plan; make"),
         ("notes.txt", "notes.txt is not a file of dpstats: neither a release"),
         ("other.json", "other.json is not a plan of dpstats"),
         ("none", "cannot read none: No such file"),
-    ],
-)
-def test_other_files_are_refused(folder, capsys, name, says):
-    (folder / "notes.txt").write_text("secret")
-    (folder / "other.json").write_text("{}")
-    assert main(["verify", name]) == REFUSED
-    out, err = capsys.readouterr()
-    assert not out
-    assert err.startswith(f"dpstats: {says}")
-    assert "secret" not in err
+    ]:
+        (folder / "notes.txt").write_text("secret")
+        (folder / "other.json").write_text("{}")
+        assert main(["verify", name]) == REFUSED
+        out, err = capsys.readouterr()
+        assert not out
+        assert err.startswith(f"dpstats: {says}")
+        assert "secret" not in err

@@ -44,15 +44,15 @@ def rows_of(candidates):
     return np.stack([candidates.codes[name] for name in SCHEMA.names], axis=1)
 
 
-@pytest.mark.parametrize("stratified", [True, False])
-def test_candidates_are_distinct_sorted_and_weighted(stratified):
-    rng = np.random.default_rng(5)
-    candidates = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=stratified)
-    rows = rows_of(candidates)
-    np.testing.assert_array_equal(rows, np.unique(rows, axis=0))
-    assert candidates.size == len(rows)
-    assert candidates.weights.sum() == pytest.approx(1, abs=1e-12)
-    assert np.all(candidates.weights > 0)
+def test_candidates_are_distinct_sorted_and_weighted():
+    for stratified in [True, False]:
+        rng = np.random.default_rng(5)
+        candidates = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=stratified)
+        rows = rows_of(candidates)
+        np.testing.assert_array_equal(rows, np.unique(rows, axis=0))
+        assert candidates.size == len(rows)
+        assert candidates.weights.sum() == pytest.approx(1, abs=1e-12)
+        assert np.all(candidates.weights > 0)
 
 
 def cell_weights(candidates):
@@ -94,22 +94,22 @@ def test_classes_are_what_the_family_tells_apart():
     assert len(seen_by(moments, candidates).reference) == 3 * 21
 
 
-@pytest.mark.parametrize("stratified", [True, False])
-def test_spread_keeps_every_mean_and_the_reference_inside_a_class(stratified):
-    rng = np.random.default_rng(3)
-    family = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
-    candidates = Uniform().draw_candidates(400, SCHEMA, None, rng, stratified=stratified)
-    seen = seen_by(family, candidates)
-    assert len(seen.reference) < candidates.size
-    np.testing.assert_allclose(seen.spread(seen.reference), candidates.weights, rtol=1e-12)
-    density = rng.dirichlet(np.ones(len(seen.reference)))
-    weights = seen.spread(density)
-    assert weights.sum() == pytest.approx(1, abs=1e-12)
-    np.testing.assert_allclose(
-        family.evaluate(candidates.codes).average(weights),
-        seen.values.average(density),
-        atol=1e-12,
-    )
+def test_spread_keeps_every_mean_and_the_reference_inside_a_class():
+    for stratified in [True, False]:
+        rng = np.random.default_rng(3)
+        family = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
+        candidates = Uniform().draw_candidates(400, SCHEMA, None, rng, stratified=stratified)
+        seen = seen_by(family, candidates)
+        assert len(seen.reference) < candidates.size
+        np.testing.assert_allclose(seen.spread(seen.reference), candidates.weights, rtol=1e-12)
+        density = rng.dirichlet(np.ones(len(seen.reference)))
+        weights = seen.spread(density)
+        assert weights.sum() == pytest.approx(1, abs=1e-12)
+        np.testing.assert_allclose(
+            family.evaluate(candidates.codes).average(weights),
+            seen.values.average(density),
+            atol=1e-12,
+        )
 
 
 def test_one_candidate():

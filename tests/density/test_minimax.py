@@ -73,65 +73,67 @@ def merged(schema, family, points, m=300):
     return Drawn().draw_candidates(m, schema, None, None, stratified=False), family
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_highs_on_merged_candidates_equals_pulp_on_all_of_them(name, seed):
-    schema, family, points, target = instance(name, seed)
-    candidates, _ = merged(schema, family, points)
-    seen = seen_by(family, candidates)
-    assert len(seen.reference) < 300  # some candidates were merged
-    everything = family.evaluate(points)
-    as_printed, printed = minimax_pulp(everything.matrix(), target)
-    density, optimum = minimax_highs(seen.values.matrix(), target)
-    assert optimum == pytest.approx(printed, abs=1e-7)
-    assert optimum > 1e-3  # the target is out of reach, so the program has something to do
-    weights = seen.spread(density)
-    for values, solution in (
-        (everything, as_printed),
-        (family.evaluate(candidates.codes), weights),
-    ):
-        assert np.all(solution >= 0)
-        assert solution.sum() == pytest.approx(1, abs=1e-12)
-        assert np.abs(values.average(solution) - target).max() == pytest.approx(optimum, abs=1e-7)
+def test_highs_on_merged_candidates_equals_pulp_on_all_of_them():
+    for seed in [1, 2]:
+        for name in FAMILIES:
+            schema, family, points, target = instance(name, seed)
+            candidates, _ = merged(schema, family, points)
+            seen = seen_by(family, candidates)
+            assert len(seen.reference) < 300  # some candidates were merged
+            everything = family.evaluate(points)
+            as_printed, printed = minimax_pulp(everything.matrix(), target)
+            density, optimum = minimax_highs(seen.values.matrix(), target)
+            assert optimum == pytest.approx(printed, abs=1e-7)
+            assert optimum > 1e-3  # the target is out of reach, so the program has something to do
+            weights = seen.spread(density)
+            for values, solution in (
+                (everything, as_printed),
+                (family.evaluate(candidates.codes), weights),
+            ):
+                assert np.all(solution >= 0)
+                assert solution.sum() == pytest.approx(1, abs=1e-12)
+                assert np.abs(values.average(solution) - target).max() == pytest.approx(
+                    optimum, abs=1e-7
+                )
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_optimum_is_that_of_an_independent_formulation(name):
+def test_the_optimum_is_that_of_an_independent_formulation():
     """scipy.optimize.linprog on inequalities, and the dual's certificate from below."""
-    schema, family, points, target = instance(name, 3)
-    matrix = family.evaluate(points).matrix().toarray()
-    functions, m = matrix.shape
-    column = -np.ones((functions, 1))
-    solved = optimize.linprog(
-        np.r_[np.zeros(m), 1.0],
-        A_ub=np.block([[matrix, column], [-matrix, column]]),
-        b_ub=np.r_[target, -target],
-        A_eq=[np.r_[np.ones(m), 0.0]],
-        b_eq=[1.0],
-    )
-    candidates, _ = merged(schema, family, points)
-    _, optimum = minimax_highs(seen_by(family, candidates).values.matrix(), target)
-    assert optimum == pytest.approx(solved.fun, abs=1e-7)
-    # any y with |y|_1 <= 1 bounds the optimum from below: b'y - max_j (A'y)_j
-    y = -solved.ineqlin.marginals[:functions] + solved.ineqlin.marginals[functions:]
-    y = -y if target @ -y - (matrix.T @ -y).max() > target @ y - (matrix.T @ y).max() else y
-    assert np.abs(y).sum() <= 1 + 1e-9
-    assert optimum == pytest.approx(target @ y - (matrix.T @ y).max(), abs=1e-7)
+    for name in FAMILIES:
+        schema, family, points, target = instance(name, 3)
+        matrix = family.evaluate(points).matrix().toarray()
+        functions, m = matrix.shape
+        column = -np.ones((functions, 1))
+        solved = optimize.linprog(
+            np.r_[np.zeros(m), 1.0],
+            A_ub=np.block([[matrix, column], [-matrix, column]]),
+            b_ub=np.r_[target, -target],
+            A_eq=[np.r_[np.ones(m), 0.0]],
+            b_eq=[1.0],
+        )
+        candidates, _ = merged(schema, family, points)
+        _, optimum = minimax_highs(seen_by(family, candidates).values.matrix(), target)
+        assert optimum == pytest.approx(solved.fun, abs=1e-7)
+        # any y with |y|_1 <= 1 bounds the optimum from below: b'y - max_j (A'y)_j
+        y = -solved.ineqlin.marginals[:functions] + solved.ineqlin.marginals[functions:]
+        y = -y if target @ -y - (matrix.T @ -y).max() > target @ y - (matrix.T @ y).max() else y
+        assert np.abs(y).sum() <= 1 + 1e-9
+        assert optimum == pytest.approx(target @ y - (matrix.T @ y).max(), abs=1e-7)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_merging_leaves_the_optimum_unchanged(name):
+def test_merging_leaves_the_optimum_unchanged():
     """Also where candidates differ in columns that the family never looks at."""
-    schema, family, _, target = instance(name, 4)
-    wider = dps.Schema([*schema.columns, dps.Category("unseen", ["u", "v", "w"])])
-    points = Uniform("grid").draw(300, wider, None, np.random.default_rng(6))
-    rows = {name: codes.copy() for name, codes in points.items()}
-    every_one = Candidates(rows, np.full(300, 1 / 300))
-    seen = seen_by(family, every_one)
-    _, optimum = minimax_highs(seen.values.matrix(), target)
-    _, unmerged = minimax_highs(family.evaluate(points).matrix(), target)
-    assert len(seen.reference) < len(np.unique(np.stack(list(rows.values())), axis=1).T)
-    assert optimum == pytest.approx(unmerged, abs=1e-7)
+    for name in FAMILIES:
+        schema, family, _, target = instance(name, 4)
+        wider = dps.Schema([*schema.columns, dps.Category("unseen", ["u", "v", "w"])])
+        points = Uniform("grid").draw(300, wider, None, np.random.default_rng(6))
+        rows = {name: codes.copy() for name, codes in points.items()}
+        every_one = Candidates(rows, np.full(300, 1 / 300))
+        seen = seen_by(family, every_one)
+        _, optimum = minimax_highs(seen.values.matrix(), target)
+        _, unmerged = minimax_highs(family.evaluate(points).matrix(), target)
+        assert len(seen.reference) < len(np.unique(np.stack(list(rows.values())), axis=1).T)
+        assert optimum == pytest.approx(unmerged, abs=1e-7)
 
 
 def test_a_solver_goes_by_its_name():
@@ -180,32 +182,32 @@ def wide_tables():
 
 
 @pytest.mark.parametrize("part", [1, 0.5], ids=["exact", "iterated"])
-@pytest.mark.parametrize("noise", [0.003, 0.1])
-@pytest.mark.parametrize("kind", [mixed, numbers, wide_tables])
-def test_columns_certify_the_optimum_of_the_whole_program(kind, noise, part, monkeypatch):
+def test_columns_certify_the_optimum_of_the_whole_program(part, monkeypatch):
     """Few candidates at first, so that others must join; the bounds enclose HiGHS's optimum."""
-    schema, family = kind()
-    if part < 1:
-        monkeypatch.setattr(interior, "EXACT", 0)
-        monkeypatch.setattr(interior, "JOINT", int(part * family.size))
-    monkeypatch.setattr(module, "LEAST_FIRST", 30)
-    monkeypatch.setattr(module, "FIRST", 0.3)
-    rng = np.random.default_rng(11)
-    private = Uniform().draw(400, schema, None, rng)
-    exact_means = np.concatenate(family.sums(private)) / (400 * family.bounds)
-    target = feasible(family, exact_means + rng.laplace(0, noise, family.size))
-    values = family.evaluate(Uniform().draw(1500, schema, None, rng))
-    _, optimum = minimax_highs(values.matrix(), target)
-    for within in (1e-3 * noise, 1e-5 * noise):
-        fit = minimax_columns(values, target, within)
-        assert fit.bound <= optimum + 1e-9
-        assert optimum - 1e-9 <= fit.value
-        assert fit.gap <= within
-        assert fit.value == pytest.approx(
-            np.abs(values.average(fit.density) - target).max(), abs=1e-12
-        )
-        assert np.all(fit.density >= 0)
-        assert fit.density.sum() == pytest.approx(1, abs=1e-12)
+    for noise in [0.003, 0.1]:
+        for kind in [mixed, numbers, wide_tables]:
+            schema, family = kind()
+            if part < 1:
+                monkeypatch.setattr(interior, "EXACT", 0)
+                monkeypatch.setattr(interior, "JOINT", int(part * family.size))
+            monkeypatch.setattr(module, "LEAST_FIRST", 30)
+            monkeypatch.setattr(module, "FIRST", 0.3)
+            rng = np.random.default_rng(11)
+            private = Uniform().draw(400, schema, None, rng)
+            exact_means = np.concatenate(family.sums(private)) / (400 * family.bounds)
+            target = feasible(family, exact_means + rng.laplace(0, noise, family.size))
+            values = family.evaluate(Uniform().draw(1500, schema, None, rng))
+            _, optimum = minimax_highs(values.matrix(), target)
+            for within in (1e-3 * noise, 1e-5 * noise):
+                fit = minimax_columns(values, target, within)
+                assert fit.bound <= optimum + 1e-9
+                assert optimum - 1e-9 <= fit.value
+                assert fit.gap <= within
+                assert fit.value == pytest.approx(
+                    np.abs(values.average(fit.density) - target).max(), abs=1e-12
+                )
+                assert np.all(fit.density >= 0)
+                assert fit.density.sum() == pytest.approx(1, abs=1e-12)
 
 
 def test_the_bounds_hold_at_every_step(monkeypatch):
@@ -267,17 +269,17 @@ def test_impossible_answers_are_clipped_to_their_range():
     np.testing.assert_array_equal(high, 1)
 
 
-@pytest.mark.parametrize("solve", [minimax_highs, minimax_pulp])
-def test_one_candidate_gets_everything(solve):
-    _, family, points, target = instance("tables", 8)
-    one = {name: codes[:1] for name, codes in points.items()}
-    density, optimum = solve(family.evaluate(one).matrix(), target)
-    np.testing.assert_allclose(density, [1.0])
-    expected = np.abs(family.evaluate(one).average(np.ones(1)) - target).max()
-    assert optimum == pytest.approx(expected, abs=1e-7)  # CBC prints 8 digits
-    fit = minimax_columns(family.evaluate(one), target, 1e-7)
-    np.testing.assert_allclose(fit.density, [1.0])
-    assert expected - 1e-7 <= fit.bound <= fit.value == pytest.approx(expected, abs=1e-12)
+def test_one_candidate_gets_everything():
+    for solve in [minimax_highs, minimax_pulp]:
+        _, family, points, target = instance("tables", 8)
+        one = {name: codes[:1] for name, codes in points.items()}
+        density, optimum = solve(family.evaluate(one).matrix(), target)
+        np.testing.assert_allclose(density, [1.0])
+        expected = np.abs(family.evaluate(one).average(np.ones(1)) - target).max()
+        assert optimum == pytest.approx(expected, abs=1e-7)  # CBC prints 8 digits
+        fit = minimax_columns(family.evaluate(one), target, 1e-7)
+        np.testing.assert_allclose(fit.density, [1.0])
+        assert expected - 1e-7 <= fit.bound <= fit.value == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_program_that_is_not_solved_says_so():

@@ -47,9 +47,8 @@ def spent():
     return dps.Ledger.open("book").spent
 
 
-@pytest.mark.parametrize(
-    ("output", "sentence"),
-    [
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(folder, capsys):
+    for output, sentence in [
         ("nowhere/out.zip", "cannot write to the folder 'nowhere': No such file or directory"),
         ("survey.csv/out.zip", "Not a directory"),
         ("x" * 300, "File name too long; nothing was spent"),
@@ -57,17 +56,13 @@ def spent():
         (".", "it is not a file"),
         ("/dev/null", "exists|it is not a file"),
         ("", "it is not a file"),
-    ],
-)
-def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(
-    folder, capsys, output, sentence
-):
-    for force in ([], ["--force"]):
-        assert main([*RELEASE, "-o", output, *force]) == REFUSED
-        message = capsys.readouterr().err
-        assert pytest.approx(0) == spent()
-        assert any(part in message for part in sentence.split("|"))
-    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+    ]:
+        for force in ([], ["--force"]):
+            assert main([*RELEASE, "-o", output, *force]) == REFUSED
+            message = capsys.readouterr().err
+            assert pytest.approx(0) == spent()
+            assert any(part in message for part in sentence.split("|"))
+        assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("read", ["request.toml", "survey.csv", "book"])
@@ -92,16 +87,6 @@ def test_a_plan_is_not_overwritten_unasked(folder, capsys):
     assert "--force" in capsys.readouterr().err
     assert Path("plan.json").stat().st_mtime_ns == before
     assert main(["plan", "request.toml", "-o", "plan.json", "--force"]) == DONE
-
-
-def repr_of(size):
-    return "huge" if isinstance(size, int) and size > 10**99 else repr(size)
-
-
-def test_the_demo_overwrites_only_its_own_file_unasked(folder, capsys):
-    assert main(["demo", "-o", "survey.csv"]) == REFUSED
-    assert "--force" in capsys.readouterr().err
-    assert "smoker" in Path("survey.csv").read_text()
 
 
 def stopping(error):
@@ -346,64 +331,32 @@ def test_a_run_that_is_stopped_leaves_no_temporary_file(folder, monkeypatch, cap
     assert Path("out.measurements.zip").exists() == (spent() == 1) == (place[0] == "s")
 
 
-def test_infer_and_show_name_what_a_file_holds(folder, capsys):
-    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
-    plan = dps.Plan.load("plan.json")
-    dps.measure(plan, "survey.csv").save("paid.zip")
-    assert main([*RELEASE, "-o", "out.zip"]) == DONE
-    capsys.readouterr()
-    for file, sentence in {
-        "paid.zip": "make a release of them with: dpstats synthesize paid.zip -o RELEASE.zip",
-        "plan.json": "it holds a plan",
-        "request.toml": "is a request, not a release",
-        "book": "it holds a ledger",
-        "survey.csv": "survey.csv is a table, not a file of dpstats",
-        ".": "it is not a file",
-        "none": "cannot read none",
-    }.items():
-        assert main(["infer", file]) == REFUSED
-        assert sentence in capsys.readouterr().err
-    digest = plan.digest[:16]
-    for file, start in {
-        "out.zip": "Release: 1 noisy answer from 200 private rows",
-        "paid.zip": "Measurements: 1 noisy answer from 200 private rows",
-        "plan.json": "Plan: 1 analysis",
-        "request.toml": "Plan: 1 analysis",
-        "book": "cap       epsilon = 5",
-    }.items():
-        assert main(["show", file]) == DONE
-        text = capsys.readouterr().out
-        assert text.startswith(start)
-        assert digest in text  # what was approved is what ran
-    assert main(["ledger", "show", "book"]) == DONE
-    assert f"  1  {digest}  survey.csv  smoking" in capsys.readouterr().out
-    assert "200" not in Path("book").read_text().split("digest")[0]
-    for file in ("survey.csv", "none"):
-        assert main(["show", file]) == REFUSED
-
-
-@pytest.mark.parametrize("size", [10**11, 10**19, 10**5_000, 0, -1, 2.0, True, "9"], ids=repr_of)
-def test_sizes_are_bounded_before_anything_is_spent(folder, size):
-    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
-    asked = {"smoking": dps.Proportion("smoker == 'yes'")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    measurements = dps.measure(plan, "survey.csv")
-    for name in ("m", "k"):
-        with pytest.raises(dps.RequestError, match=rf"{name} must be a positive whole number of"):
-            dps.release(plan, "survey.csv", ledger="book", **{name: size})
-        with pytest.raises(dps.RequestError, match=rf"{name} must be a positive whole number of"):
-            dps.synthesize(measurements, **{name: size})
-    assert spent() == 0
-    for option in ({"m": "many"}, {"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1}):
-        with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
-            dps.release(plan, "survey.csv", ledger="book", **option)
-        with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
-            dps.synthesize(measurements, **option)
-    assert spent() == 0
-    with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
-        dps.plan(schema, asked, budget=dps.PureDP(1), n=size)
-    with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
-        plan.preview(size)
+def test_sizes_are_bounded_before_anything_is_spent(folder):
+    for size in [10**11, 10**19, 10**5_000, 0, -1, 2.0, True, "9"]:
+        schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+        asked = {"smoking": dps.Proportion("smoker == 'yes'")}
+        plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+        measurements = dps.measure(plan, "survey.csv")
+        for name in ("m", "k"):
+            with pytest.raises(
+                dps.RequestError, match=rf"{name} must be a positive whole number of"
+            ):
+                dps.release(plan, "survey.csv", ledger="book", **{name: size})
+            with pytest.raises(
+                dps.RequestError, match=rf"{name} must be a positive whole number of"
+            ):
+                dps.synthesize(measurements, **{name: size})
+        assert spent() == 0
+        for option in ({"m": "many"}, {"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1}):
+            with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
+                dps.release(plan, "survey.csv", ledger="book", **option)
+            with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
+                dps.synthesize(measurements, **option)
+        assert spent() == 0
+        with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
+            dps.plan(schema, asked, budget=dps.PureDP(1), n=size)
+        with pytest.raises(dps.RequestError, match="n must be a positive whole number of at most"):
+            plan.preview(size)
 
 
 def interrupt():
@@ -452,24 +405,6 @@ def test_an_interrupt_while_noise_is_drawn_carries_the_measurements(folder):
     assert spent() == 1
 
 
-def test_another_file_in_the_place_of_measurements_is_named(folder, capsys):
-    Path("out.measurements.zip").write_text("letters")
-    assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
-    said = capsys.readouterr().err
-    assert "'out.measurements.zip', where the measurements are to be kept, is another file" in said
-    assert "paid for" not in said
-
-
-def test_a_number_of_rows_that_was_changed_is_noted(folder):
-    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
-    plan = dps.plan(schema, {"all": dps.Marginals(["smoker"], 1)}, budget=dps.PureDP(1))
-    held = dps.measure(plan, "survey.csv")
-    assert "add up to" not in str(held)
-    changed = dataclasses.replace(held, strategy=dataclasses.replace(held.strategy, n=20))
-    assert "Note: the counts of smoker add up to about" in str(changed)
-    assert "far from n = 20" in str(dps.synthesize(changed, m=10))
-
-
 def no_room(number, size=0):
     raise OSError(28, "No space left on device")
 
@@ -512,9 +447,8 @@ def category(**changes):
     return dps.Category(**{"name": "a", "levels": ["x", "y"]} | changes)
 
 
-@pytest.mark.parametrize(
-    ("declare", "sentence"),
-    [
+def test_a_schema_refuses_what_no_file_can_hold():
+    for declare, sentence in [
         (lambda: category(note=pd.Timestamp("2026-01-01").date()), "note must be text, got date"),
         (lambda: dps.Number("a", 0, 1, note=3), "note must be text, got int"),
         (lambda: dps.Boolean("a", note=None), "note must be text, got NoneType"),
@@ -528,11 +462,9 @@ def category(**changes):
         (lambda: category(levels={"x": "1", "y": "\ud800"}), "a stored text holds half"),
         (lambda: category(levels=[1.0, float("inf")]), "must be finite"),
         (lambda: category(levels={"x": 1.0, "y": float("inf")}), "must be finite"),
-    ],
-)
-def test_a_schema_refuses_what_no_file_can_hold(declare, sentence):
-    with pytest.raises(dps.SchemaError, match=sentence):
-        declare()
+    ]:
+        with pytest.raises(dps.SchemaError, match=sentence):
+            declare()
 
 
 def test_stored_text_may_hold_a_carriage_return(tmp_path):
@@ -582,21 +514,29 @@ def test_measurements_that_no_file_could_hold_are_refused_before_the_budget_is_s
     assert spent() == 1
 
 
-@pytest.mark.parametrize("path", [b"x.zip", None, 3, "", "a\0b", "\ud800", Path("nowhere/x.zip")])
-def test_paths_that_are_none_are_refused(folder, path):
-    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
-    asked = {"smoking": dps.Proportion("smoker == 'yes'")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    measurements = dps.measure(plan, "survey.csv")
-    release = dps.synthesize(measurements, m=10, k=10)
-    for thing in (plan, measurements, release):
-        with pytest.raises(dps.RequestError, match=r"a path must|cannot name|no text|cannot write"):
-            thing.save(path)
-    for load in (dps.load, dps.Plan.load, dps.Measurements.load, dps.Schema.load, dps.Ledger.open):
+def test_paths_that_are_none_are_refused(folder):
+    for path in [b"x.zip", None, 3, "", "a\0b", "\ud800", Path("nowhere/x.zip")]:
+        schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
+        asked = {"smoking": dps.Proportion("smoker == 'yes'")}
+        plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+        measurements = dps.measure(plan, "survey.csv")
+        release = dps.synthesize(measurements, m=10, k=10)
+        for thing in (plan, measurements, release):
+            with pytest.raises(
+                dps.RequestError, match=r"a path must|cannot name|no text|cannot write"
+            ):
+                thing.save(path)
+        for load in (
+            dps.load,
+            dps.Plan.load,
+            dps.Measurements.load,
+            dps.Schema.load,
+            dps.Ledger.open,
+        ):
+            with pytest.raises(dps.DpstatsError):
+                load(path)
         with pytest.raises(dps.DpstatsError):
-            load(path)
-    with pytest.raises(dps.DpstatsError):
-        dps.Ledger.create(path, dps.PureDP(1))
+            dps.Ledger.create(path, dps.PureDP(1))
 
 
 def test_nothing_is_overwritten_unasked(folder):

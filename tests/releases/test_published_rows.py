@@ -94,22 +94,22 @@ def ends(result, **options):
     return np.asarray(result.conf_int(method="certified", **options)).reshape(-1, 2)
 
 
-@pytest.mark.parametrize("name", ESTIMATES)
-def test_one_number_is_never_shorter_than_the_radius_of_each_function(name, release):
-    radius = release.radius(name)
-    found = inferred(release, name)
-    plain = inferred(release, name, radius=dict(radius), n=radius.n)
-    number = inferred(release, name, radius=radius.max, n=radius.n)
-    for target in ("population", "table"):
-        for simultaneous in (False, True):
-            options = {"target": target, "simultaneous": simultaneous, "alpha": 0.1}
-            narrow, middle, wide = (ends(one, **options) for one in (found, plain, number))
-            assert not np.isnan(narrow).any()
-            slack = 1e-9 * (1 + np.abs(np.nan_to_num(narrow, posinf=0, neginf=0)))
-            for inner, outer in ((narrow, middle), (middle, wide)):
-                assert np.all(outer[:, 0] <= inner[:, 0] + slack[:, 0])
-                assert np.all(outer[:, 1] >= inner[:, 1] - slack[:, 1])
-    assert number.beta == plain.beta == found.beta == 0.025
+def test_one_number_is_never_shorter_than_the_radius_of_each_function(release):
+    for name in ESTIMATES:
+        radius = release.radius(name)
+        found = inferred(release, name)
+        plain = inferred(release, name, radius=dict(radius), n=radius.n)
+        number = inferred(release, name, radius=radius.max, n=radius.n)
+        for target in ("population", "table"):
+            for simultaneous in (False, True):
+                options = {"target": target, "simultaneous": simultaneous, "alpha": 0.1}
+                narrow, middle, wide = (ends(one, **options) for one in (found, plain, number))
+                assert not np.isnan(narrow).any()
+                slack = 1e-9 * (1 + np.abs(np.nan_to_num(narrow, posinf=0, neginf=0)))
+                for inner, outer in ((narrow, middle), (middle, wide)):
+                    assert np.all(outer[:, 0] <= inner[:, 0] + slack[:, 0])
+                    assert np.all(outer[:, 1] >= inner[:, 1] - slack[:, 1])
+        assert number.beta == plain.beta == found.beta == 0.025
 
 
 # Here the release spends the same share of alpha on the noise and asks for the same joint event.
@@ -123,24 +123,24 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("name", SAME)
-@pytest.mark.parametrize("target", ["population", "table"])
-def test_without_misfit_they_are_the_certified_intervals_of_the_release(
-    name, target, without_misfit
-):
-    level = 0.025 if target == "population" else 0.05  # the table spends all of alpha on the noise
-    radius = without_misfit.radius(name, alpha=level)
-    own = ends(without_misfit.infer(name), target=target, **SAME[name])
-    found = ends(inferred(without_misfit, name, radius=radius), target=target, **SAME[name])
-    assert np.isfinite(own).any()
-    if isinstance(radius.n, int):
-        np.testing.assert_allclose(found, own, rtol=1e-9, atol=1e-9)
-    else:  # a radius bounds n by whole numbers, and tables and covariances pay for n by themselves
-        own_event = name in ("line", "robust", "shape", "clipped")
-        near = (0.01 if own_event else 0.2) * np.diff(own)
-        if name == "tables":  # where a radius fixes n the counts are whole
-            near = np.maximum(near, 1 / radius.n[0])
-        assert np.all(np.abs(found - own) <= near)
+def test_without_misfit_they_are_the_certified_intervals_of_the_release(without_misfit):
+    for name in SAME:
+        for target in ["population", "table"]:
+            level = (
+                0.025 if target == "population" else 0.05
+            )  # the table spends all of alpha on the noise
+            radius = without_misfit.radius(name, alpha=level)
+            own = ends(without_misfit.infer(name), target=target, **SAME[name])
+            found = ends(inferred(without_misfit, name, radius=radius), target=target, **SAME[name])
+            assert np.isfinite(own).any()
+            if isinstance(radius.n, int):
+                np.testing.assert_allclose(found, own, rtol=1e-9, atol=1e-9)
+            else:  # a radius bounds n by whole numbers; tables and covariances pay for n themselves
+                own_event = name in ("line", "robust", "shape", "clipped")
+                near = (0.01 if own_event else 0.2) * np.diff(own)
+                if name == "tables":  # where a radius fixes n the counts are whole
+                    near = np.maximum(near, 1 / radius.n[0])
+                assert np.all(np.abs(found - own) <= near)
 
 
 def test_a_proportion_at_the_split_of_the_release():
@@ -166,14 +166,14 @@ def test_chi_square_verdicts_are_those_of_the_release():
             assert getattr(found, part) == pytest.approx(getattr(own, part), rel=1e-5, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["fit", "link"])
-def test_one_number_never_makes_a_verdict_firmer(name, release):
-    radius = release.radius(name)
-    one = inferred(release, name).certified
-    other = inferred(release, name, radius=radius.max, n=radius.n).certified
-    assert other.low <= one.low + 1e-9
-    assert other.high >= one.high - 1e-9
-    assert other.critical == pytest.approx(one.critical, rel=0.02)
+def test_one_number_never_makes_a_verdict_firmer(release):
+    for name in ["fit", "link"]:
+        radius = release.radius(name)
+        one = inferred(release, name).certified
+        other = inferred(release, name, radius=radius.max, n=radius.n).certified
+        assert other.low <= one.low + 1e-9
+        assert other.high >= one.high - 1e-9
+        assert other.critical == pytest.approx(one.critical, rel=0.02)
 
 
 def test_estimates_are_those_of_the_rows(release):
@@ -233,38 +233,6 @@ def test_nothing_noise_aware_is_shown(release):
             use()
 
 
-@pytest.mark.parametrize(("n", "said"), [(900, "n = 900"), ((850, 960), "n = 850 to 960")])
-def test_the_footer_counts_private_rows(n, said):
-    """Not the published ones, and not their share of the private ones as if it were measured."""
-    schema = dps.Schema([SCHEMA["age"], dps.Number("bmi", 10, 50, points=81, allow_missing=True)])
-    published = table(400)[["age", "bmi"]]
-    line = dps.OLS("bmi ~ age")
-    whole = dps.corrected.infer(line, published, radius=0.01, n=n, schema=schema)
-    assert f". {said} private rows. Method" in whole.summary()
-    published.loc[:99, "bmi"] = np.nan
-    found = dps.corrected.infer(line, published, radius=0.01, n=n, schema=schema)
-    used = round(0.75 * np.mean(n))
-    assert f"{said} private rows; about {used} of them are used, by the share" in found.summary()
-    assert found.n == (n if isinstance(n, tuple) else (n, n))
-    assert "measured with noise" not in found.summary()
-
-
-@pytest.mark.parametrize("name", ["fit", "link"])
-def test_a_chi_square_test_from_rows_answers_as_that_of_the_release(name, release):
-    own, found = release.infer(name), inferred(release, name)
-    for one in (own, found):
-        with pytest.raises(RequestError, match=r"this is a test already; its .* is \."):
-            one.test()
-        with pytest.raises(RequestError, match=r"no certified interval for .* of the population"):
-            one.conf_int(method="certified")
-        assert one.conf_int(method="certified", target="table").shape == (2,)
-        assert "of the private table: [" in one.summary(target="table")
-        assert "of the private table: [" not in one.summary()
-    with pytest.raises(RequestError, match="no certified interval"):
-        found.conf_int()
-    assert "Target: the private table itself" in found.summary(target="table")
-
-
 def test_the_test_of_a_value_agrees_with_the_interval(release):
     share = inferred(release, "share")
     low, high = share.conf_int(alpha=0.1).tolist()
@@ -284,9 +252,8 @@ def test_the_test_of_a_value_agrees_with_the_interval(release):
         inferred(release, "line").test(0)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_arguments_out_of_range(release):
+    for options, message in [
         ({"radius": 0.01}, "n is needed with a radius that is not release.radius"),
         ({"radius": -0.01, "n": 9}, "radius must not be negative, got -0.01"),
         ({"radius": np.nan, "n": 9}, "radius must be finite"),
@@ -297,11 +264,9 @@ def test_the_test_of_a_value_agrees_with_the_interval(release):
         ({"radius": 0.01, "n": 9, "beta": 0.7}, "at least 0 and below 1/2"),
         ({"beta": 0.05}, "the radius has its own beta, 0.025"),
         ({"n": 17}, "differs from that of the radius"),
-    ],
-)
-def test_arguments_out_of_range(options, message, release):
-    with pytest.raises(RequestError, match=message):
-        inferred(release, "share", **options)
+    ]:
+        with pytest.raises(RequestError, match=message):
+            inferred(release, "share", **options)
 
 
 def test_rows_that_do_not_fit(release):
@@ -433,20 +398,20 @@ def test_the_radius_is_the_joint_bound_of_the_analysis(release):
     assert np.all(certificate.joint_radius >= q - 1e-12)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_the_radius_of_a_name_is_the_largest_of_its_functions(unit):
+def test_the_radius_of_a_name_is_the_largest_of_its_functions():
     """The square of a has the name of the column a^2, and a smaller radius here."""
-    schema = dps.Schema([dps.Number("a", 0, 1, points=2, missing=0),
-                         dps.Number("a^2", 0, 10, points=1001, missing=0)])  # fmt: skip
-    pair = dps.Correlation(["a", "a^2"])
-    plan = dps.plan(schema, {"pair": pair}, budget=dps.PureDP(1), unit=unit)
-    rows = pd.DataFrame({"a": np.arange(1000) % 2, "a^2": np.arange(1000) % 10})
-    release = dps.release(plan, rows, m=200, rng=0)
-    radius = release.radius("pair")
-    alike = [v for n, v in zip(radius.names, radius.values_of, strict=True) if n == "a^2"]
-    assert len(set(alike)) == 2
-    assert radius["a^2"] == max(alike)
-    dps.corrected.infer(pair, release.to_frame(), radius=radius, schema=schema)
+    for unit in ["replace", "add_remove"]:
+        schema = dps.Schema([dps.Number("a", 0, 1, points=2, missing=0),
+                             dps.Number("a^2", 0, 10, points=1001, missing=0)])  # fmt: skip
+        pair = dps.Correlation(["a", "a^2"])
+        plan = dps.plan(schema, {"pair": pair}, budget=dps.PureDP(1), unit=unit)
+        rows = pd.DataFrame({"a": np.arange(1000) % 2, "a^2": np.arange(1000) % 10})
+        release = dps.release(plan, rows, m=200, rng=0)
+        radius = release.radius("pair")
+        alike = [v for n, v in zip(radius.names, radius.values_of, strict=True) if n == "a^2"]
+        assert len(set(alike)) == 2
+        assert radius["a^2"] == max(alike)
+        dps.corrected.infer(pair, release.to_frame(), radius=radius, schema=schema)
 
 
 def test_bounds_on_sums_hold_for_every_table_that_the_radius_admits():

@@ -309,13 +309,6 @@ def test_the_rows_in_the_file_are_those_of_the_frame(release, saved):
         assert rows[name].tolist() == frame[name].astype(str).tolist()
 
 
-def test_summary_says_what_an_analyst_must_know(release):
-    text = str(release)
-    for part in ("epsilon = 1", "replacing one row", "one row per person", "region, smoker, age"):
-        assert part in text
-    assert "no survey weights" in text.replace("without", "no")
-
-
 def every_text(path):
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name).decode() for name in archive.namelist()}
@@ -430,30 +423,22 @@ DAMAGE = {
 CASES = [(member, i) for member, changes in DAMAGE.items() for i in range(len(changes))]
 
 
-@pytest.mark.parametrize(("member", "which"), CASES)
-def test_damaged_members_are_refused(saved, member, which):
-    rewritten(saved, member, DAMAGE[member][which])
-    with pytest.raises(FileFormatError) as caught:
-        dps.load(saved)
-    assert str(saved.parent) not in str(caught.value)  # names the file, not where it lies
+def test_damaged_members_are_refused(saved):
+    whole = saved.read_bytes()
+    for member, which in CASES:
+        saved.write_bytes(whole)
+        rewritten(saved, member, DAMAGE[member][which])
+        with pytest.raises(FileFormatError) as caught:
+            dps.load(saved)
+        assert str(saved.parent) not in str(caught.value)  # names the file, not where it lies
 
 
-def test_counts_that_sum_to_nothing_are_refused(saved):
-    def zero(text):
-        frame = pd.read_csv(io.StringIO(text), dtype=str)
-        return frame.assign(_count="0").to_csv(index=False)
-
-    rewritten(saved, "candidates.csv", zero)
-    with pytest.raises(FileFormatError, match="damaged"):
-        dps.load(saved)
-
-
-@pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99])
-def test_truncated_files_are_refused(saved, keep):
+def test_truncated_files_are_refused(saved):
     data = saved.read_bytes()
-    saved.write_bytes(data[: keep if isinstance(keep, int) else int(keep * len(data))])
-    with pytest.raises(FileFormatError):
-        dps.load(saved)
+    for keep in [0, 10, 0.5, 0.99]:
+        saved.write_bytes(data[: keep if isinstance(keep, int) else int(keep * len(data))])
+        with pytest.raises(FileFormatError):
+            dps.load(saved)
 
 
 def test_flipped_bytes_never_give_another_release(release, saved):
@@ -473,25 +458,6 @@ def test_flipped_bytes_never_give_another_release(release, saved):
             np.testing.assert_array_equal(again.weights, release.weights)
             np.testing.assert_array_equal(again.measurements.means, release.measurements.means)
     assert refused > len(data) / 37 / 2
-
-
-def test_missing_files_and_other_kinds_are_refused(release, tmp_path):
-    with pytest.raises(FileFormatError, match=r"nothing\.zip"):
-        dps.load(tmp_path / "nothing.zip")
-    release.measurements.save(tmp_path / "measurements.zip")
-    with pytest.raises(FileFormatError):
-        dps.load(tmp_path / "measurements.zip")
-    (tmp_path / "text.zip").write_text("not an archive")
-    with pytest.raises(FileFormatError):
-        dps.load(tmp_path / "text.zip")
-
-
-def test_what_cannot_be_inferred_is_said(schema, survey):
-    plan = dps.plan(schema, {"q": dps.Quantile("age")}, budget=dps.PureDP(1))
-    release = dps.release(plan, survey, rng=0, m=50)
-    for wrong in (dps.Quantile, 3, ["q"]):
-        with pytest.raises(dps.RequestError, match="with its parameters such as"):
-            release.infer(wrong)
 
 
 WIDE = dps.Schema([
@@ -514,9 +480,8 @@ def wide(analyses, unit="replace"):
     return dps.release(plan, rows, rng=0, m=100, k=50)
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
+def test_what_was_not_measured_is_named():
+    for asked, message in [
         (dps.Quantile("age"), "dps.Quantile('age'): 'age' was not measured"),
         (dps.Mean(["age", "pay"]), "dps.Mean(['age', 'pay']): 'age' was not measured"),
         (
@@ -542,27 +507,19 @@ def wide(analyses, unit="replace"):
             "dps.MeanDifference('pay', 'smoker'): it lacks the moments in groups of 'pay' and "
             "'smoker'",
         ),
-    ],
-)
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_what_was_not_measured_is_named(asked, message, unit):
-    release = wide({"t": dps.Marginals(["smoker", "region"]), "pay": dps.Mean("pay")}, unit)
-    with pytest.raises(NotMeasuredError) as refused:
-        release.infer(asked)
-    text = str(refused.value)
-    known = asked.family(WIDE).column_names & {"smoker", "region", "pay"}
-    other = ", or see release.bound for what the answers leave open" if known else ""
-    assert text == f"this release cannot answer {message}; ask the custodian to plan it{other}"
-    for internal in ("Indicator", "Table", "Monomials", "GroupMoments", "Block"):
-        assert internal not in text
-
-
-def test_what_was_planned_on_the_same_columns_is_named():
-    release = wide({"means": dps.GroupMeans("pay", by="smoker"), "age": dps.Mean("age")})
-    with pytest.raises(NotMeasuredError) as refused:
-        release.infer(dps.OLS("pay ~ smoker"))
-    text = "; planned on the same columns: 'means' (dps.GroupMeans('pay', 'smoker'))"
-    assert str(refused.value).endswith(text)
+    ]:
+        for unit in ["replace", "add_remove"]:
+            release = wide({"t": dps.Marginals(["smoker", "region"]), "pay": dps.Mean("pay")}, unit)
+            with pytest.raises(NotMeasuredError) as refused:
+                release.infer(asked)
+            text = str(refused.value)
+            known = asked.family(WIDE).column_names & {"smoker", "region", "pay"}
+            other = ", or see release.bound for what the answers leave open" if known else ""
+            assert (
+                text == f"this release cannot answer {message}; ask the custodian to plan it{other}"
+            )
+            for internal in ("Indicator", "Table", "Monomials", "GroupMoments", "Block"):
+                assert internal not in text
 
 
 def test_measured_lists_what_can_be_asked():
@@ -596,56 +553,24 @@ def test_measured_lists_what_can_be_asked():
     assert hidden["kind"].tolist().count("number of rows") == 1
 
 
-def test_joint_intervals_check_their_options(schema, survey):
-    fit = dps.GoodnessOfFit("smoker", {"no": 0.7, "yes": 0.3}, simulations=99)
-    plan = dps.plan(schema, {"fit": fit}, budget=dps.PureDP(1))
-    release = dps.release(plan, survey, rng=0, m=50)
-    for wrong in ({"alpha": 0.8}, {"alpha": 0}, {"method": "x"}, {"target": "x"}):
-        with pytest.raises(dps.RequestError, match=next(iter(wrong))):
-            release.intervals(**wrong)
-    frame = release.intervals()
-    assert frame.columns.tolist() == ["analysis", "term", "estimate", "conf_low", "conf_high"]
-    assert len(frame) == 0
-
-
-def test_a_release_and_its_measurements_equal_what_a_file_gives_back(release, tmp_path):
-    release.save(tmp_path / "r.zip")
-    again = dps.load(tmp_path / "r.zip")
-    assert again == release
-    assert hash(again) == hash(release)
-    assert again.measurements == release.measurements
-    other = replace(release, counts=release.counts[::-1])
-    assert other != release
-    assert other.measurements == again.measurements
-    assert len(repr(release.measurements)) < 200
-
-
-def test_a_file_of_another_kind_is_named(release, tmp_path):
-    release.measurements.save(tmp_path / "m.zip")
-    with pytest.raises(
-        FileFormatError, match=r"m.zip holds measurements, not a release; open them"
-    ):
-        dps.load(tmp_path / "m.zip")
-
-
-@pytest.mark.parametrize("member", ["answers.csv", "rows.csv", "release.json"])
-def test_a_member_that_was_changed_or_removed_is_seen(saved, member):
+def test_a_member_that_was_changed_or_removed_is_seen(saved):
     with zipfile.ZipFile(saved) as archive:
         texts = {name: archive.read(name) for name in archive.namelist()}
-    for changed in ({**texts, member: texts[member] + b"\n"},
-                    {name: text for name, text in texts.items() if name != member},
-                    {**texts, "more.txt": b""}):  # fmt: skip
-        with zipfile.ZipFile(saved, "w") as archive:
-            for name, text in changed.items():
-                archive.writestr(name, text)
-        with pytest.raises(FileFormatError, match=r"restore it from a copy|lacks"):
-            dps.load(saved)
+    for member in ["answers.csv", "rows.csv", "release.json"]:
+        for changed in ({**texts, member: texts[member] + b"\n"},
+                        {name: text for name, text in texts.items() if name != member},
+                        {**texts, "more.txt": b""}):  # fmt: skip
+            with zipfile.ZipFile(saved, "w") as archive:
+                for name, text in changed.items():
+                    archive.writestr(name, text)
+            with pytest.raises(FileFormatError, match=r"restore it from a copy|lacks"):
+                dps.load(saved)
 
 
-@pytest.mark.parametrize("wrong", [3, None, ["smoking"], dps.Proportion])
-def test_what_is_no_analysis_is_refused(release, wrong):
-    for method in (release.radius, release.infer, release.accuracy):
-        if wrong is None and method == release.accuracy:
-            continue  # all functions
-        with pytest.raises(dps.RequestError, match="takes the name of an analysis"):
-            method(wrong)
+def test_what_is_no_analysis_is_refused(release):
+    for wrong in [3, None, ["smoking"], dps.Proportion]:
+        for method in (release.radius, release.infer, release.accuracy):
+            if wrong is None and method == release.accuracy:
+                continue  # all functions
+            with pytest.raises(dps.RequestError, match="takes the name of an analysis"):
+                method(wrong)

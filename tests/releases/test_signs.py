@@ -165,6 +165,6 @@ def test_what_one_analysis_measures_another_uses():
     assert len(terms) == len(set(terms)) == 10
 
 
-@pytest.mark.parametrize("given", [None, "vaccinated == False"])
-def test_the_contract_of_analyses(given):
-    dps.testing.check_analysis(Mixed(given), SCHEMA, TABLE[:500])
+def test_the_contract_of_analyses():
+    for given in [None, "vaccinated == False"]:
+        dps.testing.check_analysis(Mixed(given), SCHEMA, TABLE[:500])

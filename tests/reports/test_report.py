@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.planning.previews.likeness import likeness
 from dpstats.reports import analysts, pictures
 
 pytest.importorskip("matplotlib")
@@ -129,28 +128,6 @@ def test_every_analysis_has_its_numbers(hostile, pages):
     assert hostile.measurements.plan_digest in text
     for column in hostile.columns:
         assert column.missing_rule() in text
-
-
-def test_the_table_of_widths_says_what_they_are_of(hostile):
-    like = likeness(hostile, hostile.measurements.strategy)
-    text = analysts.AnalystReport(hostile, "title", like=like).html()
-    reached = text.split('id="reached-title"')[1].split("<h2")[0]
-    rows = re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', reached)
-    assert [name for name, row in rows if "no intervals" in row] == ["path"]
-    assert [name for name, row in rows if "(table)" in row] == [html.escape("link </p>"), "fit"]
-    assert 'Certified "(table)": for the effect in the private table' in html.unescape(reached)
-
-
-def test_figures_are_those_of_the_analyses(pages):
-    text = pages["analysts"].read_text("utf-8")
-    titles = re.findall(r"<title id=[^>]*>(.*?)</title>", text)
-    for part in (
-        "ages: distribution", "wage: estimates", "shape: eigenvalues", "shape: loadings",
-        "path: path", "net: network", "by smoker", "smoking: estimates", "gap: estimates",
-        "smoker: synthetic rows and", "age: synthetic rows and",
-    ):  # fmt: skip
-        assert any(part in title for title in titles), part
-    assert "日本</text>" in text  # the reader's fonts write it
 
 
 def test_an_analysis_or_a_figure_that_fails_leaves_the_others(hostile, monkeypatch):

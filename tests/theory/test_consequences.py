@@ -55,25 +55,25 @@ def test_chi_square():
     assert even == pytest.approx(500 * 4 * 0.01**2 / 0.25)  # attained at p = q
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_matrices(seed):
-    p, delta, of_y, of_x = matrices(seed)
-    a, b = of_y[:p, :p], of_x[:p, :p]
-    bound = theory.covariance_error(delta, p)
-    assert np.linalg.norm(b - a, 2) <= bound * (1 + 1e-12)
-    values, vectors = np.linalg.eigh(a)
-    turned = np.linalg.eigh(b)[1]
-    sines = np.sqrt(np.clip(1 - (vectors * turned).sum(axis=0) ** 2, 0, 1))[::-1]
-    assert (sines <= theory.principal_component_sines(delta, values[::-1]) + 1e-9).all()
-    error = theory.precision_error(delta, p, values[0])
-    if math.isfinite(error):
-        difference = np.linalg.inv(b) - np.linalg.inv(a)
-        assert np.linalg.norm(difference, 2) <= error * (1 + 1e-9)
-    coefficients = np.linalg.solve(a, of_y[:p, p])
-    error = theory.least_squares_error(delta, values[0], coefficients)
-    if math.isfinite(error):
-        private = np.linalg.solve(b, of_x[:p, p])
-        assert np.linalg.norm(private - coefficients) <= error * (1 + 1e-9)
+def test_matrices():
+    for seed in range(30):
+        p, delta, of_y, of_x = matrices(seed)
+        a, b = of_y[:p, :p], of_x[:p, :p]
+        bound = theory.covariance_error(delta, p)
+        assert np.linalg.norm(b - a, 2) <= bound * (1 + 1e-12)
+        values, vectors = np.linalg.eigh(a)
+        turned = np.linalg.eigh(b)[1]
+        sines = np.sqrt(np.clip(1 - (vectors * turned).sum(axis=0) ** 2, 0, 1))[::-1]
+        assert (sines <= theory.principal_component_sines(delta, values[::-1]) + 1e-9).all()
+        error = theory.precision_error(delta, p, values[0])
+        if math.isfinite(error):
+            difference = np.linalg.inv(b) - np.linalg.inv(a)
+            assert np.linalg.norm(difference, 2) <= error * (1 + 1e-9)
+        coefficients = np.linalg.solve(a, of_y[:p, p])
+        error = theory.least_squares_error(delta, values[0], coefficients)
+        if math.isfinite(error):
+            private = np.linalg.solve(b, of_x[:p, p])
+            assert np.linalg.norm(private - coefficients) <= error * (1 + 1e-9)
 
 
 def test_bounds_of_matrices_are_attained():
@@ -137,18 +137,8 @@ def test_the_excess_risk_of_a_minimiser_over_a_grid():
     assert theory.excess_risk(0.1, 1, 0, bound=3) == pytest.approx(0.6)
 
 
-def test_a_grid_covers_a_square():
-    side, mesh, p = 2.0, 0.3, 2
-    each = math.isqrt(theory.grid_size(p, side=side, mesh=mesh))
-    axis = (np.arange(each) + 0.5) * side / each
-    assert math.hypot(side / each / 2, side / each / 2) <= mesh
-    assert each == 5
-    assert len(axis) == each
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
+def test_what_is_refused():
+    for make, message in [
         (lambda: theory.proportion_margin(-0.1, 10), "delta must not be negative"),
         (lambda: theory.proportion_margin(0.1, 0), "n must be a whole number"),
         (lambda: theory.proportion_margin(0.1, 10, alpha=0.95), "did you mean alpha=0.05"),
@@ -159,8 +149,6 @@ def test_a_grid_covers_a_square():
         (lambda: theory.least_squares_error(0.1, 1, [[1.0]]), "coefficients must be a vector"),
         (lambda: theory.excess_risk(0.1, -1, 0.1), "lipschitz must not be negative"),
         (lambda: theory.grid_size(2, side=1, mesh=0), "mesh must be positive"),
-    ],
-)
-def test_what_is_refused(make, message):
-    with pytest.raises(RequestError, match=message):
-        make()
+    ]:
+        with pytest.raises(RequestError, match=message):
+            make()

@@ -20,8 +20,9 @@ def test_the_plan_holds_every_kind_of_block(whole, reread):
     }  # fmt: skip
 
 
-def test_every_block_of_a_plan(whole, differences, unit, budget):
-    assert differences(whole(budget, unit)) == []
+@pytest.mark.parametrize("every_budget", [dps.PureDP(2), dps.ZCDP(0.5)], ids=["pure", "zcdp"])
+def test_every_block_of_a_plan(whole, differences, unit, every_budget):
+    assert differences(whole(every_budget, unit)) == []
 
 
 def test_tables_by_residuals(whole, differences, unit):
@@ -101,16 +102,16 @@ def test_the_argument(whole, tmp_path):
         assert words in verdict.text
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"{}", b"[1", b"\xff", b'{"dpstats": "plan"}'])
-def test_what_is_no_file_of_dpstats(tmp_path, capsys, content):
-    (tmp_path / "file").write_bytes(content)
-    assert main([str(tmp_path / "file")]) == 2
-    assert main([str(tmp_path / "none")]) == 2
-    assert main([]) == 2
-    out, err = capsys.readouterr()
-    assert not out
-    assert len(err.splitlines()) == 3
-    assert "Traceback" not in err
+def test_what_is_no_file_of_dpstats(tmp_path, capsys):
+    for content in [b"", b"PK", b"{}", b"[1", b"\xff", b'{"dpstats": "plan"}']:
+        (tmp_path / "file").write_bytes(content)
+        assert main([str(tmp_path / "file")]) == 2
+        assert main([str(tmp_path / "none")]) == 2
+        assert main([]) == 2
+        out, err = capsys.readouterr()
+        assert not out
+        assert len(err.splitlines()) == 3
+        assert "Traceback" not in err
 
 
 def test_a_release_whose_number_of_rows_is_the_total_of_a_table(whole, rows, tmp_path, budget):

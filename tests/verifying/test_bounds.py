@@ -66,55 +66,56 @@ def random_terms(rng):
     return sorted(terms, key=str)
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_moments(seed):
-    rng = random.Random(seed)
-    terms = random_terms(rng)
-    if terms:
-        given = Subgroup.of(SCHEMA, "k == 'u'", []) if rng.random() < 0.3 else None
-        terms += [()] if given else []
-        check(read(Moments.of_terms(SCHEMA, terms, False, given)))
+def test_moments():
+    for seed in range(80):
+        rng = random.Random(seed)
+        terms = random_terms(rng)
+        if terms:
+            given = Subgroup.of(SCHEMA, "k == 'u'", []) if rng.random() < 0.3 else None
+            terms += [()] if given else []
+            check(read(Moments.of_terms(SCHEMA, terms, False, given)))
 
 
 def test_a_number_and_a_sign_are_not_alike():
     check(read(Moments.of_terms(SCHEMA, [(("z", None), ("a", -1), ("g", 2))])))
 
 
-@pytest.mark.parametrize("p", [2, 3])
-def test_pairs_of_numbers(p):
-    names = ["x", "y", "z"][:p]
-    terms = {
-        tuple((name, None) for name in chosen)
-        for degree in (3, 4)
-        for chosen in itertools.combinations_with_replacement(names, degree)
-        if len(set(chosen)) <= 2
-    }
-    check(read(Moments.of_terms(SCHEMA, sorted(terms))))
+def test_pairs_of_numbers():
+    for p in [2, 3]:
+        names = ["x", "y", "z"][:p]
+        terms = {
+            tuple((name, None) for name in chosen)
+            for degree in (3, 4)
+            for chosen in itertools.combinations_with_replacement(names, degree)
+            if len(set(chosen)) <= 2
+        }
+        check(read(Moments.of_terms(SCHEMA, sorted(terms))))
 
 
-@pytest.mark.parametrize("norm", ["1/2", "1", "13/10"])
-def test_the_ball(norm):
-    check(read(BallMoments.of(SCHEMA, ["x", "y"], Fraction(norm))))
+def test_the_ball():
+    for norm in ["1/2", "1", "13/10"]:
+        check(read(BallMoments.of(SCHEMA, ["x", "y"], Fraction(norm))))
 
 
-@pytest.mark.parametrize("columns", [["x"], ["x", "y"], ["y", "z"]])
-def test_the_lattice(columns):
-    check(read(KernelLattice(tuple(SCHEMA[name] for name in columns), 2, 0.3)))
+def test_the_lattice():
+    for columns in [["x"], ["x", "y"], ["y", "z"]]:
+        check(read(KernelLattice(tuple(SCHEMA[name] for name in columns), 2, 0.3)))
 
 
-@pytest.mark.parametrize("pilot", [None, (0, 0, 0), (2**24, -(2**24), 2**20), (-(2**23), 9, 7)])
-@pytest.mark.parametrize("terms", [
-    [(), (("x", None),), (("g", 1),)], [(("g", 0),), (("g", 1),), (("a", 1), ("g", 1))],
-])  # fmt: skip
-def test_the_score(pilot, terms):
-    block = read(PilotScore.of(SCHEMA, terms, ("b", 1), "logit"))
-    plain = {**block.plain, "pilot": None if pilot is None else list(pilot)}
-    columns = {one["name"]: read_column(one) for one in SCHEMA.to_dict()}
-    block = reading._block(plain, columns)
-    for unit, power in itertools.product(("replace", "add_remove"), (1, 2)):
-        exact = enumeration.every_row(block, unit, power)
-        assert exact is not None
-        assert exact[0] <= argued(block, unit, power).bound
+def test_the_score():
+    for pilot in [None, (0, 0, 0), (2**24, -(2**24), 2**20), (-(2**23), 9, 7)]:
+        for terms in [
+            [(), (("x", None),), (("g", 1),)],
+            [(("g", 0),), (("g", 1),), (("a", 1), ("g", 1))],
+        ]:
+            block = read(PilotScore.of(SCHEMA, terms, ("b", 1), "logit"))
+            plain = {**block.plain, "pilot": None if pilot is None else list(pilot)}
+            columns = {one["name"]: read_column(one) for one in SCHEMA.to_dict()}
+            block = reading._block(plain, columns)
+            for unit, power in itertools.product(("replace", "add_remove"), (1, 2)):
+                exact = enumeration.every_row(block, unit, power)
+                assert exact is not None
+                assert exact[0] <= argued(block, unit, power).bound
 
 
 def test_a_bound_that_is_too_small_is_seen(monkeypatch):

@@ -24,28 +24,28 @@ def planned(kind, unit, **options):
     return dps.plan(SCHEMA, ASKED, budget=kind(3), unit=unit, **options)
 
 
-@pytest.mark.parametrize("relation", ["replace", "add_remove"])
-@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
-@pytest.mark.parametrize("person", [None, "id"])
-def test_both_agree_on_the_cost_of_a_person(kind, relation, person, tmp_path):
-    path = tmp_path / "plan.json"
-    planned(kind, relation, rows_per_person=3, person=person).save(path)
-    found = verify(path)
-    assert found.agrees, found.wrong
-    assert found.reached == found.bound == 3
-    assert f"costs {3 if kind is dps.PureDP else 9} times" in found.text
-    assert ("found by the key 'id'" in found.text) == (person is not None)
-    assert "rows of one person" in found.text.splitlines()[1]
-    plain = json.loads(path.read_text())
-    path.write_text(json.dumps({**plain, "rows_per_person": 4}))
-    assert not verify(path).agrees
-    for wrong in (1, 0, True, "3", None):
-        path.write_text(json.dumps({**plain, "rows_per_person": wrong}))
-        with pytest.raises(NotReadError):
-            verify(path)
-    path.write_text(json.dumps({**plain, "person_key": "b"}))
-    with pytest.raises(NotReadError, match="tells persons apart"):
-        verify(path)
+def test_both_agree_on_the_cost_of_a_person(tmp_path):
+    for relation in ["replace", "add_remove"]:
+        for kind in [dps.PureDP, dps.ZCDP]:
+            for person in [None, "id"]:
+                path = tmp_path / "plan.json"
+                planned(kind, relation, rows_per_person=3, person=person).save(path, overwrite=True)
+                found = verify(path)
+                assert found.agrees, found.wrong
+                assert found.reached == found.bound == 3
+                assert f"costs {3 if kind is dps.PureDP else 9} times" in found.text
+                assert ("found by the key 'id'" in found.text) == (person is not None)
+                assert "rows of one person" in found.text.splitlines()[1]
+                plain = json.loads(path.read_text())
+                path.write_text(json.dumps({**plain, "rows_per_person": 4}))
+                assert not verify(path).agrees
+                for wrong in (1, 0, True, "3", None):
+                    path.write_text(json.dumps({**plain, "rows_per_person": wrong}))
+                    with pytest.raises(NotReadError):
+                        verify(path)
+                path.write_text(json.dumps({**plain, "person_key": "b"}))
+                with pytest.raises(NotReadError, match="tells persons apart"):
+                    verify(path)
 
 
 def test_a_release_of_persons_is_verified(tmp_path):
@@ -65,32 +65,36 @@ TOTALS = {"x": dps.Mean("x"), "p": dps.Proportion("b", given="d"),
           "g": dps.MeanDifference("x", by="d"), "i": dps.OLS("x ~ b - 1", given="d")}  # fmt: skip
 
 
-@pytest.mark.parametrize("relation", ["replace", "add_remove"])
-@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
-def test_both_agree_on_person_totals(kind, relation, tmp_path):
-    path = tmp_path / "plan.json"
-    for name, analysis in TOTALS.items():
-        plan = dps.plan(SCHEMA, {name: analysis}, budget=kind(3), unit=relation, person="id",
-                        rows_per_person=3, person_totals=True)  # fmt: skip
-        plan.save(path, overwrite=True)
-        found = verify(path)
-        assert found.agrees, (name, found.wrong)
-        assert found.bound == 3, name
-        assert found.reached > (2.5 if name in "li" else 2.999), name
-        assert f"person totals {9 if kind is dps.PureDP else 81} times" in found.text
-        # as if products grew like sums
-        plain = json.loads(path.read_text())
-        (one,) = [block for block in plain["blocks"] if block["role"] == "persons"]
-        one["multiplier"] = str(Fraction(one["multiplier"]) / (3 if kind is dps.PureDP else 9))
-        path.write_text(json.dumps(plain))
-        assert not verify(path).agrees, name
-        path.write_text(json.dumps({**plain, "rows_per_person": 64}))
-        with pytest.raises(NotReadError, match="of too many rows"):
-            verify(path)
-        del plain["person_key"]
-        path.write_text(json.dumps(plain))
-        with pytest.raises(NotReadError, match="without persons"):
-            verify(path)
+def test_both_agree_on_person_totals(tmp_path):
+    for relation in ["replace", "add_remove"]:
+        for kind in [dps.PureDP, dps.ZCDP]:
+            path = tmp_path / "plan.json"
+            for name, analysis in TOTALS.items():
+                plan = dps.plan(
+                    SCHEMA, {name: analysis}, budget=kind(3), unit=relation, person="id",
+                    rows_per_person=3, person_totals=True,
+                )  # fmt: skip
+                plan.save(path, overwrite=True)
+                found = verify(path)
+                assert found.agrees, (name, found.wrong)
+                assert found.bound == 3, name
+                assert found.reached > (2.5 if name in "li" else 2.999), name
+                assert f"person totals {9 if kind is dps.PureDP else 81} times" in found.text
+                # as if products grew like sums
+                plain = json.loads(path.read_text())
+                (one,) = [block for block in plain["blocks"] if block["role"] == "persons"]
+                one["multiplier"] = str(
+                    Fraction(one["multiplier"]) / (3 if kind is dps.PureDP else 9)
+                )
+                path.write_text(json.dumps(plain))
+                assert not verify(path).agrees, name
+                path.write_text(json.dumps({**plain, "rows_per_person": 64}))
+                with pytest.raises(NotReadError, match="of too many rows"):
+                    verify(path)
+                del plain["person_key"]
+                path.write_text(json.dumps(plain))
+                with pytest.raises(NotReadError, match="without persons"):
+                    verify(path)
 
 
 def test_its_person_totals_are_those_of_the_package():

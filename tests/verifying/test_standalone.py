@@ -32,19 +32,22 @@ def foreign(text: str) -> set[str]:
     return {n for n in imported(text) - own if n.split(".")[0] not in sys.stdlib_module_names}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_only_the_standard_library(path):
-    text = path.read_text()
-    assert foreign(text) == set()
-    assert "__import__" not in text
+def test_only_the_standard_library():
+    for path in MODULES:
+        text = path.read_text()
+        assert foreign(text) == set()
+        assert "__import__" not in text
 
 
-@pytest.mark.parametrize(
-    "line", ["import numpy", "from dpstats import files", "import dpstats", "from . import x",
-             "def f():\n    from dpstats.families.block import Block"],
-)  # fmt: skip
-def test_another_import_is_seen(line):
-    assert foreign(line)
+def test_another_import_is_seen():
+    for line in [
+        "import numpy",
+        "from dpstats import files",
+        "import dpstats",
+        "from . import x",
+        "def f():\n    from dpstats.families.block import Block",
+    ]:
+        assert foreign(line)
 
 
 @pytest.fixture
