@@ -87,7 +87,7 @@ def to_toml(schema):
     lines = []
     for column in schema.to_dict():
         lines += ["[[column]]", *(f"{key} = {toml_value(v)}" for key, v in column.items())]
-    return "\n".join(lines)
+    return "\n".join(lines).replace('"..."', '"\\u002e.."')  # "..." is still to be decided
 
 
 def codes_alike(one, other):
