@@ -21,7 +21,7 @@ from dpstats.analyses.compared_groups import (
 from dpstats.analyses.counts.group_shares import DifferenceIntervals
 from dpstats.analyses.counts.risk_measures import MEASURES, measure_gradients, measure_of
 from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals
-from dpstats.analyses.moments.person_variance import SHARES, PersonVariance
+from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
 from dpstats.checks import Alternative, check_alternative, check_number
 from dpstats.errors import RequestError

@@ -19,8 +19,8 @@ from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.counts.shares_from_totals import SharesFromTotals
 from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
-from dpstats.analyses.moments.person_variance import SHARES, PersonVariance
 from dpstats.analyses.notes import (
     WIDTHS_OF_GROUPS,
     WIDTHS_OF_SHARES,

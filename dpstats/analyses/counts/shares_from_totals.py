@@ -19,8 +19,8 @@ from dpstats.analyses.counts.group_shares import (
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.counts.risk_measures import MEASURES, Measure
 from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.mean_sampling import PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
-from dpstats.analyses.moments.person_variance import PersonVariance
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_proportion
 from dpstats.inference.confidence_law import ConfidenceLaw
@@ -127,7 +127,7 @@ class DifferenceFromTotals(DifferenceIntervals):
         slopes = [1 / (p * (1 - p)) if odds else 1 / p for p in (a, b)]
         parts = [slopes[0] ** 2 * square_a, slopes[1] ** 2 * square_b]
         total = np.maximum(parts[0] + parts[1], 1e-300)
-        error = self.totals.drawn(self._means, [slopes[0], -slopes[1]], total)
+        error = self.totals.drawn(self._means, [slopes[0], -slopes[1]])
         df = total**2 / np.maximum(
             parts[0] ** 2 / (n_a - 1) + parts[1] ** 2 / (n_b - 1), 1e-300
         )  # fmt: skip

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
-from dpstats.analyses.moments.person_variance import PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean, subgroup_note
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
@@ -115,7 +115,8 @@ class Mean:
             else:
                 mean = NoisyMean.of_column(answers, start)
             totals = PersonVariance.of(release, self._totals(release.schema, name), [0])
-            found.append(Contrast((mean,), *centre_of(release.schema, name), totals))
+            centre = centre_of(release.schema, name)
+            found.append(Contrast((mean,), *centre, totals or MeanSampling()))
             notes += _remarks(name, found[-1])
             start += block.size
         contrasts = tuple(found)
@@ -130,7 +131,7 @@ class Mean:
             sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
             privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
             intervals=Several(contrasts),
-            rows=answers.rows.with_totals(all(c.persons is not None for c in contrasts)),
+            rows=answers.rows.with_totals(all(c.sampling.from_totals for c in contrasts)),
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
             notes=[*notes, cell_rules(release.schema, self)],

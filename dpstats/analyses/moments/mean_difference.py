@@ -14,8 +14,8 @@ import numpy as np
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
 from dpstats.analyses.moments.mean import NOTES, centre_of
 from dpstats.analyses.moments.mean_intervals import Contrast
+from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
-from dpstats.analyses.moments.person_variance import PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
@@ -84,8 +84,8 @@ class MeanDifference(ComparesGroups):
         groups = tuple(NoisyMean.of_group(answers, place) for place in places)
         middle, half = centre_of(release.schema, self.column)
         (block,) = self.person_totals(release.schema)
-        totals = PersonVariance.of(release, block, places)
-        contrast = Contrast(groups, middle, half, totals)
+        sampling = PersonVariance.of(release, block, places) or MeanSampling()
+        contrast = Contrast(groups, middle, half, sampling)
         names = self._labels(release.schema)
         notes = [
             "means and sizes: "
@@ -107,7 +107,7 @@ class MeanDifference(ComparesGroups):
             sampling_variance=np.array([contrast.sampling_variance]),
             privacy_variance=np.array([contrast.privacy_variance]),
             intervals=contrast,
-            rows=answers.rows.with_totals(totals is not None),
+            rows=answers.rows.with_totals(sampling.from_totals),
             budget=str(release.budget),
             scalar=True,
             notes=[*notes, cell_rules(release.schema, self)],

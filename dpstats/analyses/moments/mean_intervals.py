@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.analyses.moments.noisy_mean import NoisyMean, law_of_contrast
+from dpstats.analyses.moments.mean_sampling import MeanSampling
+from dpstats.analyses.moments.noisy_mean import SIGNS, NoisyMean, law_of_contrast
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
@@ -18,7 +19,6 @@ from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider
 
 if TYPE_CHECKING:
-    from dpstats.analyses.moments.person_variance import PersonVariance
     from dpstats.checks import Target
     from dpstats.inference.intervals import Ends
 
@@ -37,8 +37,8 @@ class Contrast(Intervals):
     groups : one or two NoisyMean
     middle, half : float
         An original value is middle + half times its unit value; in a difference the middle cancels.
-    persons : PersonVariance or None
-        The sampling variance of persons, where their totals were measured.
+    sampling : MeanSampling
+        Sampling variances.
     tested : bool
         Whether there is a test: not where a group may be empty. The p-value is 1 without one.
     """
@@ -46,12 +46,12 @@ class Contrast(Intervals):
     groups: tuple[NoisyMean, ...]
     middle: float
     half: float
-    persons: PersonVariance | None = None
+    sampling: MeanSampling = field(default_factory=MeanSampling)
     tested: bool = True
 
     @property
     def _signs(self) -> tuple[float, ...]:
-        return (1.0, -1.0)[: len(self.groups)]
+        return SIGNS[: len(self.groups)]
 
     @property
     def _shift(self) -> float:
@@ -66,9 +66,7 @@ class Contrast(Intervals):
     @property
     def sampling_variance(self) -> float:
         """Variance of the estimate's sampling error, in original units squared."""
-        if self.persons is not None:
-            return self.half**2 * self.persons.variance(self.groups, self._signs)
-        return self.half**2 * sum(group.sampling_variance for group in self.groups)
+        return self.half**2 * self.sampling.variance(self.groups, self._signs)
 
     @property
     def privacy_variance(self) -> float:
@@ -77,8 +75,7 @@ class Contrast(Intervals):
 
     @cached_property
     def _law(self) -> ConfidenceLaw:
-        law = law_of_contrast(self.groups, None if self.persons is None else self.persons.drawn)
-        return law.within(*self._range)
+        return law_of_contrast(self.groups, self.sampling).within(*self._range)
 
     @property
     def _range(self) -> tuple[float, float]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.privacy.weighted_noise import law_of_sum
 
 if TYPE_CHECKING:
+    from dpstats.analyses.moments.mean_sampling import MeanSampling
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
+SIGNS = (1.0, -1.0)  # of groups in a contrast
 LEAST_ROWS = 2  # for a mean and its error
 _ADDED = 3.0  # persons with the trait and without
 
@@ -307,33 +309,24 @@ class NoisyMean:
         return low, high, float(np.clip(bound, nearest**2, 1.0)) - nearest**2, least
 
 
-SquaredErrors: TypeAlias = Callable[[Sequence[NoisyMean], Sequence[Floats], Floats], Floats]
-"""Draws of the squared error of groups, given draws of their slopes and of its bound."""
-
-
-def law_of_contrast(
-    groups: Sequence[NoisyMean], of_persons: SquaredErrors | None = None
-) -> ConfidenceLaw:
+def law_of_contrast(groups: Sequence[NoisyMean], sampling: MeanSampling) -> ConfidenceLaw:
     """Law of the mean of one group, or of the first minus the second, in unit scale.
 
-    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`. Sampling
-    errors are those that `of_persons` gives, where person totals were measured.
+    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`.
     """
     first, *others = groups
-    centre, squared_error, size = first.drawn
+    centre, independent, size = first.drawn
     df = size - 1
     for other in others:
         mean, square, size = other.drawn
         centre = centre - mean
-        total = squared_error + square
+        total = independent + square
         known = total > 0
-        a, b = (np.where(known, own, 1.0) for own in (squared_error, square))
+        a, b = (np.where(known, own, 1.0) for own in (independent, square))
         welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
         df = np.where(known, welch, df + size - 1)
-        squared_error = total
-    if of_persons is not None:
-        signs = [np.full(DRAWS, sign) for sign in (1.0, -1.0)[: len(groups)]]
-        squared_error = of_persons(groups, signs, squared_error)
+        independent = total
+    squared_error = sampling.drawn(groups, SIGNS[: len(groups)])
     hidden = any(group.hidden_by_noise for group in groups)
     variance = np.inf if hidden else sum(group.privacy_variance for group in groups)
     laws = [law for group in groups for law in group.laws if law is not None]

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpstats.analyses.regression.constraints import Constraints, read_constraints
 from dpstats.analyses.regression.linear_intervals import LinearIntervals
+from dpstats.analyses.regression.sampling_covariance import EqualVariances
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
 from dpstats.error_rates import percent
@@ -56,8 +57,9 @@ class LinearResult(EstimateResult):
     @property
     def _privacy(self) -> str:
         law = self.intervals
-        robust = isinstance(law, LinearIntervals) and law.model.fourth is not None
-        return ALLOWING if robust else super()._privacy
+        if not isinstance(law, LinearIntervals) or isinstance(law.model.sampling, EqualVariances):
+            return super()._privacy
+        return ALLOWING
 
     @property
     def interval_of(self) -> str:

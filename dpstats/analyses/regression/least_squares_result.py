@@ -21,34 +21,6 @@ if TYPE_CHECKING:
     from dpstats.analyses.regression.empty_levels import LeftOut
 
 _LISTED = 8  # terms that a preview names
-SAMPLING = (
-    "sampling variances assume errors of equal variance, also in certified intervals for the "
-    "population; those for the table assume nothing"
-)
-ROBUST = (
-    "sampling variances allow for errors of any variance (HC1, from fourth moments of columns "
-    "rounded to at most 128 steps); certified intervals for the population still assume equal "
-    "variance, those for the table nothing"
-)
-NOISY_FOURTH = (
-    "most of the sampling variance is noise on fourth moments: use more rows, more budget, "
-    "allocation='optimal' in the plan, or fewer regressors"
-)
-CLUSTERED = (
-    "sampling variances are from products of person totals, of columns rounded to at most 128 "
-    "steps: they allow for errors of any variance that depend on each other within persons; "
-    "certified intervals for the population still assume equal variance, those for the table "
-    "nothing"
-)
-NOISY_TOTALS = (
-    "most of the sampling variance is noise on products of person totals: use more persons, more "
-    "budget, or fewer regressors; or plan without person_totals="
-)
-BOUNDED = (
-    "where noise hides the variance of persons, sampling variances are the bound, which assumes "
-    "errors of equal variance: rows_per_person times those of independent rows; cov_type='HC1' "
-    "never takes the bound"
-)
 EMPTY = (
     "left out, since noise alone may make their counts: {}; what depends on them has no estimate "
     "(if it is a baseline level, name another one, as in C(h, Treatment('x'))), and the other "
@@ -141,7 +113,7 @@ class OLSResult(RegressionResult):
         if self._law.known:
             model, known = self._law.model, np.isfinite(np.asarray(self.bse))
             rows = self._law.combinations[known]
-            errors = model.sampling_covariance + model.noise_covariance + model.left_covariance
+            errors = model.sampling.matrix + model.noise_covariance + model.left_covariance
             covariance[np.ix_(known, known)] = rows @ errors @ rows.T
         return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
 

@@ -85,7 +85,7 @@ class LinearIntervals(Intervals, Cached):
         """(k,), infinite unless `known`."""
         if not self.known:
             return np.full(len(self.offsets), np.inf)
-        own = self.model.sampling_variances(self.combinations)
+        own = self.model.sampling.variances(self.combinations)
         own = own + self.extra * max(self.model.error_variance, 0.0)
         return np.where(self._unknown, np.inf, own)
 
@@ -122,7 +122,7 @@ class LinearIntervals(Intervals, Cached):
             low[i], high[i] = self._law(i, target).limits(alpha)
         ends = low + self.offsets, high + self.offsets
         short = [i for i in known if not self._law(i, target).reaches(alpha)]
-        if short and self.model.of_rows:
+        if short and self.model.sampling.of_rows:
             return wider(ends, self.certified(alpha, target))
         ends[0][short], ends[1][short] = -np.inf, np.inf  # certified ones are of rows
         return ends
@@ -187,7 +187,7 @@ class LinearIntervals(Intervals, Cached):
         errors = np.stack(drawn, axis=-1)
         covariance = self.model.left_covariance
         if target == "population":
-            covariance = covariance + self.model.sampling_covariance
+            covariance = covariance + self.model.sampling.matrix
         if np.any(covariance):
             own = self.combinations[some]
             values, vectors = np.linalg.eigh(own @ covariance @ own.T)

@@ -6,8 +6,9 @@ predictions follow from them alone. `analyses.regression.least_squares` has the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -17,23 +18,20 @@ from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.empty_levels import left_out
 from dpstats.analyses.regression.least_squares import LeastSquares
-from dpstats.analyses.regression.least_squares_result import (
-    BOUNDED,
-    CLUSTERED,
-    EMPTY,
-    NOISY_FOURTH,
-    NOISY_TOTALS,
-    PENALISED,
-    ROBUST,
-    SAMPLING,
-    OLSResult,
-)
+from dpstats.analyses.regression.least_squares_result import EMPTY, PENALISED, OLSResult
 from dpstats.analyses.regression.linear_intervals import LinearIntervals
+from dpstats.analyses.regression.sampling_covariance import (
+    AnyVariances,
+    EqualVariances,
+    OfPersons,
+    SamplingCovariance,
+)
 from dpstats.checks import as_float, check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.persons.moments import PersonMoments
-from dpstats.inference.moment_matrix import MomentMatrix
+from dpstats.inference.moment_matrix import MomentMatrix, NoisyMatrix
+from dpstats.measured.row_count import RowCount
 from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import Schema
@@ -142,15 +140,11 @@ class OLS:
         """Coefficients in original units with noise-aware and certified intervals."""
         moments = self._moments(release.schema)
         matrix = moments.matrix(release)
-        scores = moments.person_scores(release, float(matrix.n))
-        robust = self.cov_type == "HC1" and scores is None
-        fourth = moments.fourth(release) if robust else scores
         left = left_out(moments, matrix if self.ridge == 0 else None)
-        persons = matrix.answers.rows.with_totals(scores is not None)
+        rows, sampled = self._sampled(moments, release, matrix)
         model = LeastSquares(
             matrix, moments.rows[[*left.kept, -1]],
-            float(self.ridge) * moments.penalised[left.kept], fourth,
-            float(persons.rows_per_person), scores is not None and self.cov_type == "nonrobust",
+            float(self.ridge) * moments.penalised[left.kept], sampled,
             left.directions @ moments.rows[:-1], left.touched[np.ix_(left.level_of, left.kept)],
         )  # fmt: skip
         intervals = LinearIntervals.of(model, moments.to_basis, moments.shift, left)
@@ -161,7 +155,7 @@ class OLS:
             sampling_variance=intervals.sampling_variance,
             privacy_variance=intervals.privacy_variance,
             intervals=intervals,
-            rows=persons,
+            rows=rows,
             budget=str(release.budget),
             notes=[
                 *subgroup_notes(moments.given, matrix.answers.rows),
@@ -172,6 +166,21 @@ class OLS:
             null=np.zeros(len(moments.shift)),
             moments=moments,
         )
+
+    def _sampled(
+        self, moments: DesignMoments, release: ReleaseView, matrix: NoisyMatrix
+    ) -> tuple[RowCount, Callable[[LeastSquares], SamplingCovariance]]:
+        """The rows, as the sampling covariance takes them, and what gives it of a fit."""
+        scores = moments.person_scores(release, float(matrix.n))
+        rows = matrix.answers.rows.with_totals(scores is not None)
+        equal = partial(EqualVariances, clustering=float(rows.rows_per_person))
+        if scores is not None:
+            bounded = self.cov_type == "nonrobust"
+            return rows, lambda fit: OfPersons(fit, scores, equal(fit) if bounded else None)
+        if self.cov_type == "HC1":
+            fourth, k = moments.fourth(release), float(rows.rows_per_person)
+            return rows, partial(AnyVariances, measured=fourth, clustering=k)
+        return rows, equal
 
     def _title(self, moments: DesignMoments) -> str:
         options = [f"ridge = {self.ridge:g}"] if self.ridge else []
@@ -188,8 +197,7 @@ class OLS:
 
     def _notes(self, intervals: LinearIntervals, names: list[str]) -> list[str]:
         model = intervals.model
-        robust = self.cov_type == "HC1" or model.of_persons
-        notes = [CLUSTERED if model.of_persons else ROBUST if robust else SAMPLING]
+        notes = [model.sampling.about]
         if intervals.left is not None and intervals.left.names:
             notes.append(EMPTY.format(", ".join(intervals.left.names)))
         if model.df_resid <= 0:
@@ -206,13 +214,11 @@ class OLS:
             notes.append(f"where an interval has no end, its sign is certified: {', '.join(signs)}")
         if model.regular and model.error_variance <= 0:
             notes.append("the noise exceeds the variance of the errors: it has no estimate")
-        if model.fourth_hidden(intervals.combinations):
-            notes.append(NOISY_TOTALS if model.of_persons else NOISY_FOURTH)
-        if model.bounded(intervals.combinations):
-            notes.append(BOUNDED)
+        if model.regular:
+            notes += model.sampling.notes(intervals.combinations)
         if self.ridge:
             notes.append("intervals are for the penalised coefficients")
-            if not robust:
+            if isinstance(model.sampling, EqualVariances):
                 notes.append(PENALISED)
         return notes
 

@@ -408,7 +408,7 @@ def test_with_ridge_residuals_vary_with_the_regressors(ridge, cov_type, no_noise
         assert ratio[1] < 1.5  # sharp for the slope of x
         difference = found.t_test("x - z").sampling_variance[0]
         assert difference >= (h := np.array([0, 1, -1])) @ exact @ h
-        covariance = found.intervals.combinations @ found.intervals.model.sampling_covariance
+        covariance = found.intervals.combinations @ found.intervals.model.sampling.matrix
         covariance = covariance @ found.intervals.combinations.T
         assert np.linalg.eigvalsh(covariance - exact)[0] >= -1e-12
         assert "an upper bound" in found.summary()

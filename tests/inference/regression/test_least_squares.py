@@ -50,7 +50,7 @@ def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
     rng = calibration_generator(model.matrix.answers)
     half = model.matrix.noise(DRAWS, rng)[: DRAWS // 2]
     noise = model.rows @ np.concatenate([half, -half]) @ model.rows.T
-    covariance = model.sampling_covariance + model.noise_covariance
+    covariance = model.sampling.matrix + model.noise_covariance
     slope = covariance @ combination / (combination @ covariance @ combination)
     for t in (-0.4, 0.0, 0.7):
         b = model.params + t * slope
@@ -135,7 +135,7 @@ def test_a_joint_test_allows_for_the_law_of_the_noise(deviations, seeded_noise):
     with _noise_from(seeded_noise(0)):
         model = fitted(epsilon=0.3, n=20_000)
     two, size, rng = np.eye(5)[1:3], 50_000, np.random.default_rng(5)
-    covariance = model.sampling_covariance + model.noise_covariance
+    covariance = model.sampling.matrix + model.noise_covariance
     apart = deviations * np.sqrt(np.diag(covariance)[1:3]) * [1, 0.3]
     statistic, pvalue = model.wald(two, model.params[1:3] + apart)
 
@@ -144,7 +144,7 @@ def test_a_joint_test_allows_for_the_law_of_the_noise(deviations, seeded_noise):
     rng = calibration_generator(model.matrix.answers)
     noise = model.rows @ model.matrix.noise(size, rng) @ model.rows.T
     errors = (noise[:, :-1, -1] - noise[:, :-1, :-1] @ under) @ model.inverse @ two.T
-    sampling = two @ model.sampling_covariance @ two.T
+    sampling = two @ model.sampling.matrix @ two.T
     errors += rng.multivariate_normal(np.zeros(2), sampling, size)
     precision = np.linalg.inv(np.cov(errors.T))
     assert statistic == pytest.approx(apart @ precision @ apart / 2, rel=0.03)

@@ -1,10 +1,10 @@
-"""Sampling variances of means over persons, from noisy products of person totals."""
+"""Sampling variances of means: of independent rows, and over persons from products of totals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
     from dpstats.measured.view import ReleaseView
 
+Slopes: TypeAlias = Sequence[Floats | float]
 SHARES = (0.0, 1.0)  # the values of a row without the trait and with it
 _PURPOSE = 7  # of draws, distinct from those of means
 MOST_NOISE = 0.4  # of the bound: with more, products of totals say less than the bound does
@@ -34,8 +35,27 @@ def measured_totals(release: ReleaseView, block: PersonProducts) -> Answers | No
         return None
 
 
+class MeanSampling:
+    """Sampling variance of slopes times means of one or two groups of independent rows.
+
+    Or `NoisyMean.spread` times that, the most it can be where rows depend on each other.
+    """
+
+    from_totals: ClassVar[bool] = False
+
+    def variance(self, groups: Sequence[NoisyMean], slopes: Sequence[float]) -> float:
+        """Estimate."""
+        pairs = zip(groups, slopes, strict=True)
+        return sum(slope**2 * group.sampling_variance for group, slope in pairs)
+
+    def drawn(self, groups: Sequence[NoisyMean], slopes: Slopes) -> Floats:
+        """Draws (m,) of it without the noise, for draws (m,) of the slopes, or numbers."""
+        pairs = zip(groups, slopes, strict=True)
+        return np.asarray(sum(slope**2 * group.drawn[1] for group, slope in pairs))
+
+
 @dataclass(frozen=True)
-class PersonVariance:
+class PersonVariance(MeanSampling):
     """Sampling variance of slopes times means of one or two groups, if persons are independent.
 
     A mean m of a group of n rows has the error sum over persons of (y_i - m n_i) / n to first
@@ -66,6 +86,8 @@ class PersonVariance:
     Schwarz; where the noise is more than `MOST_NOISE` of that bound, the bound serves alone. Draws
     are not cut at the bound: the cut would take away what makes up for draws that are too small.
     """
+
+    from_totals = True
 
     products: Answers
     places: tuple[tuple[int, int], ...]
@@ -98,7 +120,7 @@ class PersonVariance:
         return block.pairs
 
     def _weights(
-        self, means: Sequence[Floats], sizes: Sequence[Floats], slopes: Sequence[Floats]
+        self, means: Sequence[Floats], sizes: Sequence[Floats], slopes: Slopes
     ) -> dict[int, Floats]:
         """Of each measured product, in the form."""
         along: dict[int, Floats] = {}
@@ -133,13 +155,13 @@ class PersonVariance:
     def variance(self, groups: Sequence[NoisyMean], slopes: Sequence[float]) -> float:
         """Estimate, at least the standard deviation of its noise; or the bound."""
         factor = float(self._factor([np.array(g.size) for g in groups]))
-        pairs = zip(groups, slopes, strict=True)
-        most = sum(slope**2 * group.sampling_variance for group, slope in pairs)
+        most = super().variance(groups, slopes)
         form, sd = self._at_estimate(groups, slopes)
         return factor * (most if sd > MOST_NOISE * most else max(form, sd))
 
-    def drawn(self, groups: Sequence[NoisyMean], slopes: Sequence[Floats], most: Floats) -> Floats:
-        """Draws (m,) of it, given draws of the bound, for draws (m,) of the slopes."""
+    def drawn(self, groups: Sequence[NoisyMean], slopes: Slopes) -> Floats:
+        """Draws (m,) of it without the noise, for draws (m,) of the slopes, or numbers."""
+        most = super().drawn(groups, slopes)
         means, sizes = [g.moments[0] for g in groups], [g.moments[2] for g in groups]
         middle = [float(np.median(slope)) for slope in slopes]
         form, sd = self._at_estimate(groups, middle)

@@ -1,0 +1,350 @@
+"""The sampling covariance of least-squares coefficients, by what was measured of it.
+
+Every law of the coefficients asks a `SamplingCovariance`, and does not know which one it has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.analyses.moments.mean_sampling import MOST_NOISE
+from dpstats.analyses.regression.joint_test import root_of
+from dpstats.arrays import Floats
+from dpstats.corrected.ridge import largest_leverage, misfit_bound
+
+if TYPE_CHECKING:
+    from dpstats.analyses.regression.fourth_moments import FourthMoments
+    from dpstats.analyses.regression.least_squares import LeastSquares
+    from dpstats.analyses.regression.person_scores import PersonScores
+
+_BOUNDED = (
+    "where noise hides the variance of persons, sampling variances are the bound, which assumes "
+    "errors of equal variance: rows_per_person times those of independent rows; cov_type='HC1' "
+    "never takes the bound"
+)
+_LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
+
+
+@dataclass(frozen=True)
+class SamplingCovariance(ABC):
+    """Of the coefficients of a fit: A^-1 M A^-1 / n, M the covariance of x (y - x'b).
+
+    Attributes
+    ----------
+    fit : LeastSquares
+        With a regular A where anything is asked.
+    """
+
+    fit: LeastSquares
+
+    about: ClassVar[str]  # what a result says of it
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """(p, p)."""
+
+    @abstractmethod
+    def variances(self, combinations: Floats) -> Floats:
+        """Of combinations (k, p) of the coefficients; (k,)."""
+
+    @property
+    @abstractmethod
+    def df(self) -> float:
+        """Degrees of freedom of the t laws of errors."""
+
+    @property
+    @abstractmethod
+    def persons(self) -> float:
+        """The fewest independent units that the rows can be of."""
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether rows are independent."""
+        return self.persons == self.fit.matrix.n
+
+    def rounded(self, combinations: Floats) -> Floats:
+        """(k,) variances that the rounding of the moments may hide."""
+        scores = combinations @ self.fit.inverse
+        hidden = self.fit.rounding / self.persons
+        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
+
+    def drawn(self, combination: Floats) -> Floats | float:
+        """Variance of a combination (p,), or draws of it without the noise on it."""
+        return float(self.variances(combination[None, :])[0])
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """What a result says of the noise on it."""
+        return []
+
+
+@dataclass(frozen=True)
+class EqualVariances(SamplingCovariance):
+    """Errors of equal variance, s2 A^-1 / n.
+
+    With a penalty the residual is such an error plus x'd, d the shrinkage of the coefficients, and
+    the mean of xx'(x'd)^2 is at most that of (x'd)^2 times `largest_leverage` times A with penalty.
+
+    Attributes
+    ----------
+    clustering : float
+        At least 1: how many times the covariance of independent rows is allowed for, such as the
+        most rows of one person. The t laws have as many times fewer degrees of freedom.
+    """
+
+    clustering: float = 1.0
+
+    about = (
+        "sampling variances assume errors of equal variance, also in certified intervals for the "
+        "population; those for the table assume nothing"
+    )
+
+    @property
+    def persons(self) -> float:
+        """Rows over `clustering`."""
+        return self.fit.matrix.n / self.clustering
+
+    @property
+    def relative(self) -> float:
+        """Standard deviation of the noise on the error variance, over it."""
+        return self.fit.noise_of_variance / self.fit.safe_variance if self.fit.safe_variance else 0
+
+    @property
+    def df(self) -> float:
+        """Those of a variance with the relative error of n - p squares and of the noise on it."""
+        rows = max(self.fit.df_resid / self.clustering, 1.0)
+        return with_noise(rows, self.relative)
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """(p, p)."""
+        fit = self.fit
+        middle = fit.inverse @ self._regressors @ fit.inverse * fit.safe_variance
+        if self._misfit > 0:
+            middle += fit.inverse * self._misfit * largest_leverage(fit.inverse, fit.bounds[:-1])
+        return np.asarray(middle / self.persons)
+
+    def variances(self, combinations: Floats) -> Floats:
+        """At most those of `matrix` under a penalty; (k,).
+
+        With s = h'A^-1 x the mean of s^2 (x'd)^2 is at most the largest s^2 times the mean of
+        (x'd)^2, and that of s^2 times the squared residual at most the mean of s^2 times the
+        largest.
+        """
+        fit, along = self.fit, combinations @ self.matrix
+        variances = np.maximum(np.einsum("ij,ij->i", along, combinations), 0.0)
+        if self._misfit == 0:
+            return np.asarray(variances)
+        scores = combinations @ fit.inverse
+        squares = np.einsum("ij,jk,ik->i", scores, self._regressors, scores)
+        largest = np.abs(scores @ fit.rows[:-1]).sum(axis=1) ** 2
+        residual = np.abs(fit.residual).sum() ** 2
+        sharp = squares * (fit.safe_variance - self._misfit) + largest * self._misfit
+        sharp = np.minimum(sharp, squares * residual) / self.persons
+        return np.asarray(np.maximum(np.minimum(variances, sharp), self.rounded(combinations)))
+
+    @cached_property
+    def _regressors(self) -> Floats:
+        """A without the ridge, its positive part."""
+        if not np.any(self.fit.ridge):
+            return self.fit.gram
+        root = root_of(self.fit.second_moments[:-1, :-1])
+        return np.asarray(root @ root)
+
+    @cached_property
+    def _misfit(self) -> float:
+        """Bound on the mean of (x'd)^2; for the least A that its noise makes likely."""
+        fit = self.fit
+        if not np.any(fit.ridge):
+            return 0.0
+        size = np.abs(fit.rows[:-1])
+        noise = size @ fit.matrix.noise_sd @ size.T
+        # About the norm of such noise: Bandeira and van Handel (2016), Ann. Probab. 44, 2479-2506.
+        reach = 2 * float(np.sqrt((noise**2).sum(axis=1).max()))
+        least = fit.second_moments[:-1, :-1] - reach * np.eye(len(noise))
+        misfit = misfit_bound(least, fit.ridge * fit.params, np.zeros(len(noise)))
+        return min(fit.safe_variance, misfit)
+
+
+@dataclass(frozen=True)
+class _OfScores(SamplingCovariance):
+    """M from what was measured of products of scores, with noise.
+
+    Variances are at least the standard deviation of their own noise, and what rounding may hide.
+
+    Attributes
+    ----------
+    measured : FourthMoments or PersonScores
+        A noisy M at any residual, and the law of its noise.
+    """
+
+    measured: FourthMoments | PersonScores
+
+    noisy: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def per_row(self) -> float:
+        """1 / n, with a factor for small samples."""
+
+    @cached_property
+    def matrix(self) -> Floats:
+        """(p, p); a direction in which noise makes it small has the deviation of that noise."""
+        fit, root = self.fit, root_of(self.fit.inverse)
+        middle = fit.rows[:-1] @ self.measured.matrix(fit.residual)
+        values, vectors = np.linalg.eigh(root @ middle @ fit.rows[:-1].T @ root)
+        scores = vectors.T @ root
+        values = self._allowing(values * self.per_row, vectors.T @ np.linalg.pinv(root))
+        return np.asarray((scores.T * values) @ scores)
+
+    def variances(self, combinations: Floats) -> Floats:
+        """(k,)."""
+        along = combinations @ self.matrix
+        return self._allowing(np.einsum("ij,ij->i", along, combinations), combinations)
+
+    def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
+        least = np.maximum(self.noise_sd(combinations), self.rounded(combinations))
+        return np.asarray(np.maximum(variances, least))
+
+    def noise_sd(self, combinations: Floats) -> Floats:
+        """(k,) standard deviations of the noise on the variances of combinations (k, p)."""
+        scores = combinations @ self.fit.inverse @ self.fit.rows[:-1]
+        return self.measured.noise_sd(scores, self.fit.residual) * self.per_row
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """That noise is more than half of some variance."""
+        hidden = np.any(self.noise_sd(combinations) > self.variances(combinations) / 2)
+        return [self.noisy] if hidden else []
+
+
+@dataclass(frozen=True)
+class AnyVariances(_OfScores):
+    """HC1 [1]_: independent rows whose errors have any variance, from fourth moments.
+
+    References
+    ----------
+    .. [1] MacKinnon, J. G. and White, H. (1985). Some heteroskedasticity-consistent covariance
+       matrix estimators with improved finite sample properties. J. Econometrics 29, 305-325.
+    """
+
+    measured: FourthMoments
+    clustering: float = 1.0
+
+    about = (
+        "sampling variances allow for errors of any variance (HC1, from fourth moments of columns "
+        "rounded to at most 128 steps); certified intervals for the population still assume equal "
+        "variance, those for the table nothing"
+    )
+    noisy = (
+        "most of the sampling variance is noise on fourth moments: use more rows, more budget, "
+        "allocation='optimal' in the plan, or fewer regressors"
+    )
+
+    @property
+    def persons(self) -> float:
+        """Rows over `clustering`."""
+        return self.fit.matrix.n / self.clustering
+
+    @property
+    def per_row(self) -> float:
+        """1 / (n - p), times `clustering`."""
+        return self.clustering / max(self.fit.df_resid, 1.0)
+
+    @property
+    def df(self) -> float:
+        """Those of the rows; the noise has its own draws."""
+        return max(self.fit.df_resid / self.clustering, 1.0)
+
+    def drawn(self, combination: Floats) -> Floats:
+        """Draws (DRAWS,) of the variance HC1 less the noise on it (eq. 3).
+
+        Not below what rounding may hide.
+        """
+        fit = self.fit
+        score = combination @ fit.inverse @ fit.rows[:-1]
+        noisy = float(score @ self.measured.matrix(fit.residual) @ score)
+        drawn = (max(noisy, 0.0) - self.measured.noise(score, fit.residual)) * self.per_row
+        return np.maximum(drawn, max(float(self.rounded(combination[None, :])[0]), 0.0))
+
+
+@dataclass(frozen=True)
+class OfPersons(_OfScores):
+    """Rows of one person may depend on each other too, from products of totals of scores.
+
+    Attributes
+    ----------
+    measured : PersonScores
+    bound : EqualVariances or None
+        Taken in the place of variances whose noise has a standard deviation of more than
+        `MOST_NOISE` of it. The products that this noise is on have no part in the choice.
+    """
+
+    measured: PersonScores
+    bound: EqualVariances | None = None
+
+    about = (
+        "sampling variances are from products of person totals, of columns rounded to at most 128 "
+        "steps: they allow for errors of any variance that depend on each other within persons; "
+        "certified intervals for the population still assume equal variance, those for the table "
+        "nothing"
+    )
+    noisy = (
+        "most of the sampling variance is noise on products of person totals: use more persons, "
+        "more budget, or fewer regressors; or plan without person_totals="
+    )
+
+    @property
+    def persons(self) -> float:
+        """Rows over the most of one person."""
+        return self.fit.matrix.n / self.measured.k
+
+    @property
+    def per_row(self) -> float:
+        """See `PersonScores.factor`."""
+        return self.measured.factor(len(self.fit.params)) / self.fit.matrix.n
+
+    def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
+        found = super()._allowing(variances, combinations)
+        if self.bound is None:
+            return found
+        most = self.bound.variances(combinations)
+        return np.where(self._bounded(combinations), most, found)
+
+    def _bounded(self, combinations: Floats) -> NDArray[np.bool_]:
+        if self.bound is None:
+            return np.zeros(len(combinations), dtype=np.bool_)
+        most = self.bound.variances(combinations)
+        return np.asarray(self.noise_sd(combinations) > MOST_NOISE * most)
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """Also that the bound is taken for some."""
+        taken = np.any(self._bounded(combinations))
+        return super().notes(combinations) + ([_BOUNDED] if taken else [])
+
+    @property
+    def df(self) -> float:
+        """Those of G persons, with the largest relative error of the coefficients' variances."""
+        each = np.eye(len(self.fit.params))
+        relative = self.noise_sd(each) / self.variances(each)
+        if self.bound is not None:
+            relative = np.where(self._bounded(each), self.bound.relative, relative)
+        return with_noise(max(self.persons - 1, 1.0), float(np.max(relative)))
+
+
+def with_noise(df: float, relative: float) -> float:
+    """Degrees of freedom of a variance with `df` and noise of a relative standard deviation [1]_.
+
+    That of `df` squares has a squared relative error of 2 / df.
+
+    References
+    ----------
+    .. [1] F. E. Satterthwaite (1946), An approximate distribution of estimates of variance
+       components. Biometrics Bulletin 2, 110-114.
+    """
+    return 1 / (1 / df + min(relative**2, _LARGEST_RELATIVE) / 2)
