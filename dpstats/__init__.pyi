@@ -30,7 +30,7 @@ from .analyses.regression.huber import Huber as Huber
 from .analyses.regression.loss_grid import LossGrid as LossGrid
 from .analyses.regression.loss_grid import LossGridResult as LossGridResult
 from .analyses.regression.elastic_net import ElasticNet as ElasticNet
-from .analyses.regression.lasso import Lasso as Lasso
+from .analyses.regression.elastic_net import Lasso as Lasso
 from .analyses.regression.logistic import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.poisson import Poisson as Poisson
@@ -96,9 +96,9 @@ from .analyses.moments.group_means_result import (
 )
 from .analyses.moments.group_means_result import PairwiseResult as PairwiseResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
-from .analyses.regression.elastic_net_result import ElasticNetResult as ElasticNetResult
-from .analyses.regression.generalised_result import LogisticResult as LogisticResult
-from .analyses.regression.generalised_result import PoissonResult as PoissonResult
+from .analyses.regression.elastic_net import ElasticNetResult as ElasticNetResult
+from .analyses.regression.generalised import LogisticResult as LogisticResult
+from .analyses.regression.generalised import PoissonResult as PoissonResult
 from .analyses.regression.least_squares_result import OLSResult as OLSResult
 from .analyses.graphs.penalised_graph_result import PenalisedGraphResult as PenalisedGraphResult
 from .results.pooled import Pooled as Pooled

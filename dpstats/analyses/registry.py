@@ -33,7 +33,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "huber": ("regression.huber", "Huber"),
     "independence": ("tables.independence", "Independence"),
     "loss_grid": ("regression.loss_grid", "LossGrid"),
-    "lasso": ("regression.lasso", "Lasso"),
+    "lasso": ("regression.elastic_net", "Lasso"),
     "logistic": ("regression.logistic", "Logistic"),
     "marginals": ("counts.marginals", "Marginals"),
     "mean": ("moments.mean", "Mean"),

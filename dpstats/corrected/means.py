@@ -131,3 +131,34 @@ def mean_confint(
     radius = 2 * empirical_bernstein_radius(variance / 4, n, each)
     low, high = np.clip(low, -1, 1), np.clip(high, -1, 1)
     return np.maximum(2 * one_low - 1, low - radius), np.minimum(2 * one_high - 1, high + radius)
+
+
+def wasserstein_bound(values: Floats, cuts: Floats, low: Floats, high: Floats) -> float:
+    """Largest Wasserstein-1 distance of some values to a law between bounds.
+
+    Parameters
+    ----------
+    values : (m,) float64
+        In [cuts[0], cuts[-1]].
+    cuts : (k + 1,) float64
+        Increasing; the law lives between the first and the last.
+    low, high : (k,) float64
+        Bounds on the law's distribution function between neighbouring cuts.
+
+    Returns
+    -------
+    float
+        In the unit of the values.
+
+    Notes
+    -----
+    The distance of laws of one number is the integral of |F - G| over the line, and the largest
+    difference of the means of a function with slope at most one (Kantorovich and Rubinstein).
+    Between cuts F is constant and low <= G <= high, and |F - G| is at most the larger of F - low
+    and high - F.
+    """
+    points = np.sort(values)
+    knots = np.unique(np.concatenate([cuts, points]))
+    piece = np.clip(np.searchsorted(cuts, knots[:-1], side="right") - 1, 0, len(low) - 1)
+    share = np.searchsorted(points, knots[:-1], side="right") / len(points)
+    return float(np.diff(knots) @ np.maximum(share - low[piece], high[piece] - share))

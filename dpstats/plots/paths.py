@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstats.analyses.regression.elastic_net_result import ElasticNetResult
+from dpstats.analyses.regression.elastic_net import ElasticNetResult
 from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.plots.axes import axes_of, labels_of, legend_below, titled

@@ -18,7 +18,7 @@ from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
 from dpstats.analyses.graphs.tree_result import TreeResult
 from dpstats.analyses.moments.pca import PCAResult
 from dpstats.analyses.regression.contrasts import LinearResult
-from dpstats.analyses.regression.elastic_net_result import ElasticNetResult
+from dpstats.analyses.regression.elastic_net import ElasticNetResult
 from dpstats.analyses.regression.loss_grid import LossGridResult
 from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
 from dpstats.analyses.tables.independence import Independence

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from dpstats.corrected.lipschitz_means import wasserstein_bound
+from dpstats.corrected.means import wasserstein_bound
 
 
 def test_between_equal_bounds_it_is_the_distance_itself():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.inference.student import student_cdf
+from dpstats.inference.confidence_law import student_cdf
 
 
 @pytest.mark.parametrize("df", [1.0, 3.5, 49.9, 50.0, 100.0, 1e6, 1e12])

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpstats.analyses.counts.distribution_band import distribution_band
-from dpstats.analyses.counts.quantile_intervals import GroupQuantileIntervals, QuantileIntervals
+from dpstats.analyses.counts.quantile_intervals import (
+    GroupQuantileIntervals,
+    QuantileIntervals,
+    distribution_band,
+)
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules, subgroup_notes
 from dpstats.checks import (
     Method,
@@ -26,7 +29,7 @@ from dpstats.checks import (
     listed,
     short,
 )
-from dpstats.corrected.lipschitz_means import wasserstein_bound
+from dpstats.corrected.means import wasserstein_bound
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set

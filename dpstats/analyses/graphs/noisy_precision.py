@@ -13,7 +13,7 @@ from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.correlation import LEAST_VARIANCE
-from dpstats.corrected.ridge import positive_definite
+from dpstats.corrected.least_squares import positive_definite
 from dpstats.error_rates import USUAL_ALPHA
 
 if TYPE_CHECKING:

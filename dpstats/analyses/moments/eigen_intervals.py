@@ -15,11 +15,11 @@ from dpstats.analyses.moments.certified_radii import CertifiedRadii
 from dpstats.analyses.moments.eigen_moves import (
     ErrorDraws,
     Moves,
+    Tail,
     few,
     isolated,
     rises,
 )
-from dpstats.analyses.moments.nested_quantiles import Tail
 from dpstats.analyses.moments.noisy_covariance import PART, NoisyCovariance
 from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached

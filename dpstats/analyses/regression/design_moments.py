@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.analyses.regression.fourth_moments import FourthMoments
-from dpstats.analyses.regression.person_scores import PersonScores
+from dpstats.analyses.regression.sampling_covariance import FourthMoments, PersonScores
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments

@@ -14,7 +14,7 @@ from dpstats.analyses.regression.joint_test import independent, joint_test
 from dpstats.analyses.regression.sampling_covariance import EqualVariances, SamplingCovariance
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.ridge import positive_definite
+from dpstats.corrected.least_squares import positive_definite
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.moment_matrix import ONE
 from dpstats.inference.simulation import calibration_generator, draw_noise

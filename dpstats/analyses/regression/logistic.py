@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.generalised import (
     Generalised,
+    LogisticResult,
     density_result,
     result_of,
 )
-from dpstats.analyses.regression.generalised_result import LogisticResult
 from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel
 from dpstats.analyses.regression.link import Logit
 from dpstats.errors import NotMeasuredError, RequestError

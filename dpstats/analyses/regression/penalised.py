@@ -36,7 +36,7 @@ from scipy import special
 
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.ridge import positive_definite
+from dpstats.corrected.least_squares import positive_definite
 from dpstats.error_rates import USUAL_ALPHA, bonferroni
 from dpstats.errors import RequestError
 from dpstats.measured.answers import joint_noise_quantiles

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.generalised import Generalised, density_result
-from dpstats.analyses.regression.generalised_result import PoissonResult
+from dpstats.analyses.regression.generalised import Generalised, PoissonResult, density_result
 from dpstats.analyses.regression.glm_models import DensityModel
 from dpstats.analyses.regression.link import Log
 from dpstats.errors import RequestError

@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from dpstats.analyses.moments.mean_sampling import MOST_NOISE
 from dpstats.analyses.regression.joint_test import root_of
 from dpstats.arrays import Floats
-from dpstats.corrected.ridge import largest_leverage, misfit_bound
+from dpstats.corrected.least_squares import largest_leverage, misfit_bound
+from dpstats.families.persons.moments import PersonMoments
+from dpstats.inference.confidence_law import DRAWS
+from dpstats.inference.moment_matrix import ONE, ZERO
+from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.fourth_moments import FourthMoments
     from dpstats.analyses.regression.least_squares import LeastSquares
-    from dpstats.analyses.regression.person_scores import PersonScores
+    from dpstats.measured.answers import Answers
 
 _BOUNDED = (
     "where noise hides the variance of persons, sampling variances are the bound, which assumes "
@@ -348,3 +351,143 @@ def with_noise(df: float, relative: float) -> float:
        components. Biometrics Bulletin 2, 110-114.
     """
     return 1 / (1 / df + min(relative**2, _LARGEST_RELATIVE) / 2)
+
+
+@dataclass(frozen=True)
+class PersonScores:
+    """Sums over persons of products of their scores, the totals of x (y - x'b).
+
+    At any b a score is a combination of the person's totals of products of a regressor's feature
+    and any other one. The same interface as `FourthMoments`, of which it is the counterpart.
+
+    Attributes
+    ----------
+    answers : Answers
+        To a block of `PersonMoments`.
+    total : (q, q) int64
+        Which of the T totals the product of two features is; -1 for a known zero, or no use.
+    n : float
+        Number of rows.
+    k : int
+        The most rows of one person.
+    """
+
+    answers: Answers
+    total: NDArray[np.int64]
+    n: float
+    k: int
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        (block,) = self.answers.blocks
+        assert isinstance(block, PersonMoments)
+        return block.pairs
+
+    @cached_property
+    def _products(self) -> Floats:
+        """(T, T) noisy sums over persons, in unit scale."""
+        i, j = self._pairs
+        found = np.zeros((int(i.max()) + 1,) * 2)
+        found[i, j] = found[j, i] = self.answers.sums / self.answers.bounds
+        return found
+
+    def _along(self, residual: Floats) -> Floats:
+        """(q, T): every feature times the residual, a combination (q,) of the features."""
+        found = np.zeros((len(self.total), len(self._products)))
+        for row, places in zip(found, self.total, strict=True):
+            used = places >= 0
+            np.add.at(row, places[used], residual[used])
+        return found
+
+    def matrix(self, residual: Floats) -> Floats:
+        """(q, q) noisy sum over persons of (total of f u'f)(total of f u'f)', over n."""
+        along = self._along(residual)
+        return np.asarray(along @ self._products @ along.T / self.n)
+
+    def noise_sd(self, scores: Floats, residual: Floats) -> Floats:
+        """(m,) standard deviations of the noise on scores (m, q) of that on either side."""
+        along = scores @ self._along(residual)
+        i, j = self._pairs
+        weights = along[:, i] * along[:, j] * np.where(i == j, 1, 2) / self.answers.bounds
+        variances = weights**2 @ np.array([self.answers.law(f).variance for f in range(len(i))])
+        return np.asarray(np.sqrt(variances) / self.n)
+
+    def factor(self, coefficients: int) -> float:
+        """For small samples: G / (G - 1) (n - 1) / (n - p), with G = n / k, the fewest persons."""
+        n = max(self.n, self.k + 1.0)
+        return n / (n - self.k) * (n - 1) / max(n - coefficients, 1.0)
+
+
+FOURTH = 3  # a purpose of draws, distinct from those of the noise on second moments
+
+
+@dataclass(frozen=True)
+class FourthMoments:
+    """Mean products of two regressors and of two regressors or responses, measured with noise.
+
+    Attributes
+    ----------
+    answers : Answers
+        The d distinct measured functions.
+    pair : (q, q) int64
+        Which of the P products of two features each is; -1 for a known zero.
+    place : (P, P) int64
+        Which function the product of a pair of regressors' features and of any pair is; -1 for a
+        known zero (or a product of no use), -2 for a known one.
+    """
+
+    answers: Answers
+    pair: NDArray[np.int64]
+    place: NDArray[np.int64]
+
+    @cached_property
+    def _values(self) -> Floats:
+        """(P, P)."""
+        known = {ZERO: 0.0, ONE: 1.0}
+        padded = np.concatenate([self.answers.means, [known[ONE], known[ZERO]]])
+        return np.asarray(padded[self.place])
+
+    def _pairs(self, one: Floats, other: Floats) -> Floats:
+        """(P,) weights of the pairs in the product of two combinations (q,) of the features."""
+        used = self.pair >= 0
+        products = np.outer(one, other)[used]
+        weights = np.bincount(self.pair[used], products, minlength=len(self.place))
+        return np.asarray(weights, dtype=np.float64)
+
+    def matrix(self, residual: Floats) -> Floats:
+        """(q, q) noisy mean of f f' (u'f)^2 for features f of regressors, u = `residual` (q,)."""
+        by_pair = np.append(self._values @ self._pairs(residual, residual), 0.0)
+        return np.asarray(by_pair[self.pair])
+
+    def _weights(self, scores: Floats, residual: Floats) -> Floats:
+        """(k, d) of the noise on the sums in that on the mean of (s'f)^2 (u'f)^2, scores (k, q)."""
+        right = self._pairs(residual, residual)
+        measured = self.place >= 0
+        unit = self.answers.n * self.answers.bounds
+        return np.array([
+            np.bincount(
+                self.place[measured], np.outer(self._pairs(s, s), right)[measured],
+                minlength=len(unit),
+            )
+            for s in scores
+        ]) / unit  # fmt: skip
+
+    def noise_sd(self, scores: Floats, residual: Floats) -> Floats:
+        """(k,) standard deviations of the noise on the mean of (s'f)^2 (u'f)^2, scores (k, q)."""
+        weights, covariance = self._weights(scores, residual), self.answers.noise_covariance
+        variances = np.einsum("ij,ij->i", weights @ covariance, weights)
+        return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
+
+    @cached_property
+    def _drawn(self) -> Floats:
+        """(DRAWS / 4, d) draws of the noise on the sums."""
+        rng = calibration_generator(self.answers, FOURTH)
+        return draw_noise(self.answers, DRAWS // 4, rng)
+
+    def noise(self, score: Floats, residual: Floats) -> Floats:
+        """(DRAWS,) draws of the noise on the mean of (s'f)^2 (u'f)^2, for one score (q,).
+
+        Each with its opposite, twice: halves are uncorrelated with draws and their opposites.
+        """
+        drawn = self._drawn @ self._weights(score[np.newaxis], residual)[0]
+        return np.concatenate([drawn, -drawn, drawn, -drawn])

@@ -5,15 +5,16 @@ import pytest
 
 from dpstats.analyses.moments.eigen_moves import (
     ErrorDraws,
+    Tail,
     _groups,
     _moves,
     _rise,
     _without_larger,
     _worst,
     isolated,
+    outer,
     rises,
 )
-from dpstats.analyses.moments.nested_quantiles import Tail, outer
 
 LEVEL, ANY = 0.0225, (-np.inf, np.inf)
 APART = np.array([16.0, 12.0, 9.0, 5.0, 1.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.analyses.moments.nested_quantiles import Tail, outer
+from dpstats.analyses.moments.eigen_moves import Tail, outer
 
 
 @pytest.mark.parametrize("size", [20, 100, 1_000])
