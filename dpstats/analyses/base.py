@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
+from dpstats.arrays import Floats
 from dpstats.families.block import Family
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
@@ -38,6 +39,25 @@ class Analysis(Protocol[R_co]):
 
     def infer(self, release: ReleaseView) -> R_co:
         """The result, from the functions of `family` and nothing else."""
+
+
+class AlternativeShares(NamedTuple):
+    """What the power of an analysis' test is simulated under.
+
+    Attributes
+    ----------
+    groups : list of (members, shares)
+        Numbers of functions that it answers, of cells or conditions that exclude each other, and
+        their shares (adding up to one) of the rows in all of these.
+    value : float or (d,) float64
+        What the test is about, under the alternative.
+    null : float, (d,) float64 or None
+        The same under its own null hypothesis, if it has one.
+    """
+
+    groups: list[tuple[list[int], Floats]]
+    value: float | Floats
+    null: float | Floats | None = None
 
 
 def answered(analysis: Analysis[Result], schema: Schema) -> Family:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.counts.group_shares import GroupCounts
-from dpstats.analyses.counts.proportion import answered_in
 from dpstats.analyses.moments.noisy_mean import NoisyMean
+from dpstats.analyses.questions import answered_in
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.subgroups import Subgroup

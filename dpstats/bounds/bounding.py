@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.counts.difference import Difference
-from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
-from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
-from dpstats.analyses.moments.group_means import GroupMeans
-from dpstats.analyses.moments.mean import Mean
-from dpstats.analyses.moments.mean_difference import MeanDifference
+from dpstats.analyses.questions import (
+    Asked,
+    Interval,
+    Question,
+    question_of_conditions,
+    questions_of_family,
+)
 from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import (
     TooManyStates,
@@ -29,15 +30,6 @@ from dpstats.bounds.ends import Ends
 from dpstats.bounds.joint_certificate import JointCertificate, joint_certificate, places_of
 from dpstats.bounds.own_units import have_units, in_own_units
 from dpstats.bounds.programs import Contradiction
-from dpstats.bounds.questions import (
-    Interval,
-    Question,
-    question_of_conditions,
-    questions_of_family,
-    questions_of_groups,
-    questions_of_mean,
-    risks_of,
-)
 from dpstats.bounds.used import UNKNOWN, no_limit
 from dpstats.checks import Target, check_alpha, check_target, short
 from dpstats.corrected.means import chernoff_confint
@@ -120,6 +112,7 @@ class Asker:
         if isinstance(query, str):
             if minus is None and over is None:
                 return self.of_analysis(Proportion(query, given))
+            Proportion(query, given).family(self.release.schema)  # refuses the same value in all
             return self.of_questions(
                 [question_of_conditions(self.release.schema, query, given, minus, over)]
             )
@@ -150,26 +143,22 @@ class Asker:
         """Its own certified intervals where it can be inferred, else bounds on what it is about."""
         schema = self.release.schema
         family = analysis.family(schema)
-        single = isinstance(analysis, Proportion) and family.size == 1
-        if single or isinstance(analysis, Marginals):
+        of_functions, own = (getattr(analysis, m, None) for m in ("is_of_functions", "asked"))
+        if of_functions is not None and of_functions(schema):
             return self.of_family(family)
         result = self.inferred(analysis)
-        questions = self._questions(analysis)
+        asked: Asked | None = None if own is None else own(schema)
         if result is not None and result.has_intervals:
             frame = result.intervals_frame(alpha=self.alpha, method="certified", target=self.target)
             low, high = (frame[name].to_numpy(np.float64) for name in ("conf_low", "conf_high"))
             least, most = -np.inf, np.inf
             notes: tuple[str, ...] = ()
-            if questions is not None:
-                least, most = np.array([question.range for question in questions]).T
-                notes = tuple(note for question in questions for note in question.notes)
+            if asked is not None and asked.compared is None:
+                least, most = np.array([question.range for question in asked.questions]).T
+                notes = tuple(note for question in asked.questions for note in question.notes)
             return self._measured(frame["term"].tolist(), low, high, least, most, notes)
-        if questions is not None:
-            return self.of_questions(questions)
-        if isinstance(analysis, Difference):
-            return self._of_difference(analysis)
-        if isinstance(analysis, MeanDifference):
-            return self._of_mean_difference(analysis)
+        if asked is not None:
+            return self._of_asked(asked)
         return self._of_functions(family.answering.blocks, type(analysis).__name__)
 
     def _of_functions(self, blocks: Sequence[Block], name: str) -> Bounds:
@@ -185,17 +174,6 @@ class Asker:
         return replace(
             found, terms=[f"mean of {term}" for term in found.terms], notes=(*found.notes, note)
         )
-
-    def _questions(self, analysis: Any) -> list[Question] | None:
-        """Those that an analysis is about, one for each parameter, if they are known."""
-        schema = self.release.schema
-        if isinstance(analysis, Proportion):
-            return [question_of_conditions(schema, analysis.condition, analysis.given)]
-        if isinstance(analysis, Mean):
-            return questions_of_mean(schema, analysis)
-        if isinstance(analysis, GroupMeans) and analysis.trait(schema) is None:
-            return questions_of_groups(schema, analysis)
-        return None
 
     def of_family(self, family: Family | Block) -> Bounds:
         """Means of functions, in unit scale; those of tables and conditions are shares."""
@@ -314,39 +292,16 @@ class Asker:
             np.array([one.says for one in found]),
         )
 
-    def _of_difference(self, difference: Difference) -> Bounds:
-        """Difference, ratio and odds ratio of two shares, each at half of alpha."""
-        first, second = risks_of(self.release.schema, difference)
+    def _of_asked(self, asked: Asked) -> Bounds:
+        """Every parameter at its level; what is compared from two, each at half of alpha."""
+        if asked.compared is None:
+            return self.of_questions(asked.questions)
         each = bonferroni(self.alpha, 2)
-        one, two = (self._of_question(x, each) for x in (first, second))
-        p, q = one.ends, two.ends
-        low = [float(measure_of(np.array(p[0]), np.array(q[1]), m)) for m in MEASURES]
-        high = [float(measure_of(np.array(p[1]), np.array(q[0]), m)) for m in MEASURES]
-        lowest = [-1.0, 0.0, 0.0]
-        low = [a if a == a else b for a, b in zip(low, lowest, strict=True)]  # 0/0
-        high = [a if a == a else np.inf for a in high]
-        terms = [f"{m} of {first.term} and {second.term}" for m in MEASURES]
-        says = np.array(low) > np.array(lowest) + _NOTHING
-        says |= np.array(high) < np.array([1.0, np.inf, np.inf]) - _NOTHING
+        one, two = (self._of_question(question, each) for question in asked.questions)
+        terms, low, high, least, most = asked.compared(one.ends, two.ends)
         known = [one.known_from if one.says else two.known_from] * len(terms)
-        ends = np.array(low), np.array(high)
-        return self._made(terms, *ends, known, [*one.notes, *two.notes], says)
-
-    def _of_mean_difference(self, difference: MeanDifference) -> Bounds:
-        """The difference of two means, each at half of alpha."""
-        first, second = questions_of_groups(self.release.schema, difference)
-        labels = [group.label for group in difference.compared(self.release.schema)]
-        each = bonferroni(self.alpha, 2)
-        one, two = (self._of_question(x, each) for x in (first, second))
-        low, high = one.ends[0] - two.ends[1], one.ends[1] - two.ends[0]
-        return self._made(
-            [f"mean of {difference.column}: {' - '.join(labels)}"],
-            np.array([low]),
-            np.array([high]),
-            [one.known_from if one.says else two.known_from],
-            [*one.notes, *two.notes],
-            np.array([one.says or two.says]),
-        )
+        says = (low > least + _NOTHING) | (high < most - _NOTHING)
+        return self._made(terms, low, high, known, [*one.notes, *two.notes], says)
 
     def _of_question(self, question: Question, alpha: float) -> _Found:
         """By linear programs, unless nothing that was measured concerns it."""

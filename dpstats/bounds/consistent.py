@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.analyses.questions import Interval, Question
 from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.group_totals import sums_that_follow, that_tell_groups
 from dpstats.bounds.programs import Program
-from dpstats.bounds.questions import Interval, Question
 from dpstats.bounds.states import States, first_of, merged_levels, most_states, state_codes
 from dpstats.bounds.sums import Sums, joint_ends
 from dpstats.bounds.used import Used, used_in

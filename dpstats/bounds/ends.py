@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpstats.analyses.questions import Interval, Question
 from dpstats.arrays import Floats
 from dpstats.bounds.consistent import Consistent
 from dpstats.bounds.programs import Contradiction
-from dpstats.bounds.questions import Interval, Question
 from dpstats.corrected.means import chernoff_confint
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import bonferroni

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.questions import Question
 from dpstats.arrays import Codes
 from dpstats.bounds.group_totals import sets_of_rows
-from dpstats.bounds.questions import Question
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Indicator
 from dpstats.references.gibbs import Support

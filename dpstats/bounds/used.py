@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpstats.analyses.questions import Question
 from dpstats.bounds.joint_certificate import places_of
-from dpstats.bounds.questions import Question
 from dpstats.bounds.sums import Sums
 from dpstats.checks import counted
 from dpstats.families.block import Block

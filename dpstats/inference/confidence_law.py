@@ -174,12 +174,12 @@ class ConfidenceLaw(Cached):
         middle, far = float(np.median(self.centre)), _FARTHEST * self.spread
         least, most = max(low, middle - far), min(high, middle + far)
         if not reached(alpha / 2, len(self.centre)):
-            if self._tails is not None:
+            if self._far_law is not None:
                 first, last = self._far_limits(alpha, least, most)
                 return (low if first <= least else first), (high if last >= most else last)
             alpha = 2 * FEWEST / len(self.centre)
         if not np.any(np.isfinite(self.error) & (self.error > 0)):
-            return self._draws_beyond(alpha, low, high)
+            return self._order_statistics(alpha, low, high)
         # Where sampling errors are far below the spacing of the draws, H has steps: of a step at
         # the level the outer end is taken.
         levels = np.array([alpha / 2 - _STEP, 1 - alpha / 2 + _STEP])
@@ -200,7 +200,7 @@ class ConfidenceLaw(Cached):
         ends[inside] = find_roots_near(short, guess, step, *every, tolerance=tolerance)
         return float(ends[0]), float(ends[1])
 
-    def _draws_beyond(self, alpha: float, low: float, high: float) -> tuple[float, float]:
+    def _order_statistics(self, alpha: float, low: float, high: float) -> tuple[float, float]:
         """`limits` where there is no sampling error: order statistics of the draws."""
         known = np.sort(self.centre[np.isfinite(self.error)])
         unknown = (len(self.centre) - len(known)) / 2
@@ -212,36 +212,36 @@ class ConfidenceLaw(Cached):
 
     def reaches(self, alpha: float) -> bool:
         """Whether `limits` are of this level; else they are those of the least one that is."""
-        return self._tails is not None or reached(alpha / 2, len(self.centre))
+        return self._far_law is not None or reached(alpha / 2, len(self.centre))
 
     @cached_property
-    def _tails(self) -> MixtureTails | None:
+    def _far_law(self) -> MixtureTails | None:
         """The law of the error where the draws end; None where it has none."""
         if not np.isfinite(self.noise_variance) or np.any(np.isinf(self.error)):
             return None
-        return self._mixture(float(np.median(self.error)), self.noise_variance)
+        return self._normal_plus_noise(float(np.median(self.error)), self.noise_variance)
 
-    def _mixture(self, sampling: float, noise: float) -> MixtureTails:
+    def _normal_plus_noise(self, sampling: float, noise: float) -> MixtureTails:
         """Tails of a normal error and one noise, of a standard deviation and a variance."""
         normal, laplace = sampling**2 + noise * self.gaussian, noise * (not self.gaussian)
         return MixtureTails(np.array([normal]), np.array([[laplace]]), np.ones(1))
 
-    def _beyond(self, value: float, below: float) -> float:
+    def _with_far_tail(self, value: float, below: float) -> float:
         """The p-value on one side, `below` by the draws, from the tail where they are too few."""
         from scipy import special
 
         least = FEWEST / len(self.centre)
         if below >= least:
             return below
-        if self._tails is None:
+        if self._far_law is None:
             return least
-        tails, distance = self._tails, abs(value - float(np.median(self.centre)))
+        tails, distance = self._far_law, abs(value - float(np.median(self.centre)))
         sampling = float(np.median(self.error))
         if self.growing is not None:
             estimate, sampling, *growing = self.growing
             distance = abs(value - estimate)
             noise = growing[0] + (value - estimate) * growing[1] + distance**2 * growing[2]
-            tails = self._mixture(sampling, max(noise, 0.0))
+            tails = self._normal_plus_noise(sampling, max(noise, 0.0))
         tail = float(tails.tail(np.array([distance]))[0]) / 2
         sampling = max(sampling, _LEAST * self.spread)
         return min(below + max(tail - float(special.ndtr(-distance / sampling)), 0.0), least)
@@ -249,7 +249,7 @@ class ConfidenceLaw(Cached):
     def _sides(self, value: float) -> tuple[float, float]:
         """P-values of "at most the value" against larger ones, and the opposite."""
         below, above = self._tail(value, 1.0), self._tail(value, -1.0)
-        return self._beyond(value, below), self._beyond(value, above)
+        return self._with_far_tail(value, below), self._with_far_tail(value, above)
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that the parameter equals `value`.

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.inference.characteristic import WIDE, Inversion
 from dpstats.privacy.weighted_noise import Combination, JointNoise
 from dpstats.roots import find_roots_near
@@ -43,7 +44,7 @@ def joint_noise(weighted: Iterable[tuple[float, float, NoiseLaw]]) -> JointNoise
 
 
 @dataclass(frozen=True)
-class NoisyRatio:
+class NoisyRatio(Cached):
     """Ratios with one joint law of the noise, in [0, 1].
 
     D + R, D = T - r N and R normal with an eighth of D's standard deviation (of sampled rows at

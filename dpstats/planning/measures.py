@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.base import answered
-from dpstats.analyses.counts.quantile import Quantile
 from dpstats.checks import Method, check_method, did_you_mean, first_few, short
 from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
-from dpstats.planning.power import Effect, pvalue_in, refuse_null, under_alternative
+from dpstats.planning.power import Effect, pvalue_in, under_alternative
 from dpstats.planning.previews import preview, simulated
 from dpstats.planning.previews.bins import AT_EDGES, spacing
 from dpstats.planning.previews.invented import generator
@@ -159,7 +158,9 @@ def _parameter(result: Result) -> str:
 def finer(subject: Subject) -> str:
     """What to declare for narrower intervals of a quantile, which end at edges; "" for others."""
     analysis, schema = subject.analysis, subject.strategy.schema
-    column = schema[analysis.column] if isinstance(analysis, Quantile) else None
+    if not getattr(analysis, "ends_at_edges", False):
+        return ""
+    column = schema[analysis.column]  # type: ignore[attr-defined]
     if not isinstance(column, Number) or not column.edges:
         return ""
     return (
@@ -226,8 +227,9 @@ class Power(Measure):
             self.analysis = replace(self.analysis, simulations=enough)  # type: ignore[type-var]
         codes, density = like.points(strategy.columns, generator(0))
         if alternative is not None:
-            refuse_null(self.analysis, strategy.schema, alternative, null)
-            density = under_alternative(self.analysis, strategy.schema, codes, density, alternative)
+            density = under_alternative(
+                self.analysis, strategy.schema, codes, density, alternative, null
+            )
         generators = [generator((seed, 2)) for seed in range(RELEASES)]
         self.rows = PretendRows(strategy, codes, density, generators)
         self.details = f"of the test at level {subject.alpha:g}, {RELEASES} simulated releases"

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from types import UnionType
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpstats import plots
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.counts.marginals import Marginals
-from dpstats.analyses.counts.quantile import QuantileResult
-from dpstats.analyses.graphs.graph_result import GraphResult
-from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
-from dpstats.analyses.graphs.tree_result import TreeResult
-from dpstats.analyses.moments.pca import PCAResult
-from dpstats.analyses.regression.contrasts import LinearResult
-from dpstats.analyses.regression.elastic_net import ElasticNetResult
-from dpstats.analyses.regression.loss_grid import LossGridResult
-from dpstats.analyses.tables.goodness_of_fit import GoodnessOfFit
-from dpstats.analyses.tables.independence import Independence
 from dpstats.errors import DpstatsError
 from dpstats.measured.certificate import Accuracy
 from dpstats.plots.axes import label_rows
@@ -29,7 +17,6 @@ from dpstats.plots.estimates import drawn_of
 from dpstats.releases.release import Release
 from dpstats.reports.pictures import Picture
 from dpstats.results.base import Result
-from dpstats.results.estimates import EstimateResult
 from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:
@@ -48,81 +35,69 @@ _MARGIN = (
 )
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """A plot that all results of some classes have."""
+class _Plot(NamedTuple):
+    """A plot of a result: of which name, what it shows, and how it is drawn."""
 
-    kinds: type[Result] | UnionType
     title: str
     text: str
     draw: Callable[[Any, Axes], object]
-    height: float = 3.4
-
-    def of(self, name: str, result: Result) -> Picture:
-        return Picture(
-            f"{name}: {self.title}", self.text, lambda ax: self.draw(result, ax), self.height
-        )
+    height: float = 3.4  # inches
 
 
-_DRAWN = (
-    _Drawn(
-        QuantileResult,
+_PLOTS = {  # by their names in `plots`, which results have in `figures`
+    "distribution": _Plot(
         "distribution function",
         "Estimates at the declared edges or values, and a band that holds for all values jointly "
         "at 95%, with sampling and privacy noise.",
         lambda result, ax: plots.distribution(result, ax=ax),
     ),
-    _Drawn(
-        PCAResult,
+    "scree": _Plot(
         "eigenvalues",
         "Eigenvalues with 95% intervals, sampling and privacy noise together.",
         lambda result, ax: plots.scree(result, ax=ax),
         2.6,
     ),
-    _Drawn(
-        PCAResult,
+    "loadings": _Plot(
         "loadings",
         "Loadings on the first components with 95% intervals.",
         lambda result, ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
     ),
-    _Drawn(
-        GraphResult | TreeResult | PenalisedGraphResult,
+    "network": _Plot(
         "network",
         "Columns, joined where they are related; wider lines are stronger relations.",
         lambda result, ax: plots.network(result, ax=ax),
         4.2,
     ),
-    _Drawn(
-        LossGridResult,
+    "risk": _Plot(
         "mean loss",
         "Noisy mean loss; the shaded parameters can have the least, certified at 95%.",
         lambda result, ax: plots.risk(result, ax=ax),
         3.8,
     ),
-    _Drawn(
-        ElasticNetResult,
+    "path": _Plot(
         "path of the penalty",
         "Coefficients along the penalty, for columns scaled to run from -1 to 1 between their "
         "bounds; the dashed line is the penalty asked for.",
         lambda result, ax: plots.path(result, ax=ax),
     ),
-)
+}
 
 
 def of_result(
     release: Release, name: str, analysis: Analysis[Result], result: Result
 ) -> Iterator[Picture]:
-    """The figures of one analysis: of the data that it is about, or of its result."""
-    if isinstance(analysis, Marginals) and analysis.degree == 2:
-        yield from _tables(release, analysis)
-    elif isinstance(analysis, Independence) and analysis.given is None:
-        yield from _table(release, analysis.a, analysis.b)
-    elif isinstance(analysis, GoodnessOfFit):
-        yield from of_margin(release, analysis.column)
-    elif drawn := [one.of(name, result) for one in _DRAWN if isinstance(result, one.kinds)]:
-        yield from drawn
-    elif isinstance(result, EstimateResult):
-        yield from _forest(name, result)
+    """The figures of one analysis: of the tables that it is about, or of its result."""
+    tables: list[tuple[str, ...]] = getattr(analysis, "drawn_tables", list)()
+    for columns in tables[:_TABLES]:
+        yield from (of_margin if len(columns) == 1 else _table)(release, *columns)
+    if tables:
+        return
+    for plot in result.figures:
+        if plot == "forest":
+            yield from _forest(name, result)
+            continue
+        title, text, draw, height = _PLOTS[plot]
+        yield Picture(f"{name}: {title}", text, partial(draw, result), height)
 
 
 def of_margin(release: Release, column: str) -> Iterator[Picture]:
@@ -155,11 +130,9 @@ def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
     )
 
 
-def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
+def _forest(name: str, result: Any) -> Iterator[Picture]:
     """The parameters, each unit on axes of its own; no intercept, which would hide the others."""
-    whole = isinstance(result, LinearResult) or len(result.terms_by_unit) > 1
-    terms = result.terms if whole else result.main_terms
-    terms = drawn_of(terms)
+    terms = drawn_of(result.terms)
     left_out = ", ".join(term for term in result.terms if term not in terms)
     if len(terms) <= MOST:
         yield Picture(
@@ -168,12 +141,6 @@ def _forest(name: str, result: EstimateResult) -> Iterator[Picture]:
             lambda ax: plots.forest(result, terms=terms, ax=ax),
             _LEAST + _ROW * (label_rows(terms) + 1.5 * (len(result.terms_by_unit) - 1)),
         )
-
-
-def _tables(release: Release, analysis: Marginals) -> Iterator[Picture]:
-    pairs = itertools.combinations(analysis.columns, 2)
-    for a, b in itertools.islice(pairs, _TABLES):
-        yield from _table(release, a, b)
 
 
 def _table(release: Release, a: str, b: str) -> Iterator[Picture]:

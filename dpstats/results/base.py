@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dpstats.measured.row_count import RowCount
     from dpstats.privacy.budget import Budget
+    from dpstats.results.hypothesis import HypothesisResult
 
 TARGETS = {
     "population": "the population (rows assumed independent draws; no weights, no clusters)",
@@ -100,6 +101,7 @@ class Result(ABC):
 
     methods: ClassVar[tuple[str, ...]] = ()  # of its intervals, the one that a preview shows first
     certified_target: ClassVar[Target] = "population"  # of the certified widths in a preview
+    figures: ClassVar[tuple[str, ...]] = ()  # the plots of `dpstats.plots` that show it
     of_population: ClassVar[bool] = True  # whether it has intervals or tests for the population
 
     @property
@@ -222,6 +224,18 @@ class Result(ABC):
         if method in self.methods:
             return ""
         return f"its intervals are {' or '.join(self.methods)}"
+
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The one test whose power can be asked for, of `value` or of its own hypothesis.
+
+        Raises
+        ------
+        RequestError
+            If there is none, or several; if `value` is missing, or has no place.
+        """
+        raise RequestError(
+            "there is no single test; ask for an analysis of one parameter, or for width= or delta="
+        )
 
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
         """Widths of the intervals that a preview shows; none without intervals."""

@@ -134,6 +134,8 @@ class EstimateResult(Cached, Result):
     dates: Sequence[str] = ()
 
     methods: ClassVar[tuple[str, ...]] = get_args(Method)  # that `conf_int` takes
+    figures: ClassVar[tuple[str, ...]] = ("forest",)
+    null_value: ClassVar[float | None] = None  # that the parameter is usually tested for
 
     def __post_init__(self) -> None:
         d = len(self.terms)
@@ -253,8 +255,8 @@ class EstimateResult(Cached, Result):
         alpha : float
             Error probability of each interval.
         method : {"noise_aware", "certified"}
-            Exact inversion of the known law of sampling plus noise, or the finite-sample worst
-            case.
+            From the distribution of the sampling error and the noise together (exact for a
+            proportion; else see the page of the analysis), or the finite-sample worst case.
         target : {"population", "table"}
             What is covered: the population's value, or the private table's own.
         simultaneous : bool
@@ -320,6 +322,15 @@ class EstimateResult(Cached, Result):
         pvalue = float(intervals.pvalues(value, alternative)[0])
         return self._tested(i, value, pvalue, alternative)
 
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The test of the only parameter; see `Result.single_test`."""
+        if not self.testable:
+            return super().single_test(value)
+        value = self.null_value if value is None else value
+        if value is None:
+            raise RequestError("the test needs null=, the value of the null hypothesis")
+        return self.test(value)
+
     @property
     def _of_combinations(self) -> str:
         """Advice on the tests of several parameters that the result has besides."""
@@ -345,8 +356,8 @@ class EstimateResult(Cached, Result):
         score = (float(self.params[i]) - value) / error if 0 < error < np.inf else np.nan
         least = self.intervals.least_pvalue
         floor = (
-            f"no p-value is below {least:g}, the error probability spent on unknown sizes, or what "
-            "draws of the noise resolve"
+            f"no p-value is below {least:g}, the error probability spent on the unknown number of "
+            "rows"
         )
         shown = Days(0)(value) if self.terms[i] in self.dates else f"{value:g}"
         return HypothesisResult(
@@ -423,12 +434,7 @@ class EstimateResult(Cached, Result):
         after = [self._footer(None, target), self._privacy]
         after += [] if self.fitted is None else [SHRUNKEN]
         after += self._remarks(shown, alpha, target, simultaneous)
-        return Page(title, head, *table_of(shown, alpha, self._method, self.dates), after=after)
-
-    @property
-    def _method(self) -> str:
-        """Name of the intervals that print first."""
-        return "noise-aware"
+        return Page(title, head, *table_of(shown, alpha, self.dates), after=after)
 
     @property
     def _privacy(self) -> str:

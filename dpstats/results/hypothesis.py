@@ -84,6 +84,12 @@ class HypothesisResult(Result):
         """
         raise RequestError("this is a test already; its p-value is .pvalue")
 
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The test itself, which has its own hypothesis."""
+        if value is not None:
+            raise RequestError("the test has its own hypothesis; drop null=")
+        return self
+
     @property
     def headline(self) -> str:
         """The p-value."""

@@ -216,18 +216,17 @@ def more_rows(left: int, where: str = "to_frame()") -> str:
 def table_of(
     shown: pd.DataFrame,
     alpha: float,
-    method: str = "noise-aware",
     dates: Collection[str] = (),
 ) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a frame of estimates, as `EstimateResult.to_frame` has it.
 
     With `certified_low` and `certified_high` as well; tests and fitted shares only where there are
-    some. `method` is that of the first intervals; `dates` are terms in days since 1970-01-01.
+    some. `dates` are terms in days since 1970-01-01.
     """
     level = percent(alpha)
     tested, fitted = bool(shown["p_value"].notna().any()), "fitted" in shown
     header = ["", "estimate", "std err", *(["t", "P>|t|"] if tested else []),
-              f"{level} {method}", f"{level} certified", "privacy",
+              f"{level} noise-aware", f"{level} certified", "privacy",
               *(["shrunken"] if fitted else [])]  # fmt: skip
     numbers = {
         name: shown[name].to_numpy(dtype=np.float64)

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.bounds import bounding, consistent, programs, questions
+from dpstats.analyses import questions
+from dpstats.bounds import bounding, consistent, programs
 from dpstats.bounds.ends import Ends
 from dpstats.families.tables.cells import ROWS
 from dpstats.privacy import noise

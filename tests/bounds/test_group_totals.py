@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.questions import question_of_conditions
 from dpstats.bounds import bounding, consistent
 from dpstats.bounds.group_totals import sums_that_follow
-from dpstats.bounds.questions import question_of_conditions, questions_of_mean
 from dpstats.bounds.states import States, codes_of, merged_levels
 from dpstats.privacy.noise import _noise_from
 
@@ -38,10 +38,10 @@ PLANS = {
     "offsets in bins": dps.Logistic("z ~ y + C(w)"),
 }
 ASKED = {
-    "mean of x": lambda s: questions_of_mean(s, dps.Mean("x"))[0],
-    "mean of y": lambda s: questions_of_mean(s, dps.Mean("y"))[0],
-    "x in two groups": lambda s: questions_of_mean(s, dps.Mean("x", given="w != 'c'"))[0],
-    "y in one": lambda s: questions_of_mean(s, dps.Mean("y", given="z"))[0],
+    "mean of x": lambda s: dps.Mean("x").asked(s).questions[0],
+    "mean of y": lambda s: dps.Mean("y").asked(s).questions[0],
+    "x in two groups": lambda s: dps.Mean("x", given="w != 'c'").asked(s).questions[0],
+    "y in one": lambda s: dps.Mean("y", given="z").asked(s).questions[0],
     "share of a group": lambda s: question_of_conditions(s, "w == 'a'"),
     "share of large x": lambda s: question_of_conditions(s, "x >= 2", given="z"),
     "an answer": lambda s: question_of_conditions(s, "v != '(missing)' & z"),
@@ -175,7 +175,7 @@ def values_of(schema, counts, asked):
 def questions_of(schema, asked):
     if isinstance(asked, dps.Proportion):
         return question_of_conditions(schema, asked.condition)
-    return questions_of_mean(schema, asked)[0]
+    return asked.asked(schema).questions[0]
 
 
 def values_in(block, schema):

@@ -6,6 +6,7 @@ import re
 from dataclasses import fields, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -59,6 +60,25 @@ def test_copies_are_equal_and_other_results_are_not(release):
             assert hash(again) == hash(result)
             assert again.summary() == result.summary()
         assert result != "a result"
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_results_of_persons_are_pickled_also_after_their_intervals(unit):
+    numbers = dps.Number("x", 0, 9, missing=0), dps.Number("y", 0, 9, missing=0)
+    schema = dps.Schema([*numbers, dps.Boolean("b")])
+    asked = {
+        "mean": dps.Mean("x"), "gap": dps.MeanDifference("x", by="b"), "line": dps.OLS("y ~ x"),
+        "share": dps.Proportion("b"), "ridge": dps.OLS("y ~ x", ridge=0.1),
+    }  # fmt: skip
+    plan = dps.plan(schema, asked, budget=dps.PureDP(50), unit=unit, person="id",
+                    rows_per_person=2, person_totals=True)  # fmt: skip
+    i = np.arange(400)
+    rows = pd.DataFrame({"x": i % 10, "y": i % 7, "b": i % 3 == 0, "id": i // 2})
+    release = dps.release(plan, rows, rng=0, m=100)
+    for name in asked:
+        result = release.infer(name)
+        text = result.summary()
+        assert pickle.loads(pickle.dumps(result)).summary() == text
 
 
 @pytest.mark.parametrize("name", ["share", "gap", "fit", "test", "joint"])

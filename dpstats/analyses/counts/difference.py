@@ -6,12 +6,14 @@ the groups are private too; see `analyses.counts.group_shares`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.compared_groups import (
     ComparesGroups,
     Groups,
@@ -23,7 +25,8 @@ from dpstats.analyses.counts.risk_measures import MEASURES, measure_gradients, m
 from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals
 from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
-from dpstats.checks import Alternative, check_alternative, check_number
+from dpstats.analyses.questions import Asked, Comparison, Interval, question_of_share
+from dpstats.checks import Alternative, check_alternative, check_finite, check_number, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
@@ -83,6 +86,41 @@ class Difference(ComparesGroups):
         """The four disjoint conditions, which follow from the table."""
         return Family(tuple(self._counts(schema)))
 
+    def asked(self, schema: Schema) -> Asked:
+        """The shares of both groups, and how they are compared."""
+        counts = self.answered(schema).blocks  # with the trait and without it
+        questions = [question_of_share(*counts[:2]), question_of_share(*counts[2:])]
+
+        def compared(first: Interval, second: Interval) -> Comparison:
+            ends = (first[0], second[1]), (first[1], second[0])
+            low, high = np.array([
+                [float(measure_of(np.array(p), np.array(q), m)) for m in MEASURES] for p, q in ends
+            ])  # fmt: skip
+            least, most = np.array([-1.0, 0.0, 0.0]), np.array([1.0, np.inf, np.inf])
+            low, high = np.where(np.isnan(low), least, low), np.where(np.isnan(high), np.inf, high)
+            both = " and ".join(question.term for question in questions)
+            return [f"{m} of {both}" for m in MEASURES], low, high, least, most
+
+        return Asked(questions, compared)
+
+    def alternative(self, schema: Schema, effect: float | Sequence[float]) -> AlternativeShares:
+        """Rows with both risks, or with a difference of risks around one half.
+
+        Raises
+        ------
+        RequestError
+            If these are no risks.
+        """
+        given = check_finite("alternative", effect)
+        risks = [0.5 + given / 2, 0.5 - given / 2] if given.ndim == 0 else list(given)
+        if len(risks) != 2 or not all(0 <= risk <= 1 for risk in risks):
+            raise RequestError(
+                "the alternative of a Difference is a difference in [-1, 1], around one half, or "
+                f"both risks; got {short(effect)}"
+            )
+        groups = [([2 * i, 2 * i + 1], np.array([p, 1 - p])) for i, p in enumerate(risks)]
+        return AlternativeShares(groups, float(risks[0] - risks[1]), 0.0)
+
     def infer(self, release: ReleaseView) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
@@ -133,6 +171,10 @@ class DifferenceResult(EstimateResult):
     def interval_of(self) -> str:
         """The risk difference; ratios have other units."""
         return self.terms[0]
+
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The test of the risk difference."""
+        return self.test(value)
 
     @property
     def terms_by_unit(self) -> list[list[str]]:

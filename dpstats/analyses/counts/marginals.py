@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar, Literal
 
 from dpstats.analyses.counts.proportion import ProportionResult, of_persons, proportions_result
@@ -60,9 +61,17 @@ class Marginals:
             return Family(tuple(Cells.monomials(schema, self.columns, self.degree)))
         return Family(tuple(tables_of_degree(schema, self.columns, self.degree)))
 
+    def is_of_functions(self, schema: Schema) -> bool:
+        """Its parameters are the means of its functions."""
+        return True
+
     def combines(self, schema: Schema) -> bool:
         """Its answers may be combined from several measurements."""
         return True
+
+    def drawn_tables(self) -> list[tuple[str, ...]]:
+        """The pairs of columns, whose tables show it."""
+        return list(combinations(self.columns, 2)) if self.degree == 2 else []
 
     def infer(self, release: ReleaseView) -> ProportionResult:
         """The proportion in every cell, each with its own interval, as of `Proportion`."""

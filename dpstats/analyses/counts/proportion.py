@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.counts.shares_from_totals import SharesFromTotals
@@ -29,9 +30,10 @@ from dpstats.analyses.notes import (
     rare_shares,
     subgroup_note,
 )
+from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_choice
+from dpstats.checks import Method, Target, check_choice, check_number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
@@ -42,7 +44,7 @@ from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import MISSING_LABEL, Column, Schema
+from dpstats.schema import Column, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,9 +123,31 @@ class Proportion:
     def _group(self, schema: Schema) -> Subgroup | None:
         return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
 
+    def is_of_functions(self, schema: Schema) -> bool:
+        """Without a group, it is the mean of its only function."""
+        return self.family(schema).size == 1
+
     def combines(self, schema: Schema) -> bool:
         """Without a group, its answer may be combined from several measurements."""
         return self._group(schema) is None
+
+    def alternative(self, schema: Schema, effect: float) -> AlternativeShares:
+        """Rows with the proportion `effect`.
+
+        Raises
+        ------
+        RequestError
+            If it is no proportion.
+        """
+        p = check_number("the alternative", effect)
+        if not 0 <= p <= 1:
+            raise RequestError(f"the alternative of a Proportion is in [0, 1]; got {p:g}")
+        return AlternativeShares([([0, 1], np.array([p, 1 - p]))], p)
+
+    def asked(self, schema: Schema) -> Asked:
+        """The share of rows."""
+        self.family(schema)  # refuses what has one value in all rows
+        return Asked([question_of_conditions(schema, self.condition, self.given)])
 
     def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
@@ -233,13 +257,6 @@ class ProportionResult(EstimateResult):
             return crosstab((), columns, ())  # refused
         check_choice("values", values, list(frame.columns[1:]))
         return crosstab(self.tables, columns, frame[values])
-
-
-def answered_in(schema: Schema, condition: str) -> list[str]:
-    """Columns of a condition that may be missing, unless it names '(missing)' itself."""
-    if MISSING_LABEL in condition:
-        return []
-    return [c.name for c in Cells.condition(schema, condition).columns if c.allow_missing]
 
 
 def proportions_result(

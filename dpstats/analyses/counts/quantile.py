@@ -68,6 +68,7 @@ class Quantile:
     """
 
     kind: ClassVar[str] = "quantile"
+    ends_at_edges: ClassVar[bool] = True  # intervals end at declared edges, so finer ones help
     preview_remark: ClassVar[str] = WIDTHS_OF_GROUPS
 
     column: str
@@ -220,6 +221,8 @@ class QuantileResult(EstimateResult):
     >>> result.distribution()["edge"].tolist()[:2]
     [10.0, 20.0]
     """
+
+    figures = ("distribution",)
 
     @property
     def interval_of(self) -> str:

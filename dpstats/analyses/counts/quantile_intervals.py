@@ -49,7 +49,8 @@ class QuantileIntervals(Intervals, Cached):
 
     def counts(self, method: Method, target: Target) -> Answers:
         """The answers; counts of persons where the sampling of these is inferred."""
-        return self.answers.of_persons if _sampled(method, target) else self.answers
+        sampled = method == "noise_aware" and target == "population"
+        return self.answers.of_persons if sampled else self.answers
 
     @property
     def discrete(self) -> bool:
@@ -114,33 +115,27 @@ class QuantileIntervals(Intervals, Cached):
         whole = ProportionIntervals(self.counts(method, target))
         return self._once((alpha, method, target), lambda: whole.conf_int(alpha, method, target))
 
-    def bins(
-        self, alpha: float, method: Method = "noise_aware", target: Target = "population"
-    ) -> list[tuple[int, int]]:
-        """First and last bin that can hold each quantile."""
-        low, high = self.of_edges(alpha, method, target)
+    def _limits(self, low: Floats, high: Floats) -> Ends:
+        """Limits (d,) from those (edges,) of the distribution function."""
         found = []
         for probability in self.probabilities:
             below, above = high < probability, low > probability
             rejected = np.append(below, False), np.append(above[::-1], False)
             first, left_out = (int(np.argmin(run)) for run in rejected)
             found.append((first, len(below) - left_out))
-        return found
+        bins = np.array(found)
+        return self.cuts[bins[:, 0]], self.cuts[bins[:, 1] + (0 if self.discrete else 1)]
 
     def __len__(self) -> int:
         return len(self.probabilities)
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (d,), in original units: edges, bounds or declared values."""
-        return self._cuts_of(self.bins(alpha, "noise_aware", target))
+        return self._limits(*self.of_edges(alpha, "noise_aware", target))
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (d,), in original units."""
-        return self._cuts_of(self.bins(alpha, "certified", target))
-
-    def _cuts_of(self, bins: list[tuple[int, int]]) -> Ends:
-        ends = np.array(bins)
-        return self.cuts[ends[:, 0]], self.cuts[ends[:, 1] + (0 if self.discrete else 1)]
+        return self._limits(*self.of_edges(alpha, "certified", target))
 
     def subset(self, chosen: slice) -> QuantileIntervals:
         """The same for some of the quantiles."""
@@ -219,7 +214,8 @@ class GroupQuantileIntervals(QuantileIntervals):
         return self._once((alpha, method, target), lambda: self._inverted(alpha, method, target))
 
     def _inverted(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        edges, sampled = range(len(self.answers.sums)), _sampled(method, target)
+        edges = range(len(self.answers.sums))
+        sampled = method == "noise_aware" and target == "population"
         each = (self._of_edge(j, sampled=sampled) for j in edges)
         found = [one.conf_int(alpha, method, target) for one in each]
         low, high = np.array(found).reshape(-1, 2).T
@@ -231,11 +227,6 @@ class GroupQuantileIntervals(QuantileIntervals):
             return GroupIntervals(pairs.subset(slice(2 * j, 2 * j + 2)))
 
         return self._once(("edge", j, sampled), made)
-
-
-def _sampled(method: Method, target: Target) -> bool:
-    """Whether the sampling of persons is inferred, from counts of these."""
-    return method == "noise_aware" and target == "population"
 
 
 _DRAWS = 3_999  # of a maximal deviation; or as many as put

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class PairGraph(ABC):
     ----------
     columns : tuple of str
     """
+
+    figures: ClassVar[tuple[str, ...]] = ("network",)
 
     columns: tuple[str, ...]
 

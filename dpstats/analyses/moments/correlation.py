@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
 from dpstats.analyses.moments.correlation_intervals import NoisyPair
-from dpstats.analyses.moments.mean import centre_of
+from dpstats.analyses.moments.mean import middle_and_half
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.checks import listed, short
@@ -90,7 +90,7 @@ class Correlation:
     def family(self, schema: Schema) -> Family:
         """First and second moments and all products; coarse third and fourth ones of pairs."""
         for name in self.columns:
-            centre_of(schema, name)
+            middle_and_half(schema, name)
         if (ball := ball_of(schema, self)) is not None:
             return Family((ball,))
         blocks: list[Block] = [Moments.of(schema, self.columns, given=self.given)]
@@ -158,6 +158,8 @@ class CorrelationResult(EstimateResult):
     >>> print(result.params["math, physics"] > 0.9, result.matrix.shape)
     True (2, 2)
     """
+
+    null_value = 0.0
 
     columns: tuple[str, ...] = ()
 

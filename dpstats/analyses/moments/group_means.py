@@ -23,6 +23,7 @@ from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
+from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Family
@@ -167,6 +168,12 @@ class GroupMeans:
         assert isinstance(block, GroupMoments)
         groups = dict(zip(sorted(chosen), block.groups, strict=True))
         return tuple(groups[level] for level in chosen)
+
+    def asked(self, schema: Schema) -> Asked | None:
+        """The mean in every group; none of rates."""
+        if self.trait(schema) is not None:
+            return None
+        return Asked(means_in_groups(schema, self.column, self.compared(schema)))
 
     def infer(self, release: ReleaseView) -> GroupMeansResult:
         """Estimates with noise-aware and certified intervals."""

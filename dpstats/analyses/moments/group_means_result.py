@@ -124,6 +124,10 @@ class GroupMeansResult(EstimateResult):
         """
         return self._anova
 
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The test of equality."""
+        return self.anova().single_test(value)
+
     def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
         """Differences of all pairs of means, each with intervals and Welch's test.
 

@@ -17,6 +17,7 @@ from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean, subgroup_note
+from dpstats.analyses.questions import Asked, question_of_mean
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -99,6 +100,15 @@ class Mean:
         group = Subgroup.of(schema, self.given, [number.name])
         return PersonShares.of_all(number) if group is None else PersonShares(number, (group,))
 
+    def asked(self, schema: Schema) -> Asked:
+        """The means, in their own units."""
+        within = "" if self.given is None else f" | {self.given}"
+        numbers = [named_number(schema, name) for name in self._names]
+        groups = [Subgroup.of(schema, self.given, [number.name]) for number in numbers]
+        terms = [name + within for name in self._names]
+        found = zip(numbers, groups, terms, strict=True)
+        return Asked([question_of_mean(schema, *one) for one in found])
+
     def infer(self, release: ReleaseView) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
         blocks = self.family(release.schema).blocks
@@ -115,8 +125,8 @@ class Mean:
             else:
                 mean = NoisyMean.of_column(answers, start)
             totals = PersonVariance.of(release, self._totals(release.schema, name), [0])
-            centre = centre_of(release.schema, name)
-            found.append(Contrast((mean,), *centre, totals or MeanSampling()))
+            scale = middle_and_half(release.schema, name)
+            found.append(Contrast((mean,), *scale, totals or MeanSampling()))
             notes += _remarks(name, found[-1])
             start += block.size
         contrasts = tuple(found)
@@ -147,7 +157,7 @@ class Mean:
         return (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
 
 
-def centre_of(schema: Schema, name: str) -> tuple[float, float]:
+def middle_and_half(schema: Schema, name: str) -> tuple[float, float]:
     """Middle and half of the range of a number, or of the logarithm if that is named."""
     column = named_number(schema, name)
     return column.middle, column.half_range

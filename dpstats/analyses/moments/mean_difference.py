@@ -12,11 +12,12 @@ from typing import ClassVar
 import numpy as np
 
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
-from dpstats.analyses.moments.mean import NOTES, centre_of
+from dpstats.analyses.moments.mean import NOTES, middle_and_half
 from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
+from dpstats.analyses.questions import Asked, Comparison, Interval, means_in_groups
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
@@ -76,13 +77,26 @@ class MeanDifference(ComparesGroups):
         groups = dict(zip(sorted(chosen), block.groups, strict=True))
         return tuple(groups[level] for level in chosen)
 
+    def asked(self, schema: Schema) -> Asked:
+        """The means of both groups, and their difference."""
+        groups = self.compared(schema)
+        first, second = questions = means_in_groups(schema, self.column, groups)
+        term = f"mean of {self.column}: {' - '.join(group.label for group in groups)}"
+        least = np.array([first.range[0] - second.range[1]])
+
+        def compared(first: Interval, second: Interval) -> Comparison:
+            low, high = first[0] - second[1], first[1] - second[0]
+            return [term], np.array([low]), np.array([high]), least, -least
+
+        return Asked(questions, compared)
+
     def infer(self, release: ReleaseView) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""
         first, second = self._chosen(release.schema)
         answers = release.answers(self.family(release.schema))
         places = (0, 1) if first < second else (1, 0)
         groups = tuple(NoisyMean.of_group(answers, place) for place in places)
-        middle, half = centre_of(release.schema, self.column)
+        middle, half = middle_and_half(release.schema, self.column)
         (block,) = self.person_totals(release.schema)
         sampling = PersonVariance.of(release, block, places) or MeanSampling()
         contrast = Contrast(groups, middle, half, sampling)
@@ -131,6 +145,8 @@ class MeanDifferenceResult(EstimateResult):
     >>> abs(float(result) - 50) < 3, result.terms
     (True, ['mean of age: True - False'])
     """
+
+    null_value = 0.0
 
     @property
     def interval_of(self) -> str:

@@ -29,8 +29,10 @@ _ROUNDED = 1e-9  # relative, of bounds
 class Contrast(Intervals):
     """The mean of one group of rows, or that of the first of two minus that of the second.
 
-    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. Of the private
-    table both use the law of the noise alone: a box if n is public, else `inference.noisy_ratio`.
+    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. For the private
+    table: a box if n is public. Else one mean is a `NoisyRatio` for both methods; of two means,
+    noise-aware limits average over draws of the noise, and certified ones are the extremes over
+    both ratios at alpha/2.
 
     Attributes
     ----------
@@ -98,8 +100,8 @@ class Contrast(Intervals):
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (1,) arrays, within the range of the number.
 
-        Those for the population contain those for the private table: both are read off draws, and
-        the wider of two intervals errs no more often than either.
+        Those for the population are widened to contain those for the private table, which are
+        computed in another way: the wider of two intervals errs no more often than either.
         """
         ends = self._in_units(self._of_table(alpha))
         if target == "table":

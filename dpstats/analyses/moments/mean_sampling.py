@@ -38,7 +38,7 @@ def measured_totals(release: ReleaseView, block: PersonProducts) -> Answers | No
 class MeanSampling:
     """Sampling variance of slopes times means of one or two groups of independent rows.
 
-    Or `NoisyMean.spread` times that, the most it can be where rows depend on each other.
+    Or `NoisyMean.clustering` times that, the most it can be where rows depend on each other.
     """
 
     from_totals: ClassVar[bool] = False
@@ -52,6 +52,17 @@ class MeanSampling:
         """Draws (m,) of it without the noise, for draws (m,) of the slopes, or numbers."""
         pairs = zip(groups, slopes, strict=True)
         return np.asarray(sum(slope**2 * group.drawn[1] for group, slope in pairs))
+
+
+def small_sample(n: Floats | float, k: float, p: int) -> Floats:
+    """Factor of a covariance from sums over persons: G / (G - 1) (n - 1) / (n - p).
+
+    As of statsmodels' cluster covariance, for p parameters, n rows and G = n / k persons: the
+    fewest that there can be if a person has at most k rows.
+    """
+    rows = np.maximum(n, k + 1.0)
+    ratios = [(rows - 1) / np.maximum(rows - p, 1), (n - 1) / np.maximum(n - p, 1)]
+    return np.asarray(rows / (rows - k) * np.maximum(*ratios))
 
 
 @dataclass(frozen=True)
@@ -134,10 +145,7 @@ class PersonVariance(MeanSampling):
         return found
 
     def _factor(self, sizes: Sequence[Floats]) -> Floats:
-        """That for small samples."""
-        n, p = np.sum(sizes, axis=0), len(sizes)
-        rows = np.maximum(n, self.k + 1)
-        return np.asarray(rows / (rows - self.k) * (n - 1) / np.maximum(n - p, 1))
+        return small_sample(np.sum(sizes, axis=0), self.k, len(sizes))
 
     def _at_estimate(
         self, groups: Sequence[NoisyMean], slopes: Sequence[float]

@@ -46,7 +46,7 @@ class NoisyMean:
     seed : int
         Of the draws of the noise, different for groups that are compared; see `calibration_seed`.
         That of a column or a group is the same whatever else is asked with it.
-    spread : float
+    clustering : float
         At least 1: how many times the sampling variance of independent rows is allowed for, such as
         the most rows of one person. The t law has as many times fewer degrees of freedom.
     share : bool
@@ -59,7 +59,7 @@ class NoisyMean:
     units: Floats
     most: float
     seed: int = 0
-    spread: float = 1.0
+    clustering: float = 1.0
     share: bool = False
 
     @classmethod
@@ -108,10 +108,10 @@ class NoisyMean:
         rows, counts = answers.rows, answers.subset(slice(f, f + 2))
         weights, laws = zip(*counts.noise_parts, strict=True)
         moments = np.array([[1, 1], [1, 0], [1, 0.0]])
-        most, spread = rows.estimate if rows.public else np.inf, float(rows.rows_per_person)
+        most, clustering = rows.estimate if rows.public else np.inf, float(rows.rows_per_person)
         seed, mixing = calibration_seed(answers, f), moments @ np.array(weights).T
         observed = moments @ counts.sums
-        return cls(observed, mixing, laws, np.ones(len(laws)), most, seed, spread, True)
+        return cls(observed, mixing, laws, np.ones(len(laws)), most, seed, clustering, True)
 
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:
@@ -122,8 +122,8 @@ class NoisyMean:
         most = answers.rows.estimate if answers.rows.public else np.inf
         moments = TO_MOMENTS @ (group.sums / units)
         seed = calibration_seed(group, group.names[0])
-        spread = float(answers.rows.rows_per_person)
-        return cls(moments, TO_MOMENTS, laws, units, most, seed, spread)
+        clustering = float(answers.rows.rows_per_person)
+        return cls(moments, TO_MOMENTS, laws, units, most, seed, clustering)
 
     @cached_property
     def covariance(self) -> Floats:
@@ -190,7 +190,7 @@ class NoisyMean:
         """Variance of the sample mean; 1 below two rows, as in `drawn`."""
         if self._too_few:
             return 1.0
-        return self.spread * self.variance / max(self.size - 1, 1.0)
+        return self.clustering * self.variance / max(self.size - 1, 1.0)
 
     @property
     def hidden_by_noise(self) -> bool:
@@ -202,11 +202,11 @@ class NoisyMean:
     def drawn(self) -> tuple[Floats, Floats, Floats]:
         """Draws (m,) of the mean, its squared sampling error and the size without noise.
 
-        The size is divided by `spread`, down to 2: fewer persons than rows.
+        The size is divided by `clustering`, down to 2: fewer persons than rows.
         """
         mean, variance, n = self.moments
-        persons = n if self.spread == 1 else np.maximum(n / self.spread, float(LEAST_ROWS))
-        return mean, self.spread * variance / (n - 1) + self.few, persons
+        persons = n if self.clustering == 1 else np.maximum(n / self.clustering, float(LEAST_ROWS))
+        return mean, self.clustering * variance / (n - 1) + self.few, persons
 
     @cached_property
     def few(self) -> Floats:
@@ -222,10 +222,10 @@ class NoisyMean:
         mean, _, n = self.moments
         if not self.share:
             return np.zeros(DRAWS)
-        more, p = _ADDED * self.spread, np.clip(mean, 0, 1)
+        more, p = _ADDED * self.clustering, np.clip(mean, 0, 1)
         moved = (n * p + more) / (n + 2 * more)
         larger = np.maximum(moved * (1 - moved) - p * (1 - p), 0)
-        return np.asarray(self.spread * larger / (n - 1))
+        return np.asarray(self.clustering * larger / (n - 1))
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats, Floats]:

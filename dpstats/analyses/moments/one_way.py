@@ -82,7 +82,7 @@ class OneWay:
     @cached_property
     def _df(self) -> Floats:
         """(k,) degrees of freedom of each mean: of rows, or of the fewest persons with them."""
-        return np.array([max(group.size / group.spread - 1, 1.0) for group in self.groups])
+        return np.array([max(group.size / group.clustering - 1, 1.0) for group in self.groups])
 
     @cached_property
     def _sampling(self) -> Floats:

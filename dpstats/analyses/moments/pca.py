@@ -235,6 +235,8 @@ class PCAResult(EstimateResult):
     ((10000, 2), (10000, 2), 2)
     """
 
+    figures = ("scree", "loadings")
+
     columns: tuple[str, ...] = ()
     mean_: Floats = ()  # type: ignore[assignment]
     spread: Floats = ()  # type: ignore[assignment]

@@ -12,6 +12,7 @@ from scipy import special
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.intervals import Intervals
+from dpstats.roots import find_roots
 
 if TYPE_CHECKING:
     from dpstats.analyses.regression.link import Link
@@ -46,6 +47,9 @@ class Coefficients(Protocol):
 class NormalIntervals(Intervals):
     """Intervals of k numbers whose errors are about normal, of known variances.
 
+    Their means are only known to be between bounds: each interval is the shortest that covers with
+    probability 1 - alpha at any of these (logistic-regression.md, eq. 4).
+
     Attributes
     ----------
     estimates, sampling, privacy : (k,) float64
@@ -69,9 +73,23 @@ class NormalIntervals(Intervals):
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (k,)."""
         variance = self.privacy + (self.sampling if target == "population" else 0.0)
-        reach = -special.ndtri(alpha / 2) * np.sqrt(variance)
+        reach = self._quantiles(alpha, np.sqrt(variance)) * np.sqrt(variance)
         middle = np.where(np.isinf(reach), 0.0, self.estimates)  # nan without an estimate
         return middle - self.high - reach, middle - self.low + reach
+
+    def _quantiles(self, alpha: float, sd: Floats) -> Floats:
+        """(k,) standard deviations beyond the bounds."""
+        width = self._width(sd)
+        return find_roots(
+            lambda z, which: special.ndtr(-z) + special.ndtr(-z - width[which]) - alpha,
+            np.full(len(self), max(-special.ndtri(alpha), 0.0)),
+            np.full(len(self), -special.ndtri(alpha / 2)),
+        )
+
+    def _width(self, sd: Floats) -> Floats:
+        """(k,) distance of the bounds in standard deviations."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num((self.high - self.low) / sd, posinf=np.inf)
 
     def subset(self, chosen: slice) -> NormalIntervals:
         """The same for some of the numbers."""
@@ -79,12 +97,14 @@ class NormalIntervals(Intervals):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each number equals `value`."""
-        with np.errstate(invalid="ignore"):
+        sd = np.sqrt(self.sampling + self.privacy)
+        with np.errstate(divide="ignore", invalid="ignore"):
             apart = self.estimates - value
             apart -= np.clip(apart, self.low, self.high)
-            z = apart / np.sqrt(self.sampling + self.privacy)
+            z, both = apart / sd, np.abs(apart) / sd
+            far = special.ndtr(-both) + special.ndtr(-both - self._width(sd))
         sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
-        found = sides.get(alternative, 2 * special.ndtr(-np.abs(z)))
+        found = sides.get(alternative, np.where(apart == 0, 1.0, far))
         return np.where(np.isnan(self.estimates), 1.0, found)
 
 

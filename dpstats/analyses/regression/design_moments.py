@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpstats.analyses.moments.mean_sampling import measured_totals
 from dpstats.analyses.regression.sampling_covariance import FourthMoments, PersonScores
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
@@ -473,13 +474,14 @@ class DesignMoments:
             return None
         try:
             block = self.person_totals()
-            answers = release.answers(block)
-        except (NotMeasuredError, RequestError):
+        except RequestError:
+            return None
+        answers = measured_totals(release, block)
+        if answers is None:
             return None
         at: dict[Term | None, int] = {term: i for i, term in enumerate(block.terms)}
         total = [[at.get(term, ZERO) for term in row] for row in self._products]
-        k = answers.rows.rows_per_person
-        return PersonScores(answers, np.array(total, dtype=np.int64), n, k)
+        return PersonScores(answers, np.array(total, dtype=np.int64), n)
 
     def asked(
         self, release: ReleaseView, blocks: Sequence[Block]

@@ -170,6 +170,7 @@ class ElasticNetResult(Cached, Result):
     """
 
     of_population: ClassVar[bool] = False
+    figures = ("path",)
 
     terms: tuple[str, ...]
     design: DesignMoments = field(compare=False)

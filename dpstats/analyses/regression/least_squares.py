@@ -50,7 +50,7 @@ class LeastSquares(Cached):
         Regressors, then response, as combinations of the features.
     ridge : (p,) float64
         Added to the diagonal of A; intervals are then for the coefficients with this penalty.
-    sampled : callable
+    covariance_of : callable
         The sampling covariance of the coefficients, given this fit.
     left : (m, q) float64, optional
         Combinations of the features that are zero but in levels that are left out as empty.
@@ -67,7 +67,7 @@ class LeastSquares(Cached):
     matrix: NoisyMatrix
     rows: Floats
     ridge: Floats
-    sampled: Callable[[LeastSquares], SamplingCovariance] = EqualVariances
+    covariance_of: Callable[[LeastSquares], SamplingCovariance] = EqualVariances
     left: Floats | None = None
     touched: NDArray[np.bool_] | None = None
 
@@ -179,7 +179,7 @@ class LeastSquares(Cached):
     @cached_property
     def sampling(self) -> SamplingCovariance:
         """That of the coefficients, from what was measured of it."""
-        return self.sampled(self)
+        return self.covariance_of(self)
 
     @cached_property
     def bounds(self) -> Floats:

@@ -26,10 +26,6 @@ EMPTY = (
     "(if it is a baseline level, name another one, as in C(h, Treatment('x'))), and the other "
     "intervals allow for the few rows that they may have"
 )
-PENALISED = (
-    "residuals from penalised coefficients vary with the regressors: the sampling variance is an "
-    "upper bound, often a wide one; cov_type='HC1' measures it"
-)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -121,11 +121,14 @@ class LinearIntervals(Intervals, Cached):
         for i in known:
             low[i], high[i] = self._law(i, target).limits(alpha)
         ends = low + self.offsets, high + self.offsets
-        short = [i for i in known if not self._law(i, target).reaches(alpha)]
-        if short and self.model.sampling.of_rows:
-            return wider(ends, self.certified(alpha, target))
-        ends[0][short], ends[1][short] = -np.inf, np.inf  # certified ones are of rows
-        return ends
+        short = np.zeros(len(self), dtype=np.bool_)
+        short[known] = [not self._law(i, target).reaches(alpha) for i in known]
+        if not short.any():
+            return ends
+        low, high = np.full(len(self), -np.inf), np.full(len(self), np.inf)
+        if target == "table" or self.model.sampling.of_rows:  # else certified ones do not hold
+            low, high = wider(ends, self.certified(alpha, target))
+        return np.where(short, low, ends[0]), np.where(short, high, ends[1])
 
     def unbounded(self, alpha: float) -> bool:
         """Whether some noise-aware interval is unbounded, but for undetermined ones."""

@@ -235,6 +235,7 @@ class LossGridResult(Result):
     notes: Sequence[str] = ()
 
     methods: ClassVar[tuple[str, ...]] = ("certified",)
+    figures = ("risk",)
     certified_target: ClassVar[Target] = "table"
 
     @property

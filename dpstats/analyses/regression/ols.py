@@ -18,7 +18,7 @@ from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.empty_levels import left_out
 from dpstats.analyses.regression.least_squares import LeastSquares
-from dpstats.analyses.regression.least_squares_result import EMPTY, PENALISED, OLSResult
+from dpstats.analyses.regression.least_squares_result import EMPTY, OLSResult
 from dpstats.analyses.regression.linear_intervals import LinearIntervals
 from dpstats.analyses.regression.sampling_covariance import (
     AnyVariances,
@@ -141,10 +141,10 @@ class OLS:
         moments = self._moments(release.schema)
         matrix = moments.matrix(release)
         left = left_out(moments, matrix if self.ridge == 0 else None)
-        rows, sampled = self._sampled(moments, release, matrix)
+        rows, covariance_of = self._rows_and_covariance(moments, release, matrix)
         model = LeastSquares(
             matrix, moments.rows[[*left.kept, -1]],
-            float(self.ridge) * moments.penalised[left.kept], sampled,
+            float(self.ridge) * moments.penalised[left.kept], covariance_of,
             left.directions @ moments.rows[:-1], left.touched[np.ix_(left.level_of, left.kept)],
         )  # fmt: skip
         intervals = LinearIntervals.of(model, moments.to_basis, moments.shift, left)
@@ -167,20 +167,19 @@ class OLS:
             moments=moments,
         )
 
-    def _sampled(
+    def _rows_and_covariance(
         self, moments: DesignMoments, release: ReleaseView, matrix: NoisyMatrix
     ) -> tuple[RowCount, Callable[[LeastSquares], SamplingCovariance]]:
         """The rows, as the sampling covariance takes them, and what gives it of a fit."""
         scores = moments.person_scores(release, float(matrix.n))
         rows = matrix.answers.rows.with_totals(scores is not None)
-        equal = partial(EqualVariances, clustering=float(rows.rows_per_person))
+        k = float(rows.rows_per_person)
         if scores is not None:
             bounded = self.cov_type == "nonrobust"
-            return rows, lambda fit: OfPersons(fit, scores, equal(fit) if bounded else None)
+            return rows, partial(OfPersons, measured=scores, bounded=bounded, clustering=k)
         if self.cov_type == "HC1":
-            fourth, k = moments.fourth(release), float(rows.rows_per_person)
-            return rows, partial(AnyVariances, measured=fourth, clustering=k)
-        return rows, equal
+            return rows, partial(AnyVariances, measured=moments.fourth(release), clustering=k)
+        return rows, partial(EqualVariances, clustering=k)
 
     def _title(self, moments: DesignMoments) -> str:
         options = [f"ridge = {self.ridge:g}"] if self.ridge else []
@@ -218,8 +217,6 @@ class OLS:
             notes += model.sampling.notes(intervals.combinations)
         if self.ridge:
             notes.append("intervals are for the penalised coefficients")
-            if isinstance(model.sampling, EqualVariances):
-                notes.append(PENALISED)
         return notes
 
 

@@ -1,19 +1,19 @@
 """The sampling covariance of least-squares coefficients, by what was measured of it.
 
-Every law of the coefficients asks a `SamplingCovariance`, and does not know which one it has.
+Every law of the coefficients asks a `SamplingCovariance` and does not know which one it has.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.moments.mean_sampling import MOST_NOISE
+from dpstats.analyses.moments.mean_sampling import MOST_NOISE, small_sample
 from dpstats.analyses.regression.joint_test import root_of
 from dpstats.arrays import Floats
 from dpstats.corrected.least_squares import largest_leverage, misfit_bound
@@ -31,6 +31,11 @@ _BOUNDED = (
     "errors of equal variance: rows_per_person times those of independent rows; cov_type='HC1' "
     "never takes the bound"
 )
+_PENALISED = (
+    "residuals from penalised coefficients vary with the regressors: the sampling variance is an "
+    "upper bound, often a wide one; cov_type='HC1' measures it"
+)
+_FOURTH = 3  # a purpose of draws, distinct from those of the noise on second moments
 _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
 
 
@@ -42,9 +47,12 @@ class SamplingCovariance(ABC):
     ----------
     fit : LeastSquares
         With a regular A where anything is asked.
+    clustering : float
+        At least 1: the most rows of one unit that is independent of the others, such as a person.
     """
 
     fit: LeastSquares
+    clustering: float = field(default=1.0, kw_only=True)
 
     about: ClassVar[str]  # what a result says of it
 
@@ -63,14 +71,14 @@ class SamplingCovariance(ABC):
         """Degrees of freedom of the t laws of errors."""
 
     @property
-    @abstractmethod
     def persons(self) -> float:
         """The fewest independent units that the rows can be of."""
+        return self.fit.matrix.n / self.clustering
 
     @property
     def of_rows(self) -> bool:
         """Whether rows are independent."""
-        return self.persons == self.fit.matrix.n
+        return self.clustering == 1
 
     def rounded(self, combinations: Floats) -> Floats:
         """(k,) variances that the rounding of the moments may hide."""
@@ -83,7 +91,7 @@ class SamplingCovariance(ABC):
         return float(self.variances(combination[None, :])[0])
 
     def notes(self, combinations: Floats) -> list[str]:
-        """What a result says of the noise on it."""
+        """Remarks of a result on it."""
         return []
 
 
@@ -93,25 +101,14 @@ class EqualVariances(SamplingCovariance):
 
     With a penalty the residual is such an error plus x'd, d the shrinkage of the coefficients, and
     the mean of xx'(x'd)^2 is at most that of (x'd)^2 times `largest_leverage` times A with penalty.
-
-    Attributes
-    ----------
-    clustering : float
-        At least 1: how many times the covariance of independent rows is allowed for, such as the
-        most rows of one person. The t laws have as many times fewer degrees of freedom.
+    Where rows depend on each other, it is at most `clustering` times that of independent rows; the
+    t laws have as many times fewer degrees of freedom.
     """
-
-    clustering: float = 1.0
 
     about = (
         "sampling variances assume errors of equal variance, also in certified intervals for the "
         "population; those for the table assume nothing"
     )
-
-    @property
-    def persons(self) -> float:
-        """Rows over `clustering`."""
-        return self.fit.matrix.n / self.clustering
 
     @property
     def relative(self) -> float:
@@ -151,6 +148,10 @@ class EqualVariances(SamplingCovariance):
         sharp = squares * (fit.safe_variance - self._misfit) + largest * self._misfit
         sharp = np.minimum(sharp, squares * residual) / self.persons
         return np.asarray(np.maximum(np.minimum(variances, sharp), self.rounded(combinations)))
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """That a penalty makes it a bound."""
+        return [_PENALISED] if np.any(self.fit.ridge) else []
 
     @cached_property
     def _regressors(self) -> Floats:
@@ -237,7 +238,6 @@ class AnyVariances(_OfScores):
     """
 
     measured: FourthMoments
-    clustering: float = 1.0
 
     about = (
         "sampling variances allow for errors of any variance (HC1, from fourth moments of columns "
@@ -248,11 +248,6 @@ class AnyVariances(_OfScores):
         "most of the sampling variance is noise on fourth moments: use more rows, more budget, "
         "allocation='optimal' in the plan, or fewer regressors"
     )
-
-    @property
-    def persons(self) -> float:
-        """Rows over `clustering`."""
-        return self.fit.matrix.n / self.clustering
 
     @property
     def per_row(self) -> float:
@@ -283,13 +278,14 @@ class OfPersons(_OfScores):
     Attributes
     ----------
     measured : PersonScores
-    bound : EqualVariances or None
-        Taken in the place of variances whose noise has a standard deviation of more than
-        `MOST_NOISE` of it. The products that this noise is on have no part in the choice.
+    bounded : bool
+        Whether errors are assumed to have equal variance: then the bound of `EqualVariances` takes
+        the place of variances whose noise has a standard deviation of more than `MOST_NOISE` of it.
+        The products that this noise is on have no part in the choice.
     """
 
     measured: PersonScores
-    bound: EqualVariances | None = None
+    bounded: bool = False
 
     about = (
         "sampling variances are from products of person totals, of columns rounded to at most 128 "
@@ -302,15 +298,16 @@ class OfPersons(_OfScores):
         "more budget, or fewer regressors; or plan without person_totals="
     )
 
-    @property
-    def persons(self) -> float:
-        """Rows over the most of one person."""
-        return self.fit.matrix.n / self.measured.k
+    @cached_property
+    def bound(self) -> EqualVariances | None:
+        """The covariance that is taken where noise hides that of persons."""
+        return EqualVariances(self.fit, clustering=self.clustering) if self.bounded else None
 
     @property
     def per_row(self) -> float:
-        """See `PersonScores.factor`."""
-        return self.measured.factor(len(self.fit.params)) / self.fit.matrix.n
+        """1 / n, with the factor of `small_sample`."""
+        n, p = self.fit.matrix.n, len(self.fit.params)
+        return float(small_sample(n, self.clustering, p)) / n
 
     def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
         found = super()._allowing(variances, combinations)
@@ -330,13 +327,14 @@ class OfPersons(_OfScores):
         taken = np.any(self._bounded(combinations))
         return super().notes(combinations) + ([_BOUNDED] if taken else [])
 
-    @property
+    @cached_property
     def df(self) -> float:
         """Those of G persons, with the largest relative error of the coefficients' variances."""
         each = np.eye(len(self.fit.params))
-        relative = self.noise_sd(each) / self.variances(each)
+        relative, bounded = np.zeros(len(each)), self._bounded(each)
+        np.divide(self.noise_sd(each), self.variances(each), out=relative, where=~bounded)
         if self.bound is not None:
-            relative = np.where(self._bounded(each), self.bound.relative, relative)
+            relative[bounded] = self.bound.relative
         return with_noise(max(self.persons - 1, 1.0), float(np.max(relative)))
 
 
@@ -368,14 +366,11 @@ class PersonScores:
         Which of the T totals the product of two features is; -1 for a known zero, or no use.
     n : float
         Number of rows.
-    k : int
-        The most rows of one person.
     """
 
     answers: Answers
     total: NDArray[np.int64]
     n: float
-    k: int
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -411,14 +406,6 @@ class PersonScores:
         weights = along[:, i] * along[:, j] * np.where(i == j, 1, 2) / self.answers.bounds
         variances = weights**2 @ np.array([self.answers.law(f).variance for f in range(len(i))])
         return np.asarray(np.sqrt(variances) / self.n)
-
-    def factor(self, coefficients: int) -> float:
-        """For small samples: G / (G - 1) (n - 1) / (n - p), with G = n / k, the fewest persons."""
-        n = max(self.n, self.k + 1.0)
-        return n / (n - self.k) * (n - 1) / max(n - coefficients, 1.0)
-
-
-FOURTH = 3  # a purpose of draws, distinct from those of the noise on second moments
 
 
 @dataclass(frozen=True)
@@ -481,7 +468,7 @@ class FourthMoments:
     @cached_property
     def _drawn(self) -> Floats:
         """(DRAWS / 4, d) draws of the noise on the sums."""
-        rng = calibration_generator(self.answers, FOURTH)
+        rng = calibration_generator(self.answers, _FOURTH)
         return draw_noise(self.answers, DRAWS // 4, rng)
 
     def noise(self, score: Floats, residual: Floats) -> Floats:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
@@ -122,6 +123,29 @@ class GoodnessOfFit:
     def combines(self, schema: Schema) -> bool:
         """Its table may be combined from several measurements."""
         return True
+
+    def alternative(
+        self, schema: Schema, effect: Sequence[float] | Mapping[str, float]
+    ) -> AlternativeShares:
+        """Rows with other probabilities of the same levels.
+
+        Raises
+        ------
+        RequestError
+            If these are no probabilities of the levels.
+        """
+        shares = replace(self, probabilities=effect).expected_shares(schema)
+        null = self.expected_shares(schema)
+        if len(shares) != len(null):
+            raise RequestError(
+                f"alternative={short(effect)} must be about the same levels as the probabilities "
+                "of the test: both with a level for missing cells, or both without"
+            )
+        return AlternativeShares([(list(range(len(shares))), shares)], shares, null)
+
+    def drawn_tables(self) -> list[tuple[str, ...]]:
+        """The column, whose levels show it."""
+        return [(self.column,)]
 
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated and certified tests, residuals and effect size."""

@@ -128,6 +128,10 @@ class Independence:
         """Without a subgroup, its table may be combined from several measurements."""
         return self._group(schema) is None
 
+    def drawn_tables(self) -> list[tuple[str, ...]]:
+        """The table that shows it."""
+        return [(self.a, self.b)] if self.given is None else []
+
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated p-value, Cramer's V and a certified verdict."""
         from scipy import special

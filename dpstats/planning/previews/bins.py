@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.counts.quantile import Quantile
 from dpstats.arrays import Floats
 from dpstats.errors import DpstatsError
 from dpstats.planning.previews.invented import generator
@@ -64,9 +63,9 @@ def finer_edges(
 
 def too_coarse(analysis: Analysis[Result], schema: Schema, results: Sequence[Result]) -> bool:
     """Whether the intervals of a quantile have the width of a few bins."""
-    if not isinstance(analysis, Quantile):
+    if not getattr(analysis, "ends_at_edges", False):
         return False
-    column = schema[analysis.column]
+    column = schema[analysis.column]  # type: ignore[attr-defined]
     if not isinstance(column, Number) or not column.edges or column.value_bins > SERVE[-1]:
         return False
     cuts = np.array(_cuts(column))

@@ -140,11 +140,11 @@ def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people):
     sums = intervals.answers.sums.copy()
     sums[-1] = 0.1 * intervals.answers.n  # far below one half, at edge 80
     odd = replace(intervals, answers=replace(intervals.answers, sums=sums))
-    assert odd.bins(0.05)[0][0] == intervals.bins(0.05)[0][0]
+    assert odd.noise_aware(0.05, "population")[0] == intervals.noise_aware(0.05, "population")[0]
     sums = intervals.answers.sums.copy()
     sums[0] = 0.9 * intervals.answers.n
     odd = replace(intervals, answers=replace(intervals.answers, sums=sums))
-    assert odd.bins(0.05)[0][1] == intervals.bins(0.05)[0][1]
+    assert odd.noise_aware(0.05, "population")[1] == intervals.noise_aware(0.05, "population")[1]
 
 
 def test_tests_agree_with_intervals(schema, people):
@@ -173,7 +173,8 @@ def test_bins_are_those_that_the_tests_of_the_edges_keep(schema, people):
         below = np.array([edge.pvalues(p, "smaller").item() for edge in edges])
         above = np.array([edge.pvalues(p, "larger").item() for edge in edges])
         for alpha in (0.02, 0.2):
-            first, last = intervals.bins(alpha)[i]
+            low, high = (ends[i] for ends in intervals.noise_aware(alpha, "population"))
+            first, last = np.searchsorted(intervals.cuts, [low, high]) - [0, 1]
             assert first == [*(below <= alpha / 2), False].index(False)
             assert last == len(edges) - [*(above <= alpha / 2)[::-1], False].index(False)
             some += first < last

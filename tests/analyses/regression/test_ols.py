@@ -464,8 +464,8 @@ def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(formula, seeded
     plan = dps.plan(ROUGH, {"o": analysis}, budget=dps.PureDP(20), reference=dps.Uniform())
     with _noise_from(seeded_noise(5)):
         model = dps.release(plan, uneven(), rng=0, m=100).infer("o").intervals.model
-    fourth, rng = model.fourth, np.random.default_rng(0)
-    scores, residual = rng.normal(size=(2, len(model.rows[0]))), model._residual(model.params)
+    fourth, rng = model.sampling.measured, np.random.default_rng(0)
+    scores, residual = rng.normal(size=(2, len(model.rows[0]))), model.residual
     scores[:, model.rows[:-1].sum(axis=0) == 0] = 0  # not of the response
     drawn = []
     for _ in range(400):

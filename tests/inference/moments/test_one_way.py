@@ -60,7 +60,7 @@ def test_two_groups_have_the_test_of_their_difference():
     assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a - 1)))
     # of persons with up to 20 rows there may be 3 in the smaller group
     rows = groups(means, sizes=a, sds=b).groups
-    *_, df = OneWay(tuple(replace(group, spread=20.0) for group in rows)).welch()
+    *_, df = OneWay(tuple(replace(group, clustering=20.0) for group in rows)).welch()
     assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a / 20 - 1)))
 
 

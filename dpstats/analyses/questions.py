@@ -6,17 +6,13 @@ a mean over all rows is their number. It need not be measured, nor follow from w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.counts.difference import Difference
-from dpstats.analyses.counts.proportion import Proportion, answered_in
-from dpstats.analyses.moments.group_means import GroupMeans
-from dpstats.analyses.moments.mean import Mean
-from dpstats.analyses.moments.mean_difference import MeanDifference
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
@@ -27,7 +23,7 @@ from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
-from dpstats.schema import Column, Number, Schema
+from dpstats.schema import MISSING_LABEL, Column, Number, Schema
 
 Points = Mapping[str, Codes]
 Parts = tuple[Floats, Floats]
@@ -70,6 +66,32 @@ class Question:
     notes: tuple[str, ...] = ()
 
 
+class Asked(NamedTuple):
+    """What an analysis is about, for rows that need not have been measured for it.
+
+    Attributes
+    ----------
+    questions : list of Question
+        One for each parameter, unless they are compared.
+    compared : callable, optional
+        From the ends of two questions: terms, least and largest values of the parameters, and the
+        values that these cannot be beyond.
+    """
+
+    questions: list[Question]
+    compared: Callable[[Interval, Interval], Comparison] | None = None
+
+
+Comparison = tuple[list[str], Floats, Floats, Floats, Floats]
+
+
+def answered_in(schema: Schema, condition: str) -> list[str]:
+    """Columns of a condition that may be missing, unless it names '(missing)' itself."""
+    if MISSING_LABEL in condition:
+        return []
+    return [c.name for c in Cells.condition(schema, condition).columns if c.allow_missing]
+
+
 def question_of_conditions(
     schema: Schema,
     condition: str,
@@ -85,11 +107,10 @@ def question_of_conditions(
     Raises
     ------
     ConditionError, RequestError
-        For conditions that cannot be read, and shares that are 0 or 1 whatever the rows.
+        For conditions that cannot be read, and ratios of which nothing is ever the denominator.
     """
     if minus is not None and over is not None:
         raise RequestError("give minus= for a difference or over= for a ratio, not both")
-    Proportion(condition, given).family(schema)  # refuses what has one value in all rows
     other = minus if over is None else over
     texts = [condition] if other is None else [condition, other]
     asked = [Cells.condition(schema, text) for text in texts]
@@ -173,33 +194,8 @@ def _question_of_function(block: Block, f: int, name: str, ends: Interval) -> Qu
     )  # fmt: skip
 
 
-def questions_of_mean(schema: Schema, mean: Mean) -> list[Question]:
-    """Means of numbers in their own units."""
-    names = (mean.columns,) if isinstance(mean.columns, str) else mean.columns
-    within = "" if mean.given is None else f" | {mean.given}"
-    return [
-        _question_of_number(
-            schema,
-            number := named_number(schema, name),
-            Subgroup.of(schema, mean.given, [number.name]),
-            name + within,
-        )
-        for name in names
-    ]
-
-
-def questions_of_groups(schema: Schema, analysis: GroupMeans | MeanDifference) -> list[Question]:
-    """Means of a number in its own units, in the groups of rows that are compared."""
-    number = named_number(schema, analysis.column)
-    return [
-        _question_of_number(schema, number, group, f"mean of {analysis.column}, {group.label}")
-        for group in analysis.compared(schema)
-    ]
-
-
-def _question_of_number(
-    schema: Schema, number: Number, group: Subgroup | None, term: str
-) -> Question:
+def question_of_mean(schema: Schema, number: Number, group: Subgroup | None, term: str) -> Question:
+    """The mean of a number in its own units, of all rows or of a group."""
     used = {number} | (set() if group is None else set(group.columns))
     columns = tuple(c for c in schema if c in used)
 
@@ -221,13 +217,17 @@ def _question_of_number(
     )
 
 
-def risks_of(schema: Schema, difference: Difference) -> list[Question]:
-    """The shares of two groups that a difference compares."""
-    counts = difference.answered(schema).blocks
-    return [_risk(*counts[:2]), _risk(*counts[2:])]  # with the trait and without it
+def means_in_groups(schema: Schema, column: str, groups: Sequence[Subgroup]) -> list[Question]:
+    """Means of a number in its own units, in groups of rows."""
+    number = named_number(schema, column)
+    return [
+        question_of_mean(schema, number, group, f"mean of {column}, {group.label}")
+        for group in groups
+    ]
 
 
-def _risk(with_trait: Block, without: Block) -> Question:
+def question_of_share(with_trait: Block, without: Block) -> Question:
+    """Of two conditions that exclude each other, the share of the first."""
     columns = tuple(dict.fromkeys((*with_trait.columns, *without.columns)))
     one = np.ones(1)
 
