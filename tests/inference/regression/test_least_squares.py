@@ -7,6 +7,7 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.least_squares import LeastSquares
+from dpstats.analyses.regression.linear_intervals import LinearIntervals
 from dpstats.families.formula import Design
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import calibration_generator
@@ -60,6 +61,18 @@ def test_the_law_is_that_of_the_noise_in_the_normal_equations(unit):
         np.testing.assert_allclose(fixed + t * moving, wanted, atol=1e-12)
         exact = combination @ model.noise_covariance_at(b) @ combination
         assert np.var(wanted) == pytest.approx(exact, rel=0.3)  # 6 standard errors
+
+
+@pytest.mark.parametrize("target", ["population", "table"])
+def test_a_limit_beyond_the_draws_leaves_those_of_other_coefficients(target, monkeypatch):
+    intervals = LinearIntervals(fitted(), np.eye(5), np.zeros(5))
+    plain, certified = (intervals.conf_int(0.05, m, target) for m in ("noise_aware", "certified"))
+    law = intervals._law(1, target)
+    monkeypatch.setattr(ConfidenceLaw, "reaches", lambda self, alpha: self is not law)
+    low, high = intervals.conf_int(0.05, "noise_aware", target)
+    np.testing.assert_array_equal(np.delete([low, high], 1, 1), np.delete(plain, 1, 1))
+    assert low[1] == min(plain[0][1], certified[0][1]) < plain[0][1]
+    assert high[1] == max(plain[1][1], certified[1][1]) > plain[1][1]
 
 
 def law_of(spread, df, fixed, moving, estimate=0.0):
