@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
 
 _LEAD = re.compile(r"\s*\S{1,24}\s{2,}(?=\S)")  # a name with its description beside it
-_OPTIONS = "fit|solver|draw|like|alpha|start|minus|over|term"  # of commands
-_DECLARED = "missing|edges|levels|values|points|low|high|other"  # of schemas
-_KEYS = (  # of schemas and requests
-    f"{_DECLARED}|given|by|groups|clip_norm|center|ridge|cov_type|penalties|estimator|tolerance|"
-    "separators|person_totals|reference|weights|allocation|unit|rows_per_person|person"
-)
-_VALUES = "entropy|minimax|columns|highs|pulp|systematic|iid|certified|noise_aware|table|population"
-_CALLS = r"(?:dps|release)\.[\w.]+(?: or dps\.[\w.]+)*(?: with \S+)?|\w+="
-_ALONE = r"(?=[\s,;:.)]|$)"  # after an option without a value
 _COMMAND = re.compile(r"dpstats [a-z]+ [^;'\n]*")  # to be copied in one piece
 
 
@@ -81,9 +72,8 @@ def _wrapped(text: object, stream: TextIO) -> str:
     width = line_width(stream)
     own = getattr(text, "fitted", None)  # of what knows its own table
     if width == sys.maxsize or own is None:
-        return fitted(as_commands(str(text)), width)
-    lines = ((line, as_commands(line)) for line in str(own()).split("\n"))
-    return "\n".join(new if new == line else fitted(new, width) for line, new in lines)
+        return fitted(str(text), width)
+    return str(own())
 
 
 def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) -> None:
@@ -108,83 +98,6 @@ def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) ->
 def close_output() -> None:
     """Send what stdout still holds, and cannot print, to nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def as_commands(text: str) -> str:
-    """What the library prints, with calls and options as the command line and files spell them.
-
-    Names of terms and conditions stay as they are: no option of theirs is followed by a blank, or
-    by one of these values.
-
-    Examples
-    --------
-    >>> as_commands("replace it with overwrite=True (--force on the command line)")
-    'replace it with --force'
-    >>> as_commands("open it with dps.load ('dpstats show' or 'dpstats infer')")
-    "open it with 'dpstats show' or 'dpstats infer'"
-    >>> as_commands("7 more rows in to_frame(); print them with most= (dpstats infer --rows)")
-    '7 more rows; print them with dpstats infer --rows'
-    >>> as_commands("see release.bound, or preview with like= rows that resemble yours")
-    'see dpstats bound, or preview with --like rows that resemble yours'
-    >>> as_commands("drop solver=, or give fit='minimax'")
-    'drop --solver, or give --fit minimax'
-    >>> as_commands("declare allow_missing=True, use dps.Mean, or plan without clip_norm=")
-    'declare allow_missing = true, use Mean, or plan without clip_norm'
-    >>> as_commands("use reference=dps.LogLinear(), or allocation='optimal'")
-    'use a [reference] of kind = "log_linear", or allocation = "optimal"'
-    """
-    text = re.sub(r"\S+= ?\S* \((--\w+) on the command line\)", r"\1", text)
-    text = re.sub(r"open \w+ with dps\.[\w.]+ \(on the command line: ([^)]*)\)", r"\1", text)
-    text = re.sub(rf"(?:{_CALLS}) \(('?dpstats [^)]*)\)", r"\1", text)
-    text = re.sub(r"\brelease\.(bound|infer|explain)\b(?!\()", r"dpstats \1", text)
-    text = re.sub(r"('dpstats \w+') or dps\.\w+", r"\1", text)
-    text = re.sub(r"\bdps\.plan\b(?!\()", "'dpstats plan'", text)
-    text = re.sub(r",? in to_frame\(\)(?=;|$)|\bsummary\((?=target='table'\))", "", text)
-    text = text.replace("(simultaneous=True)", "(--simultaneous)")
-    text = re.sub(rf"\b(fit|solver|draw|method|target)='({_VALUES})'\)?", r"--\1 \2", text)
-    text = re.sub(rf"\b({_OPTIONS})={_ALONE}", r"--\1", text)
-    text = re.sub(rf"\b({_KEYS})={_ALONE}", r"\1", text)
-    text = re.sub(r"\b(allow_missing|person_totals)=True", r"\1 = true", text)
-    text = re.sub(r"\b(allocation|unit)='(\w+)'", r'\1 = "\2"', text)
-    text = re.sub(r"\breference=dps\.(\w+)\(\)", _reference, text)
-    return re.sub(r"\bdps\.(?=[A-Z])", "", text)
-
-
-def _reference(found: re.Match[str]) -> str:
-    """A reference as a request has it."""
-    return f'a [reference] of kind = "{re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[1]).lower()}"'
-
-
-def as_flags(message: str) -> str:
-    r"""The same of a message, and keys of files and options that have any value.
-
-    Examples
-    --------
-    >>> as_flags("give n= (--rows on the command line)")
-    'give --rows'
-    >>> as_flags("'region' has scale='log'; add edges=[...]")
-    '\'region\' has scale = "log"; add edges = [...]'
-    >>> as_flags("did you mean alpha=0.05?")
-    'did you mean --alpha 0.05?'
-    """
-    message = re.sub(r"\balpha=(?=[\d.])", "--alpha ", as_commands(message))
-    quoted = "scale|link|cov_type|structure|estimator|form"
-    message = re.sub(rf"\b({quoted})='(\w+)'", r'\1 = "\2"', message)
-    return re.sub(rf"\b({_DECLARED}|stages|clip_norm)=(?=[^\s=])", r"\1 = ", message)
-
-
-def as_options(message: str) -> str:
-    """The same for the arguments of `Plan.solve`.
-
-    Examples
-    --------
-    >>> as_options("give n= for the least budget, or budget= for the least n")
-    'give --rows for the least budget, or --budget for the least n'
-    """
-    message = re.sub(r"\bn=", "--rows", re.sub(r"\bof=", "--solve", message))
-    names = "width|delta|power|budget|alternative|null|term|like|method"
-    return re.sub(rf"\b({names})=(?=\S)", r"--\1 ", re.sub(rf"\b({names})=(?=[\s,;]|$)", r"--\1",
-                  message))  # fmt: skip
 
 
 def say(text: str, end: str = "\n") -> None:

@@ -136,7 +136,7 @@ def find(kind: object) -> type[Any]:
         f"unknown kind of analysis {short(kind)}{meant}; known: {known}"
         + ("" if meant else
            "; for one of your own, import the module that registers it, or register its class with "
-           "dps.register; on the command line, name its file with --with")
+           "dps.register, or name its file with --with")
     )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from dpstats.cli.arguments import a_path, register_from
 from dpstats.errors import BudgetError, DpstatsError
 from dpstats.terminal import (
     Unprinted,
-    as_flags,
     clear_progress,
     close_output,
     prepare_streams,
@@ -46,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = options.run
         passed = run(options)
     except BudgetError as error:
-        say(f"dpstats: {as_flags(str(error))}")
+        say(f"dpstats: {error}")
         return OVER_BUDGET
     except DpstatsError as error:
-        say(f"dpstats: {as_flags(str(error))}")
+        say(f"dpstats: {error}")
         return REFUSED
     except BrokenPipeError:  # the reader of the results closed it, as in `dpstats ... | head`
         close_output()
@@ -95,9 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "-o", "--output", type=a_path, help="default: dpstats-demo.zip, which is overwritten"
     )
-    demo.add_argument("--force", action="store_true", help="overwrite an existing output")
+    demo.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
     demo.add_argument(
-        "--seed", type=int, default=1, help="seed of candidates and rows, never of noise"
+        "--rng", type=int, default=1, help="seed of candidates and rows, never of noise"
     )
     demo.set_defaults(run=_demo)
     for group in (init, plan, audit, release, show, verify, infer, ask, report, ledger):
@@ -119,5 +118,5 @@ def _demo(options: argparse.Namespace) -> None:
     from dpstats.demo import run_demo
 
     output = options.output or Path("dpstats-demo.zip")
-    overwrite = options.force or options.output is None
-    run_demo(output, seed=options.seed, progress=progress(), overwrite=overwrite)
+    overwrite = options.overwrite or options.output is None
+    run_demo(output, seed=options.rng, progress=progress(), overwrite=overwrite)

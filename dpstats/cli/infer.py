@@ -41,7 +41,7 @@ def add_commands(commands: Commands) -> None:
         help="what the intervals cover: the population (default) or the private table itself",
     )
     infer.add_argument(
-        "--rows",
+        "--most",
         type=_row_limit,
         metavar="N",
         help="print at most so many rows of each table, or all (default: 60)",
@@ -127,7 +127,7 @@ def _print_tables(
     from dpstats.errors import RequestError
     from dpstats.files import formula_note
 
-    if other := [name for name in (*_ONLY_TEXT, "rows") if getattr(options, name) is not None]:
+    if other := [name for name in (*_ONLY_TEXT, "most") if getattr(options, name) is not None]:
         raise RequestError(f"--{other[0]} is for the text; leave it out, or --json and --csv")
     given = {"alpha": options.alpha, "target": options.target}
     given["method"] = options.method or "noise_aware"
@@ -167,6 +167,6 @@ def _print_summaries(results: Mapping[str, Result], options: argparse.Namespace)
             )
     for result in results.values():
         summary: Callable[..., str] = result.summary
-        if options.rows is not None and "most" in inspect.signature(summary).parameters:
-            summary = partial(summary, most=options.rows)
+        if options.most is not None and "most" in inspect.signature(summary).parameters:
+            summary = partial(summary, most=options.most)
         show(summary(alpha=options.alpha, target=options.target, **asked), end="\n\n")

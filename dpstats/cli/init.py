@@ -19,7 +19,7 @@ def add_commands(commands: Commands) -> None:
     init.add_argument("--delimiter", help="of a text file; default: that of its first line")
     init.add_argument("--decimal", help="decimal mark of a text file, . or ,")
     init.add_argument("-o", "--output", type=a_path, required=True, help="survey.toml")
-    init.add_argument("--force", action="store_true", help="overwrite an existing output")
+    init.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
     init.set_defaults(run=_init)
 
 
@@ -45,7 +45,7 @@ def _init(options: argparse.Namespace) -> None:
     file = TextFile(**given)
     names = named(options.header) if options.data is None else header_of(options.data, file)
     text = template(names, given)
-    files.write_atomically(options.output, text.encode(), overwrite=options.force)
+    files.write_atomically(options.output, text.encode(), overwrite=options.overwrite)
     keys = [name for name in names if looks_like_key(name)]
     written = counted(len(names) - len(keys), "column")
     show(

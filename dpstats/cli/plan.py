@@ -15,7 +15,7 @@ from dpstats.cli.arguments import (
     read_like,
     read_plan,
 )
-from dpstats.terminal import as_options, progress, show
+from dpstats.terminal import progress, show
 
 if TYPE_CHECKING:
     from dpstats.planning.curve import Curve
@@ -34,7 +34,7 @@ def add_commands(commands: Commands) -> None:
         "preview", help="show functions, noise and interval widths; reads no data"
     )
     preview.add_argument("request", type=a_path, help="request.toml or plan.json")
-    preview.add_argument("--rows", type=int, help="assumed number of rows")
+    preview.add_argument("--n", type=int, help="assumed number of rows")
     preview.add_argument(
         "--like",
         type=a_path,
@@ -52,7 +52,8 @@ def add_commands(commands: Commands) -> None:
         "--of",
         action="append",
         metavar="NAME",
-        help="for --curve: an analysis to show, instead of all; may be repeated",
+        help="the analysis that --width, --delta or --power is for; or one that --curve shows, "
+        "instead of all. May be repeated",
     )
     preview.add_argument(
         "--theory",
@@ -62,16 +63,16 @@ def add_commands(commands: Commands) -> None:
     preview.add_argument(
         "-o", "--output", type=a_path, help="for --curve: curve.svg (or .png, .pdf)"
     )
-    preview.add_argument("--force", action="store_true", help="overwrite an existing output")
+    preview.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
     _add_solve(preview)
     preview.set_defaults(run=_preview)
 
     plan = commands.add_parser("plan", help="write a plan for approval")
     plan.add_argument("request", type=a_path, help="request.toml")
     plan.add_argument("-o", "--output", type=a_path, required=True, help="plan.json")
-    plan.add_argument("--force", action="store_true", help="overwrite an existing output")
+    plan.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
     plan.add_argument(
-        "--rows",
+        "--n",
         type=int,
         help="public number of rows, checked at release; with --person the exact number of rows "
         'that are used, which is not needed with unit = "add_remove" in the request',
@@ -106,11 +107,10 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     """The options of `Plan.solve`."""
     solve = parser.add_argument_group(
         "the least budget, or number of rows",
-        "for one analysis: --solve NAME with --width, --delta or --power. With a number of rows "
-        "(--rows, or in the request) it finds the least budget, with --budget the least number of "
+        "for the analysis --of NAME: give --width, --delta or --power. With a number of rows "
+        "(--n, or in the request) it finds the least budget, with --budget the least number of "
         "rows",
     )
-    solve.add_argument("--solve", metavar="NAME", help="name of the analysis")
     solve.add_argument("--width", type=float, help="wanted width of its intervals")
     solve.add_argument("--delta", type=float, help="wanted error of the rows over its functions")
     solve.add_argument("--power", type=float, help="wanted power of its test")
@@ -132,32 +132,29 @@ def _preview(options: argparse.Namespace) -> None:
     given = {
         name: getattr(options, name) for name in _TARGETS if getattr(options, name) is not None
     }
-    if given and options.solve is None:
-        raise RequestError(f"--{next(iter(given))} needs --solve with the name of an analysis")
-    plan = read_plan(options.request, options.rows)
+    plan = read_plan(options.request, options.n)
     like = None if options.like is None else read_like(options.like)
     if options.output is not None and not options.curve:
         raise RequestError("-o is for the figure of --curve")
-    if options.of is not None and not options.curve:
-        raise RequestError("--of names analyses of --curve; give --curve too")
+    if options.curve and given:
+        raise RequestError(f"--{next(iter(given))} and --curve exclude each other")
     if options.curve:
         _curve(plan, like, options)
         return
-    if options.solve is None:
-        show(plan.preview(options.rows, like=like, theory=options.theory, progress=progress()))
+    if not given and not options.of:
+        show(plan.preview(options.n, like=like, theory=options.theory, progress=progress()))
         return
     if "budget" in given:
         delta = getattr(plan.budget, "delta", None)
         given["budget"] = budget_of(given["budget"], plan.budget.kind, "--budget", delta)
     if "alternative" in given:
         given["alternative"] = _effect(given["alternative"])
-    try:
-        solved = plan.solve(
-            of=options.solve, n=options.rows, like=like, progress=progress(), **given
+    if not given or len(options.of or ()) != 1:
+        raise RequestError(
+            "give one --of NAME with --width, --delta or --power; or --curve, with any --of"
         )
-    except RequestError as error:
-        raise RequestError(as_options(str(error))) from None
-    show(solved)
+    (of,) = options.of
+    show(plan.solve(of=of, n=options.n, like=like, progress=progress(), **given))
 
 
 def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespace) -> None:
@@ -167,18 +164,16 @@ def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespa
     from dpstats.plots.curves import check_drawn
     from dpstats.releases.paid import check_apart
 
-    if options.solve is not None:
-        raise RequestError("give --curve or --solve, not both")
     if options.output is None:
-        show(plan.curve(options.rows, of=options.of, like=like, progress=progress()))
+        show(plan.curve(options.n, of=options.of, like=like, progress=progress()))
         return
     check_apart(options.output, {"request": options.request, "pattern": options.like})
     if options.output.suffix.lower().lstrip(".") not in _FIGURES:
         raise RequestError(f"name the figure .{', .'.join(_FIGURES)}, as in curve.svg")
-    check_place(options.output, overwrite=options.force)
+    check_place(options.output, overwrite=options.overwrite)
     check_drawn(len(plan.analyses if options.of is None else options.of))
-    found = plan.curve(options.rows, of=options.of, like=like, progress=progress())
-    _draw(found, options.output, options.force)
+    found = plan.curve(options.n, of=options.of, like=like, progress=progress())
+    _draw(found, options.output, options.overwrite)
     show(f"written to {options.output}", done=f"{options.output} is written")
 
 
@@ -222,12 +217,12 @@ def _plan(options: argparse.Namespace) -> None:
     from dpstats.releases.paid import check_apart
 
     plan = read_plan(
-        options.request, options.rows, options.start, options.rows_per_person, options.person,
+        options.request, options.n, options.start, options.rows_per_person, options.person,
         options.person_totals,
     )  # fmt: skip
     check_apart(options.output, {"request": options.request, "start": options.start})
     check_ending(options.output, "a plan is a JSON file", ".json")
-    plan.save(options.output, overwrite=options.force)
+    plan.save(options.output, overwrite=options.overwrite)
     show(f"{plan}\nwritten to {options.output}", done=f"{options.output} is written")
 
 

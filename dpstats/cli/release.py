@@ -29,7 +29,7 @@ def add_commands(commands: Commands) -> None:
     release.add_argument("plan", type=a_path, help="plan.json or request.toml")
     release.add_argument("data", type=a_path, help=TABLE)
     release.add_argument("-o", "--output", type=a_path, required=True, help="release.zip")
-    release.add_argument("--force", action="store_true", help="overwrite an existing output")
+    release.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
     looked = release.add_mutually_exclusive_group()
     looked.add_argument(
         "--checked", action="store_true", help="somebody has looked at 'dpstats check' before"
@@ -50,7 +50,7 @@ def add_commands(commands: Commands) -> None:
     )
     synthesize.add_argument("measurements", type=a_path, help="measurements.zip or release.zip")
     synthesize.add_argument("-o", "--output", type=a_path, required=True, help="release.zip")
-    synthesize.add_argument("--force", action="store_true", help="overwrite an existing output")
+    synthesize.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
     _add_synthesis(synthesize)
     synthesize.set_defaults(run=_synthesize)
 
@@ -66,13 +66,13 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     parser.add_argument(
-        "--candidates",
+        "--m",
         type=int,
         metavar="M",
         help="default: 20000; as many as rows where rows are edited to fit tables",
     )
-    parser.add_argument("--synthetic-rows", type=int, metavar="K", help="default: as many as rows")
-    parser.add_argument("--seed", type=int, help="seed of candidates and rows, never of noise")
+    parser.add_argument("--k", type=int, metavar="K", help="default: as many as rows")
+    parser.add_argument("--rng", type=int, help="seed of candidates and rows, never of noise")
 
 
 def _check_digest(plan: Plan, given: str | None) -> None:
@@ -165,10 +165,10 @@ def _release(options: argparse.Namespace) -> None:
         check_apart(place, read)
     check_ending(options.output, *_ZIP)
     settings = _synthesis(options)
-    force = options.force and os.path.exists(options.output)
+    force = options.overwrite and os.path.exists(options.output)
 
     size = plan.most_bytes
-    reserved = places(options.output, overwrite=options.force, size=size)
+    reserved = places(options.output, overwrite=options.overwrite, size=size)
     with stopped_in_order(), reserved as (keep, write):
         if options.ledger is None:
             say(
@@ -209,8 +209,8 @@ def _synthesize(options: argparse.Namespace) -> None:
     check_ending(options.output, *_ZIP)
     settings = _synthesis(options)
     measurements = Measurements.load(options.measurements)
-    force = options.force and os.path.exists(options.output)
-    with stopped_in_order(), files.reserved(options.output, overwrite=options.force) as write:
+    force = options.overwrite and os.path.exists(options.output)
+    with stopped_in_order(), files.reserved(options.output, overwrite=options.overwrite) as write:
         _finish(measurements, options.measurements, write, settings, options.output, force)
 
 
@@ -219,9 +219,8 @@ def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
     from dpstats.references.generator import check_options
 
     fit, solver, draw = options.fit, options.solver, options.draw
-    m, k = options.candidates, options.synthetic_rows
-    names = ("--candidates", "--synthetic-rows", "--seed")
-    rng = check_options(fit, draw, m, k, options.seed, solver, names)
+    m, k = options.m, options.k
+    rng = check_options(fit, draw, m, k, options.rng, solver)
     return {"fit": fit, "solver": solver, "draw": draw, "m": m, "k": k, "rng": rng}
 
 

@@ -28,7 +28,7 @@ def add_commands(commands: Commands) -> None:
         "file with [guesses], such as the request (a release holds no guesses)",
     )
     report.add_argument("--title", help="heading of the page")
-    report.add_argument("--force", action="store_true", help="overwrite an existing output")
+    report.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
     report.set_defaults(run=_report)
 
 
@@ -46,7 +46,7 @@ def _report(options: argparse.Namespace) -> None:
     like = None if options.like is None else read_like(options.like)
     report(
         release, options.output, audience=options.audience, title=options.title, like=like,
-        overwrite=options.force, progress=progress(),
+        overwrite=options.overwrite, progress=progress(),
     )  # fmt: skip
     done = f"{options.output} is written"
     show(f"written to {options.output}", done=done)

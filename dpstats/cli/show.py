@@ -41,7 +41,9 @@ def add_commands(commands: Commands) -> None:
         metavar="FILE",
         help="write the rows of a release to a Parquet file",
     )
-    shown.add_argument("--force", action="store_true", help="overwrite an existing --parquet file")
+    shown.add_argument(
+        "--overwrite", action="store_true", help="overwrite an existing --parquet file"
+    )
     shown.set_defaults(run=_show)
 
 
@@ -57,7 +59,7 @@ def _show(options: argparse.Namespace) -> None:
         return
     if options.parquet is not None:
         found = open_release(options.file)
-        found.to_parquet(options.parquet, overwrite=options.force)
+        found.to_parquet(options.parquet, overwrite=options.overwrite)
         show(f"wrote {found.k} rows to {options.parquet}")
         return
     held = open_file(options.file)

@@ -69,7 +69,7 @@ def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
     if not overwrite:
         raise RequestError(
             f"{shown(path)!r} exists and is kept; name another file, or replace it with "
-            "overwrite=True (--force on the command line)"
+            "overwrite=True"
         )
     return path
 

@@ -166,7 +166,7 @@ class Previewable:
         names = [of] if isinstance(of, str) else list(self.analyses if of is None else of)
         if unknown := [name for name in names if name not in self.analyses]:
             raise RequestError(
-                "of= (--of on the command line) must name analyses of the plan, among "
+                "of= must name analyses of the plan, among "
                 f"{list(self.analyses)}; got {short(unknown[0])}"
                 f"{did_you_mean(unknown[0], self.analyses)}"
             )
@@ -193,7 +193,7 @@ def _rows(plan: _Plan, n: int | None) -> int:
     """The number of rows that is given, or declared."""
     rows = plan.n if n is None else n
     if rows is None:
-        raise RequestError("preview needs a number of rows: give n= (--rows on the command line)")
+        raise RequestError("preview needs a number of rows: give n=")
     check_rows(rows)
     plan.check_reference(rows)
     return rows

@@ -28,7 +28,7 @@ def check_drawn(analyses: int) -> None:
     if analyses > MOST:
         raise RequestError(
             f"a figure shows at most {counted(MOST, 'analysis', 'analyses')}, not {analyses}; name "
-            "some with of= (--of on the command line)"
+            "some with of="
         )
 
 

@@ -69,11 +69,10 @@ def check_options(
     k: int | None,
     rng: Seed,
     solver: Solver = "columns",
-    names: tuple[str, str, str] = ("m", "k", "rng"),
 ) -> np.random.Generator:
-    """Refuse impossible options; the generator to use. `names` are those in the messages."""
+    """Refuse impossible options; the generator to use."""
     most = (MOST_CANDIDATES, MOST_ROWS)
-    for name, size, limit in zip(names, (m, k), most, strict=False):
+    for name, size, limit in zip("mk", (m, k), most, strict=True):
         if size is None:  # as many as serve; as many as private rows
             continue
         if type(size) is not int or not 1 <= size <= limit:
@@ -92,7 +91,7 @@ def check_options(
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
         what = "must be a seed, a whole number of at least 0, or a numpy Generator"
-        raise RequestError(f"{names[2]} {what}, got {short(rng)}") from None
+        raise RequestError(f"rng {what}, got {short(rng)}") from None
 
 
 def fit_density(

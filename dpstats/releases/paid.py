@@ -38,7 +38,7 @@ def how_to_finish(paid: Path, output: Path, *, overwrite: bool) -> str:
     Only with `overwrite`, for an output that was there and was to be replaced, does the command
     replace it: otherwise it is of another run, and the command names another output.
     """
-    force = " --force" if overwrite and output.exists() else ""
+    force = " --overwrite" if overwrite and output.exists() else ""
     output = output if force else _free(output, paid)
     return f"dpstats synthesize {shlex.quote(str(paid))} -o {shlex.quote(str(output))}{force}"
 

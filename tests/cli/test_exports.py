@@ -32,7 +32,7 @@ simulations = 99
 def archive(folder, capsys):
     (folder / "more.toml").write_text((folder / "request.toml").read_text() + MORE)
     release = ["release", "--unchecked", "more.toml", "survey.csv", "-o", "r.zip"]
-    assert main([*release, "--candidates", "500"]) == DONE
+    assert main([*release, "--m", "500"]) == DONE
     capsys.readouterr()
     return dps.load("r.zip")
 
@@ -108,7 +108,7 @@ def test_asking_for_more(archive, printed):
 
 def test_what_was_not_measured(archive, printed):
     text = printed("infer", "r.zip", "--ask", "OLS('age ~ smoker')", code=REFUSED)
-    assert "'age' need missing in the schema" in text or "cannot answer" in text
+    assert "'age' need missing= in the schema" in text or "cannot answer" in text
     assert (
         printed("infer", "r.zip", "smoking", "--ask", "Proportion('age >= 65')").count("Target")
         == 2
@@ -165,7 +165,7 @@ def test_show_prints_what_a_release_holds(archive, printed):
     text = printed("show", "r.zip")
     assert text.startswith(str(archive))
     assert str(archive.schema) in text
-    assert "table: Marginals(['smoker', 'age'])" in text
+    assert "table: dps.Marginals(['smoker', 'age'])" in text
     assert "smoker, age" in text.split("Measured")[1]
     for part in ("epsilon = 1", archive.measurements.plan_digest[:16], "with probability 95%"):
         assert part in text
@@ -179,7 +179,7 @@ def test_show_gives_the_reasons_for_analyses_that_cannot_be_read(archive, printe
     for name in ("unread.zip", "measured.zip"):
         text = printed("show", name)
         analyses = text.split("\nAnalyses\n")[1].split("\n\n")[0]
-        assert "smoking: Proportion" in analyses
+        assert "smoking: dps.Proportion" in analyses
         assert "analysis 'mine' cannot be read here: unknown kind of analysis 'mine'" in analyses
 
 
@@ -231,8 +231,8 @@ def test_the_rows_as_a_parquet_file(archive, printed, monkeypatch):
         f"wrote {archive.k} rows to rows.parquet\n"
     )
     pd.testing.assert_frame_equal(pd.read_parquet("rows.parquet"), archive.to_frame())
-    assert "--force" in printed("show", "r.zip", "--parquet", "rows.parquet", code=REFUSED)
-    assert "wrote" in printed("show", "r.zip", "--parquet", "rows.parquet", "--force")
+    assert "overwrite=True" in printed("show", "r.zip", "--parquet", "rows.parquet", code=REFUSED)
+    assert "wrote" in printed("show", "r.zip", "--parquet", "rows.parquet", "--overwrite")
 
 
 def test_levels_that_spreadsheets_run_are_kept_and_named(folder, capsys):
@@ -245,7 +245,10 @@ def test_levels_that_spreadsheets_run_are_kept_and_named(folder, capsys):
         asked = f"[[analysis]]\nname = 't'\nkind = 'marginals'\ncolumns = ['{name}']\ndegree = 1\n"
         (folder / "r.toml").write_text(f"[budget]\nepsilon = 1\n{columns}{asked}")
         pd.DataFrame({"risky": levels * 40, "plain": ["-1", "+2.5e3"] * 100}).to_csv("t.csv")
-        assert main(["release", "--unchecked", "r.toml", "t.csv", "-o", "f.zip", "--force"]) == DONE
+        assert (
+            main(["release", "--unchecked", "r.toml", "t.csv", "-o", "f.zip", "--overwrite"])
+            == DONE
+        )
         out = " ".join(capsys.readouterr().out.split())
         assert ("its rows.csv holds texts that spreadsheets run as formulas" in out) != plain
         assert ("cmd" in out.split("written to")[1]) != plain

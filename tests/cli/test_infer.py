@@ -5,7 +5,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, REFUSED, main
-from dpstats.terminal import as_commands
 
 GRAPH = """
 [[column]]
@@ -42,7 +41,7 @@ def test_options_of_summaries(folder, capsys):
     numbers = pd.RangeIndex(len(survey)).to_numpy()
     survey.assign(weight=numbers % 100, height=numbers % 70).to_csv("survey.csv", index=False)
     release = ["release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip"]
-    assert main([*release, "--candidates", "1000"]) == DONE
+    assert main([*release, "--m", "1000"]) == DONE
     release = dps.load("g.zip")
     capsys.readouterr()
 
@@ -51,10 +50,10 @@ def test_options_of_summaries(folder, capsys):
         return capsys.readouterr().out.rstrip()
 
     graph, picture = release.infer("graph"), release.infer("picture")
-    assert printed("graph", "--simultaneous") == as_commands(graph.summary(simultaneous=True))
+    assert printed("graph", "--simultaneous") == graph.summary(simultaneous=True)
     smoking = release.infer("smoking").summary(simultaneous=True)
     assert printed("smoking", "--simultaneous") == smoking
-    assert printed("graph", "--adjust", "fdr_bh") == as_commands(graph.summary(adjust="fdr_bh"))
+    assert printed("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
     weights = release.infer("weights")
     pairs = printed("weights", "--adjust", "holm")
     assert pairs == f"{weights.summary()}\n\n{weights.pairwise().summary()}"
@@ -71,21 +70,21 @@ def test_long_tables_print_as_many_rows_as_asked_for(folder, capsys, monkeypatch
     table = '[[analysis]]\nname = "table"\nkind = "marginals"\ncolumns = ["smoker", "age"]'
     (folder / "table.toml").write_text((folder / "request.toml").read_text() + table)
     release = ["release", "--unchecked", "table.toml", "survey.csv", "-o", "t.zip"]
-    assert main([*release, "--candidates", "100"]) == DONE
+    assert main([*release, "--m", "100"]) == DONE
     capsys.readouterr()
-    assert main(["infer", "t.zip", "--rows", rows]) == DONE  # of all analyses, long or not
+    assert main(["infer", "t.zip", "--most", rows]) == DONE  # of all analyses, long or not
     text = capsys.readouterr().out
     assert text.count("smoker=") == (2 if rows == "2" else 4)
-    assert ("2 more rows; print them with dpstats infer --rows" in text) == (rows == "2")
+    assert ("2 more rows in to_frame(); print them with most=" in text) == (rows == "2")
     for wrong in ("0", "-1", "many", "1.5"):
         with pytest.raises(SystemExit, match="2"):
-            main(["infer", "t.zip", f"--rows={wrong}"])
-        assert "--rows: give a number of rows, or all" in capsys.readouterr().err
+            main(["infer", "t.zip", f"--most={wrong}"])
+        assert "--most: give a number of rows, or all" in capsys.readouterr().err
 
 
 def test_certified_intervals_are_beside_the_others_in_any_case(folder, capsys):
     release = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "t.zip"]
-    assert main([*release, "--candidates", "100"]) == DONE
+    assert main([*release, "--m", "100"]) == DONE
     capsys.readouterr()
     texts = []
     for options in ([], ["--method", "certified"], ["--method", "noise_aware"]):
@@ -107,7 +106,7 @@ simulations = 199
     whole = folder / "whole.toml"
     whole.write_text((folder / "request.toml").read_text() + asked)
     release = ["release", "--unchecked", "whole.toml", "survey.csv", "-o", "t.zip"]
-    assert main([*release, "--candidates", "100"]) == DONE
+    assert main([*release, "--m", "100"]) == DONE
     capsys.readouterr()
     for form in ("--csv", "--json"):
         assert main(["infer", "t.zip", form]) == DONE
@@ -153,7 +152,7 @@ kind = "marginals"
 columns = ["smoker", "age"]
 """
     (folder / "more.toml").write_text((folder / "request.toml").read_text() + more)
-    assert main(["preview", "more.toml", "--rows", "2000"]) == DONE
+    assert main(["preview", "more.toml", "--n", "2000"]) == DONE
     assert main(["plan", "more.toml", "-o", "more.json"]) == DONE
     assert main(["release", "--unchecked", "more.json", "survey.csv", "-o", "more.zip"]) == DONE
     capsys.readouterr()

@@ -19,7 +19,7 @@ def test_a_template_is_written_from_the_header(folder, capsys):
     ]
     assert main(["init", "survey.csv", "-o", "new.toml"]) == REFUSED
     assert "exists" in capsys.readouterr().err
-    assert main(["init", "survey.csv", "-o", "new.toml", "--force"]) == DONE
+    assert main(["init", "survey.csv", "-o", "new.toml", "--overwrite"]) == DONE
     with pytest.raises(dps.SchemaError, match=r"new\.toml is not finished; decide:\n"):
         dps.Schema.load("new.toml")
 
@@ -58,7 +58,7 @@ def test_refusals(folder, capsys):
 
 def test_the_table_is_never_replaced(folder, capsys):
     before = (folder / "survey.csv").read_bytes()
-    assert main(["init", "survey.csv", "-o", "survey.csv", "--force"]) == REFUSED
+    assert main(["init", "survey.csv", "-o", "survey.csv", "--overwrite"]) == REFUSED
     assert "is the table" in capsys.readouterr().err
     assert (folder / "survey.csv").read_bytes() == before
 
@@ -84,7 +84,7 @@ def test_a_template_says_how_a_text_file_is_written(folder, capsys):
     assert "add --delimiter '|'" in " ".join(capsys.readouterr().err.split())
     text = (folder / "new.toml").read_text("utf-8")
     assert '[file]\nencoding = "latin-1"\ndecimal = ","\n# delimiter = "|"' in text
-    assert main([*command, "--delimiter", "|", "--force"]) == DONE
+    assert main([*command, "--delimiter", "|", "--overwrite"]) == DONE
     assert "--delimiter" not in capsys.readouterr().err
     text = (folder / "new.toml").read_text("utf-8")
     assert 'name = "gr\u00f6\u00dfe"' in text
@@ -95,5 +95,5 @@ def test_a_template_says_how_a_text_file_is_written(folder, capsys):
     (folder / "new.toml").write_text(done, "utf-8")
     schema = dps.Schema.load("new.toml")
     assert schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ",", "delimiter": "|"}
-    assert main([*command, "--delimiter", "||", "--force"]) == REFUSED
+    assert main([*command, "--delimiter", "||", "--overwrite"]) == REFUSED
     assert "delimiter must be the one character" in capsys.readouterr().err

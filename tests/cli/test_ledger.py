@@ -30,7 +30,7 @@ def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
     ]
     assert main(release) == DONE
     assert "rho = 0.1 (zero-concentrated" in capsys.readouterr().out
-    assert main([*release, "--force"]) == OVER_BUDGET
+    assert main([*release, "--overwrite"]) == OVER_BUDGET
     assert "remaining 0.05 (1/20)" in capsys.readouterr().err
     assert main(["infer", "out.zip", "smoking"]) == DONE
     assert "at delta = 1e-09" in capsys.readouterr().out
@@ -75,11 +75,11 @@ def test_a_ledger_and_a_request_of_approximate_privacy(folder, capsys):
     assert "epsilon = 1.2 at delta = 1e-06" in capsys.readouterr().out
     assert main([*release, "--ledger", "book"]) == DONE
     assert "epsilon = 1, delta = 1e-06 (approximate" in capsys.readouterr().out
-    assert main([*release, "--force", "--ledger", "book"]) == OVER_BUDGET
+    assert main([*release, "--overwrite", "--ledger", "book"]) == OVER_BUDGET
     assert "requested 0.027634" in capsys.readouterr().err
     assert main(["ledger", "show", "book"]) == DONE
     assert re.search(r"spent .*: epsilon = 1 at delta = 1e-06", capsys.readouterr().out)
-    solve = ["preview", "request.toml", "--solve", "smoking", "--width", "0.5"]
+    solve = ["preview", "request.toml", "--of", "smoking", "--width", "0.5"]
     assert main([*solve, "--budget", "0.5"]) == DONE
     assert "(epsilon = 0.5 at delta = 1e-06)" in capsys.readouterr().out
     assert main([*release[:-1], "other.zip"]) == DONE

@@ -15,9 +15,9 @@ from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
 
 
 def test_from_request_to_answers(folder, capsys):
-    assert main(["preview", "request.toml", "--rows", "2000"]) == DONE
+    assert main(["preview", "request.toml", "--n", "2000"]) == DONE
     assert "95% width" in capsys.readouterr().out
-    assert main(["plan", "request.toml", "-o", "plan.json", "--rows", "2000"]) == DONE
+    assert main(["plan", "request.toml", "-o", "plan.json", "--n", "2000"]) == DONE
     assert json.loads((folder / "plan.json").read_text())["rows"] == 2000
     assert main(["ledger", "new", "book", "--cap", "3/2"]) == DONE
     release = [
@@ -104,7 +104,7 @@ def test_demo_tells_the_whole_story(tmp_path, monkeypatch, capsys):
 
 
 def test_a_run_without_standard_streams(folder):
-    command = "release --unchecked request.toml survey.csv --candidates 50 -o a.zip <&- >&- 2>&-"
+    command = "release --unchecked request.toml survey.csv --m 50 -o a.zip <&- >&- 2>&-"
     done = subprocess.run(
         f"{sys.executable} -m dpstats {command}", shell=True, cwd=folder, check=False
     )
@@ -121,7 +121,7 @@ def test_a_closed_input_is_no_terminal(folder, monkeypatch, capsys):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys):
-    command = ["release", "--unchecked", "request.toml", "survey.csv", "--candidates", "50"]
+    command = ["release", "--unchecked", "request.toml", "survey.csv", "--m", "50"]
     for arguments, said in (
         ([*command, "-o", "b.zip"], "b.zip is written; printing failed"),
         (["infer", "b.zip"], "printing failed"),
@@ -152,6 +152,6 @@ class Closed(io.StringIO):
 def test_a_reader_that_goes_away_does_not_stop_a_release(folder, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Closed())
     command = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
-    assert main([*command, "--candidates", "50"]) == DONE
+    assert main([*command, "--m", "50"]) == DONE
     assert dps.load("out.zip").n == 2000
     assert main(["release", "--unchecked", "request.toml", "none.csv", "-o", "x.zip"]) == REFUSED

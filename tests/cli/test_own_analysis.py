@@ -44,7 +44,7 @@ def run(folder, capsys, monkeypatch):
 
 def test_from_the_request_to_the_report(run, folder):
     own = ("--with", "mine.py")
-    assert "age, in its own unit" in run("preview", "request.toml", "--rows", "2000", *own)
+    assert "age, in its own unit" in run("preview", "request.toml", "--n", "2000", *own)
     run("plan", "request.toml", "-o", "plan.json", *own)
     run("check", "plan.json", "survey.csv", *own)
     run("release", "--unchecked", "plan.json", "survey.csv", "-o", "r.zip", *own)

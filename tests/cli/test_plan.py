@@ -13,8 +13,8 @@ UNREAD = 4
 
 
 def test_preview_solves_for_a_budget_or_for_rows(folder, capsys):
-    solve = ["preview", "request.toml", "--solve", "smoking", "--width", "0.05"]
-    assert main([*solve, "--rows", "2000"]) == DONE
+    solve = ["preview", "request.toml", "--of", "smoking", "--width", "0.05"]
+    assert main([*solve, "--n", "2000"]) == DONE
     printed = capsys.readouterr()
     found = dps.plan(
         dps.Schema.from_dict(tomllib.loads((folder / "request.toml").read_text())["column"]),
@@ -28,31 +28,31 @@ def test_preview_solves_for_a_budget_or_for_rows(folder, capsys):
     assert "least n = " in capsys.readouterr().out
     main(["release", "--unchecked", "request.toml", "survey.csv", "-o", "a.zip"])
     capsys.readouterr()
-    assert main([*solve, "--rows", "2000", "--like", "a.zip", "--alpha", "0.2"]) == DONE
+    assert main([*solve, "--n", "2000", "--like", "a.zip", "--alpha", "0.2"]) == DONE
     assert "(noise-aware 0.8 interval)" in capsys.readouterr().out
-    assert main(["preview", "request.toml", "--rows", "2000", "--like", "a.zip"]) == DONE
+    assert main(["preview", "request.toml", "--n", "2000", "--like", "a.zip"]) == DONE
     assert "drawn from the density of another release" in capsys.readouterr().out
 
 
-def test_refusals_of_solving_name_the_flags(folder, capsys):
+def test_refusals_of_solving_name_the_parameters(folder, capsys):
     for options, message in [
-        (["--width", "1"], "--width needs --solve with the name of an analysis"),
-        (["--solve", "x", "--width", "1"], "--solve must name an analysis of the plan, one of"),
-        (["--solve", "smoking"], "give exactly one of --width, --delta and --power; got none"),
+        (["--width", "1"], "give one --of NAME with --width, --delta or --power"),
+        (["--of", "x", "--width", "1"], "of= must name an analysis of the plan, one of"),
+        (["--of", "smoking"], "give one --of NAME with --width, --delta or --power"),
         (
-            ["--solve", "smoking", "--width", "0.1", "--rows", "9", "--budget", "1"],
-            "give --rows for the least budget, or --budget for the least n, not both",
+            ["--of", "smoking", "--width", "0.1", "--n", "9", "--budget", "1"],
+            "give n= for the least budget, or budget= for the least n, not both",
         ),
-        (["--solve", "smoking", "--width", "0.1", "--budget", "x"], "--budget: epsilon must be"),
+        (["--of", "smoking", "--width", "0.1", "--budget", "x"], "--budget: epsilon must be"),
         (
-            ["--solve", "smoking", "--power", "0.8"],
-            "--power needs --alternative, an effect size, or --like, a release",
+            ["--of", "smoking", "--power", "0.8"],
+            "power= needs alternative=, an effect size, or like=, a release",
         ),
         (
-            ["--solve", "smoking", "--power", "0.8", "--alternative", "a,b"],
+            ["--of", "smoking", "--power", "0.8", "--alternative", "a,b"],
             "--alternative must be a number, or several with commas",
         ),
-        (["--solve", "smoking", "--delta", "0.1", "--null", "1"], "--null belongs to --power"),
+        (["--of", "smoking", "--delta", "0.1", "--null", "1"], "null= belongs to power="),
     ]:
         assert main(["preview", "request.toml", *options]) == REFUSED
         assert f"dpstats: {message}" in capsys.readouterr().err
@@ -74,7 +74,7 @@ def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder
     assert main(["check", "plan.json", "rows.csv"]) == REFUSED
     assert main(["check", "plan.json", "none.csv"]) == REFUSED
     assert "there is no file 'none.csv'" in capsys.readouterr().err
-    assert main(["plan", "request.toml", "--rows", "1999", "-o", "other.json"]) == DONE
+    assert main(["plan", "request.toml", "--n", "1999", "-o", "other.json"]) == DONE
     assert main(["check", "other.json", "survey.csv"]) == REFUSED
     printed = capsys.readouterr()
     assert "the plan was made for n = 1999 rows and the table has 2000" in printed.out
@@ -85,7 +85,7 @@ GUESSES = "[guesses.shares]\nsmoker = { yes = 0.05 }\n"
 
 
 def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, capsys):
-    preview = ["preview", "request.toml", "--rows", "2000"]
+    preview = ["preview", "request.toml", "--n", "2000"]
     (folder / "guesses.toml").write_text(GUESSES)
     assert main([*preview, "--like", "guesses.toml"]) == DONE
     given = capsys.readouterr().out
@@ -97,13 +97,13 @@ def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, capsys):
     assert capsys.readouterr().out == given
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
     capsys.readouterr()
-    assert main(["preview", "plan.json", "--rows", "2000"]) == DONE
+    assert main(["preview", "plan.json", "--n", "2000"]) == DONE
     assert capsys.readouterr().out == given
 
 
 def test_preview_takes_no_table(folder, capsys):
     for name in ["survey.csv", "survey.parquet", "guesses"]:
-        assert main(["preview", "request.toml", "--rows", "2000", "--like", name]) == REFUSED
+        assert main(["preview", "request.toml", "--n", "2000", "--like", name]) == REFUSED
         assert "and no table: a preview must never read the private rows" in capsys.readouterr().err
 
 
@@ -120,7 +120,7 @@ def test_guesses_of_a_request_replace_those_of_its_schema(folder, capsys):
 
 
 def test_a_curve_is_a_table_or_a_figure(folder, capsys):
-    curve = ["preview", "request.toml", "--rows", "2000", "--curve"]
+    curve = ["preview", "request.toml", "--n", "2000", "--curve"]
     assert main(curve) == DONE
     title, header, *rows = capsys.readouterr().out.splitlines()
     assert title.startswith("Median width of noise-aware 0.95 intervals at n = 2000, rows drawn")
@@ -132,21 +132,21 @@ def test_a_curve_is_a_table_or_a_figure(folder, capsys):
     assert "<svg" in text
     assert main([*curve, "-o", "curve.svg"]) == REFUSED
     assert "exists" in capsys.readouterr().err
-    assert main([*curve, "-o", "curve.svg", "--force"]) == DONE
+    assert main([*curve, "-o", "curve.svg", "--overwrite"]) == DONE
     assert main([*curve, "-o", "curve.txt"]) == REFUSED
     assert "name the figure .svg, .png, .pdf" in capsys.readouterr().err
-    assert main(["preview", "request.toml", "--rows", "20", "-o", "a.svg"]) == REFUSED
+    assert main(["preview", "request.toml", "--n", "20", "-o", "a.svg"]) == REFUSED
     assert "-o is for the figure of --curve" in capsys.readouterr().err
-    assert main([*curve, "--solve", "old"]) == REFUSED
-    assert "give --curve or --solve, not both" in capsys.readouterr().err
+    assert main([*curve, "--width", "1"]) == REFUSED
+    assert "--width and --curve exclude each other" in capsys.readouterr().err
     assert main([*curve, "--of", "old"]) == DONE
     assert capsys.readouterr().out.splitlines()[1].split("  ") == ["epsilon", "old: proportion"]
     assert main([*curve[:-1], "--of", "old"]) == REFUSED
-    assert "--of names analyses of --curve" in capsys.readouterr().err
+    assert "or --curve, with any --of" in capsys.readouterr().err
 
 
 def test_the_theorem_is_printed_when_it_is_asked_for(folder, capsys):
-    preview = ["preview", "request.toml", "--rows", "2000"]
+    preview = ["preview", "request.toml", "--n", "2000"]
     assert main(preview) == DONE
     usual = capsys.readouterr().out
     assert "Theorem" not in usual

@@ -16,28 +16,28 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     release = ["release", "--unchecked", "request.toml", "survey.csv", "--ledger", "book", "-o"]
     assert main([*release, "nowhere/out.zip"]) == REFUSED
     assert "nothing was spent" in capsys.readouterr().err
-    for option, value in {"--candidates": 0, "--synthetic-rows": 10**11, "--seed": -1}.items():
+    for option, value in {"--m": 0, "--k": 10**11, "--rng": -1}.items():
         assert main([*release, "out.zip", option, str(value)]) == REFUSED
-        assert f"dpstats: {option} must be" in capsys.readouterr().err
+        assert f"dpstats: {option.lstrip('-')} must be" in capsys.readouterr().err
     assert main([*release, "out.zip", "--solver", "pulp"]) == REFUSED
     said = capsys.readouterr().err
-    assert "--solver pulp is for the linear program of --fit minimax; drop --solver, or" in said
+    assert "solver='pulp' is for the linear program of fit='minimax'; drop solver=, or" in said
     assert dps.Ledger.open("book").spent == 0
     assert main([*release, "out.zip"]) == DONE
     paid = (folder / "out.zip").read_bytes()
     assert main([*release, "out.zip"]) == REFUSED
-    assert "is kept; name another file, or replace it with --force;" in capsys.readouterr().err
+    assert "is kept; name another file, or replace it with --overwrite;" in capsys.readouterr().err
     assert (folder / "out.zip").read_bytes() == paid
     assert dps.Ledger.open("book").spent == 1
-    minimax = ["--fit", "minimax", "--solver", "pulp", "--candidates", "50"]
-    assert main([*release, "out.zip", "--force", *minimax]) == DONE
+    minimax = ["--fit", "minimax", "--solver", "pulp", "--m", "50"]
+    assert main([*release, "out.zip", "--overwrite", *minimax]) == DONE
     assert dps.load("out.zip").fit == "minimax"
     assert (folder / "out.zip").read_bytes() != paid
 
 
 def test_seed_repeats_rows_but_never_noise(folder):
     for name in ("a.zip", "b.zip"):
-        main(["release", "--unchecked", "request.toml", "survey.csv", "-o", name, "--seed", "1"])
+        main(["release", "--unchecked", "request.toml", "survey.csv", "-o", name, "--rng", "1"])
     first, second = dps.load("a.zip"), dps.load("b.zip")
     assert list(first.measurements.means) != list(second.measurements.means)
     pd.testing.assert_frame_equal(pd.DataFrame(first.candidates), pd.DataFrame(second.candidates))
@@ -84,7 +84,7 @@ def test_on_a_terminal_a_person_decides(folder, monkeypatch, typed, flags, endin
     seen = Terminal()
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys, "stderr", seen)
-    release = ["release", "request.toml", "survey.csv", "-o", "out.zip", "--candidates", "50"]
+    release = ["release", "request.toml", "survey.csv", "-o", "out.zip", "--m", "50"]
     digest = load_request("request.toml").digest[:16]
     assert main([*release, *flags]) == (DONE if spends else REFUSED)
     assert (folder / "out.zip").exists() == spends
@@ -120,6 +120,6 @@ def test_the_terminal_shows_no_number_of_rows_where_it_is_private(folder, monkey
     rows.to_parquet("rows.parquet")
     for data in ("rows.csv", "rows.parquet"):
         command = ["release", "--unchecked", "request.toml", data, "-o", f"{data}.zip"]
-        assert main([*command, "--candidates", "50", "--synthetic-rows", "20"]) == DONE
+        assert main([*command, "--m", "50", "--k", "20"]) == DONE
     assert "reading rows 100%" in seen.getvalue()
     assert "1987" not in seen.getvalue().replace(",", "")

@@ -41,7 +41,7 @@ def with_outcomes(folder, survey):
 def test_two_stages_at_once_or_one_after_the_other(with_outcomes, capsys):
     (with_outcomes / "one.toml").write_text(TWO_STAGES)
     (with_outcomes / "two.toml").write_text(TWO_STAGES + "stages = 2\n")
-    run = ["release", "--unchecked", "--candidates", "300", "--seed", "1"]
+    run = ["release", "--unchecked", "--m", "300", "--rng", "1"]
     assert main([*run, "two.toml", "table.csv", "-o", "two.zip"]) == DONE
     assert "Second stage: 5 sums of the score at a pilot" in capsys.readouterr().out
     assert main(["plan", "two.toml", "-o", "plan.json"]) == DONE
@@ -84,6 +84,6 @@ def test_a_second_stage_that_fails_leaves_a_file_of_the_first(with_outcomes, cap
     assert "could not be read a second time" in said
     assert dps.Ledger.open("book").spent == dps.ZCDP(0.2).rho
     command = re.search(r"finish the release with: dpstats (.*)", said)[1].split()
-    assert main([*command, "--candidates", "300"]) == DONE
+    assert main([*command, "--m", "300"]) == DONE
     assert main(["infer", command[-1]]) == DONE
     assert "no second stage for this formula" in capsys.readouterr().out

@@ -15,7 +15,7 @@ def test_sentences_wrap_and_hang_below_what_they_describe():
     assert fitted(schema, 40).splitlines() == [
         "age     number, 0 to 120, 121 points;", "        missing: counted as 40",
     ]  # fmt: skip
-    command = "dpstats synthesize a.measurements.zip -o another.zip --force"
+    command = "dpstats synthesize a.measurements.zip -o another.zip --overwrite"
     said = f"dpstats: the measurements are kept; finish the release with: {command}"
     assert command in fitted(said, 40)
     assert " ".join(fitted(said, 40).split()) == said
@@ -48,7 +48,7 @@ def test_what_the_command_line_prints_fits_the_terminal(folder, monkeypatch, cap
     commands = [
         ["plan", "request.toml", "-o", "plan.json"],
         ["check", "plan.json", "survey.csv"],
-        ["release", "plan.json", "survey.csv", "--unchecked", "-o", "a.zip", "--candidates", "50"],
+        ["release", "plan.json", "survey.csv", "--unchecked", "-o", "a.zip", "--m", "50"],
         ["infer", "a.zip"],
         ["show", "a.zip"],
         ["show", "plan.json"],

@@ -30,7 +30,7 @@ condition = "smoker == 'yes'"
 """
 RELEASE = [
     *("release", "--unchecked", "request.toml", "survey.csv"),
-    *("--ledger", "book", "--candidates", "50"),
+    *("--ledger", "book", "--m", "50"),
 ]
 
 
@@ -57,7 +57,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_spent(fo
         ("/dev/null", "exists|it is not a file"),
         ("", "it is not a file"),
     ]:
-        for force in ([], ["--force"]):
+        for force in ([], ["--overwrite"]):
             assert main([*RELEASE, "-o", output, *force]) == REFUSED
             message = capsys.readouterr().err
             assert pytest.approx(0) == spent()
@@ -71,12 +71,12 @@ def test_an_output_is_never_a_file_that_is_read(folder, capsys, read):
     os.link(read, "same.zip")
     before = Path(read).read_bytes()
     for output in (read, f"../{folder.name}/{read}", "link", "same.zip"):
-        assert main([*RELEASE, "-o", output, "--force"]) == REFUSED
+        assert main([*RELEASE, "-o", output, "--overwrite"]) == REFUSED
         assert "name another file" in capsys.readouterr().err
     assert Path(read).read_bytes() == before
     assert spent() == 0
     if read == "request.toml":
-        assert main(["plan", read, "-o", read, "--force"]) == REFUSED
+        assert main(["plan", read, "-o", read, "--overwrite"]) == REFUSED
         assert "is the request" in capsys.readouterr().err
 
 
@@ -84,9 +84,9 @@ def test_a_plan_is_not_overwritten_unasked(folder, capsys):
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
     before = Path("plan.json").stat().st_mtime_ns
     assert main(["plan", "request.toml", "-o", "plan.json"]) == REFUSED
-    assert "--force" in capsys.readouterr().err
+    assert "--overwrite" in capsys.readouterr().err
     assert Path("plan.json").stat().st_mtime_ns == before
-    assert main(["plan", "request.toml", "-o", "plan.json", "--force"]) == DONE
+    assert main(["plan", "request.toml", "-o", "plan.json", "--overwrite"]) == DONE
 
 
 def stopping(error):
@@ -112,18 +112,18 @@ def test_a_run_that_stopped_is_finished_with_the_command_that_it_prints(
     paid = Path("my out.measurements.zip").read_bytes()
     measurements = dps.Measurements.load("my out.measurements.zip")
 
-    for force in ([], ["--force"]):  # a second run neither overwrites nor spends
+    for force in ([], ["--overwrite"]):  # a second run neither overwrites nor spends
         assert main([*RELEASE, "-o", "my out.zip", *force]) == REFUSED
         assert command in capsys.readouterr().err
     assert Path("my out.measurements.zip").read_bytes() == paid
     assert spent() == 1
 
     Path("my out.zip").write_text("of an earlier run")
-    assert main([*RELEASE, "-o", "my out.zip", "--force"]) == REFUSED
-    assert f"{command} --force" in capsys.readouterr().err
+    assert main([*RELEASE, "-o", "my out.zip", "--overwrite"]) == REFUSED
+    assert f"{command} --overwrite" in capsys.readouterr().err
     Path("my out.zip").unlink()
 
-    finish = ["synthesize", "my out.measurements.zip", "-o", "my out.zip", "--candidates", "50"]
+    finish = ["synthesize", "my out.measurements.zip", "-o", "my out.zip", "--m", "50"]
     with monkeypatch.context() as patch:
         patch.setattr(dpstats.synthesis, "synthesize", stopping(error))
         assert main(finish) == code
@@ -158,14 +158,14 @@ def test_synthesize_keeps_measurements_that_no_run_left(folder, capsys):
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
     plan = dps.Plan.load("plan.json")
     dps.measure(plan, "survey.csv").save("mine.zip")
-    finish = ["synthesize", "mine.zip", "--candidates", "50", "-o"]
+    finish = ["synthesize", "mine.zip", "--m", "50", "-o"]
     assert main([*finish, "out.zip"]) == DONE
     assert "mine.zip was kept" in capsys.readouterr().out
     assert Path("mine.zip").exists()
-    assert main([*finish, "mine.zip", "--force"]) == REFUSED
+    assert main([*finish, "mine.zip", "--overwrite"]) == REFUSED
     assert "the output 'mine.zip' is the file of the measurements" in capsys.readouterr().err
     assert main([*finish, "out.zip"]) == REFUSED
-    assert main(["synthesize", "out.zip", "-o", "again.zip", "--synthetic-rows", "7"]) == DONE
+    assert main(["synthesize", "out.zip", "-o", "again.zip", "--k", "7"]) == DONE
     assert dps.load("again.zip").k == 7
 
 
@@ -251,7 +251,7 @@ def test_measurements_go_elsewhere_if_their_place_takes_them_no_more(
     assert Path("out.measurements.zip").read_text() == "of another run"
 
 
-@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("force", [[], ["--overwrite"]])
 def test_the_advice_after_two_runs_at_once_spares_the_release_of_the_other(
     folder, capsys, monkeypatch, force
 ):
@@ -269,11 +269,11 @@ def test_the_advice_after_two_runs_at_once_spares_the_release_of_the_other(
     message = capsys.readouterr().err
     assert "synthesize out.measurements.zip -o out-2.zip\n" in message
     assert ("has come into being in the meantime and is kept" in message) == (not force)
-    assert "--force" not in message
+    assert "--overwrite" not in message
     assert main([*RELEASE, "-o", "out.zip"]) == REFUSED
     assert "synthesize out.measurements.zip -o out-2.zip;" in capsys.readouterr().err
     Path("out-2.zip").write_text("of a third run")
-    finish = ["synthesize", "out.measurements.zip", "--candidates", "50", "-o"]
+    finish = ["synthesize", "out.measurements.zip", "--m", "50", "-o"]
     assert main([*finish, "out-2.zip"]) == REFUSED
     assert main([*finish, "out-3.zip"]) == DONE
     assert Path("out.zip").read_text() == "of another run"
@@ -297,7 +297,7 @@ def test_force_replaces_no_ledger_and_no_measurements_without_a_release(folder, 
             ["synthesize", "other.zip", "-o", output],
             ["demo", "-o", output],
         ):
-            for force in ([], ["--force"]):
+            for force in ([], ["--overwrite"]):
                 assert main([*command, *force]) == REFUSED
                 message = capsys.readouterr().err
                 assert kind in message
@@ -307,8 +307,8 @@ def test_force_replaces_no_ledger_and_no_measurements_without_a_release(folder, 
             dps.Measurements.load("other.zip").save(output, overwrite=True)
     dps.Measurements.load("paid.zip").save("paid.zip", overwrite=True)  # the same once more
     assert spent() == 0
-    assert main(["synthesize", "paid.zip", "--candidates", "50", "-o", "r.zip"]) == DONE
-    again = ["synthesize", "other.zip", "--candidates", "50", "-o", "r.zip", "--force"]
+    assert main(["synthesize", "paid.zip", "--m", "50", "-o", "r.zip"]) == DONE
+    again = ["synthesize", "other.zip", "--m", "50", "-o", "r.zip", "--overwrite"]
     assert main(again) == DONE
     assert dps.load("r.zip").measurements == dps.Measurements.load("other.zip")
 

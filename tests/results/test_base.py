@@ -18,7 +18,7 @@ def test_long_tables_are_cut_and_say_so():
     plan = dps.plan(schema, {"t": dps.Marginals(["c0", "c1"])}, budget=dps.PureDP(1))
     result = dps.release(plan, frame, rng=0, m=500).infer("t")
     text = result.summary()
-    assert "40 more rows in to_frame(); print them with most= (dpstats infer --rows)" in text
+    assert "40 more rows in to_frame(); print them with most=" in text
     assert "more rows" not in result.summary(most=100)
     assert "not of all of them jointly" in text
     assert len(result.to_frame()) == 100

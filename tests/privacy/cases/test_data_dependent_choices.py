@@ -92,7 +92,7 @@ def test_p42_a_template_of_a_schema_depends_on_the_header_alone(tmp_path):
     for frame in (FRAME, FRAME.iloc[::-1].assign(c="zz", x=1e9), FRAME[:0]):
         frame.to_csv(tmp_path / "rows.csv", index=False)
         rows, schema = str(tmp_path / "rows.csv"), str(tmp_path / "s.toml")
-        assert main(["init", rows, "-o", schema, "--force"]) == 0
+        assert main(["init", rows, "-o", schema, "--overwrite"]) == 0
         templates.append((tmp_path / "s.toml").read_text())
     assert len(set(templates)) == 1
     (tmp_path / "s.toml").write_text(templates[0])
