@@ -142,7 +142,14 @@ def test_latex_of_own_results_and_of_several_tables():
         own.to_latex(wide=True)
 
 
-@pytest.mark.parametrize("read", [pa.table, pl.DataFrame, pd.DataFrame.from_arrow])
+@pytest.mark.parametrize(
+    "read",
+    [
+        pa.table,
+        pl.DataFrame,
+        *([pd.DataFrame.from_arrow] if hasattr(pd.DataFrame, "from_arrow") else []),
+    ],
+)
 def test_rows_and_results_through_arrow(release, read):
     for name in ASKED:
         result = release.infer(name)
