@@ -58,7 +58,7 @@ def test_public_names_have_an_example():
 INTERNAL = {
     "asking", "check", "check_kept", "check_reference", "costing", "declaring", "from_dict",
     "fitted", "from_members", "joined", "lacking", "preview_widths",
-    "summary_lines", "to_bytes", "to_dict", "to_members",
+    "single_test", "summary_lines", "to_bytes", "to_dict", "to_members",
 }  # fmt: skip
 OPENED = (
     dps.Accuracy, dps.Bounds, dps.Draws, dps.Ledger, dps.Measurements, dps.Plan, dps.Pooled,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,19 +13,30 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.registry import analysis_from_dict, check_readable
+from dpstats.analyses.person_totals import person_blocks
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import listed
-from dpstats.display import as_html
+from dpstats.checks import (
+    Method,
+    check_alpha,
+    check_method,
+    counted,
+    did_you_mean,
+    listed,
+    short,
+)
+from dpstats.display import Shown, as_html, shown_progress, wrapped
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import ROWS
+from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import PlannedBlock, Strategy
+from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import (
     asked_by_name,
+    blocks_asked,
     check_arguments,
     check_asked,
     check_stages,
@@ -32,8 +44,9 @@ from dpstats.planning.asked import (
     refuse_needless_norms,
     with_even_edges,
 )
-from dpstats.planning.described import Described
-from dpstats.planning.division import continued, divide, split_stages
+from dpstats.planning.curve import Curve, curve_of
+from dpstats.planning.division import continued, divide, split_stages, weights_of
+from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
 from dpstats.planning.person_totals import (
     Asked,
     apart,
@@ -41,19 +54,24 @@ from dpstats.planning.person_totals import (
     check_person_totals,
     planned_for,
 )
-from dpstats.planning.previewable import Previewable
-from dpstats.planning.solve import Solvable, with_budget
-from dpstats.planning.table_split import Weights, check_weights
-from dpstats.privacy.budget import Budget
+from dpstats.planning.power import Effect
+from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.previews.preview import Preview, preview_strategy
+from dpstats.planning.solution import Quantity, Solution
+from dpstats.planning.solve import Problem, target_of, with_budget
+from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
+from dpstats.privacy.budget import Budget, check_budget
+from dpstats.privacy.cautions import cautions
 from dpstats.privacy.neighbours import Neighbours, Unit
 from dpstats.references import default_reference, reference_from_dict
 from dpstats.references.base import Reference
+from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
-from dpstats.schema import Guesses, Schema
+from dpstats.schema import Guesses, Number, Schema
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Described, Solvable, Previewable):
+class Plan(HasStrategy):
     """What will be measured, and how the budget is split; made before any row is read.
 
     Attributes
@@ -87,6 +105,61 @@ class Plan(Described, Solvable, Previewable):
     analyses: Mapping[str, Analysis[Result]]
     reference: Reference
     start: Measurements | None = None
+
+    @property
+    def blocks(self) -> tuple[PlannedBlock, ...]:
+        """The blocks of the family: what the analyses share is merged."""
+        return self.strategy.measured
+
+    @property
+    def reference_block(self) -> PlannedBlock | None:
+        """What the reference itself measures, paid by its own share."""
+        return self.strategy.own_block("reference")
+
+    @property
+    def spends(self) -> Budget:
+        """The part of the budget that is still to be spent: all of it, without a `start`."""
+        if self.start is None:
+            return self.budget
+        return self.budget.of_total(self.budget.total - self.start.budget.total)
+
+    @property
+    def weights(self) -> Weights | None:
+        """How tables with common columns share the budget, as their noise shows; see `plan`.
+
+        None where no tables share, or where shares or a release to start from were given.
+        """
+
+        def found() -> Weights | None:
+            if self.start is not None:
+                return None
+            asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
+            for name in planned_for(self.strategy, self.analyses):
+                asked[name] += person_blocks(self.analyses[name], self.schema)
+            amount = self.budget.total * (1 - self.reference.share)
+            rule = Split(asked, self.budget, amount, self.neighbours, "equal", None)
+            rule, _ = split_stages(rule, second_stages(self.analyses, self.schema))
+            measured = (*self.blocks, *self.strategy.of_persons)
+            return weights_of(measured, rule, self.analyses, self.schema)
+
+        return self._once("weights", found)
+
+    @property
+    def requests(self) -> dict[str, Any]:
+        """The analyses as plain data."""
+        plain = {name: analysis_to_dict(a) for name, a in self.analyses.items()}
+        made: dict[str, Any] = json.loads(json.dumps(plain))  # inner tuples as lists
+        return made
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that decides what is measured and released, 64 hexadecimal digits.
+
+        It covers the schema, the blocks with their noise, the budget, the neighbour relation, the
+        analyses and the reference; not `n`, which decides neither. The ledger and the release keep
+        it, so that what ran can be compared with what was approved.
+        """
+        return plan_digest(self.strategy, self.requests, self.reference.to_dict())
 
     @property
     def n(self) -> int | None:
@@ -189,6 +262,276 @@ class Plan(Described, Solvable, Previewable):
         """The same plan at another budget of its kind, every noise in proportion."""
         return with_budget(self, budget)
 
+    def _assumed_rows(self, n: int | None) -> int:
+        """The number of rows that is given, or declared."""
+        rows = self.n if n is None else n
+        if rows is None:
+            raise RequestError("preview needs a number of rows: give n=")
+        check_rows(rows)
+        self.check_reference(rows)
+        return rows
+
+    def preview(
+        self,
+        n: int | None = None,
+        *,
+        like: Any = None,
+        theory: bool = False,
+        progress: Shown = None,
+    ) -> Preview:
+        """Functions, noise and expected interval widths, from public numbers alone.
+
+        Every analysis runs on simulated releases of n rows, which come from the guesses of the
+        schema where it states some. Without, they spread evenly over the levels and bins, which is
+        too optimistic where real rows concentrate: the coefficients of a number that varies over a
+        tenth of its bounds are 10 to 100 times less certain. The preview says which rows it used.
+
+        There are three releases, and up to 30 of an analysis whose intervals may have no ends:
+        those beyond three have new noise over the same rows. Widths are medians over them.
+
+        Parameters
+        ----------
+        n : int, optional
+            Assumed number of rows; the plan's own n if not given.
+        like : Release, Guesses or data frame, optional
+            What rows are drawn from instead: the fitted density of a release of an earlier year
+            that declares the plan's columns as the plan does; other guesses, where
+            ``dps.Guesses()`` means even rows; or a frame (pandas, polars, Arrow) of invented or
+            public rows, such as those of `dps.pretend`. Never the private rows: widths that were
+            computed from them are not private.
+        theory : bool
+            Print what a theorem promises of the synthetic rows as well; `Preview.accuracy` has it
+            in any case.
+        progress : callable, optional
+            Called with a text, the number of analyses so far, and that of all. By default a bar,
+            as in `measure`.
+
+        Raises
+        ------
+        RequestError
+            Without a number of rows; if `like` is a path, lacks a column, or declares it otherwise.
+        """
+        rows = self._assumed_rows(n)
+        with shown_progress(progress) as say:
+            made = preview_strategy(
+                self.strategy, self.analyses, rows, like, heading=str(self), progress=say,
+                fixed=isinstance(self.reference, Uniform),
+            )  # fmt: skip
+        made = replace(made, theory=bool(theory), silent=progress is False)
+        return made if self.start is not None else replace(made, plan=self)
+
+    def curve(
+        self,
+        n: int | None = None,
+        *,
+        of: str | Sequence[str] | None = None,
+        budgets: Sequence[float | Fraction] | None = None,
+        method: Method = "noise_aware",
+        alpha: float = 0.05,
+        like: Any = None,
+        progress: Shown = None,
+    ) -> Curve:
+        """Expected widths of the intervals of each analysis, against the budget of the whole plan.
+
+        By previews at several budgets, on the same rows and noise; reads no data.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows; the plan's own n if not given.
+        of : str or sequence of str, optional
+            Names of analyses; default: all that have intervals.
+        budgets : sequence of numbers, optional
+            Totals, of epsilon or rho as in the plan's budget; default: an eighth of the plan's to
+            eight times as much.
+        method : {"noise_aware", "certified"}
+        alpha : float
+            Error probability of each interval.
+        like : Release, Guesses or data frame, optional
+            As in `preview`.
+        progress : callable, optional
+            Called with a text, the number of previews so far, and that of all. By default a bar.
+
+        Raises
+        ------
+        RequestError
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> print(plan.curve(500, budgets=[0.1, 1, 10]))
+        Median width of noise-aware 0.95 intervals at n = 500, rows drawn evenly over the cells
+        epsilon  smoking: proportion
+            0.1               0.1443
+              1              0.08814
+             10               0.0875
+        """
+        rows = self._assumed_rows(n)
+        check_alpha(alpha)
+        check_method(method)
+        if self.start is not None:
+            raise RequestError("a plan with start= adds to a budget that is spent: use preview")
+        names = [of] if isinstance(of, str) else list(self.analyses if of is None else of)
+        if unknown := [name for name in names if name not in self.analyses]:
+            raise RequestError(
+                "of= must name analyses of the plan, among "
+                f"{list(self.analyses)}; got {short(unknown[0])}"
+                f"{did_you_mean(unknown[0], self.analyses)}"
+            )
+        own = self.strategy.budget
+        totals = (
+            [own.total * Fraction(2) ** k for k in range(-3, 4)] if budgets is None else budgets
+        )
+        at = {}
+        for total in totals:
+            budget = own.of_total(total)
+            at[budget.total] = with_budget(self, budget).strategy
+        if not at:
+            raise RequestError("give at least one budget, or none for the usual ones")
+        like = likeness(like, self.strategy)
+        asked = {name: self.analyses[name] for name in names}
+        with shown_progress(progress) as say:
+            return curve_of(
+                self.strategy, asked, dict(sorted(at.items())), rows, like, method, alpha,
+                required=of is not None, progress=say,
+            )  # fmt: skip
+
+    def solve(
+        self,
+        *,
+        of: str,
+        width: float | None = None,
+        delta: float | None = None,
+        power: float | None = None,
+        n: int | None = None,
+        budget: Budget | None = None,
+        alpha: float = 0.05,
+        method: Method | None = None,
+        alternative: Effect | None = None,
+        null: float | None = None,
+        term: str | None = None,
+        like: Any = None,
+        progress: Shown = None,
+    ) -> Solution[Plan]:
+        """The least budget, or the least number of rows, that reaches a target for one analysis.
+
+        From public numbers alone, by previews of that analysis within the whole plan, to 2%. The
+        whole plan is given the budget; the analysis keeps its share. The search assumes that more
+        budget, or more rows, never hurt; what it returns reaches the target in any case.
+
+        Parameters
+        ----------
+        of : str
+            Name of the analysis.
+        width : float, optional
+            Wanted width of its interval. Of several, the median, or that of the coefficient or
+            mean whose width `preview` shows first; `details` says which, `note` names the others.
+        delta : float, optional
+            Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
+            with probability 1 - alpha where the rows match the noisy answers.
+        power : float, optional
+            Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
+            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%. At most
+            0.99.
+            Give exactly one of the three.
+        n : int, optional
+            Number of rows, for which to find the least budget. Without it and without `budget`,
+            the plan's own n if it declares one.
+        budget : PureDP, ZCDP or ApproxDP, optional
+            For which to find the least n, of the plan's kind; without a number of rows, the plan's
+            own.
+        alpha : float
+        method : {"noise_aware", "certified"}, optional
+            Of the interval; default: noise-aware. Certified intervals of a `GoodnessOfFit` or
+            `Independence` are for the private table, and `details` says so.
+        alternative : number or numbers, optional
+            Effect size for `power`: the proportion; the difference of two proportions, around one
+            half, or both; the probabilities of a goodness of fit. Otherwise rows are as in
+            `preview`.
+        null : float, optional
+            For `power`: the value of the null hypothesis, where the analysis has none.
+        term : str, optional
+            For `power` and `width`: the coefficient, pair or cell that is meant, where there are
+            several.
+        like : Release, Guesses or data frame, optional
+            What rows are drawn from; see `preview`.
+        progress : callable, optional
+            Called with a text, the number of previews so far, and None.
+            By default a bar, as in `measure`.
+
+        Raises
+        ------
+        RequestError
+            If the target is out of reach, with the n that would do; or for an argument that does
+            not fit the analysis.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> schema = dps.Schema([dps.Boolean("smoker")])
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> plan.solve(width=0.05, of="smoking", n=2_000)
+        smoking: width of at most 0.05 (noise-aware 0.95 interval)
+        least epsilon = 0.118 at n = 2000: width 0.04985; at epsilon = 0.116 it is 0.05005
+        >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
+        'n'
+        """
+        if not isinstance(of, str) or of not in self.analyses:
+            raise RequestError(
+                f"of= must name an analysis of the plan, one of {list(self.analyses)}; got "
+                f"{short(of)}{did_you_mean(of, self.analyses)}"
+            )
+        if self.start is not None:
+            raise RequestError("a plan with start= adds to a budget that is spent: use preview")
+        quantity, target = target_of({"width": width, "delta": delta, "power": power}, alpha)
+        only: dict[str, tuple[object, Quantity]] = {
+            "method": (method, "width"),
+            "alternative": (alternative, "power"),
+            "null": (null, "power"),
+        }
+        if term is not None and quantity == "delta":
+            raise RequestError(
+                "term= belongs to width= and power=; drop it for delta=, which holds for all "
+                "functions of the analysis"
+            )
+        for name, (value, belongs) in only.items():
+            if value is not None and belongs != quantity:
+                raise RequestError(f"{name}= belongs to {belongs}=; drop it for {quantity}=")
+        if n is not None and budget is not None:
+            raise RequestError(
+                "give n= for the least budget, or budget= for the least n, not both; to see the "
+                "widths of both given, use preview"
+            )
+        if n is not None:
+            check_rows(n)
+        if budget is not None and type(check_budget(budget)) is not type(self.strategy.budget):
+            raise RequestError(
+                "budget= must be of the plan's own kind, whose split it follows: a "
+                f"dps.{type(self.strategy.budget).__name__}; make the plan again for another kind"
+            )
+        known = self.strategy.n if n is None and budget is None else n
+        rows = likeness(like, self.strategy)
+        subject = Subject(self.strategy, self.analyses[of], of, rows, alpha)
+        measure: Measure
+        if quantity == "width":
+            measure = Width(subject, method or "noise_aware", term)
+        elif quantity == "delta":
+            measure = Delta(subject)
+        else:
+            measure = Power(subject, alternative, null, term)
+        with shown_progress(progress) as say:
+            problem = Problem(self, of, quantity, target, measure, say)
+            solution = (
+                problem.least_rows(self.strategy.budget if budget is None else budget)
+                if known is None
+                else problem.least_budget(known)
+            )
+            if say is not None:
+                say("done", 1, 1)
+        return solution
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the plan as JSON: the approved plan is the plan that runs.
 
@@ -262,6 +605,74 @@ class Plan(Described, Solvable, Previewable):
                     "hand: make it again with dps.plan"
                 )
         return loaded
+
+    def __str__(self) -> str:
+        return "\n".join(line for one in self._lines for line in wrapped(one))
+
+    @property
+    def _lines(self) -> list[str]:
+        columns = self.columns.names
+        noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
+        scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
+        share = self.reference.share
+        own = self.reference_block
+        already = "" if self.start is None else f". Still to be spent: {self.spends}"
+        paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
+        public = self.neighbours.counts_are_public
+        shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
+        return [
+            f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
+            f"{counted(self.published.size, 'test function')} "
+            f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
+            f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
+            f"Budget: {self.budget}; {self.neighbours.stated}{already}",
+            *filter(None, [public and f"Note: {public}"]),
+            *cautions(self.budget, self.strategy.n, self.neighbours.whom),
+            f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
+            "function in [-1, 1]",
+            *self._second_stages,
+            *self._person_totals,
+            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
+            *shared,
+            *(
+                f"Bins of {column.name}, which declares no edges: {' '.join(column.bin_labels)}; "
+                "conditions cannot use them"
+                for column in self.columns
+                if isinstance(column, Number) and column.even_edges
+            ),
+            self.columns.missing_rules(),
+            f"Digest: {files.short_digest(self.digest)}",
+        ]
+
+    @property
+    def _second_stages(self) -> list[str]:
+        """A line on each."""
+        return [
+            f"Second stage: {counted(planned.block.size, 'sum')} of the score at a pilot, noise of "
+            f"scale {self.budget.natural_scale(planned.multiplier):.4g} rows"
+            + ("; the pilot comes from the first stage, and the rows are read twice"
+               if planned.pending else "")
+            for planned in self.strategy.scores
+        ]  # fmt: skip
+
+    @property
+    def _person_totals(self) -> list[str]:
+        """A line on the products of person totals, if there are any."""
+        held = self.strategy.of_persons
+        if not held:
+            return []
+        noise = sorted({self.budget.natural_scale(planned.multiplier) for planned in held})
+        scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
+        names = ", ".join(planned_for(self.strategy, self.analyses))
+        return [
+            f"Person totals: {counted(sum(p.block.size for p in held), 'sum')} of squares and "
+            f"products over persons, noise of scale {scales}, for the intervals of {names}"
+        ]
+
+    @property
+    def _measured_as(self) -> str:
+        tables = self.strategy.tables
+        return f"from {counted(self.family.size, 'sum')} in" if tables else "in"
 
     def __repr__(self) -> str:
         return str(self)

@@ -118,7 +118,7 @@ def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -
     if term is not None:
         raise RequestError(f"{name!r} has a single test; drop term={term!r}")
     try:
-        return result.single_test(null).pvalue
+        return float(result.single_test(null).pvalues[0])
     except RequestError as error:
         raise RequestError(f"the power of {name!r}: {error}") from error
 

@@ -12,18 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal
 
-from dpstats.checks import Method, Progress, check_alpha, check_finite, did_you_mean, short
-from dpstats.display import Shown, shown_progress
+from dpstats.checks import Progress, check_alpha, check_finite, short
 from dpstats.errors import BudgetError, RequestError
-from dpstats.measured.strategy import check_rows
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE, Search
-from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
-from dpstats.planning.power import Effect
-from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.measures import Measure, Power
 from dpstats.planning.previews.pretended import seen_by_analyses
 from dpstats.planning.solution import P, Planned, Quantity, Solution, text_of
-from dpstats.privacy.budget import Budget, check_budget
+from dpstats.privacy.budget import Budget
 from dpstats.results.rendering import significant
 
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
@@ -32,145 +28,7 @@ USUAL_ROWS = 10_000
 MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
 
 
-class Solvable:
-    """A plan that can be solved for its budget or its number of rows."""
-
-    def solve(
-        self: P,
-        *,
-        of: str,
-        width: float | None = None,
-        delta: float | None = None,
-        power: float | None = None,
-        n: int | None = None,
-        budget: Budget | None = None,
-        alpha: float = 0.05,
-        method: Method | None = None,
-        alternative: Effect | None = None,
-        null: float | None = None,
-        term: str | None = None,
-        like: Any = None,
-        progress: Shown = None,
-    ) -> Solution[P]:
-        """The least budget, or the least number of rows, that reaches a target for one analysis.
-
-        From public numbers alone, by previews of that analysis within the whole plan, to 2%. The
-        whole plan is given the budget; the analysis keeps its share. The search assumes that more
-        budget, or more rows, never hurt; what it returns reaches the target in any case.
-
-        Parameters
-        ----------
-        of : str
-            Name of the analysis.
-        width : float, optional
-            Wanted width of its interval. Of several, the median, or that of the coefficient or
-            mean whose width `preview` shows first; `details` says which, `note` names the others.
-        delta : float, optional
-            Wanted error of the rows over its functions, in unit scale, as the certificate bounds it
-            with probability 1 - alpha where the rows match the noisy answers.
-        power : float, optional
-            Wanted power of its two-sided noise-aware test at level alpha (of a partial correlation:
-            with Holm's adjustment): the share of 400 simulated releases, s.e. at most 2.5%. At most
-            0.99.
-            Give exactly one of the three.
-        n : int, optional
-            Number of rows, for which to find the least budget. Without it and without `budget`,
-            the plan's own n if it declares one.
-        budget : PureDP, ZCDP or ApproxDP, optional
-            For which to find the least n, of the plan's kind; without a number of rows, the plan's
-            own.
-        alpha : float
-        method : {"noise_aware", "certified"}, optional
-            Of the interval; default: noise-aware. Certified intervals of a `GoodnessOfFit` or
-            `Independence` are for the private table, and `details` says so.
-        alternative : number or numbers, optional
-            Effect size for `power`: the proportion; the difference of two proportions, around one
-            half, or both; the probabilities of a goodness of fit. Otherwise rows are as in
-            `preview`.
-        null : float, optional
-            For `power`: the value of the null hypothesis, where the analysis has none.
-        term : str, optional
-            For `power` and `width`: the coefficient, pair or cell that is meant, where there are
-            several.
-        like : Release, Guesses or data frame, optional
-            What rows are drawn from; see `preview`.
-        progress : callable, optional
-            Called with a text, the number of previews so far, and None.
-            By default a bar, as in `measure`.
-
-        Raises
-        ------
-        RequestError
-            If the target is out of reach, with the n that would do; or for an argument that does
-            not fit the analysis.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> plan.solve(width=0.05, of="smoking", n=2_000)
-        smoking: width of at most 0.05 (noise-aware 0.95 interval)
-        least epsilon = 0.118 at n = 2000: width 0.04985; at epsilon = 0.116 it is 0.05005
-        >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
-        'n'
-        """
-        if not isinstance(of, str) or of not in self.analyses:
-            raise RequestError(
-                f"of= must name an analysis of the plan, one of {list(self.analyses)}; got "
-                f"{short(of)}{did_you_mean(of, self.analyses)}"
-            )
-        if getattr(self, "start", None) is not None:
-            raise RequestError("a plan with start= adds to a budget that is spent: use preview")
-        quantity, target = _target({"width": width, "delta": delta, "power": power}, alpha)
-        only: dict[str, tuple[object, Quantity]] = {
-            "method": (method, "width"),
-            "alternative": (alternative, "power"),
-            "null": (null, "power"),
-        }
-        if term is not None and quantity == "delta":
-            raise RequestError(
-                "term= belongs to width= and power=; drop it for delta=, which holds for all "
-                "functions of the analysis"
-            )
-        for name, (value, belongs) in only.items():
-            if value is not None and belongs != quantity:
-                raise RequestError(f"{name}= belongs to {belongs}=; drop it for {quantity}=")
-        if n is not None and budget is not None:
-            raise RequestError(
-                "give n= for the least budget, or budget= for the least n, not both; to see the "
-                "widths of both given, use preview"
-            )
-        if n is not None:
-            check_rows(n)
-        if budget is not None and type(check_budget(budget)) is not type(self.strategy.budget):
-            raise RequestError(
-                "budget= must be of the plan's own kind, whose split it follows: a "
-                f"dps.{type(self.strategy.budget).__name__}; make the plan again for another kind"
-            )
-        known = self.strategy.n if n is None and budget is None else n
-        rows = likeness(like, self.strategy)
-        subject = Subject(self.strategy, self.analyses[of], of, rows, alpha)
-        measure: Measure
-        if quantity == "width":
-            measure = Width(subject, method or "noise_aware", term)
-        elif quantity == "delta":
-            measure = Delta(subject)
-        else:
-            measure = Power(subject, alternative, null, term)
-        with shown_progress(progress) as say:
-            problem = _Problem(self, of, quantity, target, measure, say)
-            solution = (
-                problem.least_rows(self.strategy.budget if budget is None else budget)
-                if known is None
-                else problem.least_budget(known)
-            )
-            if say is not None:
-                say("done", 1, 1)
-        return solution
-
-
-def _target(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, float]:
+def target_of(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, float]:
     """The one quantity that is given, and its value."""
     check_alpha(alpha)
     found = [(name, value) for name, value in given.items() if value is not None]
@@ -239,7 +97,7 @@ class _Unknown(Generic[P]):
 
 
 @dataclass(frozen=True)
-class _Problem(Generic[P]):
+class Problem(Generic[P]):
     """A target for one analysis of a plan."""
 
     plan: P

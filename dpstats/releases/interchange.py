@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from dpstats import files
 from dpstats.arrays import Codes
 from dpstats.density.rows import random_order
 from dpstats.measured.measurements import Measurements
@@ -17,6 +15,7 @@ from dpstats.schema import Category, Column, Number, Schema
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
 
 _ROW_GROUP = 2**18  # rows
 CAUTION = (
@@ -80,148 +79,14 @@ _CONTEXT: dict[str, Any] = {
 }
 
 
-class Described(Protocol):
-    """What a description needs of a release."""
-
-    @property
-    def measurements(self) -> Measurements:
-        """Noisy sums with the law of their noise."""
-
-    @property
-    def columns(self) -> Schema:
-        """The columns of the rows."""
-
-    @property
-    def k(self) -> int:
-        """Number of synthetic rows."""
-
-    @property
-    def candidates(self) -> Mapping[str, Codes]:
-        """Distinct candidate rows, coded."""
-
-    @property
-    def counts(self) -> Codes:
-        """How many synthetic rows are copies of each candidate."""
-
-    @property
-    def row_seed(self) -> int:
-        """Of the order of the synthetic rows."""
-
-    def to_bytes(self) -> bytes:
-        """The file of the release."""
-
-
-class Interchange:
-    """The methods of a release for other software."""
-
-    def __arrow_c_stream__(self: Described, requested_schema: object = None) -> object:
-        """The synthetic rows for Arrow, polars, DuckDB and others, as in `to_frame`.
-
-        Dates are ``date32``, text levels dictionaries; the metadata say how the rows may be used.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> import pyarrow as pa
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-        >>> pa.table(dps.release(plan, rows)).shape
-        (10000, 1)
-        """
-        return _rows(self).__arrow_c_stream__(requested_schema)
-
-    def to_parquet(self: Described, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the synthetic rows to a Parquet file, a row group of 262,144 rows at a time.
-
-        The same rows in the same order as in `to_frame`, with the types of ``__arrow_c_stream__``.
-        In memory are the candidates, one row group, and 24 bytes for the place of each row.
-
-        Parameters
-        ----------
-        path : str or Path
-        overwrite : bool
-            Replace an existing file, but never a ledger or measurements without their release.
-
-        Raises
-        ------
-        RequestError
-            If the file exists or cannot be written.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-        >>> dps.release(plan, rows).to_parquet("rows.parquet")
-        >>> pd.read_parquet("rows.parquet").shape
-        (10000, 1)
-        """
-        import pyarrow.parquet as pq
-
-        rows = _rows(self)
-        with (
-            files.written_in_parts(path, overwrite=overwrite) as file,
-            pq.ParquetWriter(file, rows.schema) as writer,
-        ):
-            for batch in rows:
-                writer.write_batch(batch)
-
-    def to_croissant(
-        self: Described, name: str, *, file: str | Path | None = None, **details: str
-    ) -> dict[str, Any]:
-        """A description of the release in Croissant 1.0 (JSON-LD), for catalogues of data sets.
-
-        It holds the budget, the columns with their levels, and how the rows may be used; nothing
-        that the release does not publish.
-
-        Parameters
-        ----------
-        name : str
-            Of the data set.
-        file : path, optional
-            The saved release, whose name and SHA-256 go into the description; by default those
-            that `save` would write to ``{name}.zip``.
-        **details : str
-            Further properties of schema.org, such as ``license=``, ``url=``, ``creator=``,
-            ``datePublished=`` and ``version=``.
-
-        Returns
-        -------
-        dict
-            Write it with `json.dump`; ``dpstats show survey.zip --croissant`` prints it.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-        >>> described = dps.release(plan, rows).to_croissant("survey", license="CC-BY-4.0")
-        >>> described["recordSet"][0]["field"][0]["dataType"]
-        'sc:Boolean'
-        """
-        data = self.to_bytes() if file is None else files.read_bytes(file)
-        return croissant_of(
-            self,
-            name,
-            archive=f"{name}.zip" if file is None else Path(file).name,
-            digest=files.digest_of_bytes(data),
-            limitations=[CAUTION, limits(self.measurements.neighbours)],
-            details=details,
-        )
-
-
-def _rows(release: Described) -> pa.RecordBatchReader:
+def row_batches(
+    columns: Schema, candidates: Mapping[str, Codes], counts: Codes, row_seed: int
+) -> pa.RecordBatchReader:
     """The synthetic rows in their order, some at a time."""
     import pyarrow as pa
 
-    distinct = arrow_rows(release.columns.to_frame(release.candidates), CAUTION)
-    order = random_order(release.counts, release.row_seed)
+    distinct = arrow_rows(columns.to_frame(candidates), CAUTION)
+    order = random_order(counts, row_seed)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, len(order), _ROW_GROUP):
@@ -243,7 +108,9 @@ def arrow_rows(frame: pd.DataFrame, caution: str) -> pa.Table:
 
 
 def croissant_of(
-    release: Described,
+    measurements: Measurements,
+    columns: Schema,
+    k: int,
     name: str,
     *,
     archive: str,
@@ -255,7 +122,10 @@ def croissant_of(
 
     Parameters
     ----------
-    release : Release
+    measurements : Measurements
+    columns : Schema
+        Of the k synthetic rows.
+    k : int
     name : str
         Of the data set.
     archive, digest : str
@@ -269,13 +139,13 @@ def croissant_of(
     ----------
     MLCommons (2024). The Croissant format specification, version 1.0.
     """
-    held, rows = release.measurements, "rows.csv"
+    held, rows = measurements, "rows.csv"
     about = (
         f"Synthetic rows and noisy measurements under differential privacy: {held.budget}; "
-        f"{held.neighbours}. {release.k} synthetic rows; {held.rows} private rows. "
+        f"{held.neighbours}. {k} synthetic rows; {held.rows} private rows. "
         f"Analyses: {', '.join(held.requests)}."
     )
-    levels = [column for column in release.columns if isinstance(column, Category)]
+    levels = [column for column in columns if isinstance(column, Category)]
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -313,7 +183,7 @@ def croissant_of(
                 "@id": "rows",
                 "name": "rows",
                 "description": "The synthetic rows, in random order.",
-                "field": [_field(column, rows) for column in release.columns],
+                "field": [_field(column, rows) for column in columns],
             },
             *(_levels(column) for column in levels),
         ],

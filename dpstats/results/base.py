@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dpstats.measured.row_count import RowCount
     from dpstats.privacy.budget import Budget
-    from dpstats.results.hypothesis import HypothesisResult
 
 TARGETS = {
     "population": "the population (rows assumed independent draws; no weights, no clusters)",
@@ -225,7 +224,7 @@ class Result(ABC):
             return ""
         return f"its intervals are {' or '.join(self.methods)}"
 
-    def single_test(self, value: float | None = None) -> HypothesisResult:
+    def single_test(self, value: float | None = None) -> Result:
         """The one test whose power can be asked for, of `value` or of its own hypothesis.
 
         Raises

@@ -322,7 +322,7 @@ class EstimateResult(Cached, Result):
         pvalue = float(intervals.pvalues(value, alternative)[0])
         return self._tested(i, value, pvalue, alternative)
 
-    def single_test(self, value: float | None = None) -> HypothesisResult:
+    def single_test(self, value: float | None = None) -> Result:
         """The test of the only parameter; see `Result.single_test`."""
         if not self.testable:
             return super().single_test(value)

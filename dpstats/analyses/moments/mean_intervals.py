@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.analyses.moments.mean_sampling import MeanSampling
-from dpstats.analyses.moments.noisy_mean import SIGNS, NoisyMean, law_of_contrast
+from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_finite
 from dpstats.corrected.means import mean_confint
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dpstats.checks import Target
     from dpstats.inference.intervals import Ends
 
+_SIGNS = (1.0, -1.0)  # of groups in a contrast
 _ROUNDED = 1e-9  # relative, of bounds
 
 
@@ -53,7 +55,7 @@ class Contrast(Intervals):
 
     @property
     def _signs(self) -> tuple[float, ...]:
-        return SIGNS[: len(self.groups)]
+        return _SIGNS[: len(self.groups)]
 
     @property
     def _shift(self) -> float:
@@ -77,7 +79,7 @@ class Contrast(Intervals):
 
     @cached_property
     def _law(self) -> ConfidenceLaw:
-        return law_of_contrast(self.groups, self.sampling).within(*self._range)
+        return _law_of_contrast(self.groups, self.sampling).within(*self._range)
 
     @property
     def _range(self) -> tuple[float, float]:
@@ -178,3 +180,28 @@ class Contrast(Intervals):
         if not self.tested:
             return np.ones(1)
         return np.array([self._law.pvalue((value - self._shift) / self.half, alternative)])
+
+
+def _law_of_contrast(groups: Sequence[NoisyMean], sampling: MeanSampling) -> ConfidenceLaw:
+    """Law of the mean of one group, or of the first minus the second, in unit scale.
+
+    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`.
+    """
+    first, *others = groups
+    centre, independent, size = first.drawn
+    df = size - 1
+    for other in others:
+        mean, square, size = other.drawn
+        centre = centre - mean
+        total = independent + square
+        known = total > 0
+        a, b = (np.where(known, own, 1.0) for own in (independent, square))
+        welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
+        df = np.where(known, welch, df + size - 1)
+        independent = total
+    squared_error = sampling.drawn(groups, _SIGNS[: len(groups)])
+    hidden = any(group.hidden_by_noise for group in groups)
+    variance = np.inf if hidden else sum(group.privacy_variance for group in groups)
+    laws = [law for group in groups for law in group.laws if law is not None]
+    gaussian = all(law.gaussian for law in laws)
+    return ConfidenceLaw(centre, np.sqrt(squared_error), df, float(variance), gaussian)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,17 +11,15 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
-from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.confidence_law import DRAWS
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.privacy.weighted_noise import law_of_sum
 
 if TYPE_CHECKING:
-    from dpstats.analyses.moments.mean_sampling import MeanSampling
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
-SIGNS = (1.0, -1.0)  # of groups in a contrast
 LEAST_ROWS = 2  # for a mean and its error
 _ADDED = 3.0  # persons with the trait and without
 
@@ -307,28 +304,3 @@ class NoisyMean:
         nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
         bound = (self.observed[2] + rest[0]) / least if rest else 1.0
         return low, high, float(np.clip(bound, nearest**2, 1.0)) - nearest**2, least
-
-
-def law_of_contrast(groups: Sequence[NoisyMean], sampling: MeanSampling) -> ConfidenceLaw:
-    """Law of the mean of one group, or of the first minus the second, in unit scale.
-
-    Welch's approximation to the degrees of freedom, draw by draw; see `ConfidenceLaw`.
-    """
-    first, *others = groups
-    centre, independent, size = first.drawn
-    df = size - 1
-    for other in others:
-        mean, square, size = other.drawn
-        centre = centre - mean
-        total = independent + square
-        known = total > 0
-        a, b = (np.where(known, own, 1.0) for own in (independent, square))
-        welch = (a + b) ** 2 / (a**2 / df + b**2 / (size - 1))
-        df = np.where(known, welch, df + size - 1)
-        independent = total
-    squared_error = sampling.drawn(groups, SIGNS[: len(groups)])
-    hidden = any(group.hidden_by_noise for group in groups)
-    variance = np.inf if hidden else sum(group.privacy_variance for group in groups)
-    laws = [law for group in groups for law in group.laws if law is not None]
-    gaussian = all(law.gaussian for law in laws)
-    return ConfidenceLaw(centre, np.sqrt(squared_error), df, float(variance), gaussian)

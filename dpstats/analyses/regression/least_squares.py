@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.regression.joint_test import independent, joint_test
-from dpstats.analyses.regression.sampling_covariance import EqualVariances, SamplingCovariance
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.least_squares import positive_definite
@@ -67,7 +67,7 @@ class LeastSquares(Cached):
     matrix: NoisyMatrix
     rows: Floats
     ridge: Floats
-    covariance_of: Callable[[LeastSquares], SamplingCovariance] = EqualVariances
+    covariance_of: Callable[[LeastSquares], SamplingCovariance]
     left: Floats | None = None
     touched: NDArray[np.bool_] | None = None
 
@@ -283,3 +283,59 @@ class LeastSquares(Cached):
             difference, self.sampling.df, reduced @ sampling @ reduced.T,
             self._noise_covariance(weights), lambda: self._noise @ weights.T, rng,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SamplingCovariance(ABC):
+    """Of the coefficients of a fit: A^-1 M A^-1 / n, M the covariance of x (y - x'b).
+
+    Attributes
+    ----------
+    fit : LeastSquares
+        With a regular A where anything is asked.
+    clustering : float
+        At least 1: the most rows of one unit that is independent of the others, such as a person.
+    """
+
+    fit: LeastSquares
+    clustering: float = field(default=1.0, kw_only=True)
+
+    about: ClassVar[str]  # what a result says of it
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """(p, p)."""
+
+    @abstractmethod
+    def variances(self, combinations: Floats) -> Floats:
+        """Of combinations (k, p) of the coefficients; (k,)."""
+
+    @property
+    @abstractmethod
+    def df(self) -> float:
+        """Degrees of freedom of the t laws of errors."""
+
+    @property
+    def persons(self) -> float:
+        """The fewest independent units that the rows can be of."""
+        return self.fit.matrix.n / self.clustering
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether rows are independent."""
+        return self.clustering == 1
+
+    def rounded(self, combinations: Floats) -> Floats:
+        """(k,) variances that the rounding of the moments may hide."""
+        scores = combinations @ self.fit.inverse
+        hidden = self.fit.rounding / self.persons
+        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
+
+    def drawn(self, combination: Floats) -> Floats | float:
+        """Variance of a combination (p,), or draws of it without the noise on it."""
+        return float(self.variances(combination[None, :])[0])
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """Remarks of a result on it."""
+        return []

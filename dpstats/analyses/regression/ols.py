@@ -17,14 +17,13 @@ from dpstats.analyses.moments.clipping import check_clipping, clipping_notes
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.empty_levels import left_out
-from dpstats.analyses.regression.least_squares import LeastSquares
+from dpstats.analyses.regression.least_squares import LeastSquares, SamplingCovariance
 from dpstats.analyses.regression.least_squares_result import EMPTY, OLSResult
 from dpstats.analyses.regression.linear_intervals import LinearIntervals
 from dpstats.analyses.regression.sampling_covariance import (
     AnyVariances,
     EqualVariances,
     OfPersons,
-    SamplingCovariance,
 )
 from dpstats.checks import as_float, check_choice, short
 from dpstats.errors import RequestError

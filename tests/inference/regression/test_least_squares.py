@@ -8,6 +8,7 @@ import dpstats as dps
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.least_squares import LeastSquares
 from dpstats.analyses.regression.linear_intervals import LinearIntervals
+from dpstats.analyses.regression.sampling_covariance import EqualVariances
 from dpstats.families.formula import Design
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import calibration_generator
@@ -122,7 +123,7 @@ def test_no_end_where_the_noise_may_hide_a_singular_matrix():
     model = fitted(epsilon=1e6)
     noisier = SimpleNamespace(**{name: getattr(model.matrix, name) for name in (
         "matrix", "place", "n", "units")}, answers=fitted(epsilon=0.1).matrix.answers)  # fmt: skip
-    law = LeastSquares(noisier, model.rows, model.ridge).law(np.eye(5)[1])
+    law = LeastSquares(noisier, model.rows, model.ridge, EqualVariances).law(np.eye(5)[1])
     assert np.isfinite(law.error).any()
     assert law.unbounded(0.05)
 
