@@ -192,6 +192,8 @@ def statistic_range(lower: Floats, upper: Floats, p0: Floats) -> tuple[float, fl
 
 def _least(lower: Floats, upper: Floats, p0: Floats) -> float:
     """Convex: x = clip(p0 (1 + nu)) with the multiplier nu at which it sums to one."""
+    if np.all((lower <= p0) & (p0 <= upper)):
+        return 0.0
 
     def table(nu: Floats) -> Floats:
         return np.clip(p0 * (1 + nu[:, np.newaxis]), lower, upper)

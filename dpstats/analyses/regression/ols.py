@@ -170,7 +170,8 @@ class OLS:
         self, moments: DesignMoments, release: ReleaseView, matrix: NoisyMatrix
     ) -> tuple[RowCount, Callable[[LeastSquares], SamplingCovariance]]:
         """The rows, as the sampling covariance takes them, and what gives it of a fit."""
-        scores = moments.person_scores(release, float(matrix.n))
+        several = matrix.answers.rows.rows_per_person > 1
+        scores = moments.person_scores(release, float(matrix.n)) if several else None
         rows = matrix.answers.rows.with_totals(scores is not None)
         k = float(rows.rows_per_person)
         if scores is not None:
