@@ -91,17 +91,17 @@ def percent(alpha: float) -> str:
     return f"{level.normalize():f}%"
 
 
-def for_noise(alpha: float, *, certain: bool = False) -> float:
+def for_noise(alpha: float, *, bound_only: bool = False) -> float:
     """Half for the noise, where it is not known whether noise or sampling is the larger error.
 
-    Nothing for noise within bounds whose error is counted elsewhere (`certain`).
+    Nothing for noise within bounds whose error is counted elsewhere (`bound_only`).
     """
-    return 0.0 if certain else alpha / 2
+    return 0.0 if bound_only else alpha / 2
 
 
-def for_noise_of_means(alpha: float, *, certain: bool = False) -> float:
-    """A third, for means and correlations of bounded numbers; nothing for `certain` bounds."""
-    return 0.0 if certain else alpha / _NOISE_OF_MEANS
+def for_noise_of_means(alpha: float, *, bound_only: bool = False) -> float:
+    """A third, for means and correlations of bounded numbers; nothing for `bound_only` bounds."""
+    return 0.0 if bound_only else alpha / _NOISE_OF_MEANS
 
 
 def for_row_count(alpha: float) -> float:
@@ -161,9 +161,9 @@ def splits_of_band(alpha: float) -> Floats:
     return np.asarray(alpha * np.arange(1, _BAND_SPLITS) / _BAND_SPLITS)
 
 
-def splits_of_fit(alpha: float, *, certain: bool = False) -> list[float]:
+def splits_of_fit(alpha: float, *, bound_only: bool = False) -> list[float]:
     """Errors for the noise; a certified test of fit takes the best of them."""
-    return [0.0] if certain else [alpha * share for share in _FIT_SHARES]
+    return [0.0] if bound_only else [alpha * share for share in _FIT_SHARES]
 
 
 def for_program(alpha: float, present: Sequence[bool]) -> list[float]:
@@ -229,7 +229,7 @@ class SymmetricLaw(Protocol):
         """Whether it is (discrete) Gaussian."""
 
     @property
-    def certain(self) -> bool:
+    def bound_only(self) -> bool:
         """Whether it is within a bound whose error is counted elsewhere."""
 
 
@@ -238,7 +238,7 @@ def split_for(n: float, law: SymmetricLaw, alpha: float) -> float:
 
     The split is then not optimal, but any beta is valid.
     """
-    if law.certain:
+    if law.bound_only:
         return 0.0
     scale = law.variance if law.gaussian else law.variance / 2
     return certificate_split(n, float(np.sqrt(scale)), alpha, gaussian=law.gaussian)

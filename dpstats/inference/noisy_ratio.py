@@ -79,7 +79,7 @@ class NoisyRatio(Cached):
         both sums serves then. Neither depends on the answers.
         """
         parts = list(weighted)
-        if any(law.certain for _, _, law in parts):
+        if any(law.bound_only for _, _, law in parts):
             return None
         found = cls(joint_noise(parts), count, t, u)
         return found if found.computable else None

@@ -162,9 +162,9 @@ class Answers(Cached):
         return np.array([self.law_table[i].quantile(beta) for i in used], dtype=np.float64)[which]
 
     @property
-    def certain(self) -> bool:
+    def bound_only(self) -> bool:
         """Whether only bounds on the noise are known, whose error is counted elsewhere."""
-        return all(law.certain for law in self.law_table)
+        return all(law.bound_only for law in self.law_table)
 
     @cached_property
     def weights(self) -> Floats:
@@ -225,7 +225,7 @@ class Answers(Cached):
     @cached_property
     def share_noise(self) -> bool:
         """Whether some answers share a measured noise, as far as noises are known."""
-        return not (self.certain or self.independent)
+        return not (self.bound_only or self.independent)
 
     @property
     def noise_parts(self) -> Sequence[tuple[Floats, NoiseLaw]]:

@@ -3,7 +3,7 @@
 A radius holds with probability 1 - beta, for all functions of an analysis and the number of rows
 jointly. On that event the distance of each sum from its centre is within a bound, so a statement
 that is wrong with probability at most alpha - beta given the bounds has error alpha in all, by the
-union bound. Hence a bound takes no share of the error of a certified interval (`certain`); the one
+union bound. Hence a bound takes no share of the error of a certified interval (`bound_only`); the one
 who uses it subtracts beta once.
 """
 
@@ -47,7 +47,7 @@ class Bounded:
 
     lattice: ClassVar[bool] = False
     gaussian: ClassVar[bool] = False
-    certain: ClassVar[bool] = True
+    bound_only: ClassVar[bool] = True
     invertible: ClassVar[bool] = False
 
     bound: float

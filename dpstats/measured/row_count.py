@@ -80,7 +80,7 @@ class RowCount:
 
     def spent(self, alpha: float) -> float:
         """Share of alpha that `bounds` uses, fixed before any answer is seen."""
-        return 0.0 if self.law is None or self.law.certain else for_row_count(alpha)
+        return 0.0 if self.law is None or self.law.bound_only else for_row_count(alpha)
 
     def bounds(self, beta: float) -> tuple[int, int]:
         """Ends of a confidence set for the number of rows, level 1 - beta, if there is any row.

@@ -45,7 +45,7 @@ class NoiseLaw(Protocol):
         """Whether the noise is Gaussian; else it has the longer tails of Laplace noise."""
 
     @property
-    def certain(self) -> bool:
+    def bound_only(self) -> bool:
         """Whether only a bound is known, whose error is counted elsewhere: see `Bounded`."""
 
     @property
@@ -101,7 +101,7 @@ class LatticeLaw(ABC):
 
     lattice: ClassVar[bool] = True
     gaussian: ClassVar[bool] = False
-    certain: ClassVar[bool] = False
+    bound_only: ClassVar[bool] = False
     invertible: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -43,7 +43,7 @@ class Combination:
     """
 
     lattice: ClassVar[bool] = False
-    certain: ClassVar[bool] = False
+    bound_only: ClassVar[bool] = False
 
     parts: tuple[tuple[float, LatticeLaw], ...]
 

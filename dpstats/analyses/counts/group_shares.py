@@ -114,7 +114,7 @@ class GroupCounts:
         if target == "table":
             beta = alpha
         elif n is None:
-            beta = for_noise(alpha, certain=self.answers.certain)
+            beta = for_noise(alpha, bound_only=self.answers.bound_only)
         else:
             beta = split_for(n / 4, max(laws, key=lambda law: law.variance), alpha)
         yes, no = self.answers.sums[:1], self.answers.sums[1:]

@@ -84,7 +84,7 @@ class ProportionIntervals(Intervals):
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
             return self._shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
-        beta = for_noise(alpha, certain=answers.certain)
+        beta = for_noise(alpha, bound_only=answers.bound_only)
         radius = joint_noise_quantiles(answers, beta)
         single = beta + bonferroni(alpha - beta, d)  # one box for all
         return _clopper_pearson(answers.sums, radius, sizes, single, beta)
@@ -119,7 +119,7 @@ class ProportionIntervals(Intervals):
         """Counts by the joint law of their noise and that of the number of rows, if it is known."""
         answers = self._persons if sampled else self.answers
         joint = answers.with_count
-        if joint is None or answers.certain:
+        if joint is None or answers.bound_only:
             return []
         ratios, (laws, law_of) = [], joint
         for i in np.unique(law_of).tolist():

@@ -305,9 +305,9 @@ def _half_width(
             noise = float(joint_noise_quantiles(answers, beta).max()) / n
             return _massart(n, alpha - beta) + noise
 
-        beta = 0.0 if answers.certain else float(min(splits_of_band(alpha), key=width))
+        beta = 0.0 if answers.bound_only else float(min(splits_of_band(alpha), key=width))
         sampling = _massart(n, alpha - beta)
-    if answers.certain:
+    if answers.bound_only:
         return sampling + float(joint_noise_quantiles(answers, beta).max()) / n
     noise = draw_noise(answers, _draws_for(beta), rng) / n
     return sampling + _bound(np.abs(noise).max(axis=1), beta)

@@ -74,7 +74,7 @@ class NoisyPrecision(Cached):
         """
         if not self._regular:
             return True
-        if self.covariance.moments.answers.certain:
+        if self.covariance.moments.answers.bound_only:
             return self.least_eigenvalue <= 1e-9
         most = _SINGULAR * self.least_eigenvalue
         return self.n <= self.p + 1 or self.radii.exceed(most, USUAL_ALPHA)

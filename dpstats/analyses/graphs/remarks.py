@@ -75,8 +75,8 @@ def certificate_remark(precision: NoisyPrecision) -> str:
     """Why the certificate for the population says nothing, and what would do; "" if it speaks."""
     least = precision.least_eigenvalue
     # The bounds on the noise of published rows have spent their part of the error already.
-    certain = precision.covariance.moments.answers.certain
-    alpha = for_noise(USUAL_ALPHA) if certain else USUAL_ALPHA
+    bound_only = precision.covariance.moments.answers.bound_only
+    alpha = for_noise(USUAL_ALPHA) if bound_only else USUAL_ALPHA
     population, _ = precision.radii.radii(alpha, "population")
     table, _ = precision.radii.radii(alpha, "table")
     if population < least:
@@ -136,7 +136,7 @@ def _clipping(
     norm = float(f"{math.sqrt(reach):.2g}")
     answers: Answers = covariance.moments.answers
     ratio = noise_ratio(schema, asked.columns, norm, gaussian=answers.law(0).gaussian)
-    if answers.certain or ratio > _WORTH:
+    if answers.bound_only or ratio > _WORTH:
         return ""
     where = (
         "columns with bounds at three standard deviations" if square is None

@@ -60,9 +60,9 @@ class CertifiedRadii(Cached):
         return self._moments.answers.rows.public
 
     @property
-    def _certain(self) -> bool:
+    def _bound_only(self) -> bool:
         """Whether only bounds on the noise are known, whose error is counted elsewhere."""
-        return self._moments.answers.certain
+        return self._moments.answers.bound_only
 
     @property
     def _published(self) -> SpectralRadius | None:
@@ -129,7 +129,7 @@ class CertifiedRadii(Cached):
     ) -> tuple[Floats, Floats, tuple[int, int]]:
         """The same with divisor n, and the ends of n."""
         population = target == "population"
-        beta = for_noise(alpha, certain=self._certain) if population else alpha
+        beta = for_noise(alpha, bound_only=self._bound_only) if population else alpha
         of_count = 0.0 if self._public else for_covariance_count(beta)
         counts = self._counts(of_count)
         # A covariance has three noises; its sampling part uses both variances as well.
@@ -186,7 +186,7 @@ class CertifiedRadii(Cached):
         the limit than would be above the quantile, or far more: were the quantile on the other
         side, that would have a probability of 6e-6 at most. Else all draws are made.
         """
-        simulated = not (self.covariance.unknown or self.covariance.standardize or self._certain)
+        simulated = not (self.covariance.unknown or self.covariance.standardize or self._bound_only)
         if simulated and self._public and limit > 0 and math.isfinite(limit):
             main, minor = for_covariance_noise(alpha, public=True)
             q1 = float(np.linalg.norm(self._moments.radius(minor)[0, 1:]))  # at least its quantile
@@ -214,7 +214,7 @@ class CertifiedRadii(Cached):
             if np.any(least <= 0):
                 return np.inf, np.inf
         population = target == "population"
-        beta = for_noise(alpha, certain=self._certain) if population else alpha
+        beta = for_noise(alpha, bound_only=self._bound_only) if population else alpha
         counts = self._counts(for_covariance_count(beta))
         spectral, of_trace, of_mean = self._of_noise(beta, least, counts)
         if population and math.isfinite(spectral):
@@ -293,7 +293,7 @@ class CertifiedRadii(Cached):
         """Radii of the noise in spectral norm and in trace, over variances `least`; of the mean."""
         if self._published is not None:
             return self._published.norm, self._published.trace, self._published.mean
-        if self._certain:
+        if self._bound_only:
             return self._of_bounds(least, counts)
         main, minor = for_covariance_noise(beta, public=self._public)
         own = 1 / self.covariance.count

@@ -249,8 +249,8 @@ class NoisyPair(Intervals):
         """Extremes of the correlation over a box of moments."""
         if target == "table":
             return correlation_range(*self.box(alpha)[0])
-        certain = all(law.certain for law in self.laws if law is not None)
-        beta = for_noise_of_means(alpha, certain=certain)
+        bound_only = all(law.bound_only for law in self.laws if law is not None)
+        beta = for_noise_of_means(alpha, bound_only=bound_only)
         box, n = self.box(beta)
         if n < 1:
             return -1.0, 1.0

@@ -153,7 +153,7 @@ class Contrast(Intervals):
             if target == "table":
                 ends = group.box(each, squares=False)[:2]
             else:
-                beta = for_noise_of_means(each, certain=group.certain)
+                beta = for_noise_of_means(each, bound_only=group.bound_only)
                 first, last, variance, size = group.box(beta)
                 box = np.array([[first], [last], [variance]])
                 found = mean_confint(box[0], box[1], box[2], size, each - beta)

@@ -246,9 +246,9 @@ class NoisyMean:
         return mean, np.clip(raised, 0, np.maximum(1 - mean**2, 0)), n
 
     @property
-    def certain(self) -> bool:
+    def bound_only(self) -> bool:
         """Whether only bounds on the noises are known, whose error is counted elsewhere."""
-        return all(law.certain for law in self.laws if law is not None)
+        return all(law.bound_only for law in self.laws if law is not None)
 
     @cached_property
     def of_table(self) -> NoisyRatio | None:
@@ -273,7 +273,7 @@ class NoisyMean:
 
         Combinations of bounded noises are within the same combination of the bounds.
         """
-        if self.certain:
+        if self.bound_only:
             bounds = np.array([0.0 if law is None else law.quantile(0.0) for law in self.laws])
             return list((np.abs(self.mixing[:count]) @ (bounds / self.units)).tolist())
         found = [law_of_sum(row, self.laws) for row in self.mixing[:count] / self.units]

@@ -38,7 +38,7 @@ class OneWay:
     def levels(self) -> DeclaredLevels:
         """Which groups have two rows, so that their mean has an error."""
         laws = [law for group in self.groups for law in group.laws]
-        if any(law is not None and law.certain for law in laws):
+        if any(law is not None and law.bound_only for law in laws):
             return DeclaredLevels.all_used(len(self.groups))
         sizes = np.array([group.observed[0] for group in self.groups])
         return DeclaredLevels.of(sizes, [group.size_law for group in self.groups], LEAST_ROWS)

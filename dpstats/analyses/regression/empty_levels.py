@@ -293,6 +293,6 @@ def _reach(matrix: NoisyMatrix, count: Floats, beta: float) -> float:
     used = np.flatnonzero(weights).tolist()
     each = bonferroni(beta, max(len(used), 1))
     most = sum(abs(weights[f]) * float(answers.law(f).quantile(each)) for f in used)
-    if len(used) < 2 or most == 0 or answers.certain:
+    if len(used) < 2 or most == 0 or answers.bound_only:
         return float(most)
     return min(float(most), Combination(tuple(answers.noise_of(weights))).quantile(beta))

@@ -155,8 +155,8 @@ class LinearIntervals(Intervals, Cached):
         """Limits (k,)."""
         model, sampled = self.model, target == "population"
         size = np.abs(model.rows)
-        certain = model.matrix.answers.certain
-        beta = for_noise(alpha, certain=certain) if sampled else alpha
+        bound_only = model.matrix.answers.bound_only
+        beta = for_noise(alpha, bound_only=bound_only) if sampled else alpha
         radius = size @ model.matrix.radius(beta) @ size.T
         rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
         if self.left is not None:

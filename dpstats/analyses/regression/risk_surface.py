@@ -63,7 +63,7 @@ class RiskSurface(Cached):
         count = self.answers.rows.spent(alpha)
         if target == "table":
             return count, alpha - count, 0.0
-        noise = for_noise(alpha - count, certain=self.answers.certain)
+        noise = for_noise(alpha - count, bound_only=self.answers.bound_only)
         return count, noise, alpha - count - noise
 
     def noise(self, alpha: float, target: Target) -> Floats:

@@ -313,7 +313,7 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
             np.sqrt(chdtri(len(p0) - 1, left - beta)) + 2 * np.sqrt(np.sum(radius**2 / (n * p0)))
         )
 
-    beta = min(splits_of_fit(left, certain=answers.certain), key=detected)
+    beta = min(splits_of_fit(left, bound_only=answers.bound_only), key=detected)
     radius = joint_noise_quantiles(answers, beta)
     ends = answers.sums - radius, answers.sums + radius
     return fit_verdict(*ends, answers.rows.bounds(of_rows), p0, alpha, beta + of_rows)

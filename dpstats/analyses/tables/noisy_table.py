@@ -74,7 +74,7 @@ class NoisyTable:
         return self._levels_of(places) if len(places) > 1 else DeclaredLevels.all_used(1)
 
     def _levels_of(self, margins: list[NDArray[np.int64]]) -> DeclaredLevels:
-        if self.answers.certain:
+        if self.answers.bound_only:
             return DeclaredLevels.all_used(len(margins))
         sizes = np.array([self.answers.sums[margin].sum() for margin in margins])
         return DeclaredLevels.of(sizes, [self._law_of(margin) for margin in margins])
