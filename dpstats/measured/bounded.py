@@ -3,8 +3,8 @@
 A radius holds with probability 1 - beta, for all functions of an analysis and the number of rows
 jointly. On that event the distance of each sum from its centre is within a bound, so a statement
 that is wrong with probability at most alpha - beta given the bounds has error alpha in all, by the
-union bound. Hence a bound takes no share of the error of a certified interval (`bound_only`); the one
-who uses it subtracts beta once.
+union bound. Hence a bound takes no share of the error of a certified interval (`bound_only`); the
+one who uses it subtracts beta once.
 """
 
 from __future__ import annotations
