@@ -38,7 +38,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "query",
         help="a condition such as \"smoker == 'yes' and age >= 65\", the name of a planned "
-        "analysis, or an analysis such as \"Mean('age', given='smoker')\"",
+        "analysis, or an analysis such as \"Mean('age', given=\"smoker == 'yes'\")\"",
     )
     parser.add_argument("--given", metavar="CONDITION", help="the share among the rows with it")
     parser.add_argument("--minus", metavar="CONDITION", help="the difference of the two shares")

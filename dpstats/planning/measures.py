@@ -216,9 +216,10 @@ class Power(Measure):
         self.subject, self.null, self.term = subject, null, term
         self.analysis, strategy, like = subject.analysis, subject.strategy, subject.like
         if alternative is None and not like.given:
+            of_size = "alternative=, an effect size, or " * hasattr(subject.analysis, "alternative")
             raise RequestError(
-                "power= needs alternative=, an effect size, or like=, a release of rows that "
-                "follow the alternative"
+                f"power= needs {of_size}like=, a release, guesses or invented rows that follow the "
+                "alternative"
             )
         simulated = getattr(self.analysis, "simulations", 0)
         enough = max(999, math.ceil(50 / subject.alpha))

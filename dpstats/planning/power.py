@@ -51,7 +51,8 @@ def under_alternative(
     if not hasattr(analysis, "alternative"):
         raise RequestError(
             "alternative= is for a Proportion, a Difference or a GoodnessOfFit; for "
-            f"{spelled(analysis)} give like=, a release of rows that follow the alternative"
+            f"{spelled(analysis)} give like=, a release, guesses or "
+            "invented rows that follow the alternative"
         )
     wanted: AlternativeShares = analysis.alternative(schema, effect)
     tested = wanted.null if null is None else null

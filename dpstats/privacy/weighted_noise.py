@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.errors import RequestError
 from dpstats.privacy.laws import DiscreteLaplace, LatticeLaw
 
@@ -26,7 +27,7 @@ _SMOOTHING = 2.0  # grid steps: sd of the normal variable that turns atoms into 
 
 
 @dataclass(frozen=True)
-class Combination:
+class Combination(Cached):
     """Law of the sum over parts of weight * noise.
 
     Parameters
@@ -178,7 +179,7 @@ def laplace_scale(law: NoiseLaw) -> float:
 
 
 @dataclass(frozen=True)
-class JointNoise:
+class JointNoise(Cached):
     """Joint law of the noise on a sum, sum of a Z, and on the number of rows, sum of b Z.
 
     Of a share p it is the noise on the sum less p times the noise on the number that counts.

@@ -26,7 +26,9 @@ def test_nothing_is_spent_when_the_output_cannot_be_kept(folder, capsys):
     assert main([*release, "out.zip"]) == DONE
     paid = (folder / "out.zip").read_bytes()
     assert main([*release, "out.zip"]) == REFUSED
-    assert "is kept; name another file, or replace it with --overwrite;" in capsys.readouterr().err
+    assert (
+        "is kept; name another file, or replace it with overwrite=True;" in capsys.readouterr().err
+    )
     assert (folder / "out.zip").read_bytes() == paid
     assert dps.Ledger.open("book").spent == 1
     minimax = ["--fit", "minimax", "--solver", "pulp", "--m", "50"]

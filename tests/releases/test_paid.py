@@ -84,7 +84,7 @@ def test_a_plan_is_not_overwritten_unasked(folder, capsys):
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
     before = Path("plan.json").stat().st_mtime_ns
     assert main(["plan", "request.toml", "-o", "plan.json"]) == REFUSED
-    assert "--overwrite" in capsys.readouterr().err
+    assert "overwrite=True" in capsys.readouterr().err
     assert Path("plan.json").stat().st_mtime_ns == before
     assert main(["plan", "request.toml", "-o", "plan.json", "--overwrite"]) == DONE
 

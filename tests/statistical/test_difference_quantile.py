@@ -117,7 +117,7 @@ def check_distribution(setting, runs, table, tools, every=1, seed=2):
             for true, probability in zip(bins.tolist(), PROBABILITIES, strict=True)
         ]
         for method in METHODS if run % every == 0 else ():
-            ends[method].append(intervals.bins(0.05, method))
+            ends[method].append(intervals.bins(*intervals.of_edges(0.05, method, "population")))
             frame = result.distribution(method=method)
             bands[method].append(frame[["band_low", "band_high"]].to_numpy())
     for method in METHODS:

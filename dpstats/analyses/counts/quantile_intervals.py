@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.analyses.counts.binomial import within_counts
 from dpstats.analyses.counts.group_shares import GroupIntervals
@@ -115,16 +116,19 @@ class QuantileIntervals(Intervals, Cached):
         whole = ProportionIntervals(self.counts(method, target))
         return self._once((alpha, method, target), lambda: whole.conf_int(alpha, method, target))
 
-    def _limits(self, low: Floats, high: Floats) -> Ends:
-        """Limits (d,) from those (edges,) of the distribution function."""
+    def bins(self, low: Floats, high: Floats) -> NDArray[np.int64]:
+        """(d, 2) first and last bin of each quantile, from limits (edges,) of F at the edges."""
         found = []
         for probability in self.probabilities:
             below, above = high < probability, low > probability
             rejected = np.append(below, False), np.append(above[::-1], False)
             first, left_out = (int(np.argmin(run)) for run in rejected)
             found.append((first, len(below) - left_out))
-        bins = np.array(found)
-        return self.cuts[bins[:, 0]], self.cuts[bins[:, 1] + (0 if self.discrete else 1)]
+        return np.array(found)
+
+    def _limits(self, low: Floats, high: Floats) -> Ends:
+        first, last = self.bins(low, high).T
+        return self.cuts[first], self.cuts[last + (0 if self.discrete else 1)]
 
     def __len__(self) -> int:
         return len(self.probabilities)

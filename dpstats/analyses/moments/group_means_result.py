@@ -330,7 +330,7 @@ class GroupRatesResult(GroupMeansResult):
         return [
             self.title,
             f"test of equal shares: p-value {shown_pvalue(self._equal.pvalue)} "
-            "(allows for the noise)",
+            f"(allows for the noise; from {SIMULATIONS:,} simulated tables)",
         ]
 
 

@@ -110,7 +110,11 @@ class OLSResult(RegressionResult):
             model, known = self._law.model, np.isfinite(np.asarray(self.bse))
             rows = self._law.combinations[known]
             errors = model.sampling.matrix + model.noise_covariance + model.left_covariance
-            covariance[np.ix_(known, known)] = rows @ errors @ rows.T
+            errors = rows @ errors @ rows.T
+            root = np.sqrt(np.diag(errors))
+            scale = np.divide(np.asarray(self.bse)[known], root, out=np.ones_like(root),
+                              where=root > 0)  # fmt: skip
+            covariance[np.ix_(known, known)] = errors * np.outer(scale, scale)
         return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
 
     @cached_property

@@ -203,6 +203,20 @@ class AnyVariances(_OfScores):
         """Those of the rows; the noise has its own draws."""
         return max(self.fit.df_resid / self.clustering, 1.0)
 
+    def variances(self, combinations: Floats) -> Floats:
+        """(k,) means of what `drawn` draws, for noise that is about normal."""
+        from scipy import special
+
+        scores = combinations @ self.fit.inverse @ self.fit.rows[:-1]
+        middle = self.measured.matrix(self.fit.residual)
+        noisy = np.einsum("ij,jk,ik->i", scores, middle, scores) * self.per_row
+        sd = self.noise_sd(combinations)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = np.nan_to_num(np.maximum(noisy, 0.0) / sd, posinf=np.inf)
+        density = np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi)
+        expected = np.maximum(noisy, 0.0) * special.ndtr(at) + sd * density
+        return np.asarray(np.maximum(expected, self.rounded(combinations)))
+
     def drawn(self, combination: Floats) -> Floats:
         """Draws (DRAWS,) of the variance HC1 less the noise on it (eq. 3).
 

@@ -214,7 +214,7 @@ def check_quantile(setting, runs, table, tools, every=1):
             for true, t in zip(truth, asked.probability, strict=True)
         ]
         for method in METHODS if run % every == 0 else ():
-            ends = intervals.bins(0.05, method)
+            ends = intervals.bins(*intervals.of_edges(0.05, method, "population"))
             within[method] += [
                 first <= true <= last for (first, last), true in zip(ends, truth, strict=True)
             ]
