@@ -491,3 +491,16 @@ analysis = [{name = "o", kind = "ols", formula = "y ~ a", cov_type = "HC1"}]
     again = dps.Plan.load(tmp_path / "plan.json")
     assert (again.analyses, again.family) == (plan.analyses, plan.family)
     assert any(getattr(block, "coarse", False) for block in again.family.blocks)
+
+
+@pytest.mark.parametrize("epsilon", [4, 20, 1e4])
+def test_robust_standard_errors_go_with_their_intervals(epsilon, seeded_noise):
+    analysis = dps.OLS("y ~ a + b", cov_type="HC1")
+    plan = dps.plan(ROUGH, {"o": analysis}, budget=dps.PureDP(epsilon), reference=dps.Uniform())
+    ratios = []
+    for seed in range(5):
+        with _noise_from(seeded_noise(seed)):
+            found = dps.release(plan, uneven(), rng=0, m=100).infer("o")
+        ratios.append(np.diff(found.conf_int())[:, 0] / 2 / np.asarray(found.bse))
+    assert 1.7 < np.median(ratios) < 2.3
+    np.testing.assert_allclose(np.diag(found.cov_params()), found.bse**2, rtol=1e-9)
