@@ -110,7 +110,7 @@ def test_a_search_uses_the_guesses():
         for guesses in (None, GUESSES)
     ]
     assert found[1] > 5 * found[0]
-    with pytest.raises(dps.RequestError, match="power= needs alternative="):
+    with pytest.raises(dps.RequestError, match="power= needs like="):
         plan_with(GUESSES).solve(of="line", power=0.8, term="x", n=N)
 
 
