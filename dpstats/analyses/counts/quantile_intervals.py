@@ -50,8 +50,7 @@ class QuantileIntervals(Intervals, Cached):
 
     def counts(self, method: Method, target: Target) -> Answers:
         """The answers; counts of persons where the sampling of these is inferred."""
-        sampled = method == "noise_aware" and target == "population"
-        return self.answers.of_persons if sampled else self.answers
+        return self.answers.of_persons if _sampled(method, target) else self.answers
 
     @property
     def discrete(self) -> bool:
@@ -218,8 +217,7 @@ class GroupQuantileIntervals(QuantileIntervals):
         return self._once((alpha, method, target), lambda: self._inverted(alpha, method, target))
 
     def _inverted(self, alpha: float, method: Method, target: Target) -> tuple[Floats, Floats]:
-        edges = range(len(self.answers.sums))
-        sampled = method == "noise_aware" and target == "population"
+        edges, sampled = range(len(self.answers.sums)), _sampled(method, target)
         each = (self._of_edge(j, sampled=sampled) for j in edges)
         found = [one.conf_int(alpha, method, target) for one in each]
         low, high = np.array(found).reshape(-1, 2).T
@@ -235,6 +233,11 @@ class GroupQuantileIntervals(QuantileIntervals):
 
 _DRAWS = 3_999  # of a maximal deviation; or as many as put
 _TAIL = 4  # of them beyond the bound, which is an order statistic
+
+
+def _sampled(method: Method, target: Target) -> bool:
+    """Whether the sampling of persons is inferred, from counts of these."""
+    return method == "noise_aware" and target == "population"
 
 
 def distribution_band(

@@ -11,7 +11,6 @@ import numpy as np
 
 from dpstats.analyses.regression.constraints import Constraints, read_constraints
 from dpstats.analyses.regression.linear_intervals import LinearIntervals
-from dpstats.analyses.regression.sampling_covariance import EqualVariances
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
 from dpstats.error_rates import percent
@@ -57,9 +56,8 @@ class LinearResult(EstimateResult):
     @property
     def _privacy(self) -> str:
         law = self.intervals
-        if not isinstance(law, LinearIntervals) or isinstance(law.model.sampling, EqualVariances):
-            return super()._privacy
-        return ALLOWING
+        measured = isinstance(law, LinearIntervals) and law.model.sampling.noisy
+        return ALLOWING if measured else super()._privacy
 
     @property
     def interval_of(self) -> str:

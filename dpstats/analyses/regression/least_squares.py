@@ -301,6 +301,7 @@ class SamplingCovariance(ABC):
     clustering: float = field(default=1.0, kw_only=True)
 
     about: ClassVar[str]  # what a result says of it
+    noisy: ClassVar[str] = ""  # the same where it was measured, if noise is most of it
 
     @property
     @abstractmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,19 +134,22 @@ class _OfScores(SamplingCovariance):
 
     measured: FourthMoments | PersonScores
 
-    noisy: ClassVar[str]
-
     @property
     @abstractmethod
     def per_row(self) -> float:
         """1 / n, with a factor for small samples."""
 
     @cached_property
+    def _middle(self) -> Floats:
+        """(q, q) noisy M of the features, at the estimated residual."""
+        return self.measured.matrix(self.fit.residual)
+
+    @cached_property
     def matrix(self) -> Floats:
         """(p, p); a direction in which noise makes it small has the deviation of that noise."""
         fit, root = self.fit, root_of(self.fit.inverse)
-        middle = fit.rows[:-1] @ self.measured.matrix(fit.residual)
-        values, vectors = np.linalg.eigh(root @ middle @ fit.rows[:-1].T @ root)
+        middle = fit.rows[:-1] @ self._middle @ fit.rows[:-1].T
+        values, vectors = np.linalg.eigh(root @ middle @ root)
         scores = vectors.T @ root
         values = self._allowing(values * self.per_row, vectors.T @ np.linalg.pinv(root))
         return np.asarray((scores.T * values) @ scores)
@@ -208,8 +211,7 @@ class AnyVariances(_OfScores):
         from scipy import special
 
         scores = combinations @ self.fit.inverse @ self.fit.rows[:-1]
-        middle = self.measured.matrix(self.fit.residual)
-        noisy = np.einsum("ij,jk,ik->i", scores, middle, scores) * self.per_row
+        noisy = np.einsum("ij,jk,ik->i", scores, self._middle, scores) * self.per_row
         sd = self.noise_sd(combinations)
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.nan_to_num(np.maximum(noisy, 0.0) / sd, posinf=np.inf)
@@ -224,7 +226,7 @@ class AnyVariances(_OfScores):
         """
         fit = self.fit
         score = combination @ fit.inverse @ fit.rows[:-1]
-        noisy = float(score @ self.measured.matrix(fit.residual) @ score)
+        noisy = float(score @ self._middle @ score)
         drawn = (max(noisy, 0.0) - self.measured.noise(score, fit.residual)) * self.per_row
         return np.maximum(drawn, max(float(self.rounded(combination[None, :])[0]), 0.0))
 
