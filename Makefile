@@ -14,8 +14,8 @@ TESTED := dev$(if $(shell command -v java),$(shell echo ,)spark)
 SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -j auto -c docs -d build/docs/trees
 # The oldest versions that pyproject.toml allows, against the tests of what depends on them.
 LOWEST := build/lowest
-CORE := $(addprefix tests/,analyses bounds cli corrected density families inference measured planning \
-	plots private references releases reports results schema theory verifying)
+CORE := $(addprefix tests/,analyses bounds cli corrected families inference measured planning \
+	plots private releases reports results rows schema theory verifying)
 
 .PHONY: demo test test-slow test-lowest check docs docs-check benchmark mutants fuzz clean
 

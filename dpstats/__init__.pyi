@@ -73,10 +73,10 @@ from .privacy.budget import ZCDP as ZCDP
 from .privacy.ledger import Ledger as Ledger
 from .private.fit_of_schema import check as check
 from .private.measure import measure as measure
-from .references.bernstein import BernsteinKDE as BernsteinKDE
-from .references.histogram import PerturbedHistogram as PerturbedHistogram
-from .references.loglinear import LogLinear as LogLinear
-from .references.uniform import Uniform as Uniform
+from .rows.bernstein import BernsteinKDE as BernsteinKDE
+from .rows.histogram import PerturbedHistogram as PerturbedHistogram
+from .rows.loglinear import LogLinear as LogLinear
+from .rows.uniform import Uniform as Uniform
 from .releases import Release as Release
 from .releases import load as load
 from .releases.draws import Draws as Draws

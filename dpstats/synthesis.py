@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpstats.density.minimax import Solver
-from dpstats.density.rows import Draw
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
 from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.privacy.ledger import Ledger
 from dpstats.private.measure import measure
-from dpstats.references.generator import Fit, Seed, check_options, generate
 from dpstats.releases import Release
 from dpstats.releases.paid import attached
+from dpstats.rows.drawing import Draw
+from dpstats.rows.generator import Fit, Seed, check_options, generate
+from dpstats.rows.minimax import Solver
 
 
 def synthesize(

@@ -26,10 +26,10 @@ from dpstats.privacy.budget import ZCDP, Budget, PureDP
 from dpstats.privacy.neighbours import Unit
 from dpstats.privacy.noise import _noise_from
 from dpstats.private.measure import measure
-from dpstats.references.uniform import Uniform
 from dpstats.releases import Release, load
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.results.estimates import EstimateResult
+from dpstats.rows.uniform import Uniform
 from dpstats.schema import Schema
 from dpstats.synthesis import synthesize
 

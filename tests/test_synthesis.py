@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.density import entropy as dps_entropy
-from dpstats.density import minimax
-from dpstats.density.minimax import SolverError
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
-from dpstats.references import generator
+from dpstats.rows import entropy as dps_entropy
+from dpstats.rows import generator, minimax
+from dpstats.rows.minimax import SolverError
 
 SCHEMA = dps.Schema([
     dps.Category("colour", ["red", "green", "blue"]),

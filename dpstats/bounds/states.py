@@ -15,7 +15,7 @@ from dpstats.arrays import Codes
 from dpstats.bounds.group_totals import sets_of_rows
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Indicator
-from dpstats.references.gibbs import Support
+from dpstats.rows.gibbs import Support
 from dpstats.schema import Column, Number
 
 _MOST_COMPARED = 200_000  # states of a question that are gone through to merge levels

@@ -216,7 +216,7 @@ def _synthesize(options: argparse.Namespace) -> None:
 
 def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
     """Arguments of `dps.synthesize`, checked."""
-    from dpstats.references.generator import check_options
+    from dpstats.rows.generator import check_options
 
     fit, solver, draw = options.fit, options.solver, options.draw
     m, k = options.m, options.k

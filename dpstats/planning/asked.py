@@ -22,8 +22,8 @@ from dpstats.measured.contents import unasked
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy, check_rows
 from dpstats.privacy.budget import Budget, check_budget
-from dpstats.references.base import Reference
 from dpstats.results.base import Result
+from dpstats.rows.base import Reference
 from dpstats.schema import Schema
 
 _EDITED = "it was edited by hand: make it again with dps.plan"

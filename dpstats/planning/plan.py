@@ -63,10 +63,10 @@ from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.cautions import cautions
 from dpstats.privacy.neighbours import Neighbours, Unit
-from dpstats.references import default_reference, reference_from_dict
-from dpstats.references.base import Reference
-from dpstats.references.uniform import Uniform
 from dpstats.results.base import Result
+from dpstats.rows import default_reference, reference_from_dict
+from dpstats.rows.base import Reference
+from dpstats.rows.uniform import Uniform
 from dpstats.schema import Guesses, Number, Schema
 
 

@@ -16,8 +16,8 @@ from dpstats.measured.view import ReleaseView
 from dpstats.planning.plan import Plan, plan
 from dpstats.privacy.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstats.privacy.rationals import parse_fraction
-from dpstats.references import reference_from_dict
 from dpstats.results.base import Result
+from dpstats.rows import reference_from_dict
 from dpstats.schema import Guesses, Schema
 from dpstats.schema.toml_files import KEYS, check_keys, read_toml
 

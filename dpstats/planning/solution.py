@@ -14,8 +14,8 @@ from dpstats.results.rendering import significant
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
-    from dpstats.references.base import Reference
     from dpstats.results.base import Result
+    from dpstats.rows.base import Reference
 
 Quantity = Literal["width", "delta", "power"]
 

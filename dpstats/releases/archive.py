@@ -8,13 +8,13 @@ from typing import get_args
 import numpy as np
 
 from dpstats import files
-from dpstats.density.rows import Draw, random_order
 from dpstats.errors import FileFormatError
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
 from dpstats.measured.measurements import Measurements
-from dpstats.references import reference_from_dict
-from dpstats.references.generator import Fit
 from dpstats.releases.release import Release
+from dpstats.rows import reference_from_dict
+from dpstats.rows.drawing import Draw, random_order
+from dpstats.rows.generator import Fit
 
 _KEYS = {
     "serves_inference",

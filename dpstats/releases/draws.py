@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from dpstats.arrays import Integers
 from dpstats.checks import check_whole
-from dpstats.density.rows import random_order
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
-from dpstats.references.generator import Seed
-from dpstats.references.plausible import PlausibleTables, seeds_of
 from dpstats.results.pooled import Pooled, pool
+from dpstats.rows.drawing import random_order
+from dpstats.rows.generator import Seed
+from dpstats.rows.plausible import PlausibleTables, seeds_of
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dpstats.arrays import Codes
-from dpstats.density.rows import random_order
 from dpstats.measured.measurements import Measurements
 from dpstats.privacy.neighbours import Neighbours
+from dpstats.rows.drawing import random_order
 from dpstats.schema import Category, Column, Number, Schema
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import at_pilots
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock
-from dpstats.references.generator import check_options, fit_density
 from dpstats.releases.release import Release
 from dpstats.results.base import Result
+from dpstats.rows.generator import check_options, fit_density
 
 CANDIDATES = 5_000  # a pilot only chooses what is measured next
 SEED = 0

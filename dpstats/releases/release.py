@@ -30,7 +30,6 @@ from dpstats.checks import (
     excerpt,
     short,
 )
-from dpstats.density.rows import random_order
 from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, bonferroni
 from dpstats.errors import ConditionError, NotMeasuredError, RequestError
@@ -46,10 +45,11 @@ from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.budget import Budget
-from dpstats.references.generator import inference_density
 from dpstats.releases.interchange import CAUTION, croissant_of, limits, row_batches
 from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.results.base import INTERVAL_COLUMNS, Result
+from dpstats.rows.drawing import random_order
+from dpstats.rows.generator import inference_density
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from dpstats.families.block import Block, Family
     from dpstats.measured.combining import Sources
     from dpstats.measured.measurements import Measurements
-    from dpstats.references.generator import Seed
     from dpstats.releases.draws import Draws
     from dpstats.releases.planned_analyses import PlannedAnalyses
     from dpstats.results.base import Result
     from dpstats.results.bounds import Bounds
     from dpstats.results.explanation import Explanation
+    from dpstats.rows.generator import Seed
     from dpstats.schema import Schema
 
 
@@ -593,8 +593,8 @@ class Release(Cached):
         >>> print(pooled.params.round(2))
         [0.3]
         """
-        from dpstats.references.plausible import PlausibleTables
         from dpstats.releases.draws import draws_of
+        from dpstats.rows.plausible import PlausibleTables
 
         def tables_near() -> PlausibleTables:
             view = self._view

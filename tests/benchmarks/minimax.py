@@ -23,11 +23,11 @@ import scipy.sparse  # noqa: F401  else their import would be timed
 from measuring import timed
 
 import dpstats as dps
-from dpstats.density.candidates import merged, seen_by
-from dpstats.density.entropy import fit_entropy
-from dpstats.density.minimax import feasible, minimax_columns, minimax_highs
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
+from dpstats.rows.candidates import merged, seen_by
+from dpstats.rows.entropy import fit_entropy
+from dpstats.rows.minimax import feasible, minimax_columns, minimax_highs
 
 ROWS, LATENT = 50_000, 6  # of the large instances: rows, and their hidden classes
 LARGE = {  # fit, levels of the columns (or number of numeric columns), m, whether HiGHS can

@@ -83,7 +83,7 @@ def score(folder, draws):
     import scipy.optimize
     import scipy.stats  # noqa: F401
 
-    from dpstats.density.entropy import targets
+    from dpstats.rows.entropy import targets
 
     columns = ("CPU s", "misfit: largest", "rms", "error: largest", "rms")
     print(f"{'plan':<12}" + "".join(f"{column:>17}" for column in columns))

@@ -7,19 +7,19 @@ import numpy as np
 from measuring import timed
 
 import dpstats as dps
-from dpstats.density.candidates import merged, seen_by
-from dpstats.density.entropy import fit_entropy
-from dpstats.density.minimax import (
+from dpstats.families.tables.cells import Cells, Table
+from dpstats.families.tables.lattice import MAX_COLUMNS
+from dpstats.measured.measurements import NoisyBlock
+from dpstats.rows.candidates import merged, seen_by
+from dpstats.rows.drawing import draw_counts
+from dpstats.rows.entropy import fit_entropy
+from dpstats.rows.minimax import (
     TOLERANCE,
     feasible,
     minimax_columns,
     minimax_highs,
     minimax_pulp,
 )
-from dpstats.density.rows import draw_counts
-from dpstats.families.tables.cells import Cells, Table
-from dpstats.families.tables.lattice import MAX_COLUMNS
-from dpstats.measured.measurements import NoisyBlock
 
 EPSILON, DELTA, GAMMA, DEGREE = 0.2, 0.5, 0.25, 2
 BERNSTEIN = dps.BernsteinKDE(k=1, order=1)  # what the corrected theorem takes for uniform rows

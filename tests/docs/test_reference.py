@@ -17,7 +17,7 @@ from dpstats.families.losses.functions import LOSSES
 from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.planning import requests
 from dpstats.privacy import ledger_file
-from dpstats.references import reference_from_dict
+from dpstats.rows import reference_from_dict
 from dpstats.schema import TextFile, guesses
 from dpstats.schema.schema import _KEYS as COLUMN_KEYS
 from dpstats.schema.toml_files import KEYS

@@ -22,7 +22,7 @@ ROOMS = [
     "schema", "privacy",
     "families", "corrected", "theory",
     "measured",
-    "inference", "density", "references",
+    "inference", "rows",
     "results",
     "analyses",
     "planning", "bounds", "releases", "plots",

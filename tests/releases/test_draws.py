@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.references import plausible
+from dpstats.rows import plausible
 
 
 @pytest.fixture(scope="module")

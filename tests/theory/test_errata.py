@@ -15,8 +15,8 @@ from scipy.integrate import trapezoid
 from scipy.optimize import linprog
 from scipy.special import gammaln
 
-from dpstats.density.minimax import minimax_highs
-from dpstats.references.bernstein import _bernstein, _iterated
+from dpstats.rows.bernstein import _bernstein, _iterated
+from dpstats.rows.minimax import minimax_highs
 from dpstats.theory import HistogramSampling, KernelSampling, UniformSampling
 
 

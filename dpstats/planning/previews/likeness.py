@@ -14,7 +14,7 @@ from dpstats.errors import RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.invented import invented
-from dpstats.references.uniform import Uniform
+from dpstats.rows.uniform import Uniform
 from dpstats.schema import Category, Column, Guesses, Schema
 
 if TYPE_CHECKING:

@@ -21,15 +21,14 @@ import pytest
 import dpstats as dps
 from dpstats import releases, synthesis
 from dpstats.cli import REFUSED, main
-from dpstats.density import minimax
-from dpstats.density.minimax import SolverError
 from dpstats.privacy import noise
 from dpstats.private import kernel
 from dpstats.private import measure as measuring
 from dpstats.private import tables as local
 from dpstats.private.header import header_of
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.references import generator
+from dpstats.rows import generator, minimax
+from dpstats.rows.minimax import SolverError
 
 PACKAGE = Path(dps.__file__).parent
 GLOBALS = Path(__file__).parents[1] / "programs" / "globals_after_a_release.py"

@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.density.candidates import seen_by
-from dpstats.density.entropy import _Dual, fit_entropy, usable_deviations
-from dpstats.density.minimax import feasible, minimax_highs
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
-from dpstats.references import loglinear
-from dpstats.references.exchanging import exchanged
-from dpstats.references.gibbs import GibbsSampler
-from dpstats.references.loglinear import LogLinear
-from dpstats.references.loglinear_fit import fit_loglinear
-from dpstats.references.uniform import Uniform
+from dpstats.rows import loglinear
+from dpstats.rows.candidates import seen_by
+from dpstats.rows.entropy import _Dual, fit_entropy, usable_deviations
+from dpstats.rows.exchanging import exchanged
+from dpstats.rows.gibbs import GibbsSampler
+from dpstats.rows.loglinear import LogLinear
+from dpstats.rows.loglinear_fit import fit_loglinear
+from dpstats.rows.minimax import feasible, minimax_highs
+from dpstats.rows.uniform import Uniform
 
 N = 4000
 NOISES = ("laplace", "gaussian")

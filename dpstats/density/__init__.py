@@ -1,1 +1,0 @@
-"""From noisy answers and candidate points to weights and synthetic rows."""

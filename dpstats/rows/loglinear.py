@@ -1,0 +1,301 @@
+r"""The log-linear reference: candidates that follow the noisy answers themselves.
+
+Where a domain is too large to enumerate, points drawn without the answers miss almost all of its
+mass. The answers are released anyway, so candidates may use them at no privacy cost: they start as
+rows of the log-linear model of the answers (`fit_loglinear`).
+
+Where every function is a cell, and most are of tables of one or two columns, these are denoised
+(`denoising`), and the rows are then edited until their own tables are the denoised ones
+(`editing`). For other families they are exchanged for other rows of the model until their means
+are those of its fit (`exchanging`). Either way all candidates have the same weight.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes, Floats
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.tables.cells import Indicator, Table
+from dpstats.inference.simulation import with_more_noise
+from dpstats.measured.answers import answer
+from dpstats.measured.combining import Sources
+from dpstats.rows.base import Proposal, Unmeasured
+from dpstats.rows.candidates import merged
+from dpstats.rows.denoising import PairTables, blend, denoised_levels
+from dpstats.rows.editing import Others, edited
+from dpstats.rows.entropy import targets, usable_deviations
+from dpstats.rows.exchanging import exchanged
+from dpstats.rows.gibbs import GibbsSampler, knows
+from dpstats.rows.levels import Levels, is_small
+from dpstats.rows.loglinear_fit import LogLinearFit, fit_loglinear
+from dpstats.rows.own_density import own_density
+from dpstats.rows.uniform import Uniform
+
+if TYPE_CHECKING:
+    from dpstats.measured.measurements import Measurements
+    from dpstats.schema import Schema
+
+FIT_ROWS = 16_000  # that stand for the model where rows are edited afterwards
+EARLY = 5_000  # rows that serve at first where they are exchanged afterwards
+MOST_FITTED = 6_400_000  # rows times tables up to which the model is fitted before edits
+MOST_LEVELS = 2_000  # of all columns up to which rows are edited,
+MOST_OTHERS = 40  # and blocks besides small tables
+BLENDED = (0.3, 1.0, 12.0)  # edges of E / S between which estimates have weights of their own
+LEAST_COUNT = 0.05  # of a level, for a density
+LIKELY = 3.0  # noise standard deviations by which a cell may be corrected
+MOVED = 0.1  # of a noise, to differentiate denoised tables
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LogLinear(Unmeasured):
+    """Points that follow the noisy answers; spends nothing.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=[18, 65], missing=40)])
+    >>> asked, budget = {"age": dps.Mean("age")}, dps.PureDP(1)
+    >>> plan = dps.plan(schema, asked, budget=budget, reference=dps.LogLinear())
+    >>> plan.reference.share  # the whole budget is left to the analyses
+    Fraction(0, 1)
+    """
+
+    def check_family(self, family: Family) -> None:
+        """Refuse functions whose conditional distributions are not known.
+
+        Raises
+        ------
+        RequestError
+        """
+        if not knows(family):
+            raise RequestError(
+                "a log-linear reference takes tables, conditions, moments and products only; use "
+                "reference=dps.Uniform()"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"kind": "log_linear", "sweeps": 1}  # always; digests of plans include it
+
+    def candidates(
+        self, measurements: Measurements, m: int, rng: np.random.Generator, *, stratified: bool
+    ) -> Proposal:
+        """Candidates that follow the answers, with their density; uniform ones if that fails.
+
+        The budget is spent, so a failure on noisy answers must not lose the release.
+        """
+        drawn = self._edited if edits(measurements) else self._exchanged
+        try:
+            proposal = drawn(measurements, m, rng)
+            if proposal.density is not None and np.all(np.isfinite(proposal.density)):
+                return proposal
+        except (ArithmeticError, ValueError, LookupError, MemoryError) as error:
+            _log.warning("log-linear reference: %s", error)
+        uniform = Uniform().candidates(measurements, m, rng, stratified=stratified)
+        note = "the log-linear reference failed on these answers; candidates were drawn uniformly"
+        return replace(uniform, notes=(note, *uniform.notes))
+
+    def _edited(self, measurements: Measurements, m: int, rng: np.random.Generator) -> Proposal:
+        """M rows of equal weight whose tables are the denoised ones."""
+        problem, schema = _Tables(measurements), measurements.columns
+        sampler = GibbsSampler(schema, problem.family, problem.base())
+        model = None
+        if (problem.pairs or problem.others) and FIT_ROWS * problem.pairs <= MOST_FITTED:
+            model = fit_loglinear(sampler, problem.means, problem.deviations, FIT_ROWS, rng)
+            which = rng.permutation(np.arange(max(m, FIT_ROWS)) % FIT_ROWS)[:m]
+            start = {name: codes[which] for name, codes in model.codes.items()}
+        else:
+            start = sampler.draw_base(m, rng)
+        bins = {column.name: column.bins_of(start[column.name]) for column in schema}
+        share = m / problem.n
+        wanted, others = problem.wanted(model, rng) * share, None
+        if problem.others:
+            others = Others(schema, problem.others, problem.wanted_of_others(model) * share)
+        bins = edited(problem.levels, bins, wanted, problem.used, rng, others)
+        points = {column.name: column.draw_inside(bins[column.name], rng) for column in schema}
+        return _of_rows(schema, points)
+
+    def _exchanged(self, measurements: Measurements, m: int, rng: np.random.Generator) -> Proposal:
+        """M rows of equal weight, of the model and exchanged until their means fit."""
+        family, means, deviations = targets(measurements)
+        sampler = GibbsSampler(measurements.columns, family, _base(measurements))
+        model = fit_loglinear(sampler, means, deviations, m, rng, early=min(m, EARLY))
+        return _of_rows(measurements.columns, exchanged(model, model.trusted(rng), rng))
+
+
+def _of_rows(schema: Schema, codes: dict[str, Codes]) -> Proposal:
+    """Distinct rows as candidates, each with the weight of its copies."""
+    candidates = merged(schema, codes, np.ones(len(codes[schema.names[0]])))
+    return Proposal(candidates, candidates.weights)
+
+
+def edits(measurements: Measurements) -> bool:
+    """Whether rows are edited: all functions are cells, and most are of small tables."""
+    blocks, columns = measurements.published.blocks, measurements.columns
+    cells = all(isinstance(block, Table | Indicator) and block.columns for block in blocks)
+    tables = any(isinstance(block, Table) for block in blocks)
+    few = sum(not is_small(block) for block in blocks) <= MOST_OTHERS
+    return cells and tables and few and sum(column.bins for column in columns) <= MOST_LEVELS
+
+
+def _base(measurements: Measurements) -> dict[str, Floats]:
+    """Logarithms of the own densities of all columns."""
+    sources = Sources(measurements)
+    return {c.name: np.log(own_density(sources, c)) for c in measurements.columns}
+
+
+def independent(measurements: Measurements, m: int, rng: np.random.Generator) -> dict[str, Codes]:
+    """M rows of independent columns, column name -> (m,) codes, by their own densities."""
+    sampler = GibbsSampler(measurements.columns, measurements.published, _base(measurements))
+    return sampler.draw_base(m, rng)
+
+
+class _Tables:
+    """The noisy tables of one and two columns, also those that follow from larger ones.
+
+    Attributes
+    ----------
+    small : Family
+        These tables.
+    others : tuple of Block
+        The published blocks that are none of them.
+    family : Family
+        Both.
+    noisy, deviations : (|F|,) float64
+        Noisy means of the family, and standard deviations of their noise.
+    denoised : PairTables
+        The noisy counts, which agree on denoised single levels.
+    means : (|F|,) float64
+        Their means: the noisy ones of other functions.
+    """
+
+    def __init__(self, measurements: Measurements) -> None:
+        self.measurements = measurements
+        schema, sources = measurements.columns, Sources(measurements)
+        published = measurements.published.blocks
+        tables = [block for block in published if isinstance(block, Table)]
+        pairs = dict.fromkeys(
+            Table(two) for table in tables for two in itertools.combinations(table.columns, 2)
+        )
+        tabled = dict.fromkeys(column for table in tables for column in table.columns)
+        others = (block for block in published if not is_small(block))
+        self.small = Family((*pairs, *(Table((c,)) for c in schema if c in tabled)))
+        self.others = tuple(others)
+        self.family = Family((*self.small.blocks, *self.others))
+        answers = answer(sources, self.family)
+        self.noisy, self.n, self.pairs = answers.means, answers.n, len(pairs)
+        noise = np.sqrt(answers.noise_variances)
+        self.deviations = usable_deviations(measurements, noise)
+        self.levels = Levels(schema)
+        self.places = self.levels.places(self.small)
+        self.of_pairs = np.flatnonzero(self.places[0] != self.places[1])
+        self.used = self._matrix(np.ones(self.small.size)) > 0
+        scales = self._matrix(self.deviations) * self.n
+        self._scales = np.where(self.used, scales, 1.0)
+
+    def _matrix(self, values: Floats) -> Floats:
+        """Values (|F|,) of the functions, those of the small tables as a matrix."""
+        return self.levels.matrix(self.small, values[: self.small.size])
+
+    def tables_of(self, noisy: Floats) -> PairTables:
+        """Noisy means (|F|,) as counts in a matrix, which agree on denoised single levels."""
+        counts, column = self._matrix(noisy) * self.n, self.levels.column
+        own, tabled = counts.diagonal(), self.used.diagonal()
+        sizes = np.bincount(column)[column]
+        margins = self.n / sizes
+        margins[tabled] = denoised_levels(
+            own[tabled], self._scales.diagonal()[tabled], column[tabled], self.n
+        )
+        evenly = ((margins - own) * tabled)[:, np.newaxis] / sizes
+        return PairTables(
+            counts=np.where(self._off_diagonal, counts + evenly + evenly.T, 0.0),
+            deviations=self._scales,
+            margins=margins,
+            column=column,
+            used=self._off_diagonal,
+            n=self.n,
+        )
+
+    @cached_property
+    def _off_diagonal(self) -> NDArray[np.bool_]:
+        return self.used & ~np.eye(self.levels.size, dtype=np.bool_)
+
+    @cached_property
+    def denoised(self) -> PairTables:
+        return self.tables_of(self.noisy)
+
+    @cached_property
+    def means(self) -> Floats:
+        return self._means_of(self.denoised, self.noisy)
+
+    def _means_of(self, tables: PairTables, noisy: Floats) -> Floats:
+        """Means (|F|,) of tables; noisy ones of other functions."""
+        counts = tables.counts + np.diag(tables.margins)
+        return np.append(counts[self.places] / self.n, noisy[self.small.size :])
+
+    def base(self) -> dict[str, Floats]:
+        """Logarithms of densities of all columns: those of denoised levels, where it has tables."""
+        sources, found = Sources(self.measurements), {}
+        for column in self.measurements.columns:
+            place = self.levels.slices[column.name]
+            if self.used.diagonal()[place].all():
+                counts = np.maximum(self.denoised.margins[place], LEAST_COUNT)
+                found[column.name] = np.log(counts / counts.sum())
+            else:
+                found[column.name] = np.log(own_density(sources, column))
+        return found
+
+    def wanted(self, model: LogLinearFit | None, rng: np.random.Generator) -> Floats:
+        """Counts (L, L) that rows are edited to."""
+        if not self.pairs:
+            return np.diag(self.denoised.margins)
+
+        def estimates(tables: PairTables) -> Floats:
+            found = [tables.independent(), tables.denoised_cells(), tables.low_rank()]
+            return np.array([table[cells] for table in found]) / self.n
+
+        cells = (self.places[0][self.of_pairs], self.places[1][self.of_pairs])
+        noise = self._noise(rng)
+        noisier = self.noisy + MOVED * noise
+        near = self.tables_of(noisier)
+        found = estimates(self.denoised)
+        moved = (estimates(near) - found) / MOVED
+        if model is not None:
+            change = (self._means_of(near, noisier) - self.means) / MOVED
+            following = model.following(change / self.deviations, rng) - model.expected
+            found = np.vstack([found, (model.expected * self.deviations)[self.of_pairs]])
+            moved = np.vstack([moved, (following * self.deviations)[self.of_pairs]])
+        own, deviations = self.of_pairs, self.deviations[self.of_pairs]
+        blended, stratum = self.noisy[own].copy(), np.digitize(found[0] / deviations, BLENDED)
+        for alike in (stratum == k for k in np.unique(stratum)):
+            precision = 1 / deviations[alike] ** 2
+            freedom = moved[:, alike] @ (precision * noise[own][alike])
+            blended[alike], weights = blend(
+                found[:, alike], self.noisy[own][alike], freedom, precision
+            )
+            _log.info("tables: weights %s of independence, cells, low rank, model", weights)
+        # No answer is corrected by more than its noise may have moved it.
+        most, means = LIKELY * deviations, self.noisy.copy()
+        means[own] = np.clip(blended, means[own] - most, means[own] + most)
+        return self.denoised.balanced(self._matrix(means) * self.n)
+
+    def wanted_of_others(self, model: LogLinearFit | None) -> Floats:
+        """Counts of the other functions that rows are edited to: those of the model."""
+        means = self.means if model is None else model.expected * self.deviations
+        return means[self.small.size :] * self.n
+
+    def _noise(self, rng: np.random.Generator) -> Floats:
+        """A draw from the joint law of the noise on the means."""
+        noisier = Sources(with_more_noise(self.measurements, rng))
+        return answer(noisier, self.family).sums / self.n - self.noisy

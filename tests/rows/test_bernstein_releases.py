@@ -1,0 +1,338 @@
+"""The Bernstein density on its way: plans and what they refuse, files, releases."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.cli import main
+from dpstats.errors import BudgetError, DataError, FileFormatError, RequestError
+from dpstats.privacy.noise import _noise_from
+from dpstats.rows import reference_from_dict
+from dpstats.rows.bernstein import BernsteinKDE
+
+SCHEMA = dps.Schema([
+    dps.Category("colour", ["red", "green", "blue"]),
+    dps.Number("age", 0, 100, points=1001, edges=[20, 40, 60, 80], missing=50),
+    dps.Number("income", -10, 90, points=2**18 + 1, edges=[0, 30], missing=0),
+    dps.Number("score", values=[1, 4, 5, 17]),
+])  # fmt: skip
+ANALYSES = {
+    "colour": dps.Marginals(["colour", "age"]),
+    "income": dps.Proportion("income >= 30"),
+    "score": dps.Proportion("score > 4"),
+}
+N = 3000
+
+
+def people(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "colour": rng.choice(["red", "green", "blue"], n, p=[0.6, 0.3, 0.1]),
+        "age": 100 * rng.beta(2, 5, n),
+        "income": 90 * rng.beta(5, 2, n) - 10,
+        "score": rng.choice([1, 4, 5, 17], n),
+    })  # fmt: skip
+
+
+def planned(*columns, n=N, epsilon=1, **options):
+    reference = BernsteinKDE(columns or None, **options)
+    return dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(epsilon), n=n, reference=reference)
+
+
+def checked_at(n):
+    made = planned("age")
+    made.reference.check(made.reference_block.block, n, made.budget.law(1.0))
+
+
+def wild(scale, size):
+    return np.full(size, -(10**15))
+
+
+def seeded(times=1, seed=0):
+    """Noise of the planned size, the same in every run."""
+    rng = np.random.default_rng(seed)
+    return _noise_from(
+        lambda scale, size: np.rint(times * rng.laplace(0, scale, size)).astype(np.int64)
+    )
+
+
+# Plans and refusals
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 10), 0.75])
+def test_it_pays_its_own_share(share):
+    made = planned("age", share=share)
+    exact = Fraction(str(share)) if isinstance(share, float) else share
+    assert made.cost() == 1
+    own = made.reference_block
+    assert own.block.sensitivity("replace").l1 / own.multiplier == exact
+    without = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1))
+    assert without.family.names == made.family.names
+    assert "bernstein_kde, share of the budget" in str(made)
+    assert "for 33 sums" in str(made)
+    assert "bernstein_kde" in str(made.preview())
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: planned("age", n=None), r"depends on the public number of rows; .* n=\.\.\."),
+        (lambda: planned("age", n=2, C=3), r"at n = 2 rows .* smaller C \(now 3\)"),
+        (lambda: planned("colour"), r"cannot cover \['colour'\].*\['age', 'income'\]"),
+        (lambda: planned("age", "score"), r"cannot cover \['score'\]"),
+        (lambda: planned("height"), r"cannot cover \['height'\]"),
+        (lambda: planned("age", "income", k=400, n=100), r"times as much noise .* smaller k"),
+        (lambda: planned("age", "income", epsilon=0.001), r"times as much noise .* budget"),
+        (lambda: planned("age", "income", order=16), r"times as much noise .* order"),
+        (lambda: checked_at(2**53), r"rows over \['age'\] could overflow"),
+        (lambda: planned("age", k=511), None),
+    ],
+)
+def test_requests_that_cannot_work_are_refused_from_public_numbers(make, text):
+    if text is None:
+        assert make().reference_block.block.size == 512
+        return
+    with pytest.raises(RequestError, match=text):
+        make()
+
+
+def test_more_than_four_numbers_must_be_named():
+    wide = dps.Schema([dps.Number(f"x{j}", 0, 1, edges=[0.5]) for j in range(5)])
+    analyses = {f"p{j}": dps.Proportion(f"x{j} < 0.5") for j in range(5)}
+    options = {"budget": dps.PureDP(1), "n": 10**5}
+    with pytest.raises(RequestError, match=r"at most 4 numbers .* name some of them"):
+        dps.plan(wide, analyses, reference=BernsteinKDE(), **options)
+    made = dps.plan(wide, analyses, reference=BernsteinKDE(["x1", "x3"]), **options)
+    assert [c.name for c in made.reference_block.block.columns] == ["x1", "x3"]
+    fine = dps.Schema([dps.Number(f"x{j}", 0, 1, edges=[0.5]) for j in range(3)])
+    with pytest.raises(RequestError, match=r"use k = 63 or less, or fewer columns"):
+        BernsteinKDE(k=100).block(fine, 10**6)
+
+
+def test_without_numbers_it_is_refused():
+    schema = dps.Schema([dps.Boolean("b"), dps.Number("v", values=[1, 2, 9])])
+    with pytest.raises(RequestError, match="no analysis uses one"):
+        dps.plan(schema, {"b": dps.Proportion("b")}, budget=dps.PureDP(1), n=10,
+                 reference=BernsteinKDE())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"columns": "age"}, "must be a list"),
+        ({"columns": []}, "must be a list"),
+        ({"columns": ["a", "a"]}, "different names"),
+        ({"columns": list("abcde")}, "1 to 4"),
+        ({"columns": [1]}, "must be a list"),
+        *[({"k": k}, r"k=\.\.\..* from 1 to 511") for k in (0, 512, 2.0, True, "auto")],
+        *[({"order": j}, r"order=\.\.\..* from 1 to 16") for j in (0, 17, None, True, 1.5)],
+        *[
+            ({"C": c}, "never learned")
+            for c in (0, -1, math.inf, math.nan, True, None, "silverman")
+        ],
+        ({"share": 1}, "leaves no budget"),
+    ],
+)
+def test_parameters_that_are_refused(options, text):
+    with pytest.raises(RequestError, match=text):
+        BernsteinKDE(**options)
+
+
+@pytest.mark.parametrize("share", [0, -1, True, "half", None, float("nan")])
+def test_shares_that_are_no_positive_number_are_refused(share):
+    with pytest.raises(BudgetError):
+        BernsteinKDE(share=share)
+
+
+# Files, requests, releases
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [BernsteinKDE(), BernsteinKDE(["age"], 20, 0.3, 1, 0.3), BernsteinKDE(("a", "b"), C=2)],
+)
+def test_round_trip_through_json(reference):
+    assert reference_from_dict(json.loads(json.dumps(reference.to_dict()))) == reference
+    with pytest.raises(FileFormatError, match="unknown keys"):
+        reference_from_dict({**reference.to_dict(), "bandwidth": 0.1})
+
+
+def test_a_plan_and_its_measurements_come_back(tmp_path):
+    made = planned("age", "income")
+    made.save(tmp_path / "plan.json")
+    again = dps.Plan.load(tmp_path / "plan.json")
+    assert again.to_dict() == made.to_dict()
+    assert again.reference_block == made.reference_block
+    held = dps.measure(again, people())
+    held.save(tmp_path / "measured.zip")
+    loaded = dps.Measurements.load(tmp_path / "measured.zip")
+    assert loaded.reference.block == held.reference.block
+    np.testing.assert_array_equal(loaded.reference.sums, held.reference.sums)
+    first, second = (dps.synthesize(m, m=500, k=200, rng=3).to_frame() for m in (held, loaded))
+    pd.testing.assert_frame_equal(first, second)
+    with pytest.raises(DataError, match="n = 3000"):
+        dps.measure(made, people(N - 1))
+
+
+def test_noise_is_drawn_once_at_one_scale():
+    asked = []
+
+    def source(scale, size):
+        asked.append((scale, size))
+        return np.zeros(size, np.int64)
+
+    made = planned("age", "income", k=7)
+    with _noise_from(source):
+        held = dps.measure(made, people())
+    scale, size = asked[-1]
+    own = made.reference_block
+    assert size == 64
+    assert len(asked) == len(made.blocks) + 1
+    l1 = own.block.sensitivity("replace").l1 * int(own.block.ranges[1][0])
+    assert Fraction(1, 2) * (1 - Fraction(1, 10**12)) <= l1 / Fraction(scale) <= Fraction(1, 2)
+    codes = {c.name: c.encode(pa.array(people()[c.name])) for c in own.block.columns}
+    np.testing.assert_array_equal(held.reference.sums, own.block.sums(codes))
+
+
+def columns_of(release):
+    frame = release.to_frame()
+    assert set(frame) == {"colour", "age", "income", "score"}
+    return frame
+
+
+def test_candidates_follow_the_numbers_and_the_rest_is_uniform(no_noise):
+    """No noise: ages and incomes of 20,000 draws follow the private ones, inside bins as well."""
+    made, data = planned("age", "income", k=30, epsilon=10), people()
+    held = dps.measure(made, data)
+    points = made.reference.draw(20_000, made.columns, held.reference, np.random.default_rng(0))
+    assert list(points) == list(made.columns.names)
+    for name, sd in (("age", 100), ("income", 100)):
+        values = made.columns[name].decode(points[name])
+        assert stats.ks_2samp(values, data[name]).statistic < 0.05
+        assert abs(values.mean() - data[name].mean()) < 0.02 * sd
+    for name, size in (("colour", 3), ("score", 4)):
+        bins = made.columns[name].bins_of(points[name])
+        assert stats.chisquare(np.bincount(bins, minlength=size)).pvalue > 1e-6
+    assert made.reference.cells(made.columns, held.reference) == (0, None)
+
+
+def test_draws_are_moved_to_the_nearest_code():
+    made = planned("age", "income")
+    with seeded():
+        held = dps.measure(made, people())
+    points = made.reference.draw(500, made.columns, held.reference, np.random.default_rng(7))
+    rng = np.random.default_rng(7)
+    dps.Uniform().draw(500, made.columns, None, rng)
+    sample = made.reference.density(held.reference).sample(500, rng)
+    for name, y in zip(("age", "income"), sample.T, strict=True):
+        column = made.columns[name]
+        values = float(column.low) + y * (float(column.high) - float(column.low))
+        step = column.grid[1] - column.grid[0]
+        assert np.abs(column.decode(points[name]) - values).max() <= step * (0.5 + 1e-6)
+
+
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+@pytest.mark.parametrize("columns", [("age",), ("age", "income"), ()])
+def test_releases(columns, fit, tmp_path):
+    with seeded():
+        release = dps.release(planned(*columns), people(), fit=fit, rng=1)
+    assert len(release.notes) == (fit == "minimax")  # its certificate
+    assert release.accuracy().delta < 0.1
+    release.save(tmp_path / "release.zip")
+    again = dps.load(tmp_path / "release.zip")
+    pd.testing.assert_frame_equal(again.to_frame(), columns_of(release))
+
+
+def test_rows_follow_the_data_inside_bins():
+    """Kolmogorov-Smirnov distance of ages, whose bins are wide; noise of the planned size."""
+    data = people(20_000)
+    distances = []
+    for plan in (
+        planned("age", "income", n=20_000),
+        dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1), n=20_000),
+    ):
+        with seeded():
+            release = dps.release(plan, data, rng=1)
+        distances.append(stats.ks_2samp(columns_of(release)["age"], data["age"]).statistic)
+    assert distances[0] < 0.5 * distances[1]
+
+
+def test_wild_noise_falls_back_to_uniform_and_says_so(tmp_path):
+    made = planned("age", "income")
+    with _noise_from(wild):
+        held = dps.measure(made, people())
+    assert made.reference.density(held.reference) is None
+    points = made.reference.draw(36_000, made.columns, held.reference, np.random.default_rng(0))
+    bins = made.columns["age"].bins_of(points["age"])
+    assert stats.chisquare(np.bincount(bins, minlength=5)).pvalue > 1e-6
+    release = dps.synthesize(held, m=500, k=100, rng=0)
+    assert len(columns_of(release)) == 100
+    assert "no coefficient of the Bernstein density is positive" in release.notes[0]
+    release.save(tmp_path / "release.zip")
+    assert dps.load(tmp_path / "release.zip").notes == release.notes
+    assert "drawn uniformly instead" in str(release)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_noise_gives_rows(seed):
+    """Noise a thousand times as large as planned, of every sign."""
+    with seeded(1000, seed):
+        held = dps.measure(planned("age", "income"), people())
+    assert len(dps.synthesize(held, m=300, k=50, rng=0).to_frame()) == 50
+
+
+REQUEST = """
+rows = 3000
+[budget]
+epsilon = 1.0
+[reference]
+kind = "bernstein_kde"
+columns = ["age"]
+k = 20
+C = 1
+share = "1/4"
+[[column]]
+name = "age"
+low = 0
+high = 100
+edges = [50]
+[[analysis]]
+name = "old"
+kind = "proportion"
+condition = "age >= 50"
+"""
+
+
+def test_from_a_request_on_the_command_line(tmp_path, capsys):
+    request, plan = tmp_path / "request.toml", tmp_path / "plan.json"
+    request.write_text(REQUEST)
+    people()[["age"]].to_csv(tmp_path / "people.csv", index=False)
+    assert main(["preview", str(request)]) == 0
+    assert "bernstein_kde, share of the budget 1/4 for 21 sums" in capsys.readouterr().out
+    assert main(["plan", str(request), "-o", str(plan)]) == 0
+    assert dps.Plan.load(plan).reference == BernsteinKDE(["age"], k=20, C=1, share="1/4")
+    out = tmp_path / "release.zip"
+    assert (
+        main(["release", "--checked", str(plan), str(tmp_path / "people.csv"), "-o", str(out)]) == 0
+    )
+    assert dps.load(out).measurements.reference.block.k == 20
+    request.write_text(REQUEST.replace("rows = 3000\n", ""))
+    assert main(["plan", str(request), "-o", str(plan)]) != 0
+    assert "depends on the public number of rows" in capsys.readouterr().err
+
+
+def test_an_even_number_of_points_keeps_whole_numbers():
+    schema = dps.Schema([dps.Number("children", 0, 11, points=12, missing=0)])
+    plan = dps.plan(schema, {"m": dps.Mean("children")}, budget=dps.PureDP(2), n=300,
+                    reference=BernsteinKDE())  # fmt: skip
+    rows = pd.DataFrame({"children": np.arange(300) % 12})
+    release = dps.release(plan, rows, m=300, rng=0)
+    assert set(release.candidates["children"].tolist()) == set(range(-11, 12, 2))
+    assert set(release.to_frame()["children"]) == set(range(12))

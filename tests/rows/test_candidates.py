@@ -1,0 +1,119 @@
+"""Candidate points: merged, in order, with the reference's weight."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpstats as dps
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
+from dpstats.measured.measurements import NoisyBlock
+from dpstats.rows.candidates import Candidates, _distinct, seen_by
+from dpstats.rows.histogram import PerturbedHistogram
+from dpstats.rows.uniform import Uniform
+
+SCHEMA = dps.Schema([
+    dps.Category("colour", ["red", "green", "blue"]),
+    dps.Boolean("smoker"),
+    dps.Number("age", 0, 100, points=21, edges=[20, 65], missing=50),
+])  # fmt: skip
+CELLS = 3 * 2 * 3
+
+
+@settings(max_examples=60)
+@given(
+    m=st.integers(1, 40),
+    widths=st.lists(st.sampled_from([1, 2, 5, 2**21, 2**40]), min_size=1, max_size=6),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_distinct_rows_are_those_of_unique(m, widths, seed):
+    """Wide columns do not fit one mixed-radix integer together and take the other path."""
+    rng = np.random.default_rng(seed)
+    columns = [rng.choice(rng.integers(-width, width, size=3), size=m) for width in widths]
+    first, which = _distinct(columns)
+    rows, expected_first, expected = np.unique(
+        np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    np.testing.assert_array_equal(first, expected_first)
+    np.testing.assert_array_equal(which, expected.ravel())
+    np.testing.assert_array_equal(np.stack(columns, axis=1)[first], rows)
+
+
+def rows_of(candidates):
+    return np.stack([candidates.codes[name] for name in SCHEMA.names], axis=1)
+
+
+def test_candidates_are_distinct_sorted_and_weighted():
+    for stratified in [True, False]:
+        rng = np.random.default_rng(5)
+        candidates = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=stratified)
+        rows = rows_of(candidates)
+        np.testing.assert_array_equal(rows, np.unique(rows, axis=0))
+        assert candidates.size == len(rows)
+        assert candidates.weights.sum() == pytest.approx(1, abs=1e-12)
+        assert np.all(candidates.weights > 0)
+
+
+def cell_weights(candidates):
+    index = np.ravel_multi_index(
+        [SCHEMA[name].bins_of(candidates.codes[name]) for name in SCHEMA.names], (3, 2, 3)
+    )
+    return np.bincount(index, weights=candidates.weights, minlength=CELLS)
+
+
+def test_stratified_puts_the_exact_reference_weight_in_every_cell():
+    rng = np.random.default_rng(5)
+    uniform = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=True)
+    np.testing.assert_allclose(cell_weights(uniform), 1 / CELLS, rtol=1e-12)
+    reference = PerturbedHistogram()
+    counts = np.arange(-3, CELLS - 3)
+    measured = NoisyBlock(reference.block(SCHEMA), 4, counts, np.zeros(CELLS))
+    histogram = reference.draw_candidates(500, SCHEMA, measured, rng, stratified=True)
+    expected = np.clip(counts, 0, None) / np.clip(counts, 0, None).sum()
+    np.testing.assert_allclose(cell_weights(histogram), expected, rtol=1e-12)
+
+
+def test_independent_draws_have_weights_of_whole_points():
+    rng = np.random.default_rng(5)
+    m = 100
+    for stratified, size in ((False, m), (True, CELLS - 1)):  # too few points for all cells
+        candidates = Uniform().draw_candidates(size, SCHEMA, None, rng, stratified=stratified)
+        points = candidates.weights * size
+        np.testing.assert_allclose(points, np.rint(points), atol=1e-9)
+        assert np.ptp(cell_weights(candidates)) > 0  # not stratified
+
+
+def test_classes_are_what_the_family_tells_apart():
+    rng = np.random.default_rng(2)
+    candidates = Uniform().draw_candidates(3000, SCHEMA, None, rng, stratified=True)
+    table = dps.Family((Cells.table(SCHEMA, ["colour", "age"]),))
+    seen = seen_by(table, candidates)
+    assert len(seen.reference) == 9  # not by smoker, and by age only through its bins
+    moments = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
+    assert len(seen_by(moments, candidates).reference) == 3 * 21
+
+
+def test_spread_keeps_every_mean_and_the_reference_inside_a_class():
+    for stratified in [True, False]:
+        rng = np.random.default_rng(3)
+        family = dps.Family((Cells.table(SCHEMA, ["colour"]), Moments.of(SCHEMA, ["age"])))
+        candidates = Uniform().draw_candidates(400, SCHEMA, None, rng, stratified=stratified)
+        seen = seen_by(family, candidates)
+        assert len(seen.reference) < candidates.size
+        np.testing.assert_allclose(seen.spread(seen.reference), candidates.weights, rtol=1e-12)
+        density = rng.dirichlet(np.ones(len(seen.reference)))
+        weights = seen.spread(density)
+        assert weights.sum() == pytest.approx(1, abs=1e-12)
+        np.testing.assert_allclose(
+            family.evaluate(candidates.codes).average(weights),
+            seen.values.average(density),
+            atol=1e-12,
+        )
+
+
+def test_one_candidate():
+    rng = np.random.default_rng(0)
+    candidates = Uniform().draw_candidates(1, SCHEMA, None, rng, stratified=True)
+    assert isinstance(candidates, Candidates)
+    np.testing.assert_array_equal(candidates.weights, [1.0])

@@ -1,0 +1,278 @@
+"""Denoised tables of two columns: each estimate where it is right, and how they are chosen."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize
+
+import dpstats as dps
+from dpstats.rows import denoising
+from dpstats.rows.denoising import PairTables, blend
+from dpstats.rows.levels import Levels
+from dpstats.rows.loglinear import MOVED, _Tables
+
+KINDS = ("independent", "sparse", "factor")
+N, COLUMNS, BINS = 20_000, 8, 8
+SCHEMA = dps.Schema([dps.Category(f"c{i}", list(range(BINS))) for i in range(COLUMNS)])
+LEVELS = Levels(SCHEMA)
+BETWEEN = LEVELS.column[:, None] != LEVELS.column
+UPPER = np.triu(BETWEEN)
+SD = {"independent": 80.0, "sparse": 80.0, "factor": 150.0}  # of the noise on cells
+
+
+def shares(kind, rng):
+    """Probabilities of the levels of each column in each of some hidden classes."""
+    if kind == "independent":
+        return np.ones(1), rng.dirichlet(np.full(BINS, 2.0), (COLUMNS, 1))
+    if kind == "sparse":  # every class has a level of its own in every column
+        order = np.array([rng.permutation(BINS) for _ in range(COLUMNS)])
+        return rng.dirichlet(np.full(BINS, 1.0)), np.eye(BINS)[order]
+    return np.full(2, 0.5), rng.dirichlet(np.full(BINS, 1.5), (COLUMNS, 2))
+
+
+def true_counts(kind, seed=0):
+    """Counts (L, L) of the tables of all pairs, and of single levels (L,)."""
+    chances, inside = shares(kind, np.random.default_rng(seed))
+    flat = inside.transpose(0, 2, 1).reshape(LEVELS.size, -1)  # (L, classes)
+    return N * (flat * chances) @ flat.T * BETWEEN, N * flat @ chances
+
+
+def noisy(kind, seed, sd=None):
+    """Tables with normal noise, and their cells without it."""
+    truth, margins = true_counts(kind)
+    sd = SD[kind] if sd is None else sd
+    noise = np.triu(np.random.default_rng(seed).normal(0, sd, truth.shape)) * BETWEEN
+    tables = PairTables(
+        truth + noise + noise.T, np.where(BETWEEN, sd, 1.0), np.maximum(margins, 0.5),
+        LEVELS.column, BETWEEN, N,
+    )  # fmt: skip
+    return tables, truth
+
+
+def estimates(tables):
+    return {
+        "independent": tables.independent(),
+        "sparse": tables.denoised_cells(),
+        "factor": tables.low_rank(),
+    }
+
+
+def error(found, truth):
+    return float(((found - truth)[UPPER] ** 2).mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_estimate_is_best_where_it_is_right(kind):
+    tables, truth = noisy(kind, 1)
+    errors = {name: error(found, truth) for name, found in estimates(tables).items()}
+    assert min(errors, key=errors.get) == kind
+    assert errors[kind] < 0.5 * SD[kind] ** 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_estimates_are_symmetric_and_zero_outside_the_tables(kind):
+    for found in estimates(noisy(kind, 2)[0]).values():
+        np.testing.assert_allclose(found, found.T, atol=1e-6)
+        assert np.all(found[~BETWEEN] == 0)
+
+
+def test_counts_far_beyond_noise_are_taken_as_they_are():
+    tables, truth = noisy("sparse", 3, sd=1.0)
+    found = tables.denoised_cells()
+    sure = BETWEEN & (tables.counts > denoising.SURE)
+    assert sure.sum() > 100
+    np.testing.assert_array_equal(found[sure], tables.counts[sure])
+    empty = BETWEEN & (truth == 0)
+    assert (found[empty] ** 2).mean() < 0.1
+    assert np.all(found[empty] >= 0)
+
+
+def test_small_counts_where_many_are_expected_lose_noise_and_keep_their_size():
+    """The least ratio to E is far beyond the noise; half of the cells are empty."""
+    rng = np.random.default_rng(0)
+    truth = np.where(rng.random((64, 64)) < 0.5, 0.0, 8.0)
+    truth = np.triu(truth) * BETWEEN
+    noise = np.triu(rng.normal(0, 1, truth.shape)) * BETWEEN
+    counts, margins = truth + noise, np.full(LEVELS.size, np.sqrt(N * 5_000.0))
+    tables = PairTables(counts + counts.T, np.ones(truth.shape), margins, LEVELS.column, BETWEEN, N)
+    off = (tables.denoised_cells() - truth)[UPPER]
+    assert np.mean(off**2) < 0.5
+    assert np.abs(off).max() < 4
+
+
+def test_without_signal_there_is_no_rank():
+    tables, _ = noisy("independent", 4)
+    scale = np.abs(tables.low_rank() - tables.independent())
+    assert scale.max() == 0
+
+
+def test_empty_margins_and_huge_noise_give_numbers():
+    truth, margins = true_counts("sparse")
+    margins[:5] = 1e-7
+    wild = np.triu(np.random.default_rng(0).normal(0, 1e9, truth.shape)) * BETWEEN
+    for scale in (1e-12, 1e9):
+        deviations = np.where(BETWEEN, scale, 1.0)
+        tables = PairTables(wild + wild.T, deviations, margins, LEVELS.column, BETWEEN, N)
+        for found in estimates(tables).values():
+            assert np.all(np.isfinite(found))
+
+
+class Simulated:
+    """Estimates as `blend` takes them: from the upper triangle of noisy counts."""
+
+    def __init__(self, kind, seed):
+        self.tables, truth = noisy(kind, seed)
+        self.truth, self.sd = truth[UPPER], SD[kind]
+        self.values = self.tables.counts[UPPER]
+        rng = np.random.default_rng(seed + 1000)
+        self.noises = [rng.normal(0, self.sd, len(self.values)) for _ in range(2)]
+        self.precision = np.full(len(self.values), self.sd**-2.0)
+
+    def estimates(self, values):
+        counts = np.zeros_like(self.tables.counts)
+        counts[UPPER] = values
+        own = self.tables
+        tables = PairTables(
+            counts + counts.T, own.deviations, own.margins, own.column, own.used, own.n
+        )
+        return np.array([found[UPPER] for found in estimates(tables).values()])
+
+    def blend(self, step=MOVED):
+        found, freedom = self.estimates(self.values), 0.0
+        for noise in self.noises:
+            moved = (self.estimates(self.values + step * noise) - found) / step
+            freedom = freedom + moved @ (self.precision * noise) / len(self.noises)
+        return blend(found, self.values, freedom, self.precision)
+
+    def error(self, found):
+        return float(((found - self.truth) ** 2 @ self.precision) / len(found))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_blend_is_about_as_good_as_the_best_of_its_members(kind):
+    found = []
+    for seed in range(4):
+        case = Simulated(kind, seed)
+        blended, weights = case.blend()
+        assert weights.min() >= 0
+        assert weights.sum() == pytest.approx(1)
+        np.testing.assert_allclose(blended, weights @ np.array(case.estimates(case.values)))
+        errors = [case.error(own) for own in case.estimates(case.values)]
+        best = np.isclose(errors, min(errors))  # without signal the low rank is none
+        found.append([case.error(blended), min(errors), weights[best].sum()])
+    ours, best, weight = np.mean(found, axis=0)
+    assert ours < 1.05 * best + 0.002
+    assert weight > 0.6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
+    """Stein's formula with two draws of the noise, against the error about the truth: 20 runs."""
+    own, seen, differences = denoising._least, [], []
+
+    def recorded(inner, linear):
+        seen.append((inner, linear))
+        return own(inner, linear)
+
+    monkeypatch.setattr(denoising, "_least", recorded)
+    for seed in range(20):
+        case = Simulated(kind, seed)
+        case.blend()
+        inner, linear = seen.pop()
+        cells = len(case.truth)
+        risk = (np.diag(inner) - 2 * linear) / cells - 1
+        true = [case.error(found) for found in case.estimates(case.values)]
+        differences.append(np.append(risk - true, np.diff(risk) - np.diff(true)))
+    mean, sd = np.mean(differences, axis=0), np.std(differences, axis=0, ddof=1)
+    assert np.all(np.abs(mean) < 4 * sd / 20**0.5 + 0.01)
+    if kind != "sparse":  # where independence is wrong by many times the noise
+        assert sd[3:].max() < 0.06  # of the noise's variance: what is common decides nothing
+
+
+def test_weights_are_those_of_the_quadratic_program():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        root = rng.normal(size=(4, 6))
+        inner, linear = root @ root.T, 3 * rng.normal(size=4)
+        found = denoising._least(inner, linear)
+        solved = optimize.minimize(
+            lambda w, a=inner, b=linear: w @ a @ w - 2 * b @ w, np.full(4, 0.25),
+            bounds=[(0, None)] * 4, constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+        )  # fmt: skip
+        np.testing.assert_allclose(found, solved.x, atol=2e-3)
+
+
+def test_equal_estimates_have_weights_of_sum_one():
+    for size in (1, 2, 4):
+        weights = denoising._least(np.ones((size, size)), np.ones(size))
+        assert weights.min() >= 0
+        assert weights.sum() == pytest.approx(1)
+
+
+def test_estimates_of_zeros_have_weights_of_sum_one():
+    for linear in (np.zeros(4), np.array([0.0, -2.0, 3.0, 1.0])):
+        weights = denoising._least(np.zeros((4, 4)), linear)
+        assert weights.min() >= 0
+        assert weights.sum() == pytest.approx(1)
+
+
+def partly_measured(seed=5):
+    """Tables of one factor, a part of them not measured."""
+    tables, truth = noisy("factor", seed)
+    odd = (LEVELS.column[:, None] + LEVELS.column) % 4 != 0
+    used = BETWEEN & odd
+    deviations = np.where(used, tables.deviations, 1.0)
+    own = PairTables(tables.counts * used, deviations, tables.margins, LEVELS.column, used, N)
+    return own, truth * used
+
+
+def test_tables_that_are_not_measured_stay_out():
+    tables, _ = partly_measured()
+    for found in estimates(tables).values():
+        assert np.all(found[~tables.used] == 0)
+
+
+def test_cells_without_a_table_are_filled_in_for_the_low_rank(monkeypatch):
+    tables, truth = partly_measured()
+    filled = error(tables.low_rank(), truth)
+    monkeypatch.setattr(denoising, "IMPUTED", 1)
+    assert filled < 0.8 * error(tables.low_rank(), truth)
+    assert filled < 0.5 * error(tables.independent(), truth)
+
+
+def noisy_levels(sd, seed=3):
+    """Two columns of ten equally likely levels and one nearly constant of 40, with noise."""
+    truth = np.concatenate([np.full(20, N / 10), [N - 390.0], np.full(39, 10.0)])
+    column = np.repeat([0, 1, 2], [10, 10, 40])
+    noise = np.random.default_rng(seed).normal(0, sd, len(truth))
+    return truth, truth + noise, column
+
+
+def test_levels_sum_to_the_rows_and_lose_noise():
+    truth, counts, column = noisy_levels(sd=200.0)
+    found = denoising.denoised_levels(counts, np.full(60, 200.0), column, N)
+    np.testing.assert_allclose(np.bincount(column, found), N)
+    assert found.min() >= 0
+    assert np.abs(found - truth)[:20].mean() < 0.7 * np.abs(counts - truth)[:20].mean()
+    assert abs(found[20] - truth[20]) < 600  # divided by a sum of noise cut at zero: 2,700 off
+
+
+def test_levels_without_much_noise_stay():
+    _, counts, column = noisy_levels(sd=1.0)
+    found = denoising.denoised_levels(counts, np.full(60, 1.0), column, N)
+    assert np.abs(found - counts).max() < 4
+
+
+def test_tables_agree_on_denoised_levels():
+    rows = {f"c{i}": np.arange(400) ** 2 % BINS for i in range(COLUMNS)}
+    plan = dps.plan(SCHEMA, {"pairs": dps.Marginals(SCHEMA.names)}, budget=dps.ZCDP(0.01))
+    tables = _Tables(dps.measure(plan, pd.DataFrame(rows)))
+    found, member = tables.denoised, np.eye(COLUMNS)[LEVELS.column]
+    sums = found.counts @ member
+    other = LEVELS.column[:, None] != np.arange(COLUMNS)
+    wanted = np.broadcast_to(found.margins[:, None], sums.shape)
+    np.testing.assert_allclose(sums[other], wanted[other], atol=0.02 * found.n)
+    noisy = tables._matrix(tables.noisy) * found.n
+    assert np.abs(noisy.diagonal() - found.margins).max() > 0.02 * found.n
+    for base in tables.base().values():
+        assert np.exp(base).sum() == pytest.approx(1)

@@ -1,0 +1,164 @@
+"""Rows from weights: counts, their law, and the exchanges."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import dpstats as dps
+from dpstats.families.tables.cells import tables_of_degree
+from dpstats.rows import drawing
+from dpstats.rows.drawing import draw_counts, random_order, systematic
+
+SCHEMA = dps.Schema([
+    dps.Category("a", [f"l{i}" for i in range(3)]),
+    dps.Category("b", [f"l{i}" for i in range(4)]),
+    dps.Category("c", [f"l{i}" for i in range(5)]),
+])  # fmt: skip
+FAMILY = dps.Family(tuple(tables_of_degree(SCHEMA, SCHEMA.names, 2)))
+CODES = dict(zip("abc", (i.ravel() for i in np.indices((3, 4, 5))), strict=True))
+VALUES = FAMILY.evaluate(CODES)
+M = 60
+
+
+def misfit(counts, weights):
+    return float(np.sum(VALUES.average(counts / counts.sum() - weights / weights.sum()) ** 2))
+
+
+def without_exchanges(monkeypatch):
+    monkeypatch.setattr(drawing, "MAX_ROUNDS", 0)
+
+
+weights_of_any_shape = st.builds(
+    lambda seed, shape: np.random.default_rng(seed).dirichlet(np.full(M, shape)),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.02, 0.3, 5.0]),
+)
+
+
+@settings(max_examples=80)
+@given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000, 10**7]))
+def test_systematic_counts(weights, k):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        without_exchanges(monkeypatch)
+        counts = draw_counts(weights, k, "systematic", VALUES, np.random.default_rng(3))
+    assert counts.dtype == np.int64
+    assert counts.sum() == k
+    assert np.all(counts >= 0)
+    assert np.all(np.abs(counts - k * weights) < 1 + 1e-6)
+
+
+@settings(max_examples=80)
+@given(
+    weights=weights_of_any_shape,
+    k=st.sampled_from([1, 2, 7, 60, 1000, 10**7]),
+    draw=st.sampled_from(["systematic", "iid"]),
+)
+def test_counts_are_whole_rows_and_sum_to_k(weights, k, draw):
+    counts = draw_counts(weights, k, draw, VALUES, np.random.default_rng(4))
+    assert counts.shape == (M,)
+    assert counts.dtype == np.int64
+    assert counts.sum() == k
+    assert np.all(counts >= 0)
+
+
+@settings(max_examples=80)
+@given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000]))
+def test_exchanges_never_increase_the_misfit(weights, k):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        without_exchanges(monkeypatch)
+        plain = draw_counts(weights, k, "systematic", VALUES, np.random.default_rng(5))
+    exchanged = draw_counts(weights, k, "systematic", VALUES, np.random.default_rng(5))
+    assert misfit(exchanged, weights) <= misfit(plain, weights)
+    np.testing.assert_array_equal(exchanged[weights == 0], 0)
+
+
+def test_exchanges_help():
+    """At k = 200 the misfit falls by far more than half, on every one of 20 densities."""
+    for seed in range(20):
+        weights = np.random.default_rng(seed).dirichlet(np.full(M, 0.5))
+        exchanged, iid = (
+            draw_counts(weights, 200, draw, VALUES, np.random.default_rng(6))
+            for draw in ("systematic", "iid")
+        )
+        assert misfit(exchanged, weights) < misfit(iid, weights) / 4
+
+
+def test_exchanges_help_systematic_rows_too():
+    """At k = 200 they take off more than half of what equal steps leave, a tenth at least."""
+    left = []
+    for seed in range(20):
+        weights = np.random.default_rng(seed).dirichlet(np.full(M, 0.5))
+        plain = systematic(weights, 200, np.random.default_rng(6))
+        exchanged = draw_counts(weights, 200, "systematic", VALUES, np.random.default_rng(6))
+        left.append(misfit(exchanged, weights) / misfit(plain, weights))
+    assert np.mean(left) < 0.5
+    assert max(left) < 0.9
+
+
+def test_rows_only_go_where_the_density_is():
+    weights = np.zeros(M)
+    weights[[3, 17, 41]] = [0.2, 0.3, 0.5]
+    for draw in ("systematic", "iid"):
+        counts = draw_counts(weights, 1000, draw, VALUES, np.random.default_rng(0))
+        assert counts[[3, 17, 41]].sum() == 1000
+
+
+def test_one_row_falls_on_each_candidate_with_its_weight(monkeypatch):
+    """20,000 single rows against the weights: a right sampler fails once in a million runs."""
+    weights = np.random.default_rng(0).dirichlet(np.full(M, 2.0))
+    rng = np.random.default_rng(1)
+    without_exchanges(monkeypatch)
+    for draw in ("systematic", "iid"):
+        total = sum(draw_counts(weights, 1, draw, VALUES, rng) for _ in range(20_000))
+        assert stats.chisquare(total, 20_000 * weights).pvalue > 1e-6
+
+
+def test_independent_rows_follow_the_multinomial():
+    """Means, variances and covariances of 4,000 samples of 50 rows; five standard errors."""
+    weights = np.random.default_rng(0).dirichlet(np.full(M, 2.0))
+    rng = np.random.default_rng(2)
+    counts = np.array([draw_counts(weights, 50, "iid", VALUES, rng) for _ in range(4000)])
+    variance = 50 * weights * (1 - weights)
+    error = (counts.mean(axis=0) - 50 * weights) / np.sqrt(variance / 4000)
+    assert np.abs(error).max() < 5
+    chi_square = ((counts - 50 * weights) ** 2 / (50 * weights)).sum(axis=1)
+    assert abs(chi_square.mean() - (M - 1)) < 5 * chi_square.std() / np.sqrt(4000)
+    pair = np.cov(counts[:, 0], counts[:, 1])[0, 1]
+    expected = -50 * weights[0] * weights[1]
+    assert abs(pair - expected) < 5 * np.sqrt(variance[0] * variance[1] / 4000)
+
+
+def test_plain_systematic_counts_are_right_on_average(monkeypatch):
+    """E count = k weight; 4,000 starts, five standard errors of a count that takes two values."""
+    without_exchanges(monkeypatch)
+    weights = np.random.default_rng(7).dirichlet(np.full(M, 0.7))
+    rng = np.random.default_rng(8)
+    total = np.mean(
+        [draw_counts(weights, 100, "systematic", VALUES, rng) for _ in range(4000)], axis=0
+    )
+    assert np.abs(total - 100 * weights).max() < 5 * 0.5 / np.sqrt(4000)
+
+
+def test_repeatable_and_not_dependent_on_scaling():
+    weights = np.random.default_rng(0).dirichlet(np.ones(M))
+    for draw in ("systematic", "iid"):
+        first, again, scaled = (
+            draw_counts(w, 500, draw, VALUES, np.random.default_rng(9))
+            for w in (weights, weights, weights / weights.sum())
+        )
+        np.testing.assert_array_equal(first, again)
+        np.testing.assert_array_equal(first, scaled)
+
+
+def test_rows_come_in_random_order():
+    counts = np.array([3, 0, 500, 2, 495])
+    order = random_order(counts, 7)
+    np.testing.assert_array_equal(np.bincount(order, minlength=5), counts)
+    np.testing.assert_array_equal(order, random_order(counts, 7))
+    assert np.any(order != random_order(counts, 8))
+    first = order[:500]  # half of the rows: each large candidate gets about its share
+    assert abs(np.mean(first == 2) - 0.5) < 0.1
+    # Raw numbers of the generator, which stay the same in all versions of numpy.
+    np.testing.assert_array_equal(random_order(np.ones(6, np.int64), 1), [2, 4, 5, 0, 3, 1])

@@ -1,0 +1,327 @@
+"""Edits of rows: their number and range stay, the misfit is that of the rows, tables are met."""
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families.tables.cells import Table
+from dpstats.rows import editing
+from dpstats.rows import levels as levels_module
+from dpstats.rows.editing import edited
+from dpstats.rows.levels import Levels
+
+SIZES = [4, 3, 1, 6, 2]
+SCHEMA = dps.Schema([
+    dps.Number(f"c{i}", 0, 9, points=10, missing=0) if size == 1
+    else dps.Category(f"c{i}", list(range(size)))
+    for i, size in enumerate(SIZES)
+])  # fmt: skip
+LEVELS = Levels(SCHEMA)
+PAIRS = [("c0", "c1"), ("c1", "c3"), ("c0", "c3")]  # c4 is in a table of its own only
+
+
+def used(pairs=PAIRS):
+    """Single levels, and the cells of tables of two columns."""
+    tables = [Table(tuple(SCHEMA[name] for name in pair)) for pair in pairs]
+    own = np.eye(LEVELS.size, dtype=bool)
+    if not tables:
+        return own
+    family = dps.Family(tuple(tables))
+    return own | (LEVELS.matrix(family, np.ones(family.size)) > 0)
+
+
+def uniform(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return {f"c{i}": rng.integers(size, size=n) for i, size in enumerate(SIZES)}
+
+
+def dependent(n, seed=1):
+    rng = np.random.default_rng(seed)
+    group = rng.integers(3, size=n)
+    bins = {}
+    for i, size in enumerate(SIZES):
+        edges = rng.dirichlet(np.full(size, 0.5), 3).cumsum(axis=1)[group]
+        bins[f"c{i}"] = np.minimum((rng.random((n, 1)) > edges).sum(axis=1), size - 1)
+    return bins
+
+
+def counts(bins, levels=LEVELS):
+    one_hot = levels.one_hot(bins).astype(float)
+    return one_hot @ one_hot.T
+
+
+def run(bins, wanted, seed=2, which=None):
+    which = used() if which is None else which
+    return edited(LEVELS, bins, wanted, which, np.random.default_rng(seed))
+
+
+def distance(bins, wanted, which):
+    """Share of the rows that would have to move, at least, for each of the tables to fit."""
+    n, own = len(bins["c0"]), np.abs(counts(bins) - wanted)
+    return max(
+        own[first, second].sum() / 2 / n
+        for first in LEVELS.slices.values() for second in LEVELS.slices.values()
+        if which[first, second].any() and first != second
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 100])
+def test_rows_keep_their_number_and_range(n):
+    found = run(uniform(n), counts(dependent(n)))
+    assert list(found) == list(SCHEMA.names)
+    for name, size in zip(SCHEMA.names, SIZES, strict=True):
+        assert found[name].shape == (n,)
+        assert found[name].min() >= 0
+        assert found[name].max() < size
+
+
+@pytest.mark.parametrize("wanted", [0.0, -50.0, 1e9])
+def test_wanted_counts_of_any_kind_give_rows(wanted):
+    found = run(uniform(300), np.full((LEVELS.size, LEVELS.size), wanted))
+    assert all(len(values) == 300 for values in found.values())
+    assert all(found[f"c{i}"].max() < size for i, size in enumerate(SIZES))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    before, target = uniform(5_000), counts(dependent(5_000))
+    return before, target, run(before, target)
+
+
+def test_tables_of_the_rows_become_the_wanted_ones(fitted):
+    before, target, found = fitted
+    assert distance(before, target, used()) > 0.3
+    assert distance(found, target, used()) < 0.01
+
+
+def test_columns_beside_all_pairs_get_their_margins(fitted):
+    _, target, found = fitted
+    place = LEVELS.slices["c4"]
+    assert np.abs(counts(found) - target)[place, place].diagonal().max() <= 10
+    pairs = counts(found)[LEVELS.slices["c0"], place] / 5_000  # and depend on nothing
+    independent = np.outer(pairs.sum(axis=1), pairs.sum(axis=0))
+    assert np.abs(pairs - independent).max() < 0.02
+
+
+def test_columns_alone_get_their_margins():
+    target, none = counts(dependent(2_000)), used(pairs=[])
+    assert np.array_equal(none, np.eye(LEVELS.size, dtype=bool))
+    found = counts(run(uniform(2_000), target, which=none))
+    assert np.abs(found - target).diagonal().max() <= 12  # independent rows: 40
+
+
+def test_one_row_takes_the_only_levels_that_are_wanted():
+    bins = {"c0": np.array([3]), "c1": np.array([0]), "c2": np.array([0]),
+            "c3": np.array([5]), "c4": np.array([0])}  # fmt: skip
+    wanted = {name: np.minimum(value, 0) + 1 for name, value in bins.items()} | {"c2": bins["c2"]}
+    found = run(bins, counts(wanted))
+    for name, value in wanted.items():
+        assert found[name].tolist() == value.tolist()
+
+
+def test_what_follows_from_another_column_stays_so():
+    n = 4_000
+    rng = np.random.default_rng(3)
+    truth = uniform(n, 3)
+    truth["c1"], truth["c4"] = truth["c0"] % 3, truth["c3"] % 2
+    which = used([*PAIRS, ("c3", "c4")])
+    start = {name: rng.permutation(values) for name, values in truth.items()}
+    found = run(start, counts(truth), which=which)
+    assert np.mean(found["c1"] != found["c0"] % 3) < 0.01
+    assert np.mean(found["c4"] != found["c3"] % 2) < 0.01
+
+
+def test_a_seed_repeats_it():
+    bins, target = uniform(400), counts(dependent(400))
+    first, second, other = (run(bins, target, seed) for seed in (1, 1, 2))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert any(not np.array_equal(first[name], other[name]) for name in first)
+
+
+def test_the_rows_that_are_given_are_not_changed():
+    bins = uniform(400)
+    before = {name: values.copy() for name, values in bins.items()}
+    run(bins, counts(dependent(400)))
+    assert all(np.array_equal(bins[name], before[name]) for name in bins)
+
+
+BOTH_WAYS = pytest.mark.parametrize("levels_per_column", [0, 30])  # looked up, by products
+
+
+@BOTH_WAYS
+def test_the_misfit_stays_that_of_the_rows(levels_per_column, monkeypatch):
+    """Draws of parts of the rows change it exactly as the tables of all rows change."""
+    monkeypatch.setattr(levels_module, "MANY", levels_per_column)
+    rng = np.random.default_rng(0)
+    rows = np.stack(list(uniform(600).values())).astype(np.int16)
+    target = counts(dependent(600)).astype(np.float32)
+    misfit = editing._counts(LEVELS, rows) - target
+    weights, before = np.where(used(), 1 / (target + 2), 0).astype(np.float32), rows.copy()
+    linked = editing.Linked((0, 1), tuple(np.indices(SIZES[:2]).reshape(2, -1).astype(np.int16)))
+    for first in range(0, 600, 40):
+        part = editing._Part(LEVELS, rows[:, first : first + 40], misfit, weights, None)
+        for column in (0, 1, 3, 4):
+            part.redraw(column, 0.1, rng)
+        part.redraw_both(linked, 0.1, rng)
+        bins = dict(zip(SCHEMA.names, rows, strict=True))
+        np.testing.assert_allclose(misfit, counts(bins) - target, atol=1e-3)
+    assert np.mean(rows != before) > 0.3
+
+
+def test_draws_have_the_probabilities_of_their_logits():
+    rng = np.random.default_rng(0)
+    logits = np.log(np.array([0.5, 0.2, 0.0, 0.3]) + 1e-30)
+    drawn = editing.categorical(np.repeat(logits[:, None], 40_000, axis=1).astype(np.float32), rng)
+    shares = np.bincount(drawn, minlength=4) / 40_000
+    np.testing.assert_allclose(shares, [0.5, 0.2, 0, 0.3], atol=0.012)
+    assert shares[2] == 0
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("column", [0, 1, 3, 4])
+def test_the_costs_of_levels_are_those_of_the_misfit(column, levels_per_column, monkeypatch):
+    """The weighted squares of the misfit, pairs and levels once, by brute force."""
+    monkeypatch.setattr(levels_module, "MANY", levels_per_column)
+    target, which, temperature = counts(dependent(60)), used(), 0.5
+    weights = np.where(which, 1 / (target + 2), 0)
+    rows, seen = np.stack(list(uniform(60).values())).astype(np.int16), []
+
+    def kept(logits, rng):
+        seen.append(logits)
+        return rows[column, 7:8].copy() if len(logits) == SIZES[column] else np.zeros(1, int)
+
+    def cost(level):
+        moved = rows.copy()
+        moved[column, 7] = level
+        misfit = counts(dict(zip(SCHEMA.names, moved, strict=True))) - target
+        return np.triu(weights * misfit**2).sum()
+
+    monkeypatch.setattr(editing, "categorical", kept)
+    misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
+    part = editing._Part(LEVELS, rows[:, 7:8], misfit, weights.astype(np.float32), None)
+    part.redraw(column, temperature, None)
+    costs = -temperature * seen[0][:, 0]
+    expected = np.array([cost(level) for level in range(SIZES[column])])
+    np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)
+
+
+@BOTH_WAYS
+def test_the_costs_of_two_levels_at_once_are_those_of_the_misfit(levels_per_column, monkeypatch):
+    monkeypatch.setattr(levels_module, "MANY", levels_per_column)
+    target, which = counts(dependent(60)), used()
+    weights = np.where(which, 1 / (target + 2), 0)
+    rows, seen = np.stack(list(uniform(60).values())).astype(np.int16), []
+    cells = np.indices(SIZES[:2]).reshape(2, -1).astype(np.int16)
+
+    def kept(logits, rng):
+        seen.append(logits)
+        return np.zeros(1, dtype=np.int16)
+
+    def cost(levels):
+        moved = rows.copy()
+        moved[:2, 7] = levels
+        misfit = counts(dict(zip(SCHEMA.names, moved, strict=True))) - target
+        return np.triu(weights * misfit**2).sum()
+
+    expected = np.array([cost(levels) for levels in cells.T])
+    monkeypatch.setattr(editing, "categorical", kept)
+    misfit = (editing._counts(LEVELS, rows) - target).astype(np.float32)
+    part = editing._Part(LEVELS, rows[:, 7:8], misfit, weights.astype(np.float32), None)
+    part.redraw_both(editing.Linked((0, 1), tuple(cells)), 0.5, None)
+    costs = -0.5 * seen[0][:, 0]
+    np.testing.assert_allclose(costs - costs[0], expected - expected[0], atol=1e-3)
+    assert np.array_equal(rows[:2, 7], cells[:, 0])
+
+
+def test_columns_that_follow_from_others_are_linked():
+    rng = np.random.default_rng(0)
+    schema = dps.Schema(
+        [dps.Category(c, list(range(k))) for c, k in zip("abc", (4, 8, 3), strict=True)]
+    )
+    levels = Levels(schema)
+    b = rng.integers(8, size=2_000)
+    bins = {"a": b // 2, "b": b, "c": rng.integers(3, size=2_000)}
+    one_hot = levels.one_hot(bins)
+    table = one_hot @ one_hot.T
+    found = editing.linked_columns(levels, table, np.ones(table.shape, dtype=bool))
+    assert [linked.columns for linked in found] == [(0, 1)]
+    assert len(found[0].cells[0]) == 8
+
+
+@pytest.mark.parametrize("share", [0.96, 0.999])
+def test_a_common_level_alone_links_no_columns(share):
+    rng = np.random.default_rng(0)
+    first = np.where(rng.random(5_000) < share, 0, rng.integers(1, 4, 5_000))
+    second = rng.integers(3, size=5_000)
+    table = np.histogram2d(first, second, [4, 3])[0]
+    assert editing._linked_share(table) < editing.FOLLOWS
+    follows = np.histogram2d(first, first // 2, [4, 2])[0]
+    assert editing._linked_share(follows.T) > 1  # the second from the first
+
+
+def test_columns_of_a_larger_table_are_not_drawn_together(monkeypatch):
+    schema = dps.Schema([dps.Category(c, list(range(4))) for c in "abc"])
+    levels, table = Levels(schema), dps.Marginals(list("abc"), degree=3)
+    own = np.random.default_rng(0).integers(4, size=400)
+    bins = dict.fromkeys("abc", own)
+    wanted = counts(bins, levels)
+    blocks = table.family(schema).blocks
+    others = editing.Others(schema, blocks, np.zeros(sum(block.size for block in blocks)))
+    monkeypatch.setattr(editing._Part, "redraw_both", lambda *given: pytest.fail("together"))
+    editing.edited(levels, bins, wanted, wanted >= 0, np.random.default_rng(0), others)
+
+
+@pytest.mark.parametrize("wanted", [np.nan, np.inf, -1e30])
+def test_rows_that_are_worth_nothing_known_stay(wanted):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(2, size=(3, 50)).astype(np.int16)
+    levels = Levels(dps.Schema([dps.Boolean(name) for name in "abc"]))
+    target = np.full((6, 6), wanted, dtype=np.float32)
+    with np.errstate(all="ignore"):
+        found, _ = editing.resampled(levels, rows, target, np.ones_like(target), rng)
+    assert np.array_equal(np.sort(found), np.sort(rows))
+
+
+@pytest.mark.parametrize("n", [30, 100])
+def test_few_rows_do_not_overshoot(n):
+    """Rows that are drawn at once do not see each other."""
+    schema = dps.Schema([dps.Category(c, list(range(3))) for c in "abcdefgh"])
+    levels = Levels(schema)
+    rng = np.random.default_rng(0)
+    common = rng.integers(3, size=n)
+    true = {c: np.where(rng.random(n) < 0.7, common, rng.integers(3, size=n)) for c in "abcdefgh"}
+    start = {c: rng.integers(3, size=n) for c in "abcdefgh"}
+    wanted = counts(true, levels)
+    found = counts(edited(levels, start, wanted, wanted >= 0, rng), levels)
+    assert np.abs(found - wanted).mean() < 0.5
+
+
+def test_a_column_that_follows_from_another_moves_with_it():
+    """All rows begin in two levels of a pair of equal columns; 20 are wanted."""
+    schema = dps.Schema([dps.Category(c, list(range(20))) for c in "ab"])
+    levels = Levels(schema)
+    rng = np.random.default_rng(0)
+    own = rng.integers(20, size=1_000)
+    one_hot = levels.one_hot({"a": own, "b": own})
+    wanted = (one_hot @ one_hot.T).astype(float)
+    start = rng.integers(2, size=1_000)
+    used = np.ones(wanted.shape, dtype=bool)
+    found = editing.edited(levels, {"a": start, "b": start}, wanted, used, rng)
+    one_hot = levels.one_hot(found)
+    assert np.abs(one_hot @ one_hot.T - wanted).max() <= 5
+
+
+def test_whole_rows_move_where_every_column_follows_from_another():
+    """No edit of one or two columns leads from one of the six kinds of rows to another."""
+    rng = np.random.default_rng(0)
+    names = ("a", "b", "c", "d")
+    schema = dps.Schema([dps.Category(name, list(range(6))) for name in names])
+    levels = Levels(schema)
+    own, start = (
+        rng.choice(6, 2_000, p=[0.3, 0.25, 0.2, 0.1, 0.1, 0.05]),
+        rng.integers(6, size=2_000),
+    )
+    wanted = counts(dict.fromkeys(names, own), levels)
+    used = np.ones(wanted.shape, dtype=bool)
+    found = edited(levels, dict.fromkeys(names, start), wanted, used, rng)
+    assert np.abs(counts(found, levels) - wanted).max() <= 5

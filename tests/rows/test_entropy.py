@@ -1,0 +1,311 @@
+"""The entropy fit: its optimality, its penalty, and that nothing makes it fail."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import dpstats as dps
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells, tables_of_degree
+from dpstats.rows import entropy
+from dpstats.rows.candidates import seen_by
+from dpstats.rows.entropy import _Dual, fit_entropy
+from dpstats.rows.uniform import Uniform
+
+
+def latent(sizes, n, rng, classes=5):
+    """Codes of dependent categories: independent inside each of some hidden classes."""
+    of = rng.choice(classes, n, p=rng.dirichlet(np.full(classes, 3.0)))
+    codes = {}
+    for i, size in enumerate(sizes):
+        upper = rng.dirichlet(np.full(size, 0.6), classes).cumsum(axis=1)[of]
+        level = (rng.random((n, 1)) > upper).sum(axis=1)
+        codes[f"c{i}"] = np.minimum(level, size - 1)
+    return codes
+
+
+def tables(rng, n):
+    sizes = [2, 3, 4]
+    schema = dps.Schema([dps.Category(f"c{i}", list(range(s))) for i, s in enumerate(sizes)])
+    family = dps.Family(tuple(tables_of_degree(schema, schema.names, 2)))
+    return schema, family, latent(sizes, n, rng)
+
+
+def monomials(rng, n):
+    schema = dps.Schema([dps.Boolean(f"c{i}") for i in range(6)])
+    family = dps.Family(tuple(Cells.monomials(schema, schema.names, 2)))
+    return schema, family, latent([2] * 6, n, rng)
+
+
+def moments(rng, n):
+    schema = dps.Schema([dps.Number(f"c{i}", -1, 1, points=33, missing=0) for i in range(4)])
+    factors = rng.normal(size=(n, 2)) @ rng.normal(size=(2, 4))
+    values = 3 * factors + 2.5 * rng.normal(size=(n, 4))
+    codes = np.clip(np.rint(values), -16, 16).astype(np.int64)
+    return (
+        schema,
+        dps.Family((Moments.of(schema, schema.names),)),
+        dict(zip(schema.names, codes.T, strict=True)),
+    )
+
+
+FAMILIES = {"tables": tables, "monomials": monomials, "moments": moments}
+
+
+def problem(name, seed=0, n=3000, m=1500):
+    """What the family sees of the candidates, and the true means."""
+    rng = np.random.default_rng(seed)
+    schema, family, codes = FAMILIES[name](rng, n)
+    seen = seen_by(family, Uniform().draw_candidates(m, schema, None, rng, stratified=True))
+    return seen, np.concatenate(family.sums(codes)) / (n * family.bounds)
+
+
+def dual_of(name, sd, seed=0):
+    seen, truth = problem(name, seed)
+    noise = np.random.default_rng(seed + 100).laplace(0, sd / np.sqrt(2), truth.size)
+    deviations = np.full(truth.size, sd)
+    return _Dual(seen.values, seen.reference, truth + noise, deviations), seen, truth
+
+
+def test_gradient_is_the_derivative():
+    for name in FAMILIES:
+        dual, *_ = dual_of(name, 0.05)
+        rng = np.random.default_rng(1)
+        y, direction = rng.normal(size=(2, dual.target.size)) * 0.05
+        point = dual._point(y, 3.0, *dual._objective(y, 3.0))
+        step = 1e-5
+        up, down = (dual._objective(y + sign * step * direction, 3.0)[0] for sign in (1, -1))
+        assert (up - down) / (2 * step) == pytest.approx(point.gradient @ direction, rel=1e-6)
+
+
+def test_the_optimum_has_the_exponential_form_and_the_stated_residual():
+    for name in FAMILIES:
+        dual, seen, _ = dual_of(name, 0.02)
+        point = dual.minimise(np.zeros(dual.target.size), 5.0)
+        assert point.converged
+        logits = seen.values.matrix().T @ (point.y * dual.scale)
+        form = seen.reference * np.exp(logits - logits.max())
+        np.testing.assert_allclose(point.density, form / form.sum(), rtol=1e-10)
+        residual = seen.values.average(point.density) * dual.scale - dual.target
+        np.testing.assert_allclose(residual, -point.s2 * point.y, atol=entropy.TOLERANCE)
+        assert np.abs(residual).max() > 0.1  # far from trivial
+
+
+@pytest.mark.parametrize("s2", [0.1, 2.0, 50.0])
+def test_it_is_the_optimum_of_the_primal_by_a_generic_solver(s2):
+    """min KL(h || mu) + |(A h - b)/sigma|^2 / (2 s2), by SLSQP over the simplex of 12 points."""
+    schema = dps.Schema([dps.Category("a", ["x", "y", "z"]), dps.Category("b", list("stuv"))])
+    family = dps.Family((
+        Cells.table(schema, ["a"]),
+        Cells.condition(schema, "a == 'x' and b == 's'"),
+        Cells.condition(schema, "b == 't'"),
+    ))  # fmt: skip
+    codes = {name: i.ravel() for name, i in zip("ab", np.indices((3, 4)), strict=True)}
+    values = family.evaluate(codes)
+    rng = np.random.default_rng(2)
+    reference = rng.dirichlet(np.ones(12))
+    deviations = np.array([0.1, 0.1, 0.1, 0.05, 0.2])
+    means = values.average(rng.dirichlet(np.ones(12))) + rng.laplace(0, 0.1, 5)
+    matrix = values.matrix().toarray()
+
+    def objective(h):
+        h = np.maximum(h, 1e-300)
+        misfit = (matrix @ h - means) / deviations
+        return h @ np.log(h / reference) + misfit @ misfit / (2 * s2)
+
+    def slope(h):
+        misfit = (matrix @ h - means) / deviations**2
+        return np.log(np.maximum(h, 1e-300) / reference) + 1 + matrix.T @ misfit / s2
+
+    solved = optimize.minimize(
+        objective,
+        reference,
+        jac=slope,
+        method="SLSQP",
+        bounds=[(1e-12, 1)] * 12,
+        constraints={"type": "eq", "fun": lambda h: h.sum() - 1, "jac": np.ones_like},
+        options={"ftol": 1e-15, "maxiter": 500},
+    )
+    point = _Dual(values, reference, means, deviations).minimise(np.zeros(5), s2, 1e-9)
+    assert objective(point.density) <= solved.fun + 1e-9
+    np.testing.assert_allclose(point.density, solved.x, atol=2e-5)
+    # no duality gap: the dual's optimum is minus the primal's
+    assert -point.objective == pytest.approx(objective(point.density), abs=1e-8)
+
+
+def test_answers_without_noise_are_recovered():
+    """To within a noise standard deviation, however small that is said to be.
+
+    At 1e-6 and less the objective is flat to rounding long before the gradient is.
+    """
+    for name in FAMILIES:
+        for sd in [1e-3, 1e-6, 1e-8]:
+            seen, _ = problem(name)
+            rng = np.random.default_rng(4)
+            tilt = rng.normal(size=seen.values.bounds.size)
+            density = seen.reference * np.exp(seen.values.combine(tilt))
+            means = seen.values.average(density / density.sum())
+            fit = fit_entropy(seen.values, seen.reference, means, np.full(means.size, sd))
+            assert fit.converged
+            assert np.abs(seen.values.average(fit.density) - means).max() < sd
+
+
+def path_errors(dual, truth, sd):
+    """Squared error of A h, in noise variances, at each penalty of the path and two beyond."""
+    y, s2, errors = np.zeros(truth.size), 4 * entropy.PATH_RATIO**2 / sd, []
+    for _ in range(12):
+        point = dual.minimise(y, s2)
+        errors.append(np.sum((point.fitted - truth / sd) ** 2))
+        y, s2 = point.y, s2 / entropy.PATH_RATIO
+    return errors
+
+
+def test_the_chosen_penalty_is_nearly_the_best_of_the_path():
+    """Squared error within 15% of the best in hindsight, in the mean over 12 draws of noise.
+
+    That best is itself a minimum over 12 penalties of a noisy error, so one draw may lose more.
+    At sd = .05 the noise is as large as most cells and the few functions determine less.
+    """
+    for sd, loss in [(1e-3, 0.15), (1e-2, 0.15), (5e-2, 0.25)]:
+        for name in FAMILIES:
+            chosen, best = [], []
+            for seed in range(12):
+                dual, seen, truth = dual_of(name, sd, seed)
+                fit = fit_entropy(
+                    seen.values, seen.reference, dual.target * sd, np.full(truth.size, sd)
+                )
+                assert fit.converged
+                chosen.append(np.sum((seen.values.average(fit.density) - truth) ** 2) / sd**2)
+                best.append(min(path_errors(dual, truth, sd)))
+            assert np.mean(chosen) < (1 + loss) * np.mean(best)
+            assert (
+                np.mean(chosen) < 1.2 * truth.size
+            )  # and no worse than the answers themselves, or so
+
+
+def test_a_sample_has_the_optima_of_all_candidates():
+    """Of ten million draws every candidate has its share, at any penalty and not only the first."""
+    dual, *_ = dual_of("moments", 0.02)
+    none = np.zeros(dual.target.size)
+    first = dual.minimise(none, 50.0)
+    sampled = dual.sampled(first, 10**7)
+    for s2 in (50.0, 2.0):
+        found, expected = sampled.minimise(none, s2), dual.minimise(none, s2)
+        np.testing.assert_allclose(found.fitted, expected.fitted, atol=0.005)
+        np.testing.assert_allclose(found.y, expected.y, atol=0.002)
+        assert sampled.risk(found) == pytest.approx(dual.risk(expected), rel=1e-3)
+    assert np.abs(first.y - expected.y).max() > 0.1  # the two penalties differ
+
+
+def test_a_sample_chooses_the_penalty_and_all_candidates_are_fitted(monkeypatch):
+    for sd in [1e-3, 2e-2]:
+        monkeypatch.setattr(entropy, "LEAST_SAMPLED", 0)
+        for seed in range(3):
+            dual, seen, truth = dual_of("moments", sd, seed)
+            assert len(seen.reference) > entropy.MANY * entropy.SAMPLED * truth.size
+            fit = fit_entropy(
+                seen.values, seen.reference, dual.target * sd, np.full(truth.size, sd)
+            )
+            point = dual.minimise(np.zeros(truth.size), fit.penalty[0])
+            np.testing.assert_allclose(fit.dual, point.y, atol=0.01)
+            assert fit.converged
+            assert fit.risk == pytest.approx(dual.risk(point), rel=0.02)  # that of the sample
+            whole = min(dual.risk(dual.minimise(point.y, 4.0**-k / sd)) for k in range(-1, 8))
+            assert fit.risk < whole + 0.05 * truth.size
+
+
+def test_risk_estimates_the_squared_error_without_bias():
+    """Gaussian noise, 150 draws; the mean difference is within four standard errors of zero.
+
+    Twice the degrees of freedom, or half of them, would be off by ten standard errors or more.
+    """
+    for s2_times_sd in [4.0, 0.25, 4.0**-4]:
+        for name in FAMILIES:
+            sd = 0.02
+            seen, truth = problem(name)
+            rng = np.random.default_rng(5)
+            differences, errors = [], []
+            for _ in range(150):
+                means = truth + rng.normal(0, sd, truth.size)
+                dual = _Dual(seen.values, seen.reference, means, np.full(truth.size, sd))
+                point = dual.minimise(np.zeros(truth.size), s2_times_sd / sd)
+                errors.append(np.sum((point.fitted - truth / sd) ** 2))
+                differences.append(dual.risk(point) - errors[-1])
+            standard_error = np.std(differences) / np.sqrt(150)
+            assert abs(np.mean(differences)) < 4 * standard_error
+            assert standard_error < 0.1 * np.mean(errors)  # so that the statement says something
+
+
+@pytest.mark.parametrize("s2", [0.1, 5.0, 200.0])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_freedom_is_the_trace_and_probes_come_close(name, s2, monkeypatch):
+    """tr(C (C + s2 I)^-1) with C written down; 400 random signs within 5% of |F|."""
+    dual, seen, _ = dual_of(name, 0.02)
+    point = dual.minimise(np.zeros(dual.target.size), s2)
+    matrix = seen.values.matrix().toarray() * dual.scale[:, None]
+    covariance = np.cov(matrix, aweights=point.density, ddof=0)
+    trace = np.trace(covariance @ np.linalg.inv(covariance + s2 * np.eye(len(matrix))))
+    assert dual._freedom(point) == pytest.approx(trace, rel=1e-6)
+    monkeypatch.setattr(entropy, "EXACT_FREEDOM", 0)
+    monkeypatch.setattr(entropy, "PROBES", 400)
+    assert dual._freedom(point) == pytest.approx(trace, abs=0.05 * len(matrix))
+    assert dual._freedom(point) != pytest.approx(trace, rel=1e-6)  # the other path was taken
+
+
+WILD = {
+    "all zero": lambda b: np.zeros_like(b),
+    "all one": lambda b: np.ones_like(b),
+    "far outside": lambda b: 40.0 * (b - 0.3),
+    "huge": lambda b: 1e9 * np.where(np.arange(b.size) % 2, 1.0, -1.0),
+    "beyond 64-bit sums": lambda b: np.full_like(b, 2.0**63),
+    "one impossible": lambda b: np.where(np.arange(b.size) == 0, -1e6, b),
+}
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "sampled moments"])
+def test_wild_answers_never_fail_and_always_give_a_density(name, monkeypatch):
+    for sd in [1e-6, 1e-2, 1.0, 1e6]:
+        for answers in WILD:
+            if name == "sampled moments":
+                name = "moments"
+                monkeypatch.setattr(entropy, "LEAST_SAMPLED", 0)
+                monkeypatch.setattr(entropy, "SAMPLED", 3)
+            seen, truth = problem(name, m=200)
+            fit = fit_entropy(
+                seen.values, seen.reference, WILD[answers](truth), np.full(truth.size, sd)
+            )  # fmt: skip
+            assert np.all(np.isfinite(fit.density))
+            assert np.all(fit.density >= 0)
+            assert fit.density.sum() == pytest.approx(1, abs=1e-9)
+            assert np.all(np.isfinite(fit.penalty))
+            assert fit.converged == (fit.gradient <= entropy.TOLERANCE)
+
+
+def test_what_did_not_converge_is_said(monkeypatch):
+    monkeypatch.setattr(entropy, "MAX_NEWTON", 1)
+    seen, truth = problem("tables")
+    fit = fit_entropy(seen.values, seen.reference, truth, np.full(truth.size, 1e-4))
+    assert not fit.converged
+    assert fit.gradient > entropy.TOLERANCE
+    assert fit.density.sum() == pytest.approx(1)
+
+
+def test_pure_noise_does_not_run_away():
+    """Noise of ten thousand times the range of a function tilts the reference, and no more."""
+    seen, truth = problem("tables")
+    noise = np.random.default_rng(0).laplace(0, 1e4, truth.size)
+    deviations = np.full(truth.size, 1e4 * np.sqrt(2))
+    fit = fit_entropy(seen.values, seen.reference, truth + noise, deviations)
+    ratio = fit.density / seen.reference
+    assert ratio.min() > 0.1
+    assert ratio.max() < 10
+
+
+def test_functions_with_less_noise_are_fitted_closer():
+    seen, truth = problem("tables")
+    deviations = np.where(np.arange(truth.size) < 6, 1e-4, 0.1)
+    noise = np.random.default_rng(0).laplace(0, deviations / np.sqrt(2))
+    fit = fit_entropy(seen.values, seen.reference, truth + noise, deviations)
+    residual = np.abs(seen.values.average(fit.density) - truth - noise)
+    assert residual[:6].max() < 1e-3
+    assert residual[6:].max() > 0.02

@@ -1,0 +1,128 @@
+"""Exchanged rows: as many as before, in the schema, with the wanted means."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells, tables_of_degree
+from dpstats.rows.exchanging import exchanged
+from dpstats.rows.gibbs import GibbsSampler
+from dpstats.rows.loglinear_fit import LogLinearFit
+from dpstats.rows.products import Products
+
+N = 4_000
+SCHEMA = dps.Schema(
+    [dps.Category(f"c{i}", list(range(size))) for i, size in enumerate((3, 4, 2))]
+    + [dps.Number(f"x{i}", -1, 1, points=41, missing=0) for i in range(3)]
+)
+FAMILIES = {
+    "tables": dps.Family(tuple(tables_of_degree(SCHEMA, ["c0", "c1", "c2"], 2))),
+    "moments": dps.Family((Moments.of(SCHEMA, ["x0", "x1", "x2"]),)),
+    "mixed": dps.Family((
+        *tables_of_degree(SCHEMA, ["c0", "c1", "c2"], 2),
+        Moments.of(SCHEMA, ["x0", "x1"], groups=["c0"]),
+        Cells.condition(SCHEMA, "c0 == 1 and c1 == 1"),
+    )),
+}  # fmt: skip
+
+
+def rows(seed=0, n=N):
+    """Dependent columns."""
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=n)
+    codes = {}
+    for column in SCHEMA:
+        mixed = 0.6 * factor + 0.8 * rng.normal(size=n)
+        if isinstance(column, dps.Number):
+            codes[column.name] = np.clip(np.rint(8 * mixed), -20, 20).astype(np.int64)
+        else:
+            edges = np.linspace(-1, 1, column.bins + 1)[1:-1]
+            codes[column.name] = np.searchsorted(edges, mixed)
+    return codes
+
+
+def independent(family, deviation, m=N, seed=1):
+    """Rows of uniform columns, as a fit without associations, and means of dependent ones."""
+    base = {name: np.zeros(len(support.codes)) for name, support in
+            GibbsSampler(SCHEMA, family, {}).supports.items()}  # fmt: skip
+    sampler = GibbsSampler(SCHEMA, family, base)
+    truth = np.concatenate(family.sums(rows())) / (N * family.bounds)
+    none, deviations = np.zeros(family.size), np.full(family.size, deviation)
+    codes = sampler.draw_base(m, np.random.default_rng(seed))
+    return LogLinearFit(sampler, deviations, codes, truth / deviations, none, none), truth
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("deviation", [1e-5, 0.003, 1.0])
+def test_means_of_equal_rows_are_the_wanted_ones(family, deviation):
+    """Within the error of less than a row per function, for a target that rows of a model have."""
+    fit, truth = independent(family, deviation)
+    own = family.evaluate(fit.codes).average(np.full(N, 1 / N))
+    wanted = own + 0.3 * (truth - own)
+    found = exchanged(fit, wanted / deviation, np.random.default_rng(0))
+    means = family.evaluate(found).average(np.full(N, 1 / N))
+    before, after = (np.sqrt(np.mean((got - wanted) ** 2)) for got in (own, means))
+    assert before > 30 / N
+    assert after < 1 / N
+    for column in SCHEMA:
+        assert len(found[column.name]) == N
+        allowed = column.all_codes if isinstance(column, dps.Number) else range(column.bins)
+        assert np.isin(found[column.name], list(allowed)).all()
+
+
+@pytest.mark.parametrize("m", [1, 2, 499, 501])
+def test_any_number_of_rows_can_be_exchanged(m):
+    fit, truth = independent(FAMILIES["mixed"], 0.01, m)
+    wanted = truth / 0.01
+    found = exchanged(fit, wanted, np.random.default_rng(0))
+    assert {len(codes) for codes in found.values()} == {m}
+    values = [fit.family.evaluate(codes).average(np.full(m, 1 / m)) for codes in (found, fit.codes)]
+    after, before = (np.sum((means / 0.01 - wanted) ** 2) for means in values)
+    assert after <= before
+
+
+def test_a_target_out_of_reach_leaves_rows_that_are_not_alike():
+    """Negative counts, and moments that no rows have."""
+    fit, truth = independent(FAMILIES["mixed"], 0.001)
+    impossible = truth + 0.05 * np.where(np.arange(len(truth)) % 2, 1, -1)
+    found = exchanged(fit, impossible / 0.001, np.random.default_rng(0))
+    for column in SCHEMA:
+        shares = np.bincount(found[column.name] - found[column.name].min()) / N
+        assert shares.max() < 0.95
+
+
+def test_a_seed_repeats_it():
+    fit, truth = independent(FAMILIES["mixed"], 0.01)
+    first, second, other = (
+        exchanged(fit, truth / 0.01, np.random.default_rng(seed)) for seed in (0, 0, 1)
+    )
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert any(np.any(first[name] != other[name]) for name in first)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_distances_of_points(family, joint):
+    points = rows(n=600)
+    scales = np.random.default_rng(0).uniform(1, 3, family.size)
+    products = Products(family.evaluate(points), scales, joint=joint)
+    whole = products.array()
+    expected = np.linalg.norm(whole[:, 300:] - whole[:, :300], axis=0)
+    expected[expected == 0] = np.inf
+    np.testing.assert_allclose(products.distances(300), expected, atol=1e-12)
+
+
+def test_columns_that_move_alone_are_drawn_given_their_own_rows():
+    """One of two that determine each other follows the other as it was, not as it becomes."""
+    fit, _ = independent(dps.Family(tuple(tables_of_degree(SCHEMA, ["c0", "c2"], 2))), 0.01)
+    excluded = np.array([[0, 1], [1, 0], [1, 0]])  # c2 follows from c0
+    fit = replace(fit, dual=-0.2 * excluded.ravel())
+    before, rng = fit.codes, np.random.default_rng(2)
+    alone, swept = fit.moved(rng, alone=True).codes, fit.moved(rng).codes
+    assert np.array_equal(alone["c2"], before["c0"] > 0)
+    assert np.array_equal(alone["c0"] > 0, before["c2"])
+    assert np.array_equal(swept["c2"], swept["c0"] > 0)
+    assert np.mean(swept["c2"] != (before["c0"] > 0)) > 0.3

@@ -1,0 +1,121 @@
+"""Generation from measurements alone: the same as `synthesize`, for every kind of reference."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.privacy.noise import _noise_from
+from dpstats.rows import reference_from_dict
+from dpstats.rows.generator import (
+    CANDIDATES,
+    check_options,
+    generate,
+    inference_density,
+    inference_reference,
+    number_of_candidates,
+)
+
+SCHEMA = dps.Schema([
+    dps.Category("colour", ["red", "green", "blue"]),
+    dps.Boolean("smoker"),
+    dps.Number("age", 0, 100, points=21, edges=[20, 65], missing=40),
+])  # fmt: skip
+ANALYSES = {"t": dps.Marginals(["colour", "smoker"]), "age": dps.Mean("age")}
+REFERENCES = {
+    "uniform": dps.Uniform(),
+    "histogram": dps.PerturbedHistogram(),
+    "kernel": dps.BernsteinKDE(["age"], k=4),
+    "log-linear": dps.LogLinear(),
+}
+
+
+@pytest.fixture(scope="module", params=REFERENCES)
+def measured(request):
+    rng = np.random.default_rng(1)
+    n = 3_000
+    rows = pd.DataFrame({
+        "colour": rng.choice(["red", "green", "blue"], n, p=[0.7, 0.2, 0.1]),
+        "smoker": rng.random(n) < 0.3,
+        "age": rng.integers(0, 101, n),
+    })  # fmt: skip
+    reference = REFERENCES[request.param]
+    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(4), n=n, reference=reference)
+    return dps.measure(plan, rows)
+
+
+@pytest.mark.parametrize("fit", ["entropy", "minimax"])
+def test_what_is_generated_is_what_a_release_holds(measured, fit):
+    rng = check_options(fit, "systematic", 400, None, 5)
+    made = generate(measured, rng, fit=fit, m=400)
+    release = dps.synthesize(measured, fit=fit, m=400, rng=5)
+    for name, codes in release.candidates.items():
+        np.testing.assert_array_equal(made.candidates[name], codes)
+    np.testing.assert_array_equal(made.weights, release.weights)
+    np.testing.assert_array_equal(made.counts, release.counts)
+    assert made.notes == release.notes
+    assert made.counts.sum() == measured.n
+
+
+def test_every_reference_offers_the_same(measured):
+    reference = reference_from_dict(measured.reference_spec)
+    reference.check_family(measured.family)
+    proposal = reference.candidates(measured, 300, np.random.default_rng(2), stratified=False)
+    assert set(proposal.candidates.codes) == set(measured.columns.names)
+    assert proposal.candidates.size <= 300
+    assert proposal.candidates.weights.sum() == pytest.approx(1)
+    assert (proposal.density is not None) == isinstance(reference, dps.LogLinear)
+
+
+def test_the_density_of_inference_follows_from_the_measurements_alone(measured):
+    candidates, weights = inference_density(measured)
+    usual = generate(measured, np.random.default_rng(1))
+    assert usual.serves_inference == (
+        reference_from_dict(measured.reference_spec) == inference_reference(measured)
+    )
+    if usual.serves_inference:
+        np.testing.assert_array_equal(usual.weights, weights)
+    other = generate(measured, np.random.default_rng(2), m=300)
+    assert not other.serves_inference
+    again, same = inference_density(measured)
+    np.testing.assert_array_equal(same, weights)
+    for name, codes in again.codes.items():
+        np.testing.assert_array_equal(codes, candidates.codes[name])
+
+
+def pairs_of(n, noise, bins=20):
+    schema = dps.Schema([dps.Category(name, list(range(bins))) for name in "abcd"])
+    codes = np.random.default_rng(0).integers(0, bins, (4, n)) // 2
+    rows = pd.DataFrame(dict(zip("abcd", codes, strict=True)))
+    plan = dps.plan(schema, {"t": dps.Marginals(list("abcd"))}, budget=dps.PureDP(1), n=n)
+    with _noise_from(noise):
+        return dps.measure(plan, rows)
+
+
+@pytest.mark.parametrize(("n", "m"), [(6_000, 6_000), (1_200, 2_000), (1, 2_000)])
+def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more(n, m, seeded_noise):
+    measured = pairs_of(n, seeded_noise(1))
+    reference = reference_from_dict(measured.reference_spec)
+    assert number_of_candidates(measured, reference) == m
+    assert number_of_candidates(measured, reference, k=n) == n
+    assert number_of_candidates(measured, dps.Uniform()) == CANDIDATES
+
+
+def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_noise):
+    schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in "abcdefgh"])
+    for n in (100, 30_000):
+        rows = pd.DataFrame(
+            np.random.default_rng(0).integers(0, 10, (n, 8)), columns=list("abcdefgh")
+        )
+        plan = dps.plan(schema, {"c": dps.Covariance(list("abcdefgh"))}, budget=dps.PureDP(1), n=n)
+        with _noise_from(seeded_noise(1)):
+            measured = dps.measure(plan, rows)
+        reference = reference_from_dict(measured.reference_spec)
+        assert number_of_candidates(measured, reference) == max(n, CANDIDATES)
+        assert number_of_candidates(measured, reference, k=10) == max(n, CANDIDATES)
+
+
+def test_edited_rows_are_released_as_they_are(seeded_noise):
+    made = generate(pairs_of(6_000, seeded_noise(1)), np.random.default_rng(0))
+    np.testing.assert_array_equal(made.counts, np.rint(6_000 * made.weights))
+    assert made.notes == ()

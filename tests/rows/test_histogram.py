@@ -1,0 +1,187 @@
+"""The perturbed histogram: what it costs, what it gives, when it is refused."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import BudgetError, FileFormatError, NotMeasuredError, RequestError
+from dpstats.measured.measurements import NoisyBlock
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.laws import DiscreteLaplace
+from dpstats.privacy.noise import _noise_from
+from dpstats.rows import reference_from_dict
+from dpstats.rows.histogram import MAX_CELLS, PerturbedHistogram
+
+SCHEMA = dps.Schema([
+    dps.Category("colour", ["red", "green", "blue"]),
+    dps.Boolean("smoker"),
+    dps.Number("age", 0, 100, points=21, edges=[20, 65]),
+])  # fmt: skip
+CELLS = 18
+
+
+def measured(counts):
+    block = PerturbedHistogram().block(SCHEMA)
+    return NoisyBlock(block, np.full(block.size, 4.0), np.asarray(counts), np.zeros(block.size))
+
+
+def table(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "colour": rng.choice(["red", "green", "blue"], size=n, p=[0.7, 0.2, 0.1]),
+        "smoker": rng.random(n) < 0.3,
+        "age": rng.integers(0, 101, size=n),
+    })  # fmt: skip
+
+
+def no_noise(scale, size):
+    return np.zeros(size, np.int64)
+
+
+def planned(**options):
+    analyses = {"colour": dps.Marginals(["colour"], 1), "old": dps.Proportion("age >= 65")}
+    reference = PerturbedHistogram(**options)
+    return dps.plan(
+        SCHEMA.select(["colour", "age"]), analyses, budget=dps.PureDP(1), reference=reference
+    )
+
+
+def test_negative_counts_are_clipped_and_the_rest_normalised():
+    counts = np.arange(-5, CELLS - 5)
+    cells, probabilities = PerturbedHistogram().cells(SCHEMA, measured(counts))
+    assert cells == CELLS
+    np.testing.assert_allclose(probabilities, np.clip(counts, 0, None) / np.sum(range(13)))
+
+
+@pytest.mark.parametrize("counts", [np.full(CELLS, -3), np.zeros(CELLS, int)])
+def test_all_noise_negative_falls_back_to_uniform(counts):
+    reference = PerturbedHistogram()
+    assert reference.cells(SCHEMA, measured(counts)) == (CELLS, None)
+    assert "no noisy count" in reference.note(measured(counts))
+    assert reference.note(measured(np.arange(CELLS))) is None
+    points = reference.draw(36_000, SCHEMA, measured(counts), np.random.default_rng(0))
+    bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
+    cell = np.ravel_multi_index(bins, (3, 2, 3))
+    assert stats.chisquare(np.bincount(cell, minlength=CELLS)).pvalue > 1e-6
+
+
+def test_draws_follow_the_clipped_counts():
+    """50,000 draws; a right sampler fails once in a million runs."""
+    counts = np.arange(-5, CELLS - 5)
+    points = PerturbedHistogram().draw(50_000, SCHEMA, measured(counts), np.random.default_rng(0))
+    bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
+    found = np.bincount(np.ravel_multi_index(bins, (3, 2, 3)), minlength=CELLS)
+    assert found[counts <= 0].sum() == 0
+    expected = 50_000 * counts[counts > 0] / counts[counts > 0].sum()
+    assert stats.chisquare(found[counts > 0], expected).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 10), 0.75])
+def test_it_pays_its_own_share(share):
+    made = planned(share=share)
+    exact = Fraction(str(share)) if isinstance(share, float) else share
+    assert made.cost() == 1
+    assert made.reference_block.multiplier == 2 / exact  # L1 sensitivity 2, as in the paper
+    analyses = sum(p.block.sensitivity("replace").l1 / p.multiplier for p in made.blocks)
+    assert analyses == 1 - exact
+    without = dps.plan(made.schema, made.analyses, budget=dps.PureDP(1))
+    assert without.family.names == made.family.names  # nothing is dropped on its account
+    assert all(
+        mine.multiplier == plain.multiplier / (1 - exact)
+        for mine, plain in zip(made.blocks, without.blocks, strict=True)
+    )
+
+
+def test_it_is_measured_apart_with_its_own_noise_and_never_answers():
+    asked = []
+
+    def source(scale, size):
+        asked.append((scale, size))
+        return np.zeros(size, np.int64)
+
+    made = planned(share=Fraction(1, 4))
+    with _noise_from(source):
+        held = dps.measure(made, table())
+    assert asked[-1] == (8.0, 9)  # 2 / (1/4) on the 9 cells of colour x age
+    assert held.reference.sums.sum() == 4000
+    assert held.family.size == made.family.size == 4
+    release = dps.synthesize(held, m=500, k=100, rng=0)
+    with pytest.raises(NotMeasuredError):
+        release.infer(dps.Marginals(["colour", "age"]))
+    # the histogram holds this count too, with less noise; only the measured one may answer
+    answers = release.answers(dps.Proportion("age >= 65").family(SCHEMA))
+    assert answers.law(0).scale == pytest.approx(float(made.blocks[1].multiplier))
+
+
+def test_candidates_follow_the_private_table():
+    """Without noise the stratified candidates carry the private cell shares exactly."""
+    made = planned()
+    data = table()
+    with _noise_from(no_noise):
+        release = dps.synthesize(dps.measure(made, data), m=2000, k=4000, rng=0)
+    synthetic = release.to_frame()
+    joint = pd.crosstab(data["colour"], np.digitize(data["age"], [20, 65]), normalize=True)
+    found = pd.crosstab(
+        synthetic["colour"], np.digitize(synthetic["age"], [20, 65]), normalize=True
+    )
+    np.testing.assert_allclose(found.loc[joint.index], joint, atol=0.005)
+    assert release.accuracy().delta < 0.02
+
+
+def test_a_histogram_of_mostly_noise_is_refused_from_public_numbers():
+    """238,140 cells at n = 6,366: 98% of its mass would be noise."""
+    sizes = {"a": 54, "b": 49, "c": 90}
+    assert math.prod(sizes.values()) == 238_140
+    schema = dps.Schema([dps.Category(name, list(range(s))) for name, s in sizes.items()])
+    analyses = {"all": dps.Marginals(list(sizes), 1)}
+    options = {"budget": dps.PureDP(1), "reference": PerturbedHistogram()}
+    with pytest.raises(RequestError, match=r"238140 cells .* n = 6366"):
+        dps.plan(schema, analyses, n=6366, **options)
+    made = dps.plan(schema, analyses, **options)  # n is not known yet
+    with pytest.raises(RequestError, match="rows of pure noise"):
+        made.preview(n=6366)
+    made.check(10**7)
+
+
+@pytest.mark.parametrize("kind", [DiscreteLaplace, DiscreteGaussian])
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0, 50.0])
+def test_expected_noise_is_the_positive_part_of_the_law(scale, kind):
+    """E max(Z, 0) by summation, at the smallest n that passes."""
+    law, block = kind(scale), PerturbedHistogram().block(SCHEMA)
+    z = np.arange(1, int(60 * scale) + 10)
+    mass = CELLS * float(law.pmf(z) @ z)
+    PerturbedHistogram().check(block, math.ceil(mass), law)
+    with pytest.raises(RequestError, match="pure noise"):
+        PerturbedHistogram().check(block, math.ceil(mass) - 1, law)
+
+
+def test_too_many_cells_are_refused():
+    wide = dps.Schema([dps.Boolean(f"x{i}") for i in range(21)])
+    assert MAX_CELLS < 2**21
+    with pytest.raises(RequestError, match="2097152 cells"):
+        PerturbedHistogram().block(wide)
+
+
+@pytest.mark.parametrize("share", [0, -1, True, "half", None, float("nan")])
+def test_shares_that_are_no_positive_number_are_refused(share):
+    with pytest.raises((BudgetError, ValueError)):
+        PerturbedHistogram(share)
+
+
+def test_a_share_of_everything_is_refused():
+    for share in (1, 1.5):
+        with pytest.raises(RequestError, match="leaves no budget for the analyses"):
+            PerturbedHistogram(share)
+
+
+def test_round_trip():
+    reference = PerturbedHistogram(0.3)
+    assert reference.share == Fraction(3, 10)
+    assert reference_from_dict(reference.to_dict()) == reference
+    with pytest.raises(FileFormatError, match="unknown keys"):
+        reference_from_dict({"kind": "perturbed_histogram", "cells": 3})

@@ -1,0 +1,184 @@
+"""The fit by rows: that of the whole domain, its derivatives, and how far a round may go."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.families.moments import Moments
+from dpstats.families.tables.cells import Cells
+from dpstats.rows import loglinear_fit
+from dpstats.rows.entropy import fit_with_penalty
+from dpstats.rows.gibbs import GibbsSampler, Support
+from dpstats.rows.loglinear_fit import adapted, fit_loglinear
+
+N, M = 2_000, 16_000
+SCHEMA = dps.Schema([
+    dps.Category("a", list(range(4))), dps.Category("b", list(range(3))),
+    dps.Category("c", list(range(5))), dps.Number("x", -1, 1, points=9, missing=0),
+])  # fmt: skip
+TABLES = dps.Family((
+    Cells.table(SCHEMA, ["a", "b"]), Cells.table(SCHEMA, ["b", "c"]),
+    Cells.table(SCHEMA, ["a", "c"]),
+))  # fmt: skip
+MIXED = dps.Family((
+    Cells.table(SCHEMA, ["a", "b"]), Cells.condition(SCHEMA, "a == 1 and c == 2"),
+    Moments.of(SCHEMA, ["x"], ["b"]),
+))  # fmt: skip
+
+
+class Problem:
+    """Noisy means of a table, and the fit over all states of its domain."""
+
+    def __init__(self, family, deviation, seed=0):
+        rng = np.random.default_rng(seed)
+        group = rng.integers(2, size=N)
+        codes = {
+            name: np.where(group, rng.integers(size, size=N), rng.integers(size // 2 + 1, size=N))
+            for name, size in (("a", 4), ("b", 3), ("c", 5), ("x", 9))
+        }
+        codes["x"] -= 4
+        self.schema = dps.Schema([c for c in SCHEMA if any(c in b.columns for b in family.blocks)])
+        self.family = family
+        self.truth = np.concatenate(family.sums(codes)) / (N * family.bounds)
+        self.deviations = np.full(family.size, deviation)
+        self.means = self.truth + deviation * rng.normal(size=family.size)
+        supports = [Support.of(c, c.name in family.coded_columns) for c in self.schema]
+        base = {
+            name: np.full(len(s.codes), -np.log(len(s.codes)))
+            for name, s in zip(self.schema.names, supports, strict=True)
+        }
+        self.sampler = GibbsSampler(self.schema, family, base)
+        states = np.meshgrid(*(s.codes for s in supports), indexing="ij")
+        every = {name: s.ravel() for name, s in zip(self.schema.names, states, strict=True)}
+        self.values = family.evaluate(every)
+        self.states = len(every["a"])
+
+    def fit(self, seed=1, m=M):
+        rng = np.random.default_rng(seed)
+        return fit_loglinear(self.sampler, self.means, self.deviations, m, rng)
+
+    def exact(self, penalty, means=None):
+        """Means of the fit over all states with the same penalties, in noise deviations."""
+        uniform = np.full(self.states, 1 / self.states)
+        means = self.means if means is None else means
+        fit = fit_with_penalty(self.values, uniform, means, self.deviations, penalty, 1e-8)
+        assert fit.converged
+        return self.values.average(fit.density) / self.deviations
+
+
+CASES = [(TABLES, 0.02), (TABLES, 0.003), (MIXED, 0.02), (MIXED, 0.003)]
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_it_agrees_with_the_fit_over_the_whole_domain(family, deviation):
+    """Expected means, within the error of a mean over so many rows."""
+    problem = Problem(family, deviation)
+    found = problem.fit()
+    exact = problem.exact(found.penalty)
+    standard_error = 0.5 / np.sqrt(M) / deviation
+    assert np.sqrt(np.mean((found.expected - exact) ** 2)) < 0.6 * standard_error
+    assert np.abs(found.expected - exact).max() < 1.5 * standard_error
+    rows = family.evaluate(found.codes).average(np.full(M, 1 / M)) / problem.deviations
+    assert np.sqrt(np.mean((rows - exact) ** 2)) < 2 * standard_error
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_it_is_nearer_to_the_truth_than_the_answers(family, deviation):
+    ours, answers = [], []
+    for seed in range(3):
+        problem = Problem(family, deviation, seed)
+        ours.append(np.mean((problem.fit(m=4_000).expected * deviation - problem.truth) ** 2))
+        answers.append(np.mean((problem.means - problem.truth) ** 2))
+    assert np.mean(ours) < np.mean(answers)
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_it_follows_other_answers_as_the_exact_fit_does(family, deviation):
+    """Moved answers move the fit: by as much along the change, which estimates its freedom."""
+    problem = Problem(family, deviation)
+    found = problem.fit()
+    rng, ours, exact = np.random.default_rng(3), [], []
+    for _ in range(4):
+        change = rng.normal(size=family.size)
+        moved = problem.exact(found.penalty, problem.means + change * deviation)
+        exact.append(change @ (moved - problem.exact(found.penalty)))
+        ours.append(change @ (found.following(change, rng) - found.expected))
+    assert np.sum(ours) == pytest.approx(np.sum(exact), rel=0.15)
+
+
+@pytest.mark.parametrize("deviation", [0.1, 0.01, 1e-4])
+def test_a_round_changes_the_density_by_no_more_than_rows_can_carry(deviation, monkeypatch):
+    own, spreads = loglinear_fit.systematic, []
+
+    def recorded(weights, k, rng):
+        spreads.append(np.var(np.log(weights)))
+        return own(weights, k, rng)
+
+    monkeypatch.setattr(loglinear_fit, "systematic", recorded)
+    Problem(TABLES, deviation).fit(m=4_000)
+    assert len(spreads) == loglinear_fit.ROUNDS
+    assert max(spreads) < 1.01 * loglinear_fit.TRUST
+    if deviation < 0.01:
+        assert max(spreads) > 0.99 * loglinear_fit.TRUST  # it binds
+
+
+@pytest.mark.parametrize("deviation", [1e-6, 1e-3, 1e3])
+def test_rows_never_collapse(deviation):
+    """Also where an answer is outside of what any rows have."""
+    problem = Problem(TABLES, deviation)
+    problem.means = problem.means + 20 * deviation * np.where(np.arange(TABLES.size) % 2, 1, -1)
+    found = problem.fit(m=4_000)
+    assert np.all(np.isfinite(found.dual))
+    assert np.all(found.penalty > 0)
+    for name, codes in found.codes.items():
+        assert len(codes) == 4_000
+        shares = np.bincount(codes, minlength=problem.schema[name].bins) / 4_000
+        assert shares.max() < 0.9
+
+
+def test_coefficients_of_cells_are_bounded_and_those_of_moments_are_not(monkeypatch):
+    monkeypatch.setattr(loglinear_fit, "MOST", (3.0, 0.2))
+    problem = Problem(MIXED, 1e-3)
+    coefficients = np.abs(problem.fit(m=2_000).dual / problem.deviations)
+    cells = np.concatenate([np.full(b.size, b is not MIXED.blocks[-1]) for b in MIXED.blocks])
+    assert coefficients[cells].max() == pytest.approx(0.2)
+    assert coefficients[~cells].max() > 0.3
+
+
+def test_a_seed_repeats_it():
+    problem = Problem(TABLES, 0.01)
+    first, second, other = (problem.fit(seed, 1_000) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.dual, second.dual)
+    assert all(np.array_equal(first.codes[name], second.codes[name]) for name in first.codes)
+    assert np.any(first.dual != other.dual)
+
+
+def test_penalties_fall_only_where_the_answers_say_more_than_noise():
+    """Two blocks: one with residuals of twenty sd, one of noise alone."""
+    strong = np.arange(22) < 10
+    dual, penalty, variances = np.where(strong, 2.0, 0.01), np.full(22, 10.0), np.full(22, 5.0)
+    lower = adapted(penalty * dual, dual, penalty, variances, np.where(strong, 0, 1))
+    np.testing.assert_allclose(lower[strong], 10 * loglinear_fit.FALL)
+    np.testing.assert_allclose(lower[~strong], 10.0)
+
+
+@pytest.mark.parametrize(("family", "deviation"), CASES)
+def test_trusted_means_are_between_those_of_the_fit_and_the_answers(family, deviation):
+    """Nearer to the truth than either where penalties are too large; the fit's where they serve."""
+    problem = Problem(family, deviation)
+    found = problem.fit()
+    truth = problem.truth / deviation
+
+    def error(fit):
+        trusted = fit.trusted(np.random.default_rng(0))
+        inside = (trusted - fit.expected) * (fit.target - trusted)
+        assert np.all(inside >= -1e-9 * np.abs(fit.target).max() ** 2)
+        return [np.mean((means - truth) ** 2) for means in (trusted, fit.expected, fit.target)]
+
+    ours, fitted, _ = error(found)
+    assert ours < 1.05 * fitted
+    strict = replace(found, penalty=8 * found.penalty)
+    ours, fitted, answers = error(strict)
+    assert ours < 1.05 * min(fitted, answers)

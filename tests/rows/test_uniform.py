@@ -1,0 +1,101 @@
+"""The uniform reference: its two distributions, and that it costs nothing."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import FileFormatError, RequestError
+from dpstats.rows import reference_from_dict
+from dpstats.rows.uniform import Uniform
+
+SCHEMA = dps.Schema([
+    dps.Category("colour", ["red", "green", "blue"]),
+    dps.Number("age", 0, 100, points=21, edges=[5, 65]),
+    dps.Number("score", values=[1, 4, 5, 17]),
+])  # fmt: skip
+DRAWS = 60_000  # a right sampler fails a test at 1e-6 once in a million runs
+
+
+def draw(over):
+    return Uniform(over).draw(DRAWS, SCHEMA, None, np.random.default_rng(1))
+
+
+def counts(codes):
+    return np.unique(codes, return_counts=True)
+
+
+@pytest.mark.parametrize("over", ["cells", "grid"])
+def test_every_point_is_a_code_in_use(over):
+    points = draw(over)
+    assert list(points) == list(SCHEMA.names)
+    assert set(np.unique(points["colour"])) == {0, 1, 2}
+    assert set(np.unique(points["age"])) == set(range(-10, 11))
+    np.testing.assert_array_equal(np.unique(SCHEMA["score"].decode(points["score"])), [1, 4, 5, 17])
+
+
+def test_over_cells_bins_are_equally_likely_and_flat_inside():
+    points = draw("cells")
+    bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
+    cell = np.ravel_multi_index(bins, (3, 3, 4))
+    assert stats.chisquare(np.bincount(cell, minlength=36)).pvalue > 1e-6
+    for index in range(3):  # [0, 5), [5, 65), [65, 100] hold 1, 12 and 8 grid points
+        inside = points["age"][bins[1] == index]
+        values, frequency = counts(inside)
+        assert len(values) == (1, 12, 8)[index]
+        assert len(values) == 1 or stats.chisquare(frequency).pvalue > 1e-6
+
+
+def test_over_grid_points_are_equally_likely():
+    points = draw("grid")
+    assert stats.chisquare(counts(points["age"])[1]).pvalue > 1e-6
+    assert stats.chisquare(counts(points["colour"])[1]).pvalue > 1e-6
+    assert stats.chisquare(counts(points["score"])[1]).pvalue > 1e-6
+    # and bins are not: one grid point of 21 is below 5
+    share = np.mean(SCHEMA["age"].bins_of(points["age"]) == 0)
+    assert abs(share - 1 / 21) < 5 * math.sqrt(1 / 21 / DRAWS)
+
+
+@pytest.mark.parametrize("over", ["cells", "grid"])
+def test_columns_are_independent(over):
+    points = draw(over)
+    table = np.zeros((3, 21))
+    np.add.at(table, (points["colour"], points["age"] + 10), 1)
+    assert stats.chi2_contingency(table).pvalue > 1e-6
+
+
+def test_draws_inside_given_cells():
+    rng = np.random.default_rng(0)
+    cells = rng.integers(36, size=500)
+    points = SCHEMA.draw_inside(cells, rng)
+    bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
+    np.testing.assert_array_equal(np.ravel_multi_index(bins, (3, 3, 4)), cells)
+
+
+def test_it_is_public():
+    assert Uniform().share == Fraction(0)
+    assert Uniform().block(SCHEMA) is None
+    assert Uniform().note(None) is None
+    assert Uniform().cells(SCHEMA, None) == (36, None)
+    assert Uniform("grid").cells(SCHEMA, None) == (0, None)
+
+
+def test_round_trip_and_refusals():
+    for reference in (Uniform(), Uniform("grid")):
+        assert reference_from_dict(reference.to_dict()) == reference
+    with pytest.raises(RequestError, match="must be one of"):
+        Uniform("bins")
+    with pytest.raises(FileFormatError, match="unknown reference density 'kernel'"):
+        reference_from_dict({"kind": "kernel"})
+    with pytest.raises(FileFormatError, match="unknown keys"):
+        reference_from_dict({"kind": "uniform", "bandwidth": 1})
+
+
+@pytest.mark.parametrize("over", ["cells", "grid"])
+def test_an_even_number_of_points_is_drawn_from_these_points(over):
+    schema = dps.Schema([dps.Number("children", 0, 3, points=4)])
+    points = Uniform(over).draw(500, schema, None, np.random.default_rng(1))
+    assert set(points["children"].tolist()) == {-3, -1, 1, 3}
