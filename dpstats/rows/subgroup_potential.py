@@ -119,6 +119,11 @@ class SubgroupConditional:
         """(rows, bins) potential without the powers."""
         return self.flat * self.holds
 
+    @property
+    def same_in_all_bins(self) -> bool:
+        """Whether the subgroup does not depend on the column."""
+        return self.holds.shape[1] == 1
+
     def at(self, units: Floats, bins: Codes) -> Floats:
         """(rows, states) of the powers, at values in unit scale and the bins they are in."""
         if not self.powers:
