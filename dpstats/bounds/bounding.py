@@ -78,7 +78,7 @@ def bound(
 
 
 class _Found(NamedTuple):
-    """What is known of one question."""
+    """Bounds on one question."""
 
     ends: Interval
     says: bool

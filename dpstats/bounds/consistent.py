@@ -76,7 +76,7 @@ class Consistent:
 
 
 def possible_range(question: Question) -> Interval:
-    """What is known of a question without any measurement: its extremes over all states.
+    """Extremes of a question over all states, without any measurement.
 
     The declared range, where they are too many to go through.
     """

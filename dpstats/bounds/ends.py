@@ -23,7 +23,7 @@ class Ends:
         self.above, self.below = tables.numerator, tables.denominator
 
     def interval(self, alpha: float) -> Interval:
-        """Of the private table where alpha is 0; else of the population, with error alpha."""
+        """Interval for the private table if alpha is 0, else for the population."""
         if alpha == 0:
             return self._of_table()
         if self.question.share:

@@ -71,7 +71,7 @@ def explain(
 
 
 def _needed(schema: Schema, analysis: Any) -> list[tuple[Block, ...]]:
-    """What an analysis measures, and what it uses of that; either may have been measured."""
+    """Functions that an analysis measures, and those it uses; either may have been measured."""
     families = (answered(analysis, schema), analysis.family(schema).answering)
     return [family.blocks for family in families]
 

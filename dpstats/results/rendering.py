@@ -95,7 +95,7 @@ class Numerals:
         return f"[{self(low)}, {self(high)}]"
 
     def certified(self, low: float, high: float) -> str:
-        """The same of a certified interval; "none" without ends, which says nothing."""
+        """Certified interval; "none" without ends, which says nothing."""
         return NO_INTERVAL if low == -math.inf and high == math.inf else self.interval(low, high)
 
 
@@ -254,7 +254,7 @@ def table_of(
 
 @dataclass(frozen=True)
 class Page:
-    """What a result shows, as text, HTML or LaTeX.
+    """Contents of a printed result, as text, HTML or LaTeX.
 
     Attributes
     ----------
@@ -293,12 +293,12 @@ class Page:
         return "\n".join([*before, *table, *after]).rstrip("\n")
 
     def html(self) -> str:
-        """The same cells and lines, escaped."""
+        """Cells and lines, escaped."""
         table = html_table(self.header, self.rows) if self.header else ""
         return as_html(self.title, self.before, table, self.after)
 
     def latex(self) -> str:
-        """The same cells and lines, escaped."""
+        """Cells and lines, escaped."""
         return as_latex(self.title, self.before, self.header, self.rows, self.after)
 
 
@@ -333,11 +333,11 @@ class Summary(str):
         return str(self)
 
     def fitted(self) -> str:
-        """The same with lines and columns that fit the terminal."""
+        """Page with lines and columns that fit the terminal."""
         return self._page.fitted()
 
     def as_html(self) -> str:
-        """The same cells and lines, escaped."""
+        """Cells and lines, escaped."""
         return self._page.html()
 
     def as_latex(self) -> str:

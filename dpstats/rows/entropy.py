@@ -214,7 +214,7 @@ class _Dual:
         self.products = Products(values, self.scale)
 
     def sampled(self, point: _Point, size: int) -> _Dual:
-        """The same program over candidates drawn in equal steps from the density at a point.
+        """Program over candidates drawn in equal steps from the density at a point.
 
         They have absorbed the point's y already (the tilt): only what is beyond it enters their
         weights, while the penalty stays on the whole of y. Were it on the rest alone, the risk

@@ -142,7 +142,7 @@ class _Part:
         self._lengths = self._products.distances(self.size) if single else None
 
     def change(self, copies: Floats | NDArray[np.bool_]) -> Floats:
-        """Of the means of all rows, by copies of rows of the part."""
+        """Change of the means of all rows, by copies of rows of the part."""
         return self._products.average(copies.astype(np.float64) / self._rows)
 
     def _pairs(self, steepness: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

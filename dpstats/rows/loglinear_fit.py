@@ -105,7 +105,7 @@ class LogLinearFit:
         return np.repeat(np.arange(len(sizes)), sizes)
 
     def moved(self, rng: np.random.Generator, *, alone: bool = False) -> LogLinearFit:
-        """The same model, its rows moved by a Gibbs sweep (of each column alone)."""
+        """Model with its rows moved by a Gibbs sweep (of each column alone)."""
         self.sampler.set_coefficients(self.dual / self.deviations)
         return replace(self, codes=self.sampler.sweep(self.codes, rng, alone=alone))
 

@@ -148,5 +148,5 @@ class CovarianceIntervals(Intervals, Cached):
         return np.asarray(found[alternative], dtype=np.float64)
 
     def subset(self, chosen: slice) -> CovarianceIntervals:
-        """The same for some of the pairs."""
+        """Intervals of some of the pairs."""
         return replace(self, pairs=self.pairs[:, chosen])

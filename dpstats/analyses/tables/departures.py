@@ -45,7 +45,7 @@ class Departures:
 
     @property
     def of_persons(self) -> Departures:
-        """The same of persons, whose rows may depend on each other: see `Answers.of_persons`."""
+        """Departures of persons, whose rows may depend on each other: see `Answers.of_persons`."""
         return replace(self, answers=self.answers.of_persons)
 
     @property

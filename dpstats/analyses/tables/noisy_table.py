@@ -49,7 +49,7 @@ class NoisyTable:
 
     @property
     def of_persons(self) -> NoisyTable:
-        """The same of persons, whose rows may depend on each other: see `Answers.of_persons`."""
+        """Table of persons, whose rows may depend on each other: see `Answers.of_persons`."""
         assert self.shifts is None  # they are in rows
         return replace(self, answers=self.answers.of_persons)
 
@@ -133,7 +133,7 @@ class NoisyTable:
 
     @property
     def tested(self) -> NoisyTable | None:
-        """The same with all strata, which the test uses."""
+        """Levels with all strata, which the test uses."""
         return self._only(self.levels.used)
 
     @property
