@@ -12,7 +12,7 @@ import dpstats as dps
 from dpstats.privacy.noise import scale_for
 from dpstats.verifying import arguing
 from dpstats.verifying.arguing import verify
-from dpstats.verifying.findings import Finding
+from dpstats.verifying.blocks import Finding
 from dpstats.verifying.noise import promises, scale_of
 
 
