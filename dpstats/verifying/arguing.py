@@ -45,7 +45,7 @@ class Verdict:
     reached: Fraction
     bound: Fraction
     wrong: tuple[str, ...]
-    undecided: bool  # the budget lies between the two costs
+    undecided: bool  # the budget lies between the two costs, or something was not computed
     text: str
 
     @property
@@ -141,34 +141,33 @@ def _argue(contents: Contents, name: str) -> Verdict:
     elif bound == total == reached:
         lines.append("Both are equal, and rows reach every sensitivity.")
     undecided = reached <= total < bound
-    if reached > total:
-        contents.wrong.append(
-            f"the noise spends {_text(reached)} on rows that exist, more than the budget "
-            f"{_text(total)}: some sensitivity is claimed too small, or a cost is left out"
+    if undecided:
+        contents.undecided.append(
+            f"rows reach a cost of {_text(reached)}, the bound is {_text(bound)}, and the budget "
+            f"{_text(total)} lies between them"
         )
+    contents.require(
+        reached <= total,
+        f"the noise spends {_text(reached)} on rows that exist, more than the budget "
+        f"{_text(total)}: some sensitivity is claimed too small, or a cost is left out",
+    )
     if budget["kind"] == "approx":
         epsilon, delta = fraction(budget["epsilon"]), fraction(budget["delta"])
         holds, proven, how = promises(total, epsilon, delta)
-        gives = f"rho = {_text(total)} gives epsilon = {_text(epsilon)}"
-        lines.append(f"{gives} at delta <= {proven:.6g}, {how}.")
-        if not holds:
-            contents.wrong.append(
-                f"rho = {_text(total)} is not proven to give epsilon = {_text(epsilon)} at delta = "
-                f"{float(delta):.3g}: delta {proven:.4g}"
-            )
+        rho, what = f"rho = {_text(total)}", f"epsilon = {_text(epsilon)}"
+        lines.append(f"{rho} gives {what} at delta <= {proven:.6g}, {how}.")
+        contents.require(
+            holds,
+            f"{rho} is not proven to give {what} at delta = {float(delta):.3g}: delta {proven:.4g}",
+        )
     if contents.release is not None:
         lines += ["", "Certificate", *(f"  {line}" for line in check_certificate(contents))]
     lines += ["", *contents.said, ""]
     lines += [f"Disagreement: {one}." for one in contents.wrong]
-    if undecided:
-        lines.append(
-            f"Not decided: rows reach a cost of {_text(reached)}, the bound is {_text(bound)}, and "
-            f"the budget {_text(total)} lies between them."
-        )
-    lines += [] if contents.wrong or undecided else ["agrees"]
-    return Verdict(
-        tuple(findings), reached, bound, tuple(contents.wrong), undecided, "\n".join(lines)
-    )
+    lines += [f"Not decided: {one}." for one in contents.undecided]
+    lines += [] if contents.wrong or contents.undecided else ["agrees"]
+    wrong, text = tuple(contents.wrong), "\n".join(lines)
+    return Verdict(tuple(findings), reached, bound, wrong, bool(contents.undecided), text)
 
 
 def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power: int) -> list[str]:

@@ -117,7 +117,9 @@ def find(block: Block, unit: str, power: int) -> Finding:
     """The sensitivity of a block: by all of its rows where these are few, else by an argument."""
     states = block.states()
     if block.argue is not None and not (block.listed and states**2 * block.size <= _MOST):
-        return Finding(climb(block, unit, power), *block.argue(unit, power))
+        bound, how = block.argue(unit, power)
+        exact = block.kind == "residual" and power == 2
+        return Finding(bound if exact else climb(block, unit, power), bound, how)
     common = math.lcm(*set(block.bounds))
     reached, bound = divide(block, unit, power, [common // bound for bound in block.bounds])
     how = f"all {states:,} rows, in boxes that were divided while two could be farther apart"
@@ -191,28 +193,25 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
 
 def climb(block: Block, unit: str, power: int) -> Fraction:
     """The largest change that a search finds: from corners, one cell after another is changed."""
+    names, most = [column.name for column in block.columns], min(8, 2 + 4_000 // block.size)
+    values = cache(lambda codes: block.of(dict(zip(names, codes, strict=True))))
 
-    def change(pair: Sequence[Row]) -> Fraction:
-        one, other = (block.of(row) if row else {} for row in pair)
+    def change(pair: Sequence[tuple[int, ...] | None]) -> Fraction:
+        one, other = ({} if codes is None else values(codes) for codes in pair)
         by_bound: Counter[int] = Counter()
         for f in {*one, *other}:
             by_bound[block.bounds[f]] += abs(one.get(f, 0) - other.get(f, 0)) ** power
         return sum((Fraction(v, b**power) for b, v in by_bound.items()), Fraction(0))
 
-    names, most = [column.name for column in block.columns], min(8, 2 + 4_000 // block.size)
-    ends, few = [], []
-    for column, codes in zip(block.columns, block.codes(), strict=True):
+    ends, cells = [], []
+    for place, (column, codes) in enumerate(zip(block.columns, block.codes(), strict=True)):
         present = [code for code in codes if code != column.missing] or codes
         ends.append((present[-1], present[0]))
-        few.append([codes[i * (len(codes) - 1) // (most - 1)] for i in range(most)])
-    corners = itertools.islice(itertools.product(*ends), 2 * most)
-    rows = [dict(zip(names, row, strict=True)) for row in (*corners, [low for _, low in ends])]
-    pairs = itertools.product(rows, rows if unit == "replace" else [{}])
-    one, other = max(pairs, key=change)
-    for name, codes in zip(names * 2, few * 2, strict=True):
-        changed = ({**one, name: code} for code in codes)
-        one = max([one, *changed], key=lambda row: change((row, other)))
-        if other:
-            changed = ({**other, name: code} for code in codes)
-            other = max([other, *changed], key=lambda row: change((one, row)))
-    return change((one, other))
+        cells += [(place, codes[i * (len(codes) - 1) // (most - 1)]) for i in range(most)]
+    corners = itertools.islice(itertools.product(*ends), min(16, 1 + 20_000 // block.size))
+    rows: list[tuple[int, ...] | None] = [*corners, tuple(low for _, low in ends)]
+    pair = max(itertools.product(rows, rows if unit == "replace" else [None]), key=change)
+    for place, code in (cells * 2)[: 400_000 // block.size]:
+        changed = [row and (*row[:place], code, *row[place + 1 :]) for row in pair]
+        pair = max([pair, (changed[0], pair[1]), (pair[0], changed[1])], key=change)
+    return change(pair)

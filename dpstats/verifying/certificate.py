@@ -40,32 +40,31 @@ class Published:
 def check_rows(contents: Contents) -> Rows:
     """The candidates with how often each is a row; rows.csv must hold these rows."""
     (*names, weight, count), *lines = csv_rows(contents, "candidates.csv")
-    codes = [cell for line in lines for cell in (*line[:-2], line[-1])]
-    if not all(is_number(cell, int) for cell in codes) or not all(
-        is_number(line[-2]) for line in lines
+    whole = all(is_number(cell, int) for line in lines for cell in (*line[:-2], line[-1]))
+    if not contents.require(
+        whole and all(is_number(line[-2]) for line in lines),
+        "candidates.csv has a number that is not written as dpstats writes it",
     ):
-        contents.wrong.append(
-            "candidates.csv has a number that is not written as dpstats writes it"
-        )
         return []
     columns = [contents.columns[name] for name in names]
     rows = [(dict(zip(names, map(int, line[:-2]), strict=True)), int(line[-1])) for line in lines]
-    if (
-        (weight, count) != ("_weight", "_count")
-        or abs(math.fsum(float(line[-2]) for line in lines) - 1) > 1e-6
-        or any(float(cell) < 0 for line in lines for cell in line[-2:])
-        or any(row[column.name] not in column.bin_of for row, _ in rows for column in columns)
+    if not contents.require(
+        (weight, count) == ("_weight", "_count")
+        and abs(math.fsum(float(line[-2]) for line in lines) - 1) < 1e-6
+        and all(float(cell) >= 0 for line in lines for cell in line[-2:])
+        and all(row[column.name] in column.bin_of for row, _ in rows for column in columns),
+        "candidates.csv holds no density over rows that the schema can code",
     ):
-        contents.wrong.append("candidates.csv holds no density over rows that the schema can code")
         return []
     expected: Counter[tuple[Any, ...]] = Counter()
     for row, times in rows:
         expected[tuple(_decoded(column, row[column.name]) for column in columns)] += times
     header, *written = csv_rows(contents, "rows.csv")
-    if header != names or +expected != Counter(tuple(map(_read, columns, row)) for row in written):
-        contents.wrong.append("rows.csv does not hold the rows of candidates.csv in original units")
-    else:
-        contents.said.append(f"rows.csv: {len(written):,} rows, those of candidates.csv.")
+    contents.require(
+        header == names and +expected == Counter(tuple(map(_read, columns, r)) for r in written),
+        "rows.csv does not hold the rows of candidates.csv in original units",
+        f"rows.csv: {len(written):,} rows, those of candidates.csv.",
+    )
     return [(row, times) for row, times in rows if times]
 
 
@@ -98,14 +97,17 @@ def check_certificate(contents: Contents) -> list[str]:
     assert contents.release is not None
     rows, stated = check_rows(contents), contents.release["accuracy"]
     alpha = round(1 - stated["level"], 12)
-    if not rows or not 0 < alpha < 1:
-        contents.wrong.append("the certificate states no level")
+    if not contents.require(bool(rows) and 0 < alpha < 1, "the certificate states no level"):
         return []
     family = [one for one in contents.blocks if one.role == "family"]
     functions = sum(one.block.size for one in family)
     counted = all(one.block.kind in ("table", "condition", "residual") for one in family)
     if functions * len(rows) > _MOST and not counted:
-        return [f"not computed again: {functions:,} functions on {len(rows):,} different rows"]
+        contents.undecided.append(
+            "the certificate is not computed again, for it would take long: "
+            f"{functions:,} functions on {len(rows):,} different rows"
+        )
+        return []
     tables = contents.document["tables"]
     publish = _combine if tables else _separate
     parts, n, slack_of_n = publish(contents, family, alpha)
@@ -119,22 +121,20 @@ def check_certificate(contents: Contents) -> list[str]:
         lines.append(f"{_name(part.block)}: noise within {noise:.3g}, bound {bound:.3g}")
     delta = float(stated["delta"])
     slack = _PLACES if tables else 1e-9
-    if delta < largest * (1 - slack):
-        contents.wrong.append(
-            f"the certificate states delta = {delta:g}, and {largest:.6g} is computed here"
-        )
-    else:
-        ratio = f", larger by a factor of {delta / largest:.3f}" if delta > 1.001 * largest else ""
-        contents.said.append(f"Certificate: delta = {delta:g} is at least {largest:.6g}{ratio}.")
+    ratio = f", larger by a factor of {delta / largest:.3f}" if delta > 1.001 * largest else ""
+    contents.require(
+        delta >= largest * (1 - slack),
+        f"the certificate states delta = {delta:g}, and {largest:.6g} is computed here",
+        f"Certificate: delta = {delta:g} is at least {largest:.6g}{ratio}.",
+    )
     if stated["analyses"]:
         contents.said.append("The radius of each analysis is not computed again: it needs them.")
     all_n = [stated["n"], *(one["n"] for one in stated["analyses"].values())]
     if contents.unit == "replace":
-        wrong = any(own != contents.document["rows"] for own in all_n)
+        holds = all(own == contents.document["rows"] for own in all_n)
     else:
-        wrong = not all(map(_is_range, all_n)) or not (tables or stated["n"] == sizes)
-    if wrong:
-        contents.wrong.append(f"the certificate states n = {stated['n']}, and not {sizes} as here")
+        holds = all(map(_is_range, all_n)) and (bool(tables) or stated["n"] == sizes)
+    contents.require(holds, f"the certificate states n = {stated['n']}, and not {sizes} as here")
     return lines
 
 

@@ -82,12 +82,6 @@ def table(columns: Sequence[Column], plain: dict[str, Any] | None = None) -> Blo
     return Block(plain or {"kind": "table"}, own, [1] * cells, of, argue)
 
 
-def residual_norms(columns: Sequence[Column]) -> tuple[int, int]:
-    """L1 and squared L2 norm of the residual of some columns on any row, before division by B."""
-    l1 = math.prod(2 * (column.bins - 1) for column in columns)
-    return l1, math.prod(column.bins * (column.bins - 1) for column in columns)
-
-
 def residuals_together(
     residuals: Sequence[tuple[tuple[Column, ...], Fraction]], unit: str
 ) -> Fraction:
@@ -97,7 +91,8 @@ def residuals_together(
     itself times -1 / (n - 1) for every column of D. The sum over residuals is therefore linear in
     each of the indicators of D: its coefficients are added up over the subsets of every D.
     """
-    amounts = [weight * residual_norms(columns)[1] for columns, weight in residuals]
+    norms = (math.prod(c.bins * (c.bins - 1) for c in columns) for columns, _ in residuals)
+    amounts = [weight * norm for norm, (_, weight) in zip(norms, residuals, strict=True)]
     names = list(dict.fromkeys(c.name for columns, _ in residuals for c in columns))
     if unit == "add_remove":
         return sum(amounts, Fraction(0))
@@ -118,13 +113,9 @@ def residuals_together(
     return 2 * Fraction(products[0] - min(products), scale)
 
 
-def _table(plain: dict[str, Any], columns: Columns) -> Block:
-    return table(_select(columns, plain["columns"]), plain)
-
-
 def _residual(plain: dict[str, Any], columns: Columns) -> Block:
     own = _select(columns, plain["columns"])
-    bins, norms = [column.bins for column in own], residual_norms(own)
+    bins = [column.bins for column in own]
     largest = math.prod(n - 1 for n in bins)
 
     def vector(column: Column) -> Vector:
@@ -137,7 +128,7 @@ def _residual(plain: dict[str, Any], columns: Columns) -> Block:
         how = "every row has the same norm, and scalar products depend on which columns differ"
         if power == 2:
             return residuals_together([(own, Fraction(1, largest**2))], unit), how
-        return Fraction(norms[0] * (1 if unit == "add_remove" else 2), largest), how
+        return Fraction(2 ** len(bins) * (1 if unit == "add_remove" else 2)), how
 
     return Block(plain, own, [largest] * math.prod(bins), of, argue)
 
@@ -550,7 +541,7 @@ def _group(plain: Mapping[str, Any], columns: Columns) -> Group:
 
 
 _KINDS: dict[str, Callable[[dict[str, Any], Columns], Block]] = {
-    "table": _table,
+    "table": lambda plain, columns: table(_select(columns, plain["columns"]), plain),
     "condition": _condition,
     "residual": _residual,
     "moments": _moments,

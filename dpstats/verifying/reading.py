@@ -60,7 +60,16 @@ class Contents:
     release: dict[str, Any] | None = None
     members: dict[str, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)  # what does not agree
+    undecided: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)  # what was checked
+
+    def require(self, holds: bool, wrong: str, said: str = "") -> bool:
+        """Note what does not agree, or what was checked."""
+        if not holds:
+            self.wrong.append(wrong)
+        elif said:
+            self.said.append(said)
+        return holds
 
     @property
     def unit(self) -> str:
@@ -91,15 +100,13 @@ def _plan(data: bytes) -> Contents:
     if "start" in document:
         before = _measured("measurements", document["start"])
         contents.wrong += before.wrong
-        contents.said.append(
-            f"It adds to measurements of {len(before.blocks)} blocks, which count too."
-        )
         written = [_without_pilot(plain) for plain in before.document["blocks"]]
         own = [_without_pilot(plain) for plain in document["blocks"]]
-        if any(plain not in own for plain in written):
-            contents.wrong.append(
-                "a block of the measurements that the plan adds to is not in the plan"
-            )
+        contents.require(
+            all(plain in own for plain in written),
+            "a block of the measurements that the plan adds to is not in the plan",
+            f"It adds to measurements of {len(before.blocks)} blocks, which count too.",
+        )
     return contents
 
 
@@ -120,38 +127,45 @@ def _archive(data: bytes) -> Contents:
     contents = _measured(kind, {name: members[name].decode("utf-8") for name in known})
     if kind == "release":
         contents.release = read_json(contents.members["release.json"], "release")
-    if unknown := set(members) - set(known):
-        contents.wrong.append(f"members that dpstats does not write: {sorted(unknown)}")
+    unknown = sorted(set(members) - set(known))
+    contents.require(not unknown, f"members that dpstats does not write: {unknown}")
     digests = read_json(contents.members["digests.json"], "digests")
     del members["digests.json"]
     found = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
-    if digests == found:
-        contents.said.append(f"SHA-256 of {len(found)} members: as digests.json says.")
-    else:
-        differ = sorted(n for n in {*digests, *found} if digests.get(n) != found.get(n))
-        contents.wrong.append(f"members whose SHA-256 is not that of digests.json: {differ}")
+    differ = sorted(n for n in {*digests, *found} if digests.get(n) != found.get(n))
+    contents.require(
+        not differ,
+        f"members whose SHA-256 is not that of digests.json: {differ}",
+        f"SHA-256 of {len(found)} members: as digests.json says.",
+    )
     return contents
 
 
 def _measured(kind: str, texts: dict[str, str]) -> Contents:
     """Measurements from the texts of their members."""
     contents = _contents(kind, read_json(texts["measurements.json"], "measurements"))
-    contents.members, document, wrong = texts, contents.document, contents.wrong
+    contents.members, document = texts, contents.document
     _check_digest(contents)
     if any(plain.get("pilot", ()) is None for plain in document["blocks"]):
         raise NotReadError("lacks the pilot that a second stage was measured at")
     _read_answers(contents)
     k, keyed = contents.rows_per_person, "person_key" in document
-    most = "one row per person" if k == 1 else f"at most {k} rows per person"
-    ends = ((" is used,", " used,") if k == 1 else (" are used,", " used,")) if keyed else (";",)
-    if not document["person"].startswith(tuple(most + end for end in ends)):
-        wrong.append(f"the file does not say that it protects persons with {most[:-11]}")
-    if document["not_private"]:
-        wrong.append("the noise came from a source for tests: the file is not private")
-    if contents.unit == "add_remove" and document["rows"] is not None:
-        wrong.append("the file states the number of rows, which it is to protect")
+    most = "one row" if k == 1 else f"at most {k} rows"
+    ends = (" used,", " is used," if k == 1 else " are used,") if keyed else (";",)
+    contents.require(
+        document["person"].startswith(tuple(f"{most} per person{end}" for end in ends)),
+        f"the file does not say that it protects persons with {most}",
+    )
+    contents.require(
+        not document["not_private"],
+        "the noise came from a source for tests: the file is not private",
+    )
     if contents.unit == "replace" and document["rows"] is None:
         raise NotReadError("lacks the public number of rows")
+    contents.require(
+        contents.unit == "replace" or document["rows"] is None,
+        "the file states the number of rows, which it is to protect",
+    )
     return contents
 
 
@@ -160,29 +174,32 @@ def _read_answers(contents: Contents) -> None:
     names, *answers = csv_rows(contents, "answers.csv")
     if names != _ANSWERS:
         raise NotReadError("has answers without the columns of dpstats")
-    blocks = enumerate(contents.blocks)
-    expected = [[str(i), str(f)] for i, one in blocks for f in range(one.block.size)]
     sums = (int(row[3]) for row in answers)
     for one in contents.blocks:
         one.sums = list(itertools.islice(sums, one.block.size))
-    if expected != [row[:2] for row in answers]:
-        wrong = "does not hold one answer to every function, in their order"
-    elif not all(is_number(row[3], int) and is_number(row[4]) for row in answers):
-        wrong = "has a number that is not written as dpstats writes it"
-    elif not all(abs(float(row[4])) < 0.5 for row in answers):
-        wrong = "has a uniform outside (-1/2, 1/2)"
-    else:
-        contents.said.append(f"answers.csv: one whole number for each of {len(answers)} functions.")
-        return
-    contents.wrong.append(f"answers.csv {wrong}")
+    blocks = enumerate(contents.blocks)
+    contents.require(
+        [row[:2] for row in answers]
+        == [[str(i), str(f)] for i, o in blocks for f in range(o.block.size)],
+        "answers.csv does not hold one answer to every function, in their order",
+        f"answers.csv: one whole number for each of {len(answers)} functions.",
+    )
+    contents.require(
+        all(is_number(row[3], int) and is_number(row[4]) for row in answers),
+        "answers.csv has a number that is not written as dpstats writes it",
+    )
+    contents.require(
+        all(abs(float(row[4])) < 0.5 for row in answers),
+        "answers.csv has a uniform outside (-1/2, 1/2)",
+    )
 
 
 def csv_rows(contents: Contents, name: str) -> list[list[str]]:
     """The lines of a member, which has to be a table as dpstats writes it."""
     rows, again = list(csv.reader(io.StringIO(contents.members[name]))), io.StringIO()
     csv.writer(again, lineterminator="\n").writerows(rows)
-    if again.getvalue() != contents.members[name] or len({*map(len, rows)}) != 1:
-        contents.wrong.append(f"{name} is no table as dpstats writes it")
+    whole = again.getvalue() == contents.members[name] and len({*map(len, rows)}) == 1
+    contents.require(whole, f"{name} is no table as dpstats writes it")
     return rows
 
 
@@ -194,14 +211,11 @@ def _check_digest(contents: Contents) -> None:
     plain["blocks"] = [_without_pilot(block) for block in plain["blocks"]]
     text = json.dumps(plain, separators=(",", ":"), allow_nan=False)
     digest, stated = hashlib.sha256(text.encode("ascii")).hexdigest(), contents.document["plan"]
-    if digest == stated:
-        contents.said.append(
-            f"Digest of the plan: {digest[:16]}, computed again from the contents."
-        )
-    else:
-        contents.wrong.append(
-            f"the contents have the plan digest {digest[:16]}, and the file states {stated[:16]}"
-        )
+    contents.require(
+        digest == stated,
+        f"the contents have the plan digest {digest[:16]}, and the file states {stated[:16]}",
+        f"Digest of the plan: {digest[:16]}, computed again from the contents.",
+    )
 
 
 def _contents(kind: str, document: dict[str, Any]) -> Contents:
@@ -236,11 +250,13 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
     ):
         raise NotReadError("has person totals without persons, or of too many rows")
     contents = Contents(kind, document, columns, blocks)
-    if sum(one.role == "count" for one in blocks) != (document["unit"] == "add_remove"):
-        contents.wrong.append("the number of rows is measured if and only if neighbours add a row")
+    contents.require(
+        sum(one.role == "count" for one in blocks) == (document["unit"] == "add_remove"),
+        "the number of rows is measured if and only if neighbours add a row",
+    )
     texts = {json.dumps({**plain, "multiplier": "", "role": ""}) for plain in document["blocks"]}
-    if len(texts) < len(blocks) - 1:  # a histogram may be a table of the family too
-        contents.wrong.append("a block is in the file twice")
+    # a histogram may be a table of the family too
+    contents.require(len(texts) >= len(blocks) - 1, "a block is in the file twice")
     residuals = {one.names for one in blocks if one.block.kind == "residual"}
     margins: set[tuple[str, ...]] = set()
     for table in document["tables"]:
@@ -249,6 +265,7 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
             margins.update(*(itertools.combinations(table, size) for size in sizes))
         else:
             margins.add(("more than there are",))
-    if residuals != margins:
-        contents.wrong.append("the residuals are not those of the tables that follow from them")
+    contents.require(
+        residuals == margins, "the residuals are not those of the tables that follow from them"
+    )
     return contents
