@@ -115,12 +115,11 @@ def is_signed(term: Term) -> bool:
 
 def find(block: Block, unit: str, power: int) -> Finding:
     """The sensitivity of a block: by all of its rows where these are few, else by an argument."""
-    states = block.states()
+    states, common = block.states(), math.lcm(*set(block.bounds))
     if block.argue is not None and not (block.listed and states**2 * block.size <= _MOST):
-        bound, how = block.argue(unit, power)
+        argued, how = block.argue(unit, power)
         exact = block.kind == "residual" and power == 2
-        return Finding(bound if exact else climb(block, unit, power), bound, how)
-    common = math.lcm(*set(block.bounds))
+        return Finding(argued if exact else climb(block, unit, power), argued, how)
     reached, bound = divide(block, unit, power, [common // bound for bound in block.bounds])
     how = f"all {states:,} rows, in boxes that were divided while two could be farther apart"
     return Finding(Fraction(reached, common**power), Fraction(bound, common**power), how)
