@@ -214,7 +214,11 @@ class _Terms:
         self.columns, self.most = columns, most
         features = {feature for term in self.terms for feature in term}
         _check_features(features, columns, self.given)
-        if len(set(self.terms)) < len(self.terms):
+        # bounds count a product once: in another order, or with a level twice, it is a copy
+        classes = [[name for name, level in term if level is not None] for term in self.terms]
+        if any(len(set(names)) < len(names) for names in classes):
+            raise NotReadError("has a term with two levels or signs of one column")
+        if len({tuple(sorted(term, key=str)) for term in self.terms}) < len(self.terms):
             raise NotReadError("has a term twice")
         self.by_value = {name for name, level in features if level is None}
         group = () if self.given is None else (*self.given.columns, *self.given.answered)
@@ -402,6 +406,8 @@ def _linear_losses(plain: dict[str, Any], columns: Columns) -> Block:
 
 def _tabulated_losses(plain: dict[str, Any], columns: Columns) -> Block:
     own, lines = tuple(columns[name] for name in plain["loss"]["columns"]), plain["loss"]["losses"]
+    if len(lines) != math.prod(len(c.codes) for c in own) or len({*map(len, lines)}) > 1:
+        raise NotReadError("has a table of losses without one line for each state of its columns")
 
     def of(row: Row) -> Sums:
         at = 0

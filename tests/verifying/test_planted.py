@@ -116,6 +116,20 @@ def test_a_key_that_is_not_known_is_refused(whole, tmp_path):
             verify(tmp_path / "plan.json")
 
 
+def test_terms_that_are_others_in_disguise_are_refused(whole, tmp_path):
+    """A bound counts every product once."""
+    plan = whole(dps.PureDP(1), "replace", "line").to_dict()
+    (block, *_) = [one for one in plan["blocks"] if one["kind"] == "moments"]
+    level = next(term for term in block["terms"] if len(term) == 1 and term[0][1] is not None)
+    pair = next(term for term in block["terms"] if len(term) == 2 and term[0] != term[1])
+    for more, why in [(pair[::-1], "a term twice"), (level * 2, "two levels or signs")]:
+        changed = {**block, "terms": [*block["terms"], more]}
+        blocks = [changed if one is block else one for one in plan["blocks"]]
+        (tmp_path / "plan.json").write_text(json.dumps({**plan, "blocks": blocks}))
+        with pytest.raises(NotReadError, match=why):
+            verify(tmp_path / "plan.json")
+
+
 def test_values_of_missing_cells_are_refused(whole, tmp_path):
     plan = whole(dps.PureDP(1), "replace", "rents").to_dict()
     for group in plan["blocks"][0]["groups"]:
