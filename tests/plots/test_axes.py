@@ -8,11 +8,11 @@ import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.plots.axes import (
     LINES,
+    add_legend,
     axis_of,
     ink_on,
     label_rows,
     labels_of,
-    legend_below,
     titled,
 )
 
@@ -124,7 +124,7 @@ def test_titles_and_legends_stay_in_the_figure(columns):
             ax.plot([0, 1], [0, 1], label=label)
         ax.set_yticks([0, 1], ["retired or in education", "employed, part time"])
         titled(ax, "y ~ " + " + ".join(f"column{i}" for i in range(9)))
-        legend_below(ax, ncols=3)
+        add_legend(ax, ncols=3)
     figure.canvas.draw()
     for ax in drawn[0]:
         legend = ax.get_legend()

@@ -24,5 +24,5 @@ def test_a_path_has_a_line_per_coefficient_and_the_penalty():
     drawn = ax.lines[0].get_ydata()
     np.testing.assert_allclose(drawn, result.path_in_units(10)[1][:, 1])
     assert drawn[0] == 0
-    with pytest.raises(RequestError, match="a path is of a result"):
+    with pytest.raises(RequestError, match=r"needs the result of a dps\.Lasso"):
         dps.plots.path(3)
