@@ -286,13 +286,6 @@ def answer(
         they can be; then disjoint conditions have independent noise.
     with_count : bool
         Where the number of rows is not public, estimate it too, after the wanted functions.
-
-    Raises
-    ------
-    RequestError
-        If `wanted` holds anything but blocks, or nothing.
-    NotMeasuredError
-        Naming what is missing and what was measured.
     """
     sources = measured if isinstance(measured, Sources) else Sources(measured)
     blocks = [sources.as_measured(b) for b in blocks_of(wanted, sources.measurements.schema)]

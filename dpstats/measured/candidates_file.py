@@ -73,15 +73,7 @@ def _widest(column: Column) -> int:
 def candidates_from_members(
     members: Mapping[str, str], columns: Schema
 ) -> tuple[dict[str, Codes], Floats, Codes]:
-    """Candidates, weights and counts from ``candidates.csv``.
-
-    Raises
-    ------
-    FileFormatError
-        If the table has other columns.
-    ValueError, IndexError, OverflowError
-        If its cells are not what `candidates_to_members` writes.
-    """
+    """Candidates, weights and counts from ``candidates.csv``."""
     names = columns.names
     rows = files.from_csv(members["candidates.csv"], (*names, WEIGHT, COUNT), "candidates.csv")
     *coded, shares, copies = zip(*rows, strict=True)

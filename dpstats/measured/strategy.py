@@ -247,12 +247,7 @@ class Strategy(Cached):
         return sum(spent, residuals_cost(self.blocks, self.budget, self.neighbours))
 
     def check(self) -> None:
-        """Refuse noise that does not spend the budget exactly, and sums that may not be exact.
-
-        Raises
-        ------
-        BudgetError, RequestError
-        """
+        """Refuse noise that does not spend the budget exactly, and sums that may not be exact."""
         if self.cost() != self.budget.total:
             raise BudgetError(
                 f"the noise of the plan spends {self.cost()} and its budget is "
@@ -385,12 +380,7 @@ def check_rows(n: object) -> None:
 
 
 def check_totals(neighbours: Neighbours) -> None:
-    """Refuse person totals where persons are not known, or have too many rows.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse person totals where persons are not known, or have too many rows."""
     if neighbours.person is None:
         raise RequestError(
             "person_totals= needs a column that tells persons apart: name it with person=. Without "

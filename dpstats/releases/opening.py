@@ -19,13 +19,7 @@ _START = 2**12  # bytes that show what a text file is
 
 
 def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
-    """The object that a file holds; a request gives its plan.
-
-    Raises
-    ------
-    FileFormatError
-        If it is not a file of dpstats, or is damaged.
-    """
+    """The object that a file holds; a request gives its plan."""
     start = files.read_bytes(path, most=_START)
     if start.startswith(b"PK"):
         return load(path) if _holds_release(path) else Measurements.load(path)
@@ -55,13 +49,7 @@ def not_wanted(path: Path, *wanted: str) -> FileFormatError:
 
 
 def open_release(path: Path) -> Release:
-    """The release that a file holds.
-
-    Raises
-    ------
-    RequestError
-        If it holds something else; with what it holds, and what to do with that.
-    """
+    """The release that a file holds."""
     if path.suffix.lower() == ".toml":  # a request, perhaps, whose plan would open
         files.check_kind(path, "a release")
     found = open_file(path)

@@ -30,15 +30,7 @@ class PlannedAnalyses:
     schema: Schema
 
     def named(self, name: str) -> Analysis[Result]:
-        """One of them.
-
-        Raises
-        ------
-        NotMeasuredError
-            If no analysis has this name.
-        RequestError
-            If it cannot be read.
-        """
+        """One of them."""
         if name not in self.requests:
             raise NotMeasuredError(
                 f"this release has no analysis {name!r}{did_you_mean(name, self.requests)}; it has "

@@ -83,12 +83,6 @@ def infer(
     -------
     RowsResult, or RowsTest for a chi-square test
 
-    Raises
-    ------
-    RequestError
-        If an argument is out of its range, a function of the analysis has no radius, or the
-        analysis has no certified intervals.
-
     References
     ----------
     Bojkovic, N. and Loh, P.-L. (2024). Differentially private synthetic data with private density

@@ -646,13 +646,7 @@ class Release(Cached):
         return explain(self._view, self._sources, query, **options, alpha=alpha)
 
     def _asked(self, query: Any, *options: str | None) -> Any:
-        """The planned analysis that a text names, unless it reads as a condition.
-
-        Raises
-        ------
-        ConditionError
-            For a name that is neither a column nor one of a planned analysis.
-        """
+        """The planned analysis that a text names, unless it reads as a condition."""
         if not isinstance(query, str) or any(options):
             return query
         planned = self._planned.requests

@@ -409,13 +409,7 @@ class RowsTest(_FromRows):
 
 
 def left_of(alpha: float, beta: float, target: Target) -> float:
-    """Error left for sampling; for the table, where none is needed, alpha itself.
-
-    Raises
-    ------
-    RequestError
-        If the radius alone may fail with a higher probability.
-    """
+    """Error left for sampling; for the table, where none is needed, alpha itself."""
     alpha = check_alpha(alpha)
     if target == "table" and alpha >= beta:
         return alpha

@@ -18,13 +18,7 @@ from dpstats.results.rendering import MOST, significant
 
 
 def board_report(release: Release, title: str) -> str:
-    """The page.
-
-    Raises
-    ------
-    BudgetError
-        If the noise does not spend the budget exactly.
-    """
+    """The page."""
     held, used = release.measurements, release.columns.names
     held.strategy.check()
     asked = [[name, spelled(analysis)] for name, analysis in release.analyses.items()]

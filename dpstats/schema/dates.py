@@ -40,13 +40,7 @@ def bounds_of(number: Any) -> dict[str, object]:
 
 
 def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]:
-    """What changes in a `Number` of dates: its fields in days, one point for each day.
-
-    Raises
-    ------
-    SchemaError
-        If some of its fields are dates and others are not.
-    """
+    """What changes in a `Number` of dates: its fields in days, one point for each day."""
     dated = (what for what, value in bounds_of(number).items() if day_of(value) is not None)
     one = next(dated, "")
 

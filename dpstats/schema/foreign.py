@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpstats import files
 from dpstats.checks import is_finite, is_number, short
-from dpstats.errors import SchemaError
+from dpstats.errors import FileFormatError, SchemaError
 from dpstats.schema.dates import day_of
 
 _MOST_POINTS = 10_001  # of a grid that has a point for every whole number
@@ -33,6 +34,27 @@ class Declared:
     todo: tuple[str, ...] = ()
 
 
+def document_of(given: object) -> Mapping[str, Any]:
+    """A mapping, or that of a JSON or YAML file."""
+    if isinstance(given, Mapping):
+        return given
+    path = files.as_path(given)
+    try:
+        text = files.read_bytes(path).decode("utf-8-sig")
+        if path.suffix.lower() in (".yaml", ".yml"):
+            from dpstats.schema.smartnoise import read_yaml
+
+            return read_yaml(text, path.name)
+        found = files.parse_json(text)
+    except FileFormatError as error:
+        raise SchemaError(str(error)) from None
+    except ValueError as error:
+        raise SchemaError(f"{path.name} is not valid JSON: {error}") from None
+    if not isinstance(found, Mapping):
+        raise SchemaError(f"{path.name} must hold a mapping of names")
+    return found
+
+
 def whole_points(low: object, high: object) -> int | None:
     """Points of a grid with one for every whole number; None if there are too many, or none."""
     if not (is_number(low) and is_number(high)) or low != int(low) or high != int(high):  # type: ignore[call-overload]
@@ -55,11 +77,6 @@ def completed(
         What the format does not say; it replaces what it says. ``None`` as a value removes a key.
     columns : sequence of str, optional
         The columns to take; default all.
-
-    Raises
-    ------
-    SchemaError
-        With all that must be added, column by column.
     """
     add = {} if add is None else add
     names = [one.name for one in declared]

@@ -83,10 +83,6 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
     ----------
     document : mapping
         A Table Schema, or a Data Package or Resource that holds one.
-
-    Raises
-    ------
-    SchemaError
     """
     table = _table_schema(document)
     fields = table.get("fields")

@@ -208,13 +208,7 @@ class Guesses:
 
 
 def moments_of(column: Column, said: object) -> tuple[float, float]:
-    """Mean and standard deviation in the units of the grid: logarithms, where that is the scale.
-
-    Raises
-    ------
-    SchemaError
-        If no distribution between the bounds has them.
-    """
+    """Mean and standard deviation in the units of the grid: logarithms, where that is the scale."""
     where = f"the typical value of {column.name!r}"
     if not isinstance(column, Number):
         raise SchemaError(
@@ -274,12 +268,7 @@ def _check_share(where: str, share: object, *, below_one: bool = False) -> float
 
 
 def _pairs(given: object) -> dict[tuple[str, str], float]:
-    """Correlations by pair of columns.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Correlations by pair of columns."""
     entries = (
         [(*pair, r) if isinstance(pair, tuple) else (pair, r) for pair, r in given.items()]
         if isinstance(given, Mapping)

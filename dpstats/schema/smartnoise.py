@@ -50,12 +50,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def declared_columns(document: Mapping[str, Any], table: str | None) -> list[Declared]:
-    """The columns of a table, each with what is lacking; a ``private_id`` is left out.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """The columns of a table, each with what is lacking; a ``private_id`` is left out."""
     found = _table(document, table)
     if not found.get("row_privacy", False) and found.get("max_ids", 1) != 1:
         raise SchemaError(
@@ -115,13 +110,7 @@ def _declared(name: str, plain: Any) -> Declared:
 
 
 def read_yaml(text: str, name: str) -> dict[str, Any]:
-    """Mappings of mappings and single values, which is all of YAML that such metadata use.
-
-    Raises
-    ------
-    SchemaError
-        For anything else: lists, anchors, several lines.
-    """
+    """Mappings of mappings and single values, which is all of YAML that such metadata use."""
     root: dict[str, Any] = {}
     open_ones: list[tuple[int, dict[str, Any]]] = [(-1, root)]
     last: tuple[int, dict[str, Any], str] | None = None
