@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,19 +107,17 @@ class Answers(Cached):
         """What was asked for; second stages at the pilot that they were measured at."""
         return self._rows.blocks
 
-    def subset(self, chosen: slice | Sequence[int]) -> Answers:
+    def subset(self, chosen: slice | Sequence[int]) -> Self:
         """The answers to some of the functions, by a slice or by their numbers."""
-        numbers = range(len(self.sums))[chosen] if isinstance(chosen, slice) else list(chosen)
-        functions = self._rows.functions
-        kept = functions[chosen] if isinstance(chosen, slice) else [functions[f] for f in numbers]
+        chosen = range(len(self.sums))[chosen] if isinstance(chosen, slice) else list(chosen)
         return replace(
             self,
-            names=[self.names[f] for f in numbers],
-            sums=self.sums[numbers],
-            bounds=self.bounds[numbers],
-            uniforms=self.uniforms[numbers],
-            law_of=self.law_of[numbers],
-            _rows=replace(self._rows, functions=kept),
+            names=[self.names[f] for f in chosen],
+            sums=self.sums[chosen],
+            bounds=self.bounds[chosen],
+            uniforms=self.uniforms[chosen],
+            law_of=self.law_of[chosen],
+            _rows=self._rows and self._rows.select(chosen),
         )
 
     def of_counted_rows(self) -> Answers:
@@ -127,9 +125,8 @@ class Answers(Cached):
 
         Their number is not public: it is that noisy count.
         """
-        return replace(
-            self, rows=RowCount(float(self.sums[-1]), self.law(-1), self.rows.rows_per_person)
-        )
+        rows = RowCount(float(self.sums[-1]), self.law(-1), self.rows.rows_per_person)
+        return replace(self, rows=rows)
 
     @cached_property
     def of_persons(self) -> Answers:

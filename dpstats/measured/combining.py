@@ -8,7 +8,7 @@ least variance.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,10 @@ class WeightRows:
     blocks: tuple[Block, ...]
     disjoint: bool
     functions: Sequence[int]
+
+    def select(self, chosen: Sequence[int]) -> WeightRows:
+        """Those of some of the functions, by their places."""
+        return replace(self, functions=[self.functions[f] for f in chosen])
 
     def matrix(self) -> Floats:
         """(d, measured functions) weights on the measured noises; other blocks are left out."""

@@ -19,9 +19,8 @@ from dpstats.checks import counted
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table
-from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
-from dpstats.measured.strategy import HasStrategy, Role, Strategy
+from dpstats.measured.strategy import HasStrategy, Role, Strategy, plan_digest
 from dpstats.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:

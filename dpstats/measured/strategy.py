@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats import files
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import short
@@ -393,3 +394,22 @@ def check_totals(neighbours: Neighbours) -> None:
             f"{neighbours.rows_per_person}: exact sums of squares could pass 64 bits; use fewer "
             "rows of each person, or leave out person_totals="
         )
+
+
+def plan_digest(
+    strategy: Strategy, analyses: Mapping[str, Any], reference: Mapping[str, Any]
+) -> str:
+    """SHA-256 of all that decides what is measured and released; not the number of rows.
+
+    Nor the pilots of second stages, which follow from the first and are not known beforehand.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    analyses, reference : mappings
+        As plain data.
+    """
+    plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
+    del plain["rows"]
+    plain["blocks"] = [{**b, "pilot": None} if "pilot" in b else b for b in plain["blocks"]]
+    return files.digest(plain)

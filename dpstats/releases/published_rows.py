@@ -121,21 +121,21 @@ def infer(
     if not _reads_bounds(analysis, result):
         result = analysis.infer(view.strict)
     view.draws.refused = True
-    k = radius.rows_per_person if isinstance(radius, Radius) else 1
-    if certified_at := getattr(result, "certified_at", None):  # a chi-square test
-        test: Any = result
+    found: Any = result
+    shared: dict[str, Any] = {"title": result.title, "beta": known.beta, "n": known.n}
+    if hasattr(result, "rows"):
+        k = radius.rows_per_person if isinstance(radius, Radius) else 1
+        shared["rows"] = replace(found.rows, rows_per_person=k)
+    if hasattr(result, "certified_at"):  # a chi-square test
         return RowsTest(
-            title=test.title,
-            null=test.null,
-            cells=test.cells,
-            shares=np.asarray(test.observed) / known.size,
-            beta=known.beta,
-            rows=replace(test.rows, rows_per_person=k),
-            n=known.n,
-            effect_name=test.effect_name,
-            levels=test.levels,
-            largest_effect=test.largest_effect,
-            certified_at=certified_at,
+            null=found.null,
+            cells=found.cells,
+            shares=np.asarray(found.observed) / known.size,
+            effect_name=found.effect_name,
+            levels=found.levels,
+            largest_effect=found.largest_effect,
+            certified_at=found.certified_at,
+            **shared,
         )
     if not isinstance(result, EstimateResult):
         raise RequestError(
@@ -143,16 +143,13 @@ def infer(
             "intervals from a radius; infer it from the release"
         )
     return RowsResult(
-        title=result.title,
         terms=result.terms,
         params=Named(np.asarray(result.params), result.terms),
         intervals=result.intervals,
-        beta=known.beta,
-        rows=replace(result.rows, rows_per_person=k),
-        n=known.n,
         scalar=result.scalar,
         notes=[note for note in result.notes if note.startswith(SILENT)],
         dates=result.dates,
+        **shared,
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered
 from dpstats.analyses.person_totals import possible_blocks
-from dpstats.analyses.registry import spelled
+from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
@@ -28,6 +28,7 @@ from dpstats.checks import (
     counted,
     did_you_mean,
     excerpt,
+    first_few,
     short,
 )
 from dpstats.display import as_html
@@ -37,16 +38,20 @@ from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_to_members
-from dpstats.measured.certificate import Accuracy, certify, certify_answers
+from dpstats.measured.certificate import (
+    Accuracy,
+    certify,
+    certify_answers,
+    printed,
+    written,
+)
 from dpstats.measured.combining import Sources
-from dpstats.measured.contents import contents, lacking
+from dpstats.measured.contents import contents, lacking, unasked
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.budget import Budget
 from dpstats.releases.interchange import CAUTION, croissant_of, limits, row_batches
-from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.rows.drawing import random_order
 from dpstats.rows.generator import inference_density
@@ -56,18 +61,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from dpstats.analyses.base import Analysis
-    from dpstats.arrays import Codes
-    from dpstats.families.block import Block, Family
-    from dpstats.measured.combining import Sources
-    from dpstats.measured.measurements import Measurements
     from dpstats.releases.draws import Draws
-    from dpstats.releases.planned_analyses import PlannedAnalyses
-    from dpstats.results.base import Result
     from dpstats.results.bounds import Bounds
     from dpstats.results.explanation import Explanation
     from dpstats.rows.generator import Seed
-    from dpstats.schema import Schema
 
 
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
@@ -169,14 +166,20 @@ class Release(Cached):
         """The budget that was spent."""
         return self.measurements.budget
 
-    @property
-    def _planned(self) -> PlannedAnalyses:
-        return PlannedAnalyses(self.measurements.requests, self.schema)
+    def _named(self, name: str) -> Analysis[Result]:
+        """A planned analysis, read anew: its kind may have been registered since."""
+        requests = self.measurements.requests
+        if name not in requests:
+            raise NotMeasuredError(
+                f"this release has no analysis {name!r}{did_you_mean(name, requests)}; it has "
+                f"{list(requests)}"
+            )
+        return analysis_from_dict(requests[name])
 
     @property
     def analyses(self) -> dict[str, Analysis[Result]]:
         """The planned analyses by name, except those in `unread`."""
-        return self._planned.read()[0]
+        return read_analyses(self.measurements)[0]
 
     @property
     def unread(self) -> dict[str, str]:
@@ -185,7 +188,7 @@ class Release(Cached):
         Their kind is not registered, or another version wrote their parameters. The rest of the
         release works without them.
         """
-        return self._planned.read()[1]
+        return read_analyses(self.measurements)[1]
 
     def measured(self) -> pd.DataFrame:
         """What you can ask for: what was measured, block by block.
@@ -302,7 +305,7 @@ class Release(Cached):
 
     def _inferred(self, analysis: str | Analysis[R]) -> Result | R:
         if isinstance(analysis, str):
-            return self._planned.named(analysis).infer(self._view)
+            return self._named(analysis).infer(self._view)
         _check_analysis("infer", analysis)
         try:
             return analysis.infer(self._view)
@@ -312,7 +315,11 @@ class Release(Cached):
             if error.__cause__ is not None or not missing:  # the analysis explains it better
                 raise
         some = not family.column_names.isdisjoint(self.measurements.family.column_names)
-        same = self._planned.about(family.column_names)
+        same = [
+            f"{name!r} ({spelled(planned)})"
+            for name, planned in self.analyses.items()
+            if planned.family(self.schema).column_names == family.column_names
+        ]
         raise NotMeasuredError(
             f"this release cannot answer {spelled(analysis)}: {missing}; ask the custodian to plan "
             "it"
@@ -413,7 +420,7 @@ class Release(Cached):
             means = self.measurements.published.evaluate(self.candidates).average(weights)
             return certify(self._sources, means, alpha=alpha, target=target)
         named = isinstance(analysis, str)
-        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
+        asked = self._named(analysis) if isinstance(analysis, str) else analysis
         _check_analysis("accuracy", asked)
         family = answered(asked, self.schema)
         return certify_answers(
@@ -461,7 +468,7 @@ class Release(Cached):
         """
         _check_analysis("radius", analysis)
         found = self.accuracy(analysis, alpha=alpha)
-        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
+        asked = self._named(analysis) if isinstance(analysis, str) else analysis
         spectral = getattr(asked, "spectral_radius", None)
         shares = self.counts / self.k
         return Radius(
@@ -649,12 +656,12 @@ class Release(Cached):
         """The planned analysis that a text names, unless it reads as a condition."""
         if not isinstance(query, str) or any(options):
             return query
-        planned = self._planned.requests
+        planned = self.measurements.requests
         try:
             Cells.condition(self.schema, query)
         except ConditionError as error:
             if query in planned:
-                return self._planned.named(query)
+                return self._named(query)
             if planned and _LONE_NAME.fullmatch(query) and query.strip() not in self.schema:
                 raise ConditionError(
                     f"{excerpt(query)} names an unknown column, and no planned analysis"
@@ -856,13 +863,24 @@ class Release(Cached):
             f"{counted(self.k, 'synthetic row')} ({self._origin()})",
             *held.summary_lines(),
             *(f"Note: {reason}" for reason in self.unread.values()),
-            *(
-                f"Note: {note}"
-                for note in (*self._planned.notes(self.measurements.published), *self.notes)
-            ),
+            *(f"Note: {note}" for note in (*self._notes_of_functions(), *self.notes)),
             *printed(self._published, self._whole),
         ]
         return "\n".join([*lines, limits(held.neighbours)])
+
+    def _notes_of_functions(self) -> list[str]:
+        """A note where blocks were measured that no analysis asks for, as it is read here."""
+        analyses, unread = read_analyses(self.measurements)
+        families = [family_of(analysis, self.schema) for analysis in analyses.values()]
+        wanted = [block for family in families for block in family.blocks]
+        lone = [block.names[0] for block in unasked(self.measurements.published.blocks, wanted)]
+        if not lone:
+            return []
+        why = "an analysis that cannot be read here" if unread else "an earlier version"
+        return [
+            f"{first_few(lone, 4)} were measured, and no analysis asks for them as it is read "
+            f"here; {why} may have"
+        ]
 
     def _origin(self) -> str:
         """Where the rows come from."""
@@ -876,6 +894,21 @@ class Release(Cached):
     def __repr__(self) -> str:
         names = ", ".join(self.measurements.requests)
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
+
+
+def read_analyses(
+    measurements: Measurements,
+) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
+    """The analyses asked for that can be read here by name, and the reasons for the others."""
+    analyses, unread = {}, {}
+    for name, plain in measurements.requests.items():
+        try:
+            analysis = analysis_from_dict(plain)
+            family_of(analysis, measurements.schema)
+            analyses[name] = analysis
+        except RequestError as error:
+            unread[name] = f"analysis {name!r} cannot be read here: {error}"
+    return analyses, unread
 
 
 class _View:

@@ -45,9 +45,11 @@ _STEPS = 30  # of a bisection for a p-value
 
 
 class _FromRows(Cached, Result):
-    """A result that prints at a level which its radius allows."""
+    """A result with certified intervals alone, which prints at a level that its radius allows."""
 
     beta: float
+    rows: RowCount
+    n: tuple[int, int]
 
     @property
     def _shown_alpha(self) -> float:
@@ -61,6 +63,17 @@ class _FromRows(Cached, Result):
     def _repr_html_(self) -> str:
         title, *lines = str(self).splitlines()
         return as_html(title, lines)
+
+    def _foot(self, target: Target) -> str:
+        (low, high), rows = self.n, self.rows
+        known = f"n = {low} private rows" if low == high else f"n = {low} to {high} private rows"
+        if not low <= rows.value <= high:
+            known += f"; about {rows.value} of them are used, by the share of the published rows"
+        return (
+            f"Target: {TARGETS[target]}. {known}. Method: certified, from the rows and a radius "
+            f"that holds with probability {percent(self.beta)}, which is counted."
+            f"{about_persons(rows, target)}"
+        )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -164,10 +177,7 @@ class RowsResult(_FromRows):
         RequestError
             For ``method="noise_aware"``, or an alpha that the radius alone exceeds.
         """
-        check_method(method)
-        check_target(target)
-        if method == "noise_aware":
-            raise RequestError(ONLY_CERTIFIED)
+        _check_certified(method, target)
         left = left_of(alpha, self.beta, target)
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
         ends: Floats = self._once(
@@ -273,9 +283,6 @@ class RowsResult(_FromRows):
         header = ["", "on the rows", f"{percent(alpha)} certified"]
         return Page(self.title, (), header, rows, after=after).text()
 
-    def _foot(self, target: Target) -> str:
-        return _footer(self.beta, self.rows, self.n, target)
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RowsTest(_FromRows):
@@ -378,10 +385,7 @@ class RowsTest(_FromRows):
         RequestError
             For ``method="noise_aware"``, which needs the release, and for the population.
         """
-        check_method(method)
-        check_target(target)
-        if method == "noise_aware":
-            raise RequestError(ONLY_CERTIFIED)
+        _check_certified(method, target)
         if target == "population":
             raise RequestError(f"{no_certified_interval(self.effect_name)}; use target='table'")
         return effect_of(self.verdict(alpha=alpha), self.levels, self.largest_effect)
@@ -405,7 +409,7 @@ class RowsTest(_FromRows):
             low, high = self.conf_int(alpha=alpha, target=target).tolist()
             effect = effect_of_table(self.effect_name, low, high, alpha)
         lines = [f"null hypothesis: {self.null}", str(self.verdict(alpha=alpha)), effect]
-        return Page(self.title, lines, after=[_footer(self.beta, self.rows, self.n, target)]).text()
+        return Page(self.title, lines, after=[self._foot(target)]).text()
 
 
 def left_of(alpha: float, beta: float, target: Target) -> float:
@@ -422,18 +426,9 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
     return alpha - beta
 
 
-def _footer(beta: float, rows: RowCount, n: tuple[int, int], target: Target) -> str:
-    return (
-        f"Target: {TARGETS[target]}. {_counted(rows, n)}. Method: certified, from the rows and a "
-        f"radius that holds with probability {percent(beta)}, which is counted."
-        f"{about_persons(rows, target)}"
-    )
-
-
-def _counted(rows: RowCount, n: tuple[int, int]) -> str:
-    """The number of private rows as far as it was given, and how many of them were used."""
-    low, high = n
-    known = f"n = {low} private rows" if low == high else f"n = {low} to {high} private rows"
-    if low <= rows.value <= high:
-        return known
-    return f"{known}; about {rows.value} of them are used, by the share of the published rows"
+def _check_certified(method: Method, target: Target) -> None:
+    """Refuse noise-aware intervals, which need the release."""
+    check_method(method)
+    check_target(target)
+    if method == "noise_aware":
+        raise RequestError(ONLY_CERTIFIED)
