@@ -104,7 +104,7 @@ class Answers(Cached):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What was asked for; second stages at the pilot that they were measured at."""
+        """The requested blocks; second stages at the pilot that they were measured at."""
         return self._rows.blocks
 
     def subset(self, chosen: slice | Sequence[int]) -> Self:
@@ -121,7 +121,7 @@ class Answers(Cached):
         )
 
     def of_counted_rows(self) -> Answers:
-        """The same about the rows that the last function counts, such as those of a subgroup.
+        """The answers about the rows that the last function counts, such as a subgroup.
 
         Their number is not public: it is that noisy count.
         """
@@ -130,7 +130,7 @@ class Answers(Cached):
 
     @cached_property
     def of_persons(self) -> Answers:
-        """The same as if every person had k rows that are all alike, k the most that there can be.
+        """The answers as if every person had k rows that are all alike, k the most of a person.
 
         Sums, their noise and the number of rows are divided by k, or where the number of rows is
         public by what leaves a whole number of persons. Counts are then binomial. Where rows are
@@ -249,7 +249,7 @@ class Answers(Cached):
 
     @cached_property
     def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:
-        """The same in fewer terms: weights (d,), and the law of the sum that they multiply."""
+        """The noise on the sums in few terms: weights (d,), and the law of what they multiply."""
         laws, which = self._measured
         scales = np.array([law.scale for law in laws])[which]
         columns = np.round(np.vstack([self.weights, scales]), 12)

@@ -100,7 +100,7 @@ class BoundedAnswers(Answers):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What was asked for."""
+        """The requested blocks."""
         return self._asked
 
     @property

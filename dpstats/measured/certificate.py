@@ -102,7 +102,7 @@ class Accuracy:
 
     @property
     def joint_radius(self) -> Floats:
-        """The same for all functions together."""
+        """How far the private means can be from b_f, jointly with probability 1 - alpha."""
         return _furthest(self.noisy, self.joint_ends)
 
     @property
@@ -257,19 +257,16 @@ def certify(
     rows, family = measurements.rows, measurements.family
     chosen = _places(family.answering, family)
     laws, which = measurements.laws
-    which, ranges, names = which[chosen], _ranges(family)[:, chosen], family.names
-    single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which]
-    together = joint_with_count(measurements, [laws[i] for i in which], alpha).astype(np.float64)
+    single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which[chosen]]
+    together = joint_with_count(measurements, [laws[i] for i in which[chosen]], alpha)
     return _accuracy(
-        [names[f] for f in chosen],
-        (measurements.sums[chosen].astype(np.float64), family.bounds[chosen], ranges),
-        (single, together),
+        family.answering,
+        measurements.sums[chosen].astype(np.float64),
+        (single, together.astype(np.float64)),
         rows,
         synthetic[chosen],
-        alpha,
-        target,
-        "",
-        family.answering.blocks,
+        alpha=alpha,
+        target=target,
     )
 
 
@@ -322,53 +319,48 @@ def certify_answers(
     """
     check_alpha(alpha)
     rows, d = answers.rows, family.size
-    left = alpha - rows.spent(alpha)
-    single = answers.quantiles(left)[:d]
-    together = joint_noise_quantiles(answers, alpha)
+    single = answers.quantiles(alpha - rows.spent(alpha))[:d]
     return _accuracy(
-        family.names,
-        (answers.sums[:d], family.bounds, _ranges(family)),
-        (single, together),
+        family,
+        answers.sums[:d],
+        (single, joint_noise_quantiles(answers, alpha)),
         rows,
         synthetic,
-        alpha,
-        target,
-        analysis,
-        family.blocks,
+        alpha=alpha,
+        target=target,
+        analysis=analysis,
     )
 
 
 def _accuracy(
-    names: list[str],
-    sums: tuple[Floats, Codes, Floats],
+    family: Family,
+    sums: Floats,
     quantiles: tuple[Floats, Floats],
     rows: RowCount,
     synthetic: Floats,
+    *,
     alpha: float,
     target: str,
-    analysis: str,
-    blocks: tuple[Block, ...],
+    analysis: str = "",
 ) -> Accuracy:
-    """From sums with their bounds and ranges, and quantiles (the count of rows last, if noisy)."""
-    noisy, bounds, _ = sums
-    d, (single, together) = len(names), quantiles
+    """From noisy sums and quantiles of their noise (joint ones with the count of rows last)."""
+    (single, together), unit = quantiles, rows.value * family.bounds
     sizes, joint_sizes = rows.bounds(rows.spent(alpha)), rows.within(0.0)
     if not rows.public:
-        joint_sizes = rows.within(float(together[d]))
-    unit = rows.value * bounds
-    means = noisy / unit
+        joint_sizes = rows.within(float(together[family.size]))
+    together, means = together[: family.size], sums / unit
     return Accuracy(
-        names=names,
+        names=family.names,
         synthetic=synthetic,
         noisy=means,
-        ends=_mean_ends(*sums, single, sizes),
-        joint_ends=_mean_ends(*sums, together[:d], joint_sizes),
+        ends=_mean_ends(family, sums, single, sizes),
+        joint_ends=_mean_ends(family, sums, together, joint_sizes),
         alpha=alpha,
         target=target,
         rows=rows.value if rows.public else joint_sizes,
-        of_sums=np.abs(synthetic - means) + together[:d] / unit,
+        of_sums=np.abs(synthetic - means) + together / unit,
         analysis=analysis,
-        blocks=blocks,
+        blocks=family.blocks,
     )
 
 
@@ -378,24 +370,18 @@ def _places(chosen: Family, whole: Family) -> NDArray[np.intp]:
     return np.flatnonzero(np.concatenate(kept))
 
 
-def _ranges(family: Family) -> Floats:
-    """(2, |F|) smallest and largest values of the functions, unit scale."""
-    low, high = zip(*(block.ranges for block in family.blocks), strict=True)
-    return np.asarray(np.stack([np.concatenate(low), np.concatenate(high)]) / family.bounds)
-
-
 def _furthest(means: Floats, ends: Floats) -> Floats:
     """Distance of each mean from the further end of its interval."""
     return np.asarray(np.abs(means - ends).max(axis=0), dtype=np.float64)
 
 
-def _mean_ends(
-    sums: Floats, bounds: Codes, ranges: Floats, q: Floats, sizes: tuple[int, int]
-) -> Floats:
+def _mean_ends(family: Family, sums: Floats, q: Floats, sizes: tuple[int, int]) -> Floats:
     """Smallest and largest means (2, |F|) of sums within q of the noisy ones, over sizes of n."""
+    bounds = family.bounds
     corners = np.stack([end / (n * bounds) for end in (sums - q, sums + q) for n in sizes])
-    ends = np.stack([corners.min(axis=0), corners.max(axis=0)])
-    return np.asarray(np.clip(ends, ranges[0], ranges[1]))
+    ranges = zip(*(block.ranges for block in family.blocks), strict=True)
+    low, high = (np.concatenate(ends) / bounds for ends in ranges)
+    return np.asarray(np.clip([corners.min(axis=0), corners.max(axis=0)], low, high))
 
 
 def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:

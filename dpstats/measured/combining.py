@@ -59,7 +59,7 @@ class WeightRows:
     functions: Sequence[int]
 
     def select(self, chosen: Sequence[int]) -> WeightRows:
-        """Those of some of the functions, by their places."""
+        """Weights of some of the functions, by their places."""
         return replace(self, functions=[self.functions[f] for f in chosen])
 
     def matrix(self) -> Floats:
@@ -407,7 +407,7 @@ def _functions_of(wanted: Table | Indicator) -> Floats:
 
 
 def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
-    """The same for some cells of a table."""
+    """Indicators of some cells of a table, (d, bins of each column...)."""
     functions = np.zeros((len(chosen), table.size))
     functions[np.arange(len(chosen)), list(chosen)] = 1
     return functions.reshape(-1, *table.shape)

@@ -1,4 +1,4 @@
-"""What was measured and what was not, described for an analyst."""
+"""Descriptions of the measured blocks, and of functions that lack a measurement."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _written(block: Block) -> str:
 
 
 def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
-    """What is missing for a family, such as "'age' was not measured"; empty if nothing is."""
+    """Describe what is missing for a family: "'age' was not measured"; "" if nothing is."""
     unseen = wanted.column_names - measurements.family.column_names
     if unseen:
         names = [repr(name) for name in measurements.schema.names if name in unseen]

@@ -124,7 +124,7 @@ class Measurements(HasStrategy):
         return counted(len(self.noisy_sums), "noisy answer")
 
     def summary_lines(self) -> list[str]:
-        """What a release and its measurements say of how they were made."""
+        """Lines on how the measurements were made, for their text and that of a release."""
         lines = [
             f"Budget: {self.budget}; {self.neighbours}; {self.neighbours.persons}",
             f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
@@ -250,7 +250,7 @@ class Measurements(HasStrategy):
 
     @property
     def sources(self) -> tuple[NoisyBlock, ...]:
-        """What answers are combined from: all but the reference's own measurement."""
+        """Blocks that answers are combined from: all but the reference's own measurement."""
         counted = () if self.count is None else (self.count,)
         return self.measured + self.scores + self.of_persons + counted
 
@@ -301,7 +301,7 @@ class Measurements(HasStrategy):
         files.write_atomically(path, self.to_bytes(), overwrite=overwrite)
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
+        """The bytes that `save` writes."""
         return files.pack(self.to_members())
 
     @classmethod

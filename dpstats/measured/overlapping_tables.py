@@ -63,7 +63,7 @@ class MeasuredTable:
 
     @property
     def scale(self) -> int:
-        """What the counts must be divided by."""
+        """Divisor of the counts."""
         return self.counts.size if self.residual else 1
 
 

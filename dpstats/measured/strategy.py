@@ -67,7 +67,7 @@ class PlannedBlock:
         return isinstance(self.block, PilotScore) and self.block.pilot is None
 
     def at(self, coefficient: float) -> PlannedBlock:
-        """The same with this coefficient of every term of a pending pilot."""
+        """The block with this coefficient of every term of a pending pilot."""
         if not isinstance(self.block, PilotScore) or not self.pending:
             return self
         return replace(self, block=self.block.at(np.full(self.block.size, coefficient)))
@@ -269,7 +269,7 @@ class Strategy(Cached):
 
     @cached_property
     def block_scales(self) -> tuple[Floats, ...]:
-        """The same of all blocks, in their order; the arrays are read-only."""
+        """Scales of the noise of all blocks, in their order; the arrays are read-only."""
         found = tuple(self.scales_of(planned) for planned in self.blocks)
         for scales in found:
             scales.flags.writeable = False

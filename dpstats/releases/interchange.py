@@ -33,7 +33,7 @@ LIMITS = (
 
 
 def limits(neighbours: Neighbours) -> str:
-    """What a release promises, and what its intervals assume."""
+    """State what a release promises, and what its intervals assume."""
     if neighbours.rows_per_person == 1:
         return LIMITS
     return (

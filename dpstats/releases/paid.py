@@ -122,7 +122,7 @@ def stopped_in_order() -> Iterator[None]:
 
 
 def _handlers(*names: str) -> dict[int, Any]:
-    """What the program does on each signal that the platform has and that is not ignored."""
+    """Handlers of the signals that the platform has and that are not ignored."""
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         return {}
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]

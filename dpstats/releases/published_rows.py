@@ -164,7 +164,7 @@ def _reads_bounds(analysis: Analysis[Result], result: Result) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """What was published beside the rows.
+    """The radius and the number of rows that were published beside the rows.
 
     Attributes
     ----------

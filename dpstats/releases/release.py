@@ -148,7 +148,7 @@ class Release(Cached):
 
     @cached_property
     def _view(self) -> ReleaseView:
-        """What analyses get."""
+        """The view that analyses get."""
         return _View(self)
 
     @property
@@ -191,7 +191,7 @@ class Release(Cached):
         return read_analyses(self.measurements)[1]
 
     def measured(self) -> pd.DataFrame:
-        """What you can ask for: what was measured, block by block.
+        """List what was measured, block by block: what you can ask for.
 
         Any analysis that needs only these can be inferred, planned or not. Margins of a table, and
         conditions on its columns, follow from the table.
@@ -619,7 +619,7 @@ class Release(Cached):
         over: str | None = None,
         alpha: float = 0.05,
     ) -> Explanation:
-        """What is known of a question: measured, derivable, bounded or out of reach.
+        """Say how much is known of a question: measured, derivable, bounded or out of reach.
 
         Parameters
         ----------
@@ -819,7 +819,7 @@ class Release(Cached):
             write(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
+        """The bytes that `save` writes."""
         return files.pack(self._members())
 
     def _members(self) -> dict[str, str]:

@@ -203,7 +203,7 @@ class RowsResult(_FromRows):
         return with_dates(frame, self.dates)
 
     def to_frame(self, *, alpha: float = 0.05, target: Target = "population") -> pd.DataFrame:
-        """The same frame."""
+        """The frame of `intervals_frame`."""
         return self.intervals_frame(alpha=alpha, target=target)
 
     def test(

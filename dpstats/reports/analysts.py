@@ -52,7 +52,7 @@ def analysts_report(
     like : Release, Guesses, data frame or Likeness, optional
         What the rows of the expected widths resemble; without it the page expects no widths.
     """
-    held, analyses, draw = release.measurements, release.analyses, Drawing()
+    measurements, analyses, draw = release.measurements, release.analyses, Drawing()
     results, failed = _infer_all(release, progress)
     shown = [
         {
@@ -64,7 +64,7 @@ def analysts_report(
         for name, result in results.items()
     ]
     whole = release.accuracy()
-    said = [limits(held.neighbours), *release.notes, *release.unread.values(), _CLAMPED]
+    said = [limits(measurements.neighbours), *release.notes, *release.unread.values(), _CLAMPED]
     asked = [
         [name, spelled(analysis), f"{analysis.family(release.schema).size:,}"]
         for name, analysis in analyses.items()
@@ -79,7 +79,7 @@ def analysts_report(
         failed=failed,
         whole=whole,
         misfit=_misfit,
-        left_out=held.published.size - len(whole.names),
+        left_out=measurements.published.size - len(whole.names),
         certificate_figures=draw(of_certificate(whole)),
         certificates=_certificates(release, results),
         level=percent(USUAL_BETA),
@@ -131,15 +131,15 @@ def _reached(
     release: Release, results: Mapping[str, Result], like: Any, progress: Progress | None
 ) -> dict[str, Any]:
     """Widths expected from the plan, beside those of the release."""
-    held = release.measurements
+    measurements = release.measurements
     try:
         expected = preview_strategy(
-            held.strategy,
+            measurements.strategy,
             {name: release.analyses[name] for name in results},
             release.n,
             like,
             progress=progress,
-            fixed=held.reference_spec.get("kind") == "uniform",
+            fixed=measurements.reference_spec.get("kind") == "uniform",
         )
     except Exception as error:  # as above
         return {"error": error}

@@ -19,32 +19,32 @@ from dpstats.results.rendering import MOST, significant
 
 def board_report(release: Release, title: str) -> str:
     """The page."""
-    held, used = release.measurements, release.columns.names
-    held.strategy.check()
+    measurements, used = release.measurements, release.columns.names
+    measurements.strategy.check()
     asked = [[name, spelled(analysis)] for name, analysis in release.analyses.items()]
-    numbers = _numbers(held)
+    numbers = _numbers(measurements)
     return render(
         "board.html",
         release,
         title,
-        laplace=held.budget.noise == "laplace",
+        laplace=measurements.budget.noise == "laplace",
         declared=[
             [column.name, column.described, column.missing_rule(), column.note,
              "measured" if column.name in used else "named only"]
             for column in release.schema
         ],
         asked=[*asked, *map(list, release.unread.items())],
-        spent=amount_text(held.strategy.cost()),
-        total=amount_text(held.budget.total),
-        blocks=_blocks(held),
+        spent=amount_text(measurements.strategy.cost()),
+        total=amount_text(measurements.budget.total),
+        blocks=_blocks(measurements),
         numbers=numbers,
-        more=len(held.noisy_sums) - len(numbers),
+        more=len(measurements.noisy_sums) - len(numbers),
     )  # fmt: skip
 
 
-def _blocks(held: Measurements) -> list[list[str]]:
+def _blocks(measurements: Measurements) -> list[list[str]]:
     """Each block with its sensitivity, its noise and what it spends; then what all spend."""
-    strategy, budget = held.strategy, held.budget
+    strategy, budget = measurements.strategy, measurements.budget
     laplace = budget.noise == "laplace"
     rows = []
     for planned in strategy.blocks:
@@ -63,19 +63,19 @@ def _blocks(held: Measurements) -> list[list[str]]:
         ])  # fmt: skip
     if together := residuals_cost(strategy.blocks, budget, strategy.neighbours):
         rows.append(["all residuals together", "", "", "", "", f"{float(together):.6g}"])
-    size = f"{len(held.noisy_sums):,}"
+    size = f"{len(measurements.noisy_sums):,}"
     return [*rows, ["all blocks", "", size, "", "", amount_text(strategy.cost())]]
 
 
-def _numbers(held: Measurements) -> list[list[str]]:
+def _numbers(measurements: Measurements) -> list[list[str]]:
     """The first noisy answers, with their noise and the most that one person can add."""
     rows: list[list[str]] = []
-    for noisy in held.every:
-        most = noisy.block.bounds * held.rows_per_person**noisy.block.degree
+    for noisy in measurements.every:
+        most = noisy.block.bounds * measurements.rows_per_person**noisy.block.degree
         columns = noisy.block.names, noisy.sums.tolist(), noisy.scales.tolist(), most.tolist()
         for name, noisy_sum, scale, largest in zip(*columns, strict=True):
             if len(rows) == MOST:
                 return rows
-            sd = held.budget.law(scale).variance ** 0.5
+            sd = measurements.budget.law(scale).variance ** 0.5
             rows.append([name, f"{noisy_sum:,}", significant(sd), f"{largest:,}"])
     return rows

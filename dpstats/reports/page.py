@@ -33,12 +33,12 @@ def render(template: str, release: Release, title: str, **values: Any) -> str:
         "short_digest": files.short_digest,
         "significant": significant,
     }
-    held = release.measurements
+    measurements = release.measurements
     return pages.get_template(template).render(
         title=title,
         release=release,
-        held=held,
-        promises=promise(held.budget, held.neighbours),
-        several=of_several(held.budget, held.rows_per_person),
+        measurements=measurements,
+        promises=promise(measurements.budget, measurements.neighbours),
+        several=of_several(measurements.budget, measurements.rows_per_person),
         **values,
     )

@@ -113,7 +113,7 @@ def can_draw() -> bool:
 
 
 def _inlined(svg: str, key: str, named: str) -> str:
-    """What matplotlib writes, as a part of a page."""
+    """Turn the SVG of matplotlib into a part of a page."""
     text = svg[svg.index("<svg") :]
     for cut in (r"<metadata>.*?</metadata>", r"<style.*?</style>", r"<!--.*?-->"):
         text = re.sub(cut, "", text, flags=re.DOTALL)

@@ -55,7 +55,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def unwrapped(values: pa.Array) -> pa.Array:
-    """The same cells in a form of which Arrow can choose some.
+    """Cells in a form of which Arrow can choose some.
 
     An extension is its storage, which is what a process without the extension reads; a bool of 8
     bits is a bool, and JSON is the text, number or truth value that it spells. Runs are written
@@ -152,7 +152,7 @@ def _texts(texts: Sequence[bytes], kind: pa.DataType) -> pa.Array:
 
 
 def _without(values: pa.Array, dropped: pa.Array) -> pa.Array:
-    """The same cells, but null where marked; null where it is unknown whether to."""
+    """Cells with null where marked, or where the mark is null."""
     return pc.if_else(dropped, pa.nulls(1, values.type)[0], values)
 
 

@@ -256,7 +256,7 @@ class Category(ColumnFields):
 
     @property
     def described(self) -> str:
-        """What was declared, in one line."""
+        """The declaration in one line."""
         return f"{self.kind}, {self.bins} levels: {', '.join(self.bin_labels)}"
 
     def missing_rule(self) -> str:

@@ -1,4 +1,4 @@
-"""What every kind of column declares: its name, its note and its rule for missing cells."""
+"""Fields of every kind of column: its name, its note and its rule for missing cells."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ColumnFields:
 
     @property
     def described(self) -> str:
-        """What was declared, in one line."""
+        """The declaration in one line."""
         raise NotImplementedError
 
     def missing_rule(self) -> str:

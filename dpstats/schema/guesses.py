@@ -24,7 +24,7 @@ _ROUNDING = 0.02  # by which shares of all levels may miss 1, as rounded ones do
 
 @dataclass(frozen=True)
 class Guesses:
-    """What is publicly known, or believed, of the rows: for `preview`, and for nothing else.
+    """Public knowledge or beliefs about the rows, for `preview` and nothing else.
 
     Take them from published statistics, an earlier survey or experience, never from the private
     rows. A wrong guess makes a preview wrong; it changes neither the privacy nor the validity of
@@ -112,7 +112,7 @@ class Guesses:
             self.shares_of(declared[name])
 
     def select(self, names: Sequence[str]) -> Guesses:
-        """Those of some columns."""
+        """Guesses about some of the columns."""
         wanted = set(names)
         kept: dict[str, Any] = {
             key: {name: said for name, said in getattr(self, key).items() if name in wanted}

@@ -276,7 +276,7 @@ class Number(ColumnFields):
 
     @property
     def measured_name(self) -> str:
-        """What moments are of: ``age``, or ``log(income)`` if that is the scale."""
+        """Name of a moment: ``age``, or ``log(income)`` if that is the scale."""
         return self.formula_name if self.scale == "log" else self.name
 
     @property
@@ -343,7 +343,7 @@ class Number(ColumnFields):
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
 
     def with_even_edges(self) -> Number:
-        """The same in eight bins of about as many grid points, or one for each of fewer points.
+        """The column in eight bins of about as many grid points, or one for each of fewer points.
 
         For regressions that count rows in bins, where no edges are declared.
         """
@@ -492,7 +492,7 @@ class Number(ColumnFields):
         return ("<", ">=") if self.closed == "left" else ("<=", ">")
 
     def _allowed(self) -> str:
-        """What conditions may compare with."""
+        """The comparisons that conditions may make, for a message."""
         if self.values and not self.edges:
             return f"allowed: ==, !=, <, <=, >, >=, in with {first_few(self.values)}"
         if not self.edges or self.even_edges:
@@ -591,7 +591,7 @@ class Number(ColumnFields):
 
     @property
     def described(self) -> str:
-        """What was declared, in one line."""
+        """The declaration in one line."""
         if self.values is not None:
             what = f"number, values {', '.join(f'{v:g}' for v in self.values)}"
         elif self.dates:
@@ -631,7 +631,7 @@ class Number(ColumnFields):
 
 
 def _lacking(low: object, high: object) -> str:
-    """What is to be declared of the bounds, where one of them is not."""
+    """The bound that is still to be declared, for a message."""
     if low is None and high is None:
         return ""
     other, which = ("low", "smallest") if low is None else ("high", "largest")

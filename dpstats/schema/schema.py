@@ -185,7 +185,7 @@ class Schema:
         return pd.DataFrame(frame)
 
     def with_even_edges(self, names: Collection[str]) -> Schema:
-        """The same with `Number.with_even_edges` for some numbers."""
+        """The schema with `Number.with_even_edges` for some numbers."""
         columns = [
             c.with_even_edges() if c.name in names and isinstance(c, Number) else c for c in self
         ]
@@ -193,7 +193,7 @@ class Schema:
 
     @property
     def declared(self) -> Schema:
-        """The same without edges that were not declared."""
+        """The schema without edges that were not declared."""
         columns = [
             replace(c, edges=(), even_edges=False) if isinstance(c, Number) and c.even_edges else c
             for c in self

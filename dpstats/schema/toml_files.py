@@ -55,7 +55,7 @@ def check_keys(document: Mapping[str, Any]) -> None:
 
 
 def _cure(error: ValueError) -> str:
-    """What to do about the commonest fault; the file is not quoted, which may be a table."""
+    """Advice on the commonest fault; the file is not quoted, since it may be a private table."""
     if not str(error).startswith(("Invalid value", "Expected newline")):
         return ""
     return (
@@ -65,7 +65,7 @@ def _cure(error: ValueError) -> str:
 
 
 def unfinished(text: str) -> list[str]:
-    r"""What is still to be decided in a file: its places that hold ``...``, in their order.
+    r"""List the places of a file that hold ``...`` and are still to be decided, in order.
 
     Comments do not count. A column with nothing but its name is one place.
 
