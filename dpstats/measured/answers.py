@@ -270,19 +270,9 @@ def answer(
     disjoint: bool = False,
     with_count: bool = False,
 ) -> Answers:
-    """Estimate functions from the measurements.
+    """Estimate functions from the measurements; see `Release.answers`.
 
-    Parameters
-    ----------
-    measured : Measurements or Sources
-        `Sources` combines the tables once, for many requests to the same measurements.
-    wanted : Family, block, sequence of blocks, or analysis
-        For an analysis, the family that it needs.
-    disjoint : bool
-        Estimate every function of a block by a plain sum of measured ones from one block where
-        they can be; then disjoint conditions have independent noise.
-    with_count : bool
-        Where the number of rows is not public, estimate it too, after the wanted functions.
+    `Sources` combines the tables once, for many requests to the same measurements.
     """
     sources = measured if isinstance(measured, Sources) else Sources(measured)
     blocks = [sources.as_measured(b) for b in blocks_of(wanted, sources.measurements.schema)]

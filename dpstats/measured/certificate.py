@@ -229,20 +229,8 @@ def published_answers(measured: Measurements | Sources) -> Answers:
 def certify(
     measured: Measurements | Sources, synthetic: Floats, *, alpha: float, target: str
 ) -> Accuracy:
-    """Certificate of means over any synthetic rows, for all test functions that answer.
+    """Certificate of means (|F|,) over any synthetic rows, for all test functions that answer.
 
-    Parameters
-    ----------
-    measured : Measurements or Sources
-    synthetic : (|F|,) float64
-        Means of the published functions over the rows, unit scale.
-    alpha : float
-        The certificate holds with probability at least 1 - alpha.
-    target : str
-        Name, in the text, of what the means are taken over.
-
-    Notes
-    -----
     The noises are independent: bounds whose product of probabilities is 1 - alpha hold jointly,
     exactly so; for the number of rows see `joint_with_count`. Tables that follow from residuals
     share noise: then see `certify_answers`.
@@ -295,27 +283,12 @@ def certify_answers(
     target: str,
     analysis: str = "",
 ) -> Accuracy:
-    """Certificate for functions that follow from the measurements: those of one analysis.
+    """Certificate for the d functions of one analysis, at a level of their own.
 
-    Their level is their own: with probability 1 - alpha all functions of this analysis are within
-    their joint bounds. Statements on several analyses at once need a share of alpha each.
-
-    Parameters
-    ----------
-    answers : Answers
-        To the functions, and to the number of rows where it is not public.
-    family : Family
-        The d functions.
-    synthetic : (d,) float64
-        Their means over the rows, unit scale.
-    alpha, target, analysis :
-        See `certify` and `Accuracy`.
-
-    Notes
-    -----
-    b_f is a fixed combination of measured sums whose noise has a known law. Independent ones have
-    exact joint bounds; others share measured noises, and every one gets alpha over their number
-    (Bonferroni's inequality), that of the number of rows included.
+    The answers hold the functions, and the number of rows where it is not public. b_f is a fixed
+    combination of measured sums whose noise has a known law. Independent ones have exact joint
+    bounds; others share measured noises, and every one gets alpha over their number (Bonferroni's
+    inequality), that of the number of rows included.
     """
     check_alpha(alpha)
     rows, d = answers.rows, family.size

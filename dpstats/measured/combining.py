@@ -42,16 +42,7 @@ LawKey = tuple[tuple[float, float, int], ...]
 
 @dataclass(frozen=True)
 class WeightRows:
-    """How to compute the weights, which are too large to keep.
-
-    Attributes
-    ----------
-    sources : Sources
-    blocks : tuple of blocks
-    disjoint : bool
-    functions : sequence of int
-        Those wanted among the functions of the blocks.
-    """
+    """How to compute the weights of some functions of blocks, which are too large to keep."""
 
     sources: Sources
     blocks: tuple[Block, ...]
@@ -124,12 +115,7 @@ class BlockEstimate:
 
 @dataclass(frozen=True, eq=False)
 class Sources(Cached):
-    """The measurements, with their tables combined once.
-
-    Parameters
-    ----------
-    measurements : Measurements
-    """
+    """The measurements, with their tables combined once."""
 
     measurements: Measurements
 

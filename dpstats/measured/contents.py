@@ -64,16 +64,7 @@ def options_of(block: Block) -> str:
 def contents(
     measurements: Measurements, answer: Answer, asked: Mapping[str, Family]
 ) -> pd.DataFrame:
-    """One row per measured block: what it is, its noise, and the analyses that use it.
-
-    Parameters
-    ----------
-    measurements : Measurements
-    answer : callable
-        The answers to a block.
-    asked : mapping of name to Family
-        The functions of the planned analyses.
-    """
+    """One row per measured block: what it is, its noise, and the analyses that use it."""
     import pandas as pd
 
     public = measurements.count is None

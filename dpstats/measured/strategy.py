@@ -402,12 +402,6 @@ def plan_digest(
     """SHA-256 of all that decides what is measured and released; not the number of rows.
 
     Nor the pilots of second stages, which follow from the first and are not known beforehand.
-
-    Parameters
-    ----------
-    strategy : Strategy
-    analyses, reference : mappings
-        As plain data.
     """
     plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
     del plain["rows"]

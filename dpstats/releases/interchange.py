@@ -82,26 +82,10 @@ def croissant_of(
     limitations: Sequence[str],
     details: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The description of a release in Croissant 1.0.
+    """The description of a release with k rows in Croissant 1.0 (MLCommons 2024).
 
-    Parameters
-    ----------
-    measurements : Measurements
-    columns : Schema
-        Of the k synthetic rows.
-    k : int
-    name : str
-        Of the data set.
-    archive, digest : str
-        Name of the file of the release, and the SHA-256 of its bytes.
-    limitations : sequence of str
-        How the rows may be used.
-    details : mapping
-        Further properties of the data set, such as its license and url.
-
-    References
-    ----------
-    MLCommons (2024). The Croissant format specification, version 1.0.
+    `archive` and `digest` are the name of its file and the SHA-256 of its bytes, `details` further
+    properties of the data set, such as its license.
     """
     held, rows = measurements, "rows.csv"
     context = resources.files("dpstats.releases").joinpath("croissant.json").read_text("utf-8")

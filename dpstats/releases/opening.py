@@ -33,14 +33,7 @@ def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
 
 
 def not_wanted(path: Path, *wanted: str) -> FileFormatError:
-    """The error for a file of another kind than those that are wanted, or of none of dpstats.
-
-    Parameters
-    ----------
-    path : Path
-    *wanted : str
-        As in `files.check_kind`.
-    """
+    """The error for a file of another kind than those wanted, or of none of dpstats."""
     return FileFormatError(
         files.mistaken(path, *wanted)
         or f"{path.name} is not a file of dpstats: neither a release, measurements, a plan, a "

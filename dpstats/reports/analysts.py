@@ -41,17 +41,7 @@ _CLAMPED = (
 def analysts_report(
     release: Release, title: str, progress: Progress | None = None, like: Any = None
 ) -> str:
-    """The page.
-
-    Parameters
-    ----------
-    release : Release
-    title : str
-    progress : callable, optional
-        Called with a text, the number of analyses so far, and that of all.
-    like : Release, Guesses, data frame or Likeness, optional
-        What the rows of the expected widths resemble; without it the page expects no widths.
-    """
+    """The page; with widths expected of rows that resemble `like`, if it is given."""
     measurements, analyses, draw = release.measurements, release.analyses, Drawing()
     results, failed = _infer_all(release, progress)
     shown = [

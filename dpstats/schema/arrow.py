@@ -343,24 +343,11 @@ def level_codes(
     other: int,
     missing_values: Sequence[Any] = (),
 ) -> NDArray[np.int64]:
-    """Index of each cell among the stored values.
+    """Index (n,) of each cell among the stored values; codes `missing` and `other` elsewhere.
 
-    Parameters
-    ----------
-    values : pyarrow.Array of length n
-        Of any type, or a dictionary in any order.
-    stored : sequence
-        The declared values. Numbers match by value, text exactly. Text that is no declared level
-        matches the one that spells the same number, truth value or day, and so does a number, a
-        bool or a date; of several such levels, the one in the shortest form or none.
-    missing, other : int
-        Codes of missing cells, and of cells with an undeclared value.
-    missing_values : sequence
-        Stored values that are missing cells; they match as the others do.
-
-    Returns
-    -------
-    (n,) int64
+    Numbers match by value, text exactly. Text that is no declared level matches the one that spells
+    the same number, truth value or day, and so does a number, a bool or a date; of several such
+    levels, the one in the shortest form or none. Missing values match as levels do.
     """
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
         coded = level_codes(values.dictionary, stored, missing, other, missing_values)

@@ -32,23 +32,26 @@ class ColumnFields:
 
     def _check_fields(self) -> None:
         """Check the shared fields, and keep each code for a missing cell once."""
-        where, codes = f"column {self.name!r}", self.missing_values
-        check_text(f"{where}: note", self.note, SchemaError)
+        codes = self.missing_values
+        check_text(f"column {self.name!r}: note", self.note, SchemaError)
         rules = f"missing= ({self._missing_is}) or allow_missing=True"
         if not isinstance(self.allow_missing, bool):
-            raise SchemaError(
-                f"{where}: allow_missing must be true or false, got {short(self.allow_missing)}"
+            raise self._error(
+                f"allow_missing must be true or false, got {short(self.allow_missing)}"
             )
         if self.allow_missing and self.missing is not None:
-            raise SchemaError(f"{where}: give {rules}, not both")
+            raise self._error(f"give {rules}, not both")
         if isinstance(codes, str) or not isinstance(codes, Sequence):
-            raise SchemaError(f"{where}: missing_values must be a list, such as [8, 9]")
+            raise self._error("missing_values must be a list, such as [8, 9]")
         if codes and self.missing is None and not self.allow_missing:
-            raise SchemaError(
-                f"{where}: missing_values need {rules}, which says as what missing cells count"
+            raise self._error(
+                f"missing_values need {rules}, which says as what missing cells count"
             )
         self._check_missing_values(codes)
         object.__setattr__(self, "missing_values", tuple(dict.fromkeys(codes)))
+
+    def _error(self, text: str) -> SchemaError:
+        return SchemaError(f"column {self.name!r}: {text}")
 
     def _check_missing_values(self, codes: Sequence[Any]) -> None:
         """Refuse codes that no cell of this kind of column can hold."""

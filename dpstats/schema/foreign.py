@@ -68,15 +68,9 @@ def completed(
     add: Mapping[str, Mapping[str, Any]] | None,
     columns: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
-    """Plain columns of a schema file.
+    """Plain columns of a schema file, with what `add` says in place of what the format does not.
 
-    Parameters
-    ----------
-    declared : sequence of Declared
-    add : mapping of column name to keys of a schema file, optional
-        What the format does not say; it replaces what it says. ``None`` as a value removes a key.
-    columns : sequence of str, optional
-        The columns to take; default all.
+    SchemaError names all that must be added, column by column. None as a value removes a key.
     """
     add = {} if add is None else add
     names = [one.name for one in declared]

@@ -77,13 +77,7 @@ def _type_of_levels(column: Category) -> str:
 
 
 def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
-    """The columns that a descriptor declares, each with what is lacking.
-
-    Parameters
-    ----------
-    document : mapping
-        A Table Schema, or a Data Package or Resource that holds one.
-    """
+    """The columns of a Table Schema, or of a Data Package or Resource that holds one."""
     table = _table_schema(document)
     fields = table.get("fields")
     if not isinstance(fields, Sequence) or not all(isinstance(f, Mapping) for f in fields):
@@ -125,9 +119,11 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
         plain |= {"levels": levels}
     elif kind in ("integer", "number", "year", "date"):
         low, high = constraints.get("minimum"), constraints.get("maximum")
-        plain |= {key: v for key, v in (("low", low), ("high", high)) if v is not None}
-        todo += [f"{key} (constraints.{word})" for key, word, v in
-                 (("low", "minimum", low), ("high", "maximum", high)) if v is None]  # fmt: skip
+        for key, word, bound in (("low", "minimum", low), ("high", "maximum", high)):
+            if bound is None:
+                todo.append(f"{key} (constraints.{word})")
+            else:
+                plain[key] = bound
         points = whole_points(low, high) if kind in ("integer", "year") else None
         plain |= {} if points is None else {"points": points}
     elif kind == "string":

@@ -156,89 +156,89 @@ class Number(ColumnFields):
             object.__setattr__(self, what, listed(getattr(self, what)))
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
         if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
-            raise SchemaError(f"{where}: scale='log' is for numbers declared by low and high")
+            raise self._error("scale='log' is for numbers declared by low and high")
         if self.dates or any(day_of(one) is not None for one in bounds_of(self).values()):
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
-        for what in ("edges", "values"):
-            given = getattr(self, what)
-            if given is None:
-                continue
-            if isinstance(given, str) or not isinstance(given, Sequence):
-                raise SchemaError(f"{where}: {what} must be a list of numbers")
-            if not all(is_number(value) and is_finite(value) for value in given):
-                raise SchemaError(f"{where}: each of {what} must be a finite number")
-            frozen = tuple(given)
-            for i, (a, b) in enumerate(pairwise(frozen), 1):
-                if a >= b:  # not quoted: a list may be a column of the table, given by mistake
-                    raise SchemaError(
-                        f"{where}: {what} must be strictly increasing, and number {i + 1} of them "
-                        f"is not above number {i}; sort them, and give each once"
-                    )
-            object.__setattr__(self, what, frozen)
+        object.__setattr__(self, "edges", self._increasing("edges"))
         if self.values is None:
             self._check_bounds(where)
+        elif self.low is not None or self.high is not None:
+            raise self._error("give either low and high, or values, not both")
         else:
-            if self.low is not None or self.high is not None:
-                raise SchemaError(f"{where}: give either low and high, or values, not both")
-            low, high, points = lattice_of(where, self.values)
-            for what, found in (("low", low), ("high", high), ("points", points)):
-                object.__setattr__(self, what, found)
+            object.__setattr__(self, "values", self._increasing("values"))
+            ends_and_points = zip(
+                ("low", "high", "points"), lattice_of(where, self.values), strict=True
+            )
+            for what, number in ends_and_points:
+                object.__setattr__(self, what, number)
         self._check_fields()
         if not isinstance(self.even_edges, bool):
-            raise SchemaError(
-                f"{where}: even_edges must be true or false, got {short(self.even_edges)}"
-            )
+            raise self._error(f"even_edges must be true or false, got {short(self.even_edges)}")
         if self.missing is not None:
             check_declared(f"{where}: missing", self.missing, SchemaError)
             if not self.low <= self.missing <= self.high:
-                raise SchemaError(
-                    f"{where}: missing={self.missing} lies outside the bounds {self.low} and "
-                    f"{self.high}"
+                raise self._error(
+                    f"missing={self.missing} lies outside the bounds {self.low} and {self.high}"
                 )
         if twice := set(self.values or ()) & set(self.missing_values):
-            raise SchemaError(
-                f"{where}: missing_values hold {min(twice)}, which values declare too; drop one"
+            raise self._error(
+                f"missing_values hold {min(twice)}, which values declare too; drop one"
             )
-        self._check_edges(where)
+        self._check_edges()
 
     def _check_missing_values(self, codes: Sequence[Any]) -> None:
         if not all(is_number(code) and is_finite(code) for code in codes):
-            raise SchemaError(
-                f"column {self.name!r}: each of missing_values must be a finite number; cells that "
+            raise self._error(
+                "each of missing_values must be a finite number; cells that "
                 "hold none count as missing in any case"
             )
 
+    def _increasing(self, what: str) -> tuple[float, ...]:
+        """A declared list of numbers, checked; not quoted, since it may be a private column."""
+        numbers = getattr(self, what)
+        if isinstance(numbers, str) or not isinstance(numbers, Sequence):
+            raise self._error(f"{what} must be a list of numbers")
+        if not all(is_number(value) and is_finite(value) for value in numbers):
+            raise self._error(f"each of {what} must be a finite number")
+        for i, (a, b) in enumerate(pairwise(numbers), 1):
+            if a >= b:
+                raise self._error(
+                    f"{what} must be strictly increasing, and number {i + 1} of them is not above "
+                    f"number {i}; sort them, and give each once"
+                )
+        return tuple(numbers)
+
     def _check_bounds(self, where: str) -> None:
         if self.low is None or self.high is None:
-            raise SchemaError(
-                f"{where}: declare low and high, or values; they are never learned from data"
+            raise self._error(
+                f"declare low and high, or values; they are never learned from data"
                 f"{_lacking(self.low, self.high)}"
             )
         low = check_declared(f"{where}: low", self.low, SchemaError)
         high = check_declared(f"{where}: high", self.high, SchemaError)
         if not low < high:
-            raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
+            raise self._error(f"low must be below high, got {low} and {high}")
         check_width(where, low, high)
         if self.scale == "log" and low <= 0:
-            raise SchemaError(
-                f"{where}: scale='log' needs low above 0, got {low:g}; values of 0 and below then "
+            raise self._error(
+                f"scale='log' needs low above 0, got {low:g}; values of 0 and below then "
                 "count as low"
             )
         points = self.points
         if type(points) is not int or points < 2 or 2 * self.half_points + 1 > MAX_POINTS:
-            raise SchemaError(
-                f"{where}: points must be a whole number from 2 to {MAX_POINTS} (an even one to "
+            raise self._error(
+                f"points must be a whole number from 2 to {MAX_POINTS} (an even one to "
                 f"{MAX_POINTS // 2}), got {short(points)}"
             )
         if not np.all(self.grid[1:] > self.grid[:-1]):
-            raise SchemaError(
-                f"{where}: {points} points from {low} to {high} are not distinct floats; declare "
+            raise self._error(
+                f"{points} points from {low} to {high} are not distinct floats; declare "
                 "fewer points or wider bounds"
             )
 
-    def _check_edges(self, where: str) -> None:
+    def _check_edges(self) -> None:
         if not self.edges:
             return
         low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
@@ -248,11 +248,11 @@ class Number(ColumnFields):
         )  # fmt: skip
         if not inside:
             bounds = f"[{self.text(low)}, {self.text(high)}]"
-            raise SchemaError(f"{where}: edges must lie strictly inside the bounds {bounds}")
+            raise self._error(f"edges must lie strictly inside the bounds {bounds}")
         filled = np.unique(self.bins_of(self.all_codes))
         if len(filled) < self.bins:
-            raise SchemaError(
-                f"{where}: some bin between the edges holds no "
+            raise self._error(
+                f"some bin between the edges holds no "
                 f"{'declared value' if self.values else 'grid point'}; use wider bins"
                 + ("" if self.values else " or more points")
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -110,32 +111,36 @@ def _declared(name: str, plain: Any) -> Declared:
 
 
 def read_yaml(text: str, name: str) -> dict[str, Any]:
-    """Mappings of mappings and single values, which is all of YAML that such metadata use."""
-    root: dict[str, Any] = {}
-    open_ones: list[tuple[int, dict[str, Any]]] = [(-1, root)]
-    last: tuple[int, dict[str, Any], str] | None = None
+    """Mappings of mappings and single values, which is all of YAML that such metadata use.
+
+    SchemaError for anything else: lists, anchors, several lines.
+    """
+    lines = deque[tuple[int, int, str, str]]()
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#") or line.strip() == "---":
             continue
-        found = _LINE.match(re.sub(r"\s+#.*$", "", line).rstrip())
-        if found is None:
+        match = _LINE.match(re.sub(r"\s+#.*$", "", line).rstrip())
+        if match is None:
             raise _no_yaml(name, number)
-        indent, key = len(found["indent"]), _value(found["key"], name, number)
-        if last is not None and indent > last[0]:
-            inner: dict[str, Any] = {}
-            last[1][last[2]] = inner
-            open_ones.append((indent, inner))
-        while len(open_ones) > 1 and open_ones[-1][0] > indent:
-            open_ones.pop()
-        start, holder = open_ones[-1]
-        if start not in (-1, indent) or str(key) in holder:
+        key = str(_value(match["key"], name, number))
+        lines.append((number, len(match["indent"]), key, match["value"] or ""))
+    mapping = _mapping(lines, name) if lines else {}
+    if lines:
+        raise _no_yaml(name, lines[0][0])
+    return mapping
+
+
+def _mapping(lines: deque[tuple[int, int, str, str]], name: str) -> dict[str, Any]:
+    """Take the lines of one mapping, and of those inside it."""
+    mapping: dict[str, Any] = {}
+    start = lines[0][1]
+    while lines and lines[0][1] >= start:
+        number, indent, key, value = lines.popleft()
+        if indent != start or key in mapping:
             raise _no_yaml(name, number)
-        if start == -1:
-            open_ones[-1] = (indent, holder)
-        value = found["value"] or ""
-        holder[str(key)] = _value(value, name, number)
-        last = None if value else (indent, holder, str(key))
-    return root
+        nested = not value and lines and lines[0][1] > indent
+        mapping[key] = _mapping(lines, name) if nested else _value(value, name, number)
+    return mapping
 
 
 def _value(text: str, name: str, line: int) -> Any:

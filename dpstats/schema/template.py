@@ -14,13 +14,6 @@ _KEYS = frozenset(("id", "ids", "uid", "uuid", "guid", "key", "ssn", "pseudonym"
 def template(names: Sequence[str], file: Mapping[str, str] = MappingProxyType({})) -> str:
     """Text of a schema file with comments on what to decide; it cannot be loaded before that.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the columns.
-    file : mapping, optional
-        How a text file is written, as in a schema file.
-
     Examples
     --------
     >>> print(template(["age", "sex"]).split("[[column]]")[1].splitlines()[1])
