@@ -358,14 +358,10 @@ def broken(text):
     return text[: len(text) // 2]
 
 
-DAMAGE = {  # tests/test_files.py replaces every value of the JSON texts
-    "release.json": [
-        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=2), in_json(version=4),
-        lambda text: "[]", lambda text: "3", lambda text: text.replace('"draw"', '"drew"'),
-    ],
+DAMAGE = {  # values of the JSON texts are replaced one by one in tests/test_files.py
+    "release.json": [removed, in_json(version=2), lambda text: text.replace('"draw"', '"drew"')],
     "measurements.json": [
-        removed, emptied, broken, in_json(version="1"), in_json(rows=0), in_json(blocks=[]),
-        in_json(budget={"kind": "pure", "epsilon": "1/0"}), in_json(analyses={"a": {}}),
+        removed, in_json(budget={"kind": "pure", "epsilon": "1/0"}),
         lambda text: text.replace('"role": "family"', '"role": "other"', 1),
         lambda text: text.replace('"role": "family"', '"role": "count"', 1),
         lambda text: text.replace('"multiplier"', '"multiplied"'),
