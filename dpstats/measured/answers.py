@@ -195,10 +195,10 @@ class Answers(Cached):
         if joint is None:  # the covariance with the number of rows of a subgroup is neglected
             return self.noise_variances + shares**2 * (count.variance if count else 0) / self.n**2
         laws, which = joint
-        found = np.zeros(len(shares))
+        variances = np.zeros(len(shares))
         for i, law in enumerate(laws):
-            found[which == i] = law.variance(shares[which == i])
-        return found / self.n**2
+            variances[which == i] = law.variance(shares[which == i])
+        return variances / self.n**2
 
     def noise_less_rows(self, weights: Floats, share: float) -> float:
         """Variance of the noise on a combination (d,) of the sums, less a share of all rows."""
@@ -229,8 +229,8 @@ class Answers(Cached):
         """The noise on the sums as independent ones with weights (d,): each sum's own, if it is."""
         if self.share_noise:
             return self.noise_groups
-        own = np.eye(len(self.sums))
-        return [(weights, self.law(f)) for f, weights in enumerate(own)]
+        units = np.eye(len(self.sums))
+        return [(weights, self.law(f)) for f, weights in enumerate(units)]
 
     @cached_property
     def noise_covariance(self) -> Floats:

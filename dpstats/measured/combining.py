@@ -74,8 +74,8 @@ class WeightRows:
             which = laws if exchangeable else np.arange(len(inside))
             _, examples, of = np.unique(which, return_index=True, return_inverse=True)
             rows = estimate.rows([inside[i] for i in examples])
-            found = [self.sources.joint_key(row) for row in rows]
-            keys += [found[i] for i in of]
+            example_keys = [self.sources.joint_key(row) for row in rows]
+            keys += [example_keys[i] for i in of]
         return keys
 
     def _estimates(self) -> Iterator[tuple[BlockEstimate, list[int]]]:
@@ -197,8 +197,8 @@ class Sources(Cached):
         k = self.measurements.rows_per_person
         if self.n is not None:
             return RowCount(float(self.n), rows_per_person=k)
-        found = self.best(ROWS, disjoint=False)
-        return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]), k)
+        estimate = self.best(ROWS, disjoint=False)
+        return RowCount(float(estimate.sums[0]), law_of_key(self.measurements, estimate.laws[0]), k)
 
     @cached_property
     def fewest_persons(self) -> RowCount:
@@ -236,7 +236,7 @@ class Sources(Cached):
     def as_measured(self, block: Block) -> Block:
         """The block itself; a second stage at the pilot that it was measured at."""
         scores = (noisy.block for noisy in self.measurements.scores)
-        return next((one for one in scores if one.settles(block)), block)
+        return next((score for score in scores if score.settles(block)), block)
 
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
         """The best single source, or the combination of several where it has less variance.
@@ -360,9 +360,9 @@ class Sources(Cached):
         surprise = self.sums[at] - np.array([value for _, _, value in conditions])
         covariance = (seen * self.variances) @ seen.T + np.diag(self.variances[at])
         gain = np.linalg.solve(covariance, (seen * self.variances) @ rows.T).T
-        own = np.zeros_like(seen)
-        own[np.arange(len(at)), at] = 1
-        return rows + gain @ (own - seen), sums + gain @ surprise
+        own_weights = np.zeros_like(seen)
+        own_weights[np.arange(len(at)), at] = 1
+        return rows + gain @ (own_weights - seen), sums + gain @ surprise
 
     def _key(self, row: Floats) -> LawKey:
         """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""

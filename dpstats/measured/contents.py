@@ -82,8 +82,8 @@ def contents(
                 name
                 for name, family in asked.items()
                 if any(
-                    block.settles(one) or block.derive(one, complements=public) is not None
-                    for one in family.blocks
+                    block.settles(wanted) or block.derive(wanted, complements=public) is not None
+                    for wanted in family.blocks
                 )
             ),
         )
@@ -98,17 +98,17 @@ def unasked(blocks: Iterable[Block], wanted: Iterable[Block]) -> list[Block]:
     whole = list(wanted)
     written = {_written(block) for block in whole}
 
-    def part_of(block: Block, one: Block) -> bool:
-        whole_only = type(one).restrict is Block.restrict
-        if type(block) is not type(one) or whole_only or block.size >= one.size:
+    def part_of(block: Block, other: Block) -> bool:
+        whole_only = type(other).restrict is Block.restrict
+        if type(block) is not type(other) or whole_only or block.size >= other.size:
             return False
-        kept = np.isin(one.names, block.names)
-        return bool(kept.any()) and one.restrict(kept).to_dict() == block.to_dict()
+        kept = np.isin(other.names, block.names)
+        return bool(kept.any()) and other.restrict(kept).to_dict() == block.to_dict()
 
     return [
         block
         for block in blocks
-        if _written(block) not in written and not any(part_of(block, one) for one in whole)
+        if _written(block) not in written and not any(part_of(block, other) for other in whole)
     ]
 
 
@@ -122,13 +122,13 @@ def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
     if unseen:
         names = [repr(name) for name in measurements.schema.names if name in unseen]
         return f"{_listed(names)} {'was' if len(names) == 1 else 'were'} not measured"
-    found: list[str] = []
+    functions: list[str] = []
     for block in wanted.blocks:
         try:
             answer(block)
         except NotMeasuredError:
-            found += _functions(measurements, answer, block)
-    return f"it lacks {_listed(list(dict.fromkeys(found)))}" if found else ""
+            functions += _functions(measurements, answer, block)
+    return f"it lacks {_listed(list(dict.fromkeys(functions)))}" if functions else ""
 
 
 def _functions(measurements: Measurements, answer: Answer, wanted: Block) -> Iterable[str]:
@@ -160,12 +160,12 @@ def _shares(answer: Answer, wanted: Moments) -> set[int]:
         for f, term in enumerate(wanted.terms)
         if all(map(is_level, term))
     }
-    known = set()
+    follow = set()
     for columns in set(levels.values()):
         with suppress(NotMeasuredError):
             answer(Table(tuple(c for c in wanted.columns if c.name in columns)))
-            known.add(columns)
-    return {f for f, columns in levels.items() if columns in known}
+            follow.add(columns)
+    return {f for f, columns in levels.items() if columns in follow}
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -358,8 +358,8 @@ class Measurements(HasStrategy):
             "plan": self.plan_digest,
         }
         functions = _functions(self.strategy)
-        held = zip(functions, self.noisy_sums.tolist(), self.uniforms.tolist(), strict=True)
-        rows = [(*function, noisy_sum, repr(uniform)) for function, noisy_sum, uniform in held]
+        cells = zip(functions, self.noisy_sums.tolist(), self.uniforms.tolist(), strict=True)
+        rows = [(*function, noisy_sum, repr(uniform)) for function, noisy_sum, uniform in cells]
         return {
             "measurements.json": files.to_json(document),
             "answers.csv": files.to_csv(ANSWERS_HEADER, rows),
@@ -394,7 +394,7 @@ class Measurements(HasStrategy):
                 raise TypeError("reference and analyses must be mappings")
             if not isinstance(document["not_private"], bool):
                 raise TypeError("not_private must be true or false")
-            made = cls(
+            measurements = cls(
                 strategy=strategy,
                 noisy_sums=np.array([int(row[3]) for row in rows], dtype=np.int64),
                 uniforms=uniforms,
@@ -402,13 +402,13 @@ class Measurements(HasStrategy):
                 requests={name: dict(plain) for name, plain in document["analyses"].items()},
                 not_private=document["not_private"],
             )
-            if document["plan"] != made.plan_digest:
+            if document["plan"] != measurements.plan_digest:
                 raise ValueError(
                     "they are not those of the plan whose digest they carry; the file was edited "
                     "after it was written"
                 )
-            made._check_written(document, members["answers.csv"])
-        return made
+            measurements._check_written(document, members["answers.csv"])
+        return measurements
 
     def _check_written(self, document: Mapping[str, Any], answers: str) -> None:
         """Refuse texts other than those that these measurements are saved as."""

@@ -243,8 +243,8 @@ class Strategy(Cached):
         Blocks add up, but residuals under Gaussian noise: one row cannot be the worst for all.
         """
         jointly = self.budget.noise == "gaussian"
-        own = [p for p in self.blocks if not (jointly and isinstance(p.block, Residual))]
-        spent = (p.block.cost(self.budget, self.neighbours, p.multiplier) for p in own)
+        single = [p for p in self.blocks if not (jointly and isinstance(p.block, Residual))]
+        spent = (p.block.cost(self.budget, self.neighbours, p.multiplier) for p in single)
         return sum(spent, residuals_cost(self.blocks, self.budget, self.neighbours))
 
     def check(self) -> None:
@@ -270,10 +270,10 @@ class Strategy(Cached):
     @cached_property
     def block_scales(self) -> tuple[Floats, ...]:
         """Scales of the noise of all blocks, in their order; the arrays are read-only."""
-        found = tuple(self.scales_of(planned) for planned in self.blocks)
-        for scales in found:
+        all_scales = tuple(self.scales_of(planned) for planned in self.blocks)
+        for scales in all_scales:
             scales.flags.writeable = False
-        return found
+        return all_scales
 
     @cached_property
     def scales(self) -> Floats:

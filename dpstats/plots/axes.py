@@ -59,8 +59,8 @@ def axes_of(ax: Axes | None, rows: int = 0, across: int = 1) -> Axes:
     if ax is None:
         width, height = pyplot.rcParams["figure.figsize"]
         size = width * across, max(height, _MARGINS + _ROW * rows)
-        made: Axes = pyplot.subplots(layout="constrained", figsize=size)[1]
-        return made
+        new_axes: Axes = pyplot.subplots(layout="constrained", figsize=size)[1]
+        return new_axes
     if not isinstance(ax, Axes):
         raise RequestError(
             "ax must be a matplotlib Axes, such as the second of plt.subplots() or one of "
@@ -82,15 +82,15 @@ def add_legend(
     """
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-    shown = ax.get_legend_handles_labels()[0] if handles is None else handles
-    texts = [str(handle.get_label()) for handle in shown]
+    entries = ax.get_legend_handles_labels()[0] if handles is None else handles
+    texts = [str(handle.get_label()) for handle in entries]
     across, free = _across(ax)
     entry = _CHARACTER * max(_longest(texts), 1) + _HANDLE
     fitting = int((free / _points("small") + _BETWEEN) / (entry + _BETWEEN))
     loc, y, points = ("lower center", 1, 4.0) if room is None else ("upper center", 0, -room)
     at = blended_transform_factory(across, ax.transAxes)
     ax.legend(
-        handles=shown, loc=loc, bbox_to_anchor=(0.5, y),
+        handles=entries, loc=loc, bbox_to_anchor=(0.5, y),
         bbox_transform=at + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans),
         frameon=False, fontsize="small", borderaxespad=0, ncols=max(1, min(ncols, fitting)),
     )  # fmt: skip
@@ -241,7 +241,10 @@ def labels_of(
     from matplotlib import font_manager, rcParams
 
     family = font_manager.FontProperties().get_family()
-    paths = [font_manager.findfont(font_manager.FontProperties(family=[one])) for one in family]
+    paths = [
+        font_manager.findfont(font_manager.FontProperties(family=[name_of_font]))
+        for name_of_font in family
+    ]
     fonts = [font_manager.get_font(path) for path in paths]
     as_text = rcParams["svg.fonttype"] == "none"
     return [
@@ -257,9 +260,9 @@ def _lines_of(name: str, lines: int, line: int = _LINE_OF_NAME) -> list[str]:
     if len(name) <= _LONGEST:
         return [name]
     for wide in (line, int(_LONGER * line)) if lines > 1 else ():
-        found = _wrapped(name, wide)
-        if len(found) <= lines:
-            return found
+        wrapped_lines = _wrapped(name, wide)
+        if len(wrapped_lines) <= lines:
+            return wrapped_lines
     kept = (_LONGEST if lines == 1 else lines * (line - 4)) // 2
     cut = f"{name[:kept]}…{name[1 - kept :]}"
     return [cut] if lines == 1 else _wrapped(cut, line)
@@ -269,7 +272,8 @@ def _wrapped(name: str, line: int) -> list[str]:
     """Lines of a name, broken at spaces, but not within a bin "[18, 40)" or before a value."""
     whole = _COMPARED.sub("\\1\u00a0", _BIN.sub("\\1\u00a0\\2", name))
     return [
-        one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line, break_on_hyphens=False)
+        line_of_name.replace("\u00a0", " ")
+        for line_of_name in textwrap.wrap(whole, line, break_on_hyphens=False)
     ]
 
 

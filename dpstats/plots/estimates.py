@@ -134,12 +134,12 @@ def forest(
 
 def _edges(numbers: Sequence[Floats], *, log: bool) -> tuple[float, float]:
     """Where the axis of one unit begins and ends."""
-    known = np.concatenate([one[np.isfinite(one)] for one in numbers])
-    if not known.size:
+    finite = np.concatenate([values[np.isfinite(values)] for values in numbers])
+    if not finite.size:
         return (math.exp(-1), math.e) if log else (-1.0, 1.0)
-    known = np.log(known) if log else known
-    room = 0.05 * max(float(np.ptp(known)), 1e-12)
-    low, high = float(known.min()) - room, float(known.max()) + room
+    finite = np.log(finite) if log else finite
+    room = 0.05 * max(float(np.ptp(finite)), 1e-12)
+    low, high = float(finite.min()) - room, float(finite.max()) + room
     return (math.exp(low), math.exp(high)) if log else (low, high)
 
 
@@ -171,15 +171,15 @@ def drawn_of(terms: Sequence[str]) -> list[str]:
 
 def _places(result: EstimateResult, terms: Sequence[str] | None) -> list[int]:
     """Numbers of the terms to draw."""
-    asked = drawn_of(result.terms) if terms is None else list(terms)
-    if not asked or not set(asked) <= set(result.terms):
+    chosen = drawn_of(result.terms) if terms is None else list(terms)
+    if not chosen or not set(chosen) <= set(result.terms):
         raise RequestError(f"terms must be some of {first_few(result.terms)}, got {short(terms)}")
-    if len(asked) > _ACROSS * MOST:
+    if len(chosen) > _ACROSS * MOST:
         raise RequestError(
             f"a forest plot shows at most {_ACROSS * MOST} parameters, and this result has "
-            f"{len(asked)}; name some with terms=, or draw to_frame() yourself"
+            f"{len(chosen)}; name some with terms=, or draw to_frame() yourself"
         )
-    return [result.terms.index(term) for term in asked]
+    return [result.terms.index(term) for term in chosen]
 
 
 def scree(
@@ -274,14 +274,14 @@ def loadings(
     """
     k, ends, ax = _prepared(result, alpha, method, ax)
     p = len(result.columns)
-    given = list(components) if isinstance(components, tuple | list) else [components]
-    numbers = [_number(component, k) for component in given]
+    wanted = list(components) if isinstance(components, tuple | list) else [components]
+    numbers = [_number(component, k) for component in wanted]
     ends = ends[2 * k :].reshape(k, p, 2)
     places = np.arange(p)
     for i, number in enumerate(numbers):
         aside = (i - (len(numbers) - 1) / 2) * 0.6 / len(numbers)
-        own = result.components_[number - 1]
-        _bars(ax, places + aside, own, ends[number - 1], label=f"PC{number}")
+        weights = result.components_[number - 1]
+        _bars(ax, places + aside, weights, ends[number - 1], label=f"PC{number}")
     ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
     ax.set_xticks(places, labels_of(result.columns), rotation=90 if p > _UPRIGHT else 0)
     ax.set_ylabel("loading")

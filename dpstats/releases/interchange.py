@@ -142,7 +142,7 @@ def croissant_of(
 def _field(column: Column, file: str) -> dict[str, Any]:
     source = {"fileObject": {"@id": file}, "extract": {"column": column.name}}
     note = f"{column.note}. " if column.note else ""
-    made: dict[str, Any] = {
+    description: dict[str, Any] = {
         "@type": "cr:Field",
         "@id": f"rows/{_quoted(column)}",
         "name": column.name,
@@ -151,8 +151,8 @@ def _field(column: Column, file: str) -> dict[str, Any]:
         "source": source,
     }
     if isinstance(column, Category):
-        made["references"] = {"field": {"@id": f"levels/{_quoted(column)}/level"}}
-    return made
+        description["references"] = {"field": {"@id": f"levels/{_quoted(column)}/level"}}
+    return description
 
 
 def _quoted(column: Column) -> str:

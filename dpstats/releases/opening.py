@@ -45,10 +45,10 @@ def open_release(path: Path) -> Release:
     """The release that a file holds."""
     if path.suffix.lower() == ".toml":  # a request, perhaps, whose plan would open
         files.check_kind(path, "a release")
-    found = open_file(path)
-    match found:
+    opened = open_file(path)
+    match opened:
         case Release():
-            return found
+            return opened
         case Measurements():
             finish = f"dpstats synthesize {shlex.quote(path.name)} -o RELEASE.zip"
             what = f"measurements: make a release of them with: {finish}"

@@ -127,7 +127,7 @@ def _handlers(*names: str) -> dict[int, Any]:
         return {}
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     handlers = {number: signal.getsignal(number) for number in numbers}
-    return {number: found for number, found in handlers.items() if found != signal.SIG_IGN}
+    return {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
 
 
 @contextmanager

@@ -195,24 +195,22 @@ class _Known:
         beta: float | None,
     ) -> _Known:
         """Checked arguments of `infer`."""
-        own = radius if isinstance(radius, Radius) else None
-        if n is None and own is None:
+        published = radius if isinstance(radius, Radius) else None
+        if n is None and published is None:
             raise RequestError(
                 "n is needed with a radius that is not release.radius(name): the number of private "
                 "rows, or a pair (low, high) of bounds on it"
             )
-        ends = check_counts(own.n if own is not None and n is None else n)
-        if own is not None and n is not None and ends != check_counts(own.n):
+        ends = check_counts(published.n if published is not None and n is None else n)
+        if published is not None and n is not None and ends != check_counts(published.n):
+            raise RequestError(f"n differs from that of the radius, {published.n}; leave n out")
+        if published is not None and beta is not None:
             raise RequestError(
-                f"n differs from that of the radius, {own.n}; leave n out: the radius knows it"
-            )
-        if own is not None and beta is not None:
-            raise RequestError(
-                f"the radius has its own beta, {own.alpha:g}; leave beta out, or ask for "
+                f"the radius has its own beta, {published.alpha:g}; leave beta out, or ask for "
                 f"release.radius(name, alpha={beta:g})"
             )
-        given = USUAL_BETA if beta is None else check_number("beta", beta)
-        failing = given if own is None else own.alpha
+        stated = USUAL_BETA if beta is None else check_number("beta", beta)
+        failing = stated if published is None else published.alpha
         if not 0 <= failing < 0.5:
             raise RequestError(
                 f"beta={failing:g} must be at least 0 and below 1/2: it is the probability "
@@ -221,17 +219,21 @@ class _Known:
         if isinstance(radius, Mapping):
             radii = {name: _checked(f"radius of {name!r}", value) for name, value in radius.items()}
         else:
-            one = _checked("radius", radius)
-            radii = dict.fromkeys(family.names, one)
-        whole = own is not None and own.names == tuple(family.names)
+            bound = _checked("radius", radius)
+            radii = dict.fromkeys(family.names, bound)
+        whole = published is not None and published.names == tuple(family.names)
         sharper: dict[str, float] = {}
         size = (ends[0] + ends[1]) // 2
-        if own is not None and own.of_sums is not None and own.estimate is not None:
-            sharper = dict(zip(own.names, own.of_sums.tolist(), strict=True))
-            size = int(np.clip(own.estimate, *ends))
-            if size != own.estimate or len(sharper) < len(own.names):  # two of one name
+        if (
+            published is not None
+            and published.of_sums is not None
+            and published.estimate is not None
+        ):
+            sharper = dict(zip(published.names, published.of_sums.tolist(), strict=True))
+            size = int(np.clip(published.estimate, *ends))
+            if size != published.estimate or len(sharper) < len(published.names):  # two of one name
                 sharper = {}
-        of_matrix = own.spectral if own is not None and whole else None
+        of_matrix = published.spectral if published is not None and whole else None
         if not hasattr(analysis, "spectral_radius"):
             of_matrix = None
         return cls(radii, sharper, ends, size, failing, of_matrix)
@@ -334,7 +336,7 @@ class PublishedRows(Cached):
         radii = np.concatenate([self._radii(block) for block in blocks])
         unit_means = sums / (known.size * units)
         every = zip(names, unit_means.tolist(), radii.tolist(), strict=True)
-        bounds = known.size * units * np.array([known.of_sum(*one) for one in every])
+        bounds = known.size * units * np.array([known.of_sum(*parts) for parts in every])
         count = None if known.public else Bounded(known.off, strict=self.refused)
         if with_count and count is not None:
             names += ROWS.names
@@ -370,9 +372,9 @@ class PublishedRows(Cached):
             derivation = source.derive(block)
             if derivation is None:
                 continue
-            own = np.array([self.known.radii.get(name, np.inf) for name in source.names])
+            source_radii = np.array([self.known.radii.get(name, np.inf) for name in source.names])
             total, used = np.zeros(block.size), derivation.member >= 0
-            np.add.at(total, derivation.member[used], (own * source.bounds)[used])
+            np.add.at(total, derivation.member[used], (source_radii * source.bounds)[used])
             radii = np.where(derivation.terms > 0, np.minimum(radii, total / block.bounds), radii)
         if lacking := [n for n, r in zip(block.names, radii, strict=True) if np.isinf(r)]:
             raise RequestError(
@@ -439,10 +441,11 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
             f"the rows hold {column.name!r} without a value, and the schema declares no "
             "allow_missing; give the schema of these rows"
         )
-    least, most = float(column.grid[0]), float(column.grid[-1])
-    if np.any((numbers < least) | (numbers > most)):  # of NaN neither is true
+    lowest, highest = float(column.grid[0]), float(column.grid[-1])
+    if np.any((numbers < lowest) | (numbers > highest)):  # of NaN neither is true
         raise RequestError(
-            f"the rows hold a value of {column.name!r} outside {column.text(least)} to "
-            f"{column.text(most)}, which the schema declares; give published rows and their schema"
+            f"the rows hold a value of {column.name!r} outside {column.text(lowest)} to "
+            f"{column.text(highest)}, which the schema declares; give published rows and their "
+            "schema"
         )
     return column.encode_numbers(numbers)  # no published row holds a code for a missing cell

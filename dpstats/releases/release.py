@@ -218,8 +218,10 @@ class Release(Cached):
         table smoker, ill          4 link, ill
         """
         asked = {
-            name: Family((*needs(one, self.schema).blocks, *possible_blocks(one, self.schema)))
-            for name, one in self.analyses.items()
+            name: Family(
+                (*needs(analysis, self.schema).blocks, *possible_blocks(analysis, self.schema))
+            )
+            for name, analysis in self.analyses.items()
         }
         return contents(self.measurements, self.answers, asked)
 
@@ -295,8 +297,8 @@ class Release(Cached):
         if analysis is not latest and not (isinstance(analysis, str) and analysis == latest):
             result = self._inferred(analysis)
             self._latest[:] = analysis, result
-        found: Result = result
-        return found
+        inferred: Result = result
+        return inferred
 
     @cached_property
     def _latest(self) -> list[Any]:
@@ -467,18 +469,18 @@ class Release(Cached):
         (0.975, True)
         """
         _check_analysis("radius", analysis)
-        found = self.accuracy(analysis, alpha=alpha)
+        certificate = self.accuracy(analysis, alpha=alpha)
         asked = self._named(analysis) if isinstance(analysis, str) else analysis
         spectral = getattr(asked, "spectral_radius", None)
         shares = self.counts / self.k
         return Radius(
-            analysis=found.analysis,
-            names=tuple(found.names),
-            values_of=found.joint_bounds,
+            analysis=certificate.analysis,
+            names=tuple(certificate.names),
+            values_of=certificate.joint_bounds,
             alpha=alpha,
-            n=found.rows,
+            n=certificate.rows,
             spectral=None if spectral is None else spectral(self, shares, alpha),
-            of_sums=found.of_sums,
+            of_sums=certificate.of_sums,
             estimate=self._sources.rows.value,
             rows_per_person=self._sources.rows.rows_per_person,
         )

@@ -241,10 +241,10 @@ class RowsResult(_FromRows):
 
         pvalue = 1.0
         if rejected(0.5):
-            least, pvalue = self.beta, 0.5
+            lowest, pvalue = self.beta, 0.5
             for _ in range(_STEPS):
-                middle = (least + pvalue) / 2
-                least, pvalue = (least, middle) if rejected(middle) else (middle, pvalue)
+                middle = (lowest + pvalue) / 2
+                lowest, pvalue = (lowest, middle) if rejected(middle) else (middle, pvalue)
         return HypothesisResult(
             self.title,
             f"{self.terms[0]} = {Days(0)(value) if dated else f'{value:g}'} in the population",
@@ -344,8 +344,8 @@ class RowsTest(_FromRows):
             Above `beta`.
         """
         left = left_of(alpha, self.beta, "population")
-        found = self._once(left, lambda: self.certified_at(left))
-        return replace(found, alpha=alpha, beta=found.beta + self.beta)
+        certified = self._once(left, lambda: self.certified_at(left))
+        return replace(certified, alpha=alpha, beta=certified.beta + self.beta)
 
     @property
     def has_intervals(self) -> bool:

@@ -66,13 +66,17 @@ def answerable(release: Release) -> list[list[str]]:
     ]
     rows = []
     for what, groups, make in tried:
-        found = list(_answered(release, groups, make))
-        if found:
+        answered_groups = list(_answered(release, groups, make))
+        if answered_groups:
             shown = written if what in _OF_VALUES else {name: name for name in names}
-            listed = [" and ".join(shown[name] for name in group) for group, _ in found[:_NAMED]]
-            more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
-            numbers = (one for names, one in found if _numbers(release, names))
-            example = f"release.infer({spelled(next(numbers, found[0][1]))})"
+            listed = [
+                " and ".join(shown[name] for name in group) for group, _ in answered_groups[:_NAMED]
+            ]
+            more = (
+                [f"{len(answered_groups) - _NAMED} more"] if len(answered_groups) > _NAMED else []
+            )
+            numbers = (analysis for names, analysis in answered_groups if _numbers(release, names))
+            example = f"release.infer({spelled(next(numbers, answered_groups[0][1]))})"
             rows.append([what, "; ".join([*listed, *more]), example])
     return rows
 

@@ -96,15 +96,15 @@ class Drawing:
 
     def __call__(self, pictures: Iterable[Picture]) -> list[dict[str, Any]]:
         """Each with its title, description and svg, or the error that stopped it."""
-        found: list[dict[str, Any]] = []
+        figures: list[dict[str, Any]] = []
         for picture in pictures if can_draw() else ():
             texts = {"title": picture.title, "description": picture.description}
             try:
                 svg = picture.svg(f"figure{next(self._numbers)}")
-                found.append({**texts, "svg": svg, "error": None})
+                figures.append({**texts, "svg": svg, "error": None})
             except Exception as error:  # the rest of the page does not depend on it
-                found.append({**texts, "error": str(error)})
-        return found
+                figures.append({**texts, "error": str(error)})
+        return figures
 
 
 def can_draw() -> bool:
@@ -132,8 +132,8 @@ def _inlined(svg: str, key: str, named: str) -> str:
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
 
     def renamed(found: re.Match[str]) -> str:
-        own = found[1].startswith(f"{key}-")
-        return found[0] if own else f' id="{key}-{found[1]}"' if found[1] in used else ""
+        is_own = found[1].startswith(f"{key}-")
+        return found[0] if is_own else f' id="{key}-{found[1]}"' if found[1] in used else ""
 
     text = re.sub(r' id="([^"]*)"', renamed, text)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)

@@ -157,8 +157,8 @@ class Category(ColumnFields):
 
     def index(self, label: object, what: str = "") -> int:
         """Code of a label; numbers match by value, text exactly."""
-        for code, known in enumerate(self.labels):
-            if isinstance(known, str) == isinstance(label, str) and known == label:
+        for code, own_label in enumerate(self.labels):
+            if isinstance(own_label, str) == isinstance(label, str) and own_label == label:
                 return code
         raise SchemaError(
             f"{what}{short(label)} is not a level of {self.name!r}"

@@ -86,19 +86,19 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
 
 
 def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Any = document
-    if "resources" in found:
-        resources = found["resources"]
+    table: Any = document
+    if "resources" in table:
+        resources = table["resources"]
         if not isinstance(resources, Sequence) or len(resources) != 1:
             raise SchemaError(
                 "the data package holds several resources; give the schema of one of them"
             )
-        found = resources[0]
-    if isinstance(found, Mapping) and "fields" not in found and "schema" in found:
-        found = found["schema"]
-    if not isinstance(found, Mapping):
+        table = resources[0]
+    if isinstance(table, Mapping) and "fields" not in table and "schema" in table:
+        table = table["schema"]
+    if not isinstance(table, Mapping):
         raise SchemaError("the Table Schema must be in the file itself, as a mapping with fields")
-    return found
+    return table
 
 
 def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
@@ -144,6 +144,9 @@ def _levels(field: Mapping[str, Any], constraints: Mapping[str, Any]) -> Any:
     """Levels, with labels if there are any; None without them."""
     categories = field.get("categories")
     if isinstance(categories, Sequence) and categories and isinstance(categories[0], Mapping):
-        return {str(one.get("label", one.get("value"))): one.get("value") for one in categories}
-    found = categories or constraints.get("enum")
-    return None if found is None else list(found)
+        return {
+            str(category.get("label", category.get("value"))): category.get("value")
+            for category in categories
+        }
+    levels = categories or constraints.get("enum")
+    return None if levels is None else list(levels)

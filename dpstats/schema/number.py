@@ -363,8 +363,8 @@ class Number(ColumnFields):
     @property
     def all_codes(self) -> Codes:
         """`codes_in_use`, and the code of missing cells if they have their own."""
-        own = [self.missing_code] if self.allow_missing else []
-        return np.append(self.codes_in_use, np.array(own, np.int64))
+        missing = [self.missing_code] if self.allow_missing else []
+        return np.append(self.codes_in_use, np.array(missing, np.int64))
 
     @property
     def code_range(self) -> tuple[int, int]:
@@ -402,8 +402,8 @@ class Number(ColumnFields):
             return tuple(self.text(value) for value in self.values)
         cuts = [self.low, *self.edges, self.high]
         left, right = ("[", ")") if self.closed == "left" else ("(", "]")
-        shown = [self.text(cut) for cut in cuts]
-        texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(shown)]
+        cut_texts = [self.text(cut) for cut in cuts]
+        texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(cut_texts)]
         texts[0], texts[-1] = "[" + texts[0].lstrip("[("), texts[-1].rstrip("])") + "]"
         return tuple(texts)
 

@@ -74,10 +74,10 @@ class Schema:
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
             object.__setattr__(self, "file", TextFile.from_dict(self.file))
-        given: object = self.columns
-        if isinstance(given, str) or not isinstance(given, Iterable):
+        declared: object = self.columns
+        if isinstance(declared, str) or not isinstance(declared, Iterable):
             raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
-        columns = tuple(given)
+        columns = tuple(declared)
         for column in columns:
             if not isinstance(column, Category | Number):
                 raise SchemaError(
@@ -395,9 +395,9 @@ class Schema:
         alike: dict[str, list[str]] = {}
         for column in self.columns:
             alike.setdefault(column.missing_rule(), []).append(column.name)
-        shown = list(alike.items())[:_RULES_SHOWN]
-        rules = [f"{', '.join(names)}: {rule}" for rule, names in shown]
-        hidden = len(self.columns) - sum(len(names) for _, names in shown)
+        first_rules = list(alike.items())[:_RULES_SHOWN]
+        rules = [f"{', '.join(names)}: {rule}" for rule, names in first_rules]
+        hidden = len(self.columns) - sum(len(names) for _, names in first_rules)
         if hidden:
             rules.append(f"{counted(hidden, 'more column')}: see the schema")
         return f"Cells outside the declaration: {'. '.join(rules)}"

@@ -52,51 +52,53 @@ def _column(column: Column) -> dict[str, Any]:
 
 def declared_columns(document: Mapping[str, Any], table: str | None) -> list[Declared]:
     """The columns of a table, each with what is lacking; a ``private_id`` is left out."""
-    found = _table(document, table)
-    if not found.get("row_privacy", False) and found.get("max_ids", 1) != 1:
+    columns = _table(document, table)
+    if not columns.get("row_privacy", False) and columns.get("max_ids", 1) != 1:
         raise SchemaError(
-            f"a person may have {short(found['max_ids'])} rows (max_ids); dpstats protects one row "
-            "per person: make a table with one row for each"
+            f"a person may have {short(columns['max_ids'])} rows (max_ids); dpstats protects one "
+            "row per person: make a table with one row for each"
         )
     return [
         _declared(name, plain)
-        for name, plain in found.items()
+        for name, plain in columns.items()
         if name not in _OF_TABLE and not (isinstance(plain, Mapping) and plain.get("private_id"))
     ]
 
 
-def _table(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, Any]:
+def _table(document: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     """The table, below its collection and its schema."""
     tables: dict[str, Any] = {}
     for collection, schemas in document.items():
         for schema in schemas.values() if isinstance(schemas, Mapping) else ():
             if collection != "engine" and isinstance(schema, Mapping):
                 tables |= schema
-    if wanted is None and len(tables) == 1:
-        wanted = next(iter(tables))
-    found = tables.get(wanted) if wanted is not None else None
-    if not isinstance(found, Mapping):
+    if name is None and len(tables) == 1:
+        name = next(iter(tables))
+    columns = tables.get(name) if name is not None else None
+    if not isinstance(columns, Mapping):
         raise SchemaError(
             "metadata of SmartNoise hold tables below a collection and a schema; name one with "
             f"table=: {first_few(list(tables))}"
         )
-    return found
+    return columns
 
 
 def _declared(name: str, plain: Any) -> Declared:
     kind = plain.get("type") if isinstance(plain, Mapping) else None
-    made: dict[str, Any] = {"name": name}
+    declaration: dict[str, Any] = {"name": name}
     todo: list[str] = []
     if kind == "boolean":
-        made["kind"] = "boolean"
+        declaration["kind"] = "boolean"
     elif kind in ("int", "float"):
         for key, word in (("low", "lower"), ("high", "upper")):
             if plain.get(word) is None:
                 todo.append(f"{key} ({word})")
             else:
-                made[key] = plain[word]
-        points = whole_points(made.get("low"), made.get("high")) if kind == "int" else None
-        made |= {} if points is None else {"points": points}
+                declaration[key] = plain[word]
+        points = (
+            whole_points(declaration.get("low"), declaration.get("high")) if kind == "int" else None
+        )
+        declaration |= {} if points is None else {"points": points}
     elif kind == "string":
         todo.append("levels")
     elif kind == "datetime":
@@ -104,10 +106,10 @@ def _declared(name: str, plain: Any) -> Declared:
     else:
         todo.append(f"levels, or low and high: the type {short(kind)} has no counterpart")
     if kind is not None and plain.get("missing_value") is not None:
-        made["missing"] = plain["missing_value"]
+        declaration["missing"] = plain["missing_value"]
     elif kind is not None and plain.get("nullable", True):
-        made["allow_missing"] = True
-    return Declared(name, made, tuple(todo))
+        declaration["allow_missing"] = True
+    return Declared(name, declaration, tuple(todo))
 
 
 def read_yaml(text: str, name: str) -> dict[str, Any]:

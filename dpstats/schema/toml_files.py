@@ -74,7 +74,7 @@ def unfinished(text: str) -> list[str]:
     >>> unfinished('[[column]]\nname = "age"\nlow = 0\nhigh = 9\nmissing = ...')
     ["line 5, column 'age': missing = ..."]
     """
-    found: list[tuple[int, str]] = []
+    places: list[tuple[int, str]] = []
     for heading, lines in _tables(text):
         name, keys, last = "", 0, ""
         here: list[tuple[int, str]] = []
@@ -88,8 +88,8 @@ def unfinished(text: str) -> list[str]:
         if column and name and keys == 1:
             here = [(lines[0][0], _NOTHING)]
         where = f"column {name!r}" if column and name else heading or "at the top"
-        found += [(number, f"{where}: {what}") for number, what in here]
-    return [f"line {number}, {what}" for number, what in found]
+        places += [(number, f"{where}: {what}") for number, what in here]
+    return [f"line {number}, {what}" for number, what in places]
 
 
 def _name(line: str) -> str:
