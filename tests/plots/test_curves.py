@@ -85,7 +85,6 @@ def band(ax, x):
 
 @pytest.mark.parametrize("target", ["population", "table"])
 def test_between_edges_the_band_allows_for_all_increasing_functions(ages, target):
-
     result = ages.infer("age")
     frame = result.distribution(target=target)
     ax = dps.plots.distribution(result, target=target)
@@ -97,7 +96,6 @@ def test_between_edges_the_band_allows_for_all_increasing_functions(ages, target
 
 
 def test_between_values_the_function_is_constant(ages):
-
     score = ages.infer("score")
     frame = score.distribution()
     ax = dps.plots.distribution(score)

@@ -24,7 +24,6 @@ def result():
 
 
 def test_lines_are_the_intervals_of_both_targets(result):
-
     ax = dps.plots.forest(result, alpha=0.1, method="certified", simultaneous=True)
     for lines, target in zip(ax.collections, ("population", "table"), strict=True):
         drawn = np.array([segment[:, 0] for segment in lines.get_segments()])
@@ -37,7 +36,6 @@ def test_lines_are_the_intervals_of_both_targets(result):
 
 
 def test_an_interval_without_an_end_runs_to_the_edge(result):
-
     class Unbounded:
         def conf_int(self, alpha, method, target):
             return np.array([-np.inf, 4.0, 4.0]), np.array([np.inf, 5.0, 5.0])
@@ -49,7 +47,6 @@ def test_an_interval_without_an_end_runs_to_the_edge(result):
 
 
 def test_many_terms_are_drawn_in_panels_on_one_scale(result):
-
     many, values = [str(i) for i in range(125)], np.arange(125.0)
 
     class Narrow:
@@ -66,7 +63,6 @@ def test_many_terms_are_drawn_in_panels_on_one_scale(result):
 
 
 def test_other_results_and_too_many_parameters_are_refused(result):
-
     with pytest.raises(dps.RequestError, match=r"needs a result with estimates.*FTestResult"):
         dps.plots.forest(result.anova())
     many = [str(i) for i in range(241)]
@@ -78,7 +74,6 @@ def test_other_results_and_too_many_parameters_are_refused(result):
 
 
 def test_some_terms_are_drawn_in_the_order_asked_for(result):
-
     asked = result.terms[2::-2]
     ax = dps.plots.forest(result, terms=asked)
     assert [label.get_text() for label in ax.get_yticklabels()] == asked
@@ -114,7 +109,6 @@ def test_slopes_entries_and_ratios_have_axes_on_which_they_are_seen():
 
 def test_units_have_panels_and_scales_their_axes(no_noise):
     """Means of two columns, dates among them, and quantiles of a logarithmic column."""
-
     schema = dps.Schema([
         dps.Number("day", "2020-01-01", "2020-12-31", missing="2020-06-01"),
         dps.Number("age", 0, 100, points=101, missing=0),
@@ -139,7 +133,6 @@ def test_units_have_panels_and_scales_their_axes(no_noise):
 
 
 def test_a_forest_of_a_graph_has_its_pairs():
-
     schema = dps.Schema([dps.Number(name, 0, 1, missing=0) for name in "abc"])
     plan = dps.plan(schema, {"graph": dps.GraphicalModel(list("abc"))}, budget=dps.PureDP(20))
     rows = pd.DataFrame(np.random.default_rng(0).random((500, 3)), columns=list("abc"))

@@ -26,7 +26,6 @@ def release():
 
 
 def closed(ax):
-
     ax.figure.canvas.draw()
     return ax
 
@@ -127,7 +126,6 @@ def test_labels_of_many_rows_do_not_cover_each_other():
 
 
 def test_labels_that_do_not_fit_are_left_out():
-
     edges = [f"{year}-{month:02}-01" for year in (2020, 2021) for month in range(1, 13)][1:]
     schema = dps.Schema([
         dps.Number("day", "2020-01-01", "2021-12-31", edges=edges), dps.Category("x", ["a", "b"])
