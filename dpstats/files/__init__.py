@@ -5,7 +5,6 @@ from dpstats.files.archives import (
     RELEASE,
     load_archive,
     pack,
-    save_archive,
     unpack,
 )
 from dpstats.files.mistaken import mistaken
@@ -43,6 +42,6 @@ __all__ = [
     "MEASUREMENTS", "RELEASE", "VERSION", "as_document", "as_path", "check_kind", "check_place",
     "csv_line", "difference", "digest", "digest_of_bytes", "formula_note", "from_csv",
     "from_json", "holds_measurements", "kind_of", "load_archive", "mistaken", "named_in_errors",
-    "pack", "parse_json", "read_bytes", "reading", "reserved", "save_archive", "short_digest",
+    "pack", "parse_json", "read_bytes", "reading", "reserved", "short_digest",
     "shown", "to_csv", "to_json", "unpack", "write_atomically", "written_in_parts",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dpstats.errors import FileFormatError
-from dpstats.files.places import MOST_BYTES, as_path, check_kind, check_regular, reserved, shown
+from dpstats.files.places import MOST_BYTES, as_path, check_kind, check_regular, shown
 from dpstats.files.texts import digest_of_bytes, parse_json, to_json
 
 _SMALL = 2**26  # an archive may expand to this, whatever its size
@@ -98,12 +98,6 @@ def _check_digests(
             raise FileFormatError(
                 f"{member} in {name} was changed after it was written; restore it from a copy"
             )
-
-
-def save_archive(path: str | Path, members: Mapping[str, str], *, overwrite: bool = False) -> None:
-    """Write texts as one zip archive."""
-    with reserved(path, overwrite=overwrite) as write:
-        write(pack(members))
 
 
 def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
