@@ -195,48 +195,41 @@ class _Known:
         beta: float | None,
     ) -> _Known:
         """Checked arguments of `infer`."""
-        published = radius if isinstance(radius, Radius) else None
-        if n is None and published is None:
+        if isinstance(radius, Radius):
+            if n is not None and check_counts(n) != check_counts(radius.n):
+                raise RequestError(f"n differs from that of the radius, {radius.n}; leave n out")
+            if beta is not None:
+                raise RequestError(
+                    f"the radius has its own beta, {radius.alpha:g}; leave beta out, or ask for "
+                    f"release.radius(name, alpha={beta:g})"
+                )
+            n, beta = radius.n, radius.alpha
+        elif n is None:
             raise RequestError(
                 "n is needed with a radius that is not release.radius(name): the number of private "
                 "rows, or a pair (low, high) of bounds on it"
             )
-        ends = check_counts(published.n if published is not None and n is None else n)
-        if published is not None and n is not None and ends != check_counts(published.n):
-            raise RequestError(f"n differs from that of the radius, {published.n}; leave n out")
-        if published is not None and beta is not None:
+        ends = check_counts(n)
+        beta = USUAL_BETA if beta is None else check_number("beta", beta)
+        if not 0 <= beta < 0.5:
             raise RequestError(
-                f"the radius has its own beta, {published.alpha:g}; leave beta out, or ask for "
-                f"release.radius(name, alpha={beta:g})"
-            )
-        stated = USUAL_BETA if beta is None else check_number("beta", beta)
-        failing = stated if published is None else published.alpha
-        if not 0 <= failing < 0.5:
-            raise RequestError(
-                f"beta={failing:g} must be at least 0 and below 1/2: it is the probability "
-                "that the radius fails"
+                f"beta={beta:g} must be at least 0 and below 1/2: it is the probability that the "
+                "radius fails"
             )
         if isinstance(radius, Mapping):
             radii = {name: _checked(f"radius of {name!r}", value) for name, value in radius.items()}
         else:
-            bound = _checked("radius", radius)
-            radii = dict.fromkeys(family.names, bound)
-        whole = published is not None and published.names == tuple(family.names)
-        sharper: dict[str, float] = {}
-        size = (ends[0] + ends[1]) // 2
-        if (
-            published is not None
-            and published.of_sums is not None
-            and published.estimate is not None
-        ):
-            sharper = dict(zip(published.names, published.of_sums.tolist(), strict=True))
-            size = int(np.clip(published.estimate, *ends))
-            if size != published.estimate or len(sharper) < len(published.names):  # two of one name
-                sharper = {}
-        of_matrix = published.spectral if published is not None and whole else None
-        if not hasattr(analysis, "spectral_radius"):
-            of_matrix = None
-        return cls(radii, sharper, ends, size, failing, of_matrix)
+            radii = dict.fromkeys(family.names, _checked("radius", radius))
+        size, sharper, spectral = sum(ends) // 2, dict[str, float](), None
+        if isinstance(radius, Radius):
+            if radius.names == tuple(family.names) and hasattr(analysis, "spectral_radius"):
+                spectral = radius.spectral
+            if radius.of_sums is not None and radius.estimate is not None:
+                size = int(np.clip(radius.estimate, *ends))
+                by_name = dict(zip(radius.names, radius.of_sums.tolist(), strict=True))
+                if size == radius.estimate and len(by_name) == len(radius.names):
+                    sharper = by_name  # else two functions have one name
+        return cls(radii, sharper, ends, size, beta, spectral)
 
     @property
     def public(self) -> bool:
