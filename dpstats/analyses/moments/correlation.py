@@ -174,6 +174,7 @@ class CorrelationResult(EstimateResult):
     """
 
     null_value = 0.0
+    measure: ClassVar[str] = "correlation"  # of a pair, as `dps.plots.matrix` names it
 
     columns: tuple[str, ...] = ()
 
