@@ -14,7 +14,7 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.losses.changes import (
     in_pieces,
     largest_changes,
@@ -22,7 +22,6 @@ from dpstats.families.losses.changes import (
     rounded_root,
 )
 from dpstats.families.losses.grid import Axis, grid_names
-from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number
 
@@ -123,14 +122,14 @@ class LossBlock(Block):
             total += (counts[piece].astype(np.float64) @ values.astype(np.float64)).astype(np.int64)
         return total
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The losses at m points, in integer units."""
-        m = len(codes[self.columns[0].name])
-        array = np.empty((self.size, m))
-        for piece in in_pieces(m, self.pieces):
-            some = {c.name: codes[c.name][piece] for c in self.columns}
-            array[:, piece] = self.values(some).T
-        return DenseValues(array)
+    def functions(self, codes: Mapping[str, Codes]) -> Floats:
+        """Losses (d, n) of rows, whole numbers; float64, as points are many."""
+        n = len(codes[self.columns[0].name])
+        array = np.empty((self.size, n))
+        for piece in in_pieces(n, self.pieces):
+            rows = {c.name: codes[c.name][piece] for c in self.columns}
+            array[:, piece] = self.values(rows).T
+        return array
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact where all states of a row are listed, but for very many; else a bound (notes).
@@ -183,10 +182,6 @@ class LossBlock(Block):
             place = np.unravel_index(np.arange(piece.start, piece.stop), shape)
             pairs = zip(self.columns, lists, place, strict=True)
             yield self.values({c.name: codes[at] for c, codes, at in pairs})
-
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Itself only."""
-        return Derivation(np.arange(self.size), self.size) if wanted == self else None
 
 
 @lru_cache(maxsize=32)

@@ -274,7 +274,7 @@ def test_bins_of_a_logarithmic_grid_and_tables_of_its_values_are_taken():
 
 def test_wrong_grids_are_shown():
     for given, shown in [
-        ((4, 0, 11), r"got \(4, 0, 11\), whose least value is not below its largest"),
+        ((4, 0, 11), r"got \(4, 0, 11\)$"),
         ((0, 4, 2), r"got \(0, 4, 2\)$"), (("a", 4, 5), r"got \('a', 4, 5\)$"), (5, "got 5$"),
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError, match=shown):

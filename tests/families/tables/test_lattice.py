@@ -175,7 +175,6 @@ def test_plain_data_and_back():
     assert again == block
     assert hash(again) == hash(block)
     assert again != KernelLattice(tuple(schema), 7, 0.3)
-    assert block.derive(block) is None
     assert block.restrict(np.zeros(block.size, bool)) is block
 
 
