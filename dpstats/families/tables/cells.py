@@ -267,9 +267,9 @@ class Indicator(Block):
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The condition itself, or its complement (n is public)."""
-        if complements and isinstance(wanted, Indicator) and wanted.columns == self.columns:
-            if not np.any(wanted.cells.array == self.cells.array):
-                return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
+        alike = isinstance(wanted, Indicator) and wanted.columns == self.columns
+        if alike and complements and not np.any(wanted.cells.array == self.cells.array):  # type: ignore[attr-defined]
+            return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
         return super().derive(wanted)
 
     def to_dict(self) -> dict[str, Any]:
