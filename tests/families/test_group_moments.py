@@ -1,7 +1,5 @@
 """Moments within groups: exact sums, the moments they give, and the sensitivity by brute force."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
@@ -36,17 +34,6 @@ def test_sums_give_size_sum_and_squares_of_each_group():
         np.testing.assert_allclose(found, [len(x), x.sum(), np.sum(x**2)], rtol=1e-12)
 
 
-def test_the_sensitivity_is_that_of_brute_force(rows_of, change_of):
-    for levels in [(0,), (1, 3), (0, 1, 2, 3)]:
-        for points in [3, 5, 9]:
-            number = dps.Number("x", 0, 1, points=points, missing=0)
-            block = GroupMoments.by(number, SCHEMA["region"], levels)
-            every = rows_of(block.columns)
-            assert change_of(block, every, every) == block.sensitivity("replace")
-            assert change_of(block, every) == block.sensitivity("add_remove")
-            assert block.sensitivity("replace").l1 == Fraction(2)
-
-
 def test_the_sensitivity_within_a_condition_is_the_same(rows_of, change_of):
     number = dps.Number("x", 0, 1, points=5, allow_missing=True)
     schema = dps.Schema([number, *SCHEMA])
@@ -60,13 +47,6 @@ def test_the_sensitivity_within_a_condition_is_the_same(rows_of, change_of):
     inside = (every["age"] >= -1) & (every["region"] == 3) & (every["x"] <= 2)
     parts = block.evaluate(every).matrix().toarray()[6:].sum(axis=0)
     np.testing.assert_array_equal(parts, 4 * 2**2 * inside)
-
-
-def test_values_stay_within_their_ranges(rows_of):
-    values = BLOCK.evaluate(rows_of(BLOCK.columns)).matrix().toarray()
-    low, high = BLOCK.ranges
-    assert np.all((values >= low[:, None]) & (values <= high[:, None]))
-    assert set(values.sum(axis=0)) == {0, 4 * 20**2}  # a row weighs one, or nothing
 
 
 def test_size_sum_and_squares_would_cost_three_times_as_much(rows_of, change_of):

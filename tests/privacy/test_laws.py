@@ -195,10 +195,6 @@ def test_joint_quantiles_of_different_laws_are_valid_and_cannot_be_lowered(kind)
             assert q == 0 or joint(by_law | {law: q - 1}) < 1 - Fraction(beta)
 
 
-def test_joint_quantiles_of_nothing():
-    assert joint_quantiles([], 0.05).shape == (0,)
-
-
 @LAWS
 def test_bad_scales_are_refused(kind):
     for scale in (0, -1.0, math.nan, math.inf, 2.0**53, True, None, "1"):

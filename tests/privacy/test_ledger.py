@@ -260,11 +260,6 @@ def test_the_delta_of_a_ledger_is_part_of_it(path):
         ledger.spend(ZCDP(0.001))
 
 
-def test_a_note_must_be_text(path):
-    with pytest.raises(RequestError, match="note must be text"):
-        Ledger.create(path, PureDP(1)).spend(PureDP(1), note=None)
-
-
 def line(content, previous):
     """A line of a ledger with its digest, which is also given back."""
     digest = files.digest([previous, content])
@@ -388,17 +383,6 @@ def test_a_ledger_that_cannot_be_started_leaves_no_file(path):
         Ledger.create(path, PureDP(2))
     assert not path.exists()
     assert Ledger.create(path, PureDP(2)).remaining == 2
-
-
-def test_text(path):
-    ledger = Ledger.create(path, PureDP(2))
-    ledger.spend(PureDP(Fraction(1, 3)))
-    assert str(ledger).splitlines() == [
-        "cap       epsilon = 2",
-        "spent     epsilon = 0.333333 (1/3)",
-        "remaining epsilon = 1.66667 (5/3)",
-        "neighbours differ by replacing one row",
-    ]
 
 
 def test_p11_neighbour_relations_do_not_add_up(path):

@@ -1,7 +1,6 @@
 """Losses on a grid: values, sums, sensitivities by brute force, and files."""
 
 import itertools
-import json
 from fractions import Fraction
 
 import numpy as np
@@ -185,16 +184,6 @@ def test_the_interpolated_logistic_loss_is_convex_and_close():
     assert np.abs(found - np.logaddexp(0, -t)).max() <= loss.rounding + 1e-14
     assert np.diff(found, 2).min() >= -1e-13
     assert np.abs(np.diff(found)).max() <= np.diff(t)[0] * (1 + 1e-9)
-
-
-def test_blocks_come_back_from_files():
-    for block in BLOCKS:
-        again = block_from_dict(json.loads(json.dumps(block.to_dict())), SCHEMA)
-        assert again == block
-        assert hash(again) == hash(block)
-        assert block.derive(again).apply(np.arange(block.size), 1).tolist() == list(
-            range(block.size)
-        )
 
 
 def test_edited_tables_are_refused():

@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
-from dpstats.families.tables.cells import Cells, Indicator, cell_index, tables_of_degree
+from dpstats.families.tables.cells import Cells, Indicator, tables_of_degree
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Boolean, Category, Number, Schema
 
@@ -150,22 +149,6 @@ def test_columns_are_ordered_as_in_the_schema_however_they_are_asked_for():
         ["region", "score"],
         ["smoker", "score"],
     ]
-
-
-@given(codes=coded_rows())
-def test_the_flat_index_is_that_of_numpy(codes):
-    columns = SCHEMA.columns
-    bins = tuple(c.bins_of(codes[c.name]) for c in columns)
-    expected = np.ravel_multi_index(bins, [c.bins for c in columns])
-    np.testing.assert_array_equal(cell_index(columns, codes), expected)
-
-
-def test_a_table_equals_the_crosstab_of_pandas():
-    rng = np.random.default_rng(5)
-    codes = {"region": rng.integers(3, size=200), "smoker": rng.integers(2, size=200)}
-    crosstab = pd.crosstab(codes["region"], codes["smoker"])
-    table = Cells.table(SCHEMA, ["region", "smoker"])
-    np.testing.assert_array_equal(table.sums(codes), crosstab.to_numpy().ravel())
 
 
 def test_what_cannot_be_counted_is_refused_with_a_reason():

@@ -9,7 +9,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import DataError, RequestError
-from dpstats.families import block_from_dict
 from dpstats.families.tables import lattice
 from dpstats.families.tables.lattice import PEAK, KernelLattice
 
@@ -166,16 +165,6 @@ def test_the_printed_noise_scale_breaks_epsilon_for_two_columns():
         for a, b in itertools.combinations(range(len(grid)), 2)
     ]
     assert Fraction(9, 10) < max(losses) <= 1
-
-
-def test_plain_data_and_back():
-    schema = dps.Schema(columns(65, 33))
-    block = KernelLattice(tuple(schema), 7, 0.1 + 0.2)
-    again = block_from_dict(block.to_dict(), schema)
-    assert again == block
-    assert hash(again) == hash(block)
-    assert again != KernelLattice(tuple(schema), 7, 0.3)
-    assert block.restrict(np.zeros(block.size, bool)) is block
 
 
 def test_what_cannot_work_is_refused():
