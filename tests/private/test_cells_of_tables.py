@@ -4,11 +4,9 @@ import math
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.errors import DataError
 from dpstats.families.tables.cells import Cells
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Schema, arrow
@@ -77,20 +75,3 @@ def test_a_csv_cell_is_read_as_its_column_declares(tmp_path):
     sums, n = read_csv(text, schema, tmp_path)
     assert n == 5
     assert sums == [[1, 2, 1, 1], [2, 2, 1], [3, 2]]
-
-
-def test_a_quote_that_swallows_the_last_lines_is_refused(tmp_path):
-    """The reader takes them for one cell: three rows would be lost without a word."""
-    for end in ["", "\n", "\r\n\n"]:
-        schema = Schema([Category("word", ["no", "yes"])])
-        with pytest.raises(DataError, match=r"a quote is not closed; .*; nothing was released"):
-            read_csv(f'word,note\nyes,a\nno,"b\nno,c\nyes,d\nyes,e{end}', schema, tmp_path)
-        closed = f'word,note\nyes,a\nno,"b\nno,c"\n\nyes,d\nyes,"e\nf"{end}'
-        assert read_csv(closed, schema, tmp_path) == ([[1, 3]], 4)
-        inches = f'word,note\nyes,5"\n\nno,"b\nc"\nyes,6" and 7{end}'
-        assert read_csv(inches, schema, tmp_path) == ([[1, 2]], 3)
-
-
-def test_text_that_is_no_utf8_is_undeclared(tmp_path):
-    schema = Schema([Category("word", ["no", "yes", "é"], other="é")])
-    assert read_csv(b"word\nyes\n\xff\xfe\nno\n", schema, tmp_path) == ([[1, 1, 1]], 3)

@@ -115,12 +115,6 @@ def test_only_the_columns_of_the_blocks_are_read(loop):
     assert kernel.sums(batch)[0].tolist() == [1, 2]
 
 
-def test_no_rows_sum_to_zero(loop):
-    totals, rows = sum_parts(Kernel(loop.schema, loop.blocks), one_by_one([]))
-    assert rows == 0
-    assert not any(np.any(total) for total in totals)
-
-
 def test_the_finest_grid_sums_exactly_over_many_batches():
     # 38-bit squares: adding 100,000 of them passes 2^53, where floats lose the last bits.
     schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])

@@ -294,16 +294,6 @@ def test_a_frame_has_the_same_sums_as_the_files_it_writes(tmp_path):
             assert sums.tolist() == expected
 
 
-def test_float16_has_the_same_sums_as_the_file_it_writes(tmp_path):
-    schema = Schema([Category("x", [0.1, 0.2, 0.7])])
-    frame = pd.DataFrame({"x": np.array([0.1, 0.2, 0.7], np.float16)})
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    objects = pd.DataFrame({"x": pd.Series(list(frame["x"].to_numpy()), dtype=object)})
-    for data in (frame, objects, tmp_path / "rows.csv"):
-        (sums,), _ = exact_sums(open_source(data, schema), schema, [Cells.table(schema, ["x"])])
-        assert sums.tolist() == [1, 1, 1]
-
-
 # Files
 
 

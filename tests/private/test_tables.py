@@ -200,15 +200,6 @@ def test_every_route_gives_the_sums_of_the_loop(loop, tmp_path):
     check()
 
 
-@given(rows=tables, order=st.randoms(use_true_random=False))
-@settings(max_examples=12)
-def test_the_order_of_rows_and_columns_never_matters(rows, order, loop):
-    shuffled, names = order.sample(rows, len(rows)), order.sample(list(TYPES), len(TYPES))
-    assert sums_of(arrow_table(shuffled).select(names), loop.schema, loop.blocks)[0] == loop.sums(
-        loop.schema, loop.blocks, rows
-    )
-
-
 def test_batches_of_any_size_give_the_same_integers(loop, tmp_path, monkeypatch):
     rng = np.random.default_rng(11)
     words = rng.choice(["no", "yes", "Yes"], 220)

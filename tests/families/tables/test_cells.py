@@ -83,19 +83,6 @@ def test_m_monomials_have_sensitivity_m(rows_of, change_of):
         assert Family(tuple(blocks)).sensitivity("add_remove") == Sensitivity(m, m)
 
 
-@given(names=st.lists(subsets, min_size=1, max_size=3))
-@settings(max_examples=15)
-def test_m_tables_never_change_by_more_than_2m(names, rows_of, change_of):
-    tables = [Cells.table(SCHEMA, some) for some in names]
-    rng = np.random.default_rng(0)
-    rows = {c.name: c.draw_inside(rng.integers(c.bins, size=60), rng) for c in SCHEMA}
-    claimed = Family(tuple(tables)).sensitivity("replace")
-    found = change_of(Stacked(tables), rows, rows)
-    assert claimed == Sensitivity(2 * len(tables), 2 * len(tables))
-    assert found.l1 <= claimed.l1
-    assert found.l2_squared <= claimed.l2_squared
-
-
 @given(names=subsets, codes=coded_rows())
 def test_a_table_counts_like_a_loop(names, codes):
     table = Cells.table(SCHEMA, names)
@@ -118,27 +105,6 @@ def test_a_condition_counts_like_a_loop(condition, codes):
         cell = tuple(int(c.bins_of(codes[c.name][[row]])[0]) for c in condition.columns)
         held += bool(condition.cells.array[cell])
     assert condition.sums(codes).tolist() == [held]
-
-
-@given(condition=conditions(), names=subsets, codes=coded_rows())
-def test_values_sum_average_and_combine_alike(condition, names, codes):
-    for block in (condition, Cells.table(SCHEMA, names)):
-        values, m = block.evaluate(codes), len(codes["age"])
-        matrix = values.matrix().toarray()
-        assert matrix.shape == (block.size, m) == (values.size, m)
-        np.testing.assert_array_equal(matrix.sum(axis=1), block.sums(codes))
-        np.testing.assert_array_equal(values.average(np.ones(m)), block.sums(codes))
-        y = np.arange(1.0, block.size + 1)
-        np.testing.assert_array_equal(values.combine(y), y @ matrix)
-
-
-def test_a_monomial_is_the_product_of_its_columns(rows_of):
-    schema = Schema([Boolean("a"), Boolean("b"), Boolean("c")])
-    rows = rows_of(schema)
-    for block in Cells.monomials(schema, schema.names, 3):
-        product = np.prod([rows[c.name] for c in block.columns], axis=0)
-        np.testing.assert_array_equal(block.evaluate(rows).matrix().toarray()[0], product)
-        assert block.names == [" and ".join(c.name for c in block.columns)]
 
 
 def test_columns_are_ordered_as_in_the_schema_however_they_are_asked_for():

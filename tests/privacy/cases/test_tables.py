@@ -172,17 +172,6 @@ def test_p33_missing_column_names(unread, simple_plan, frame, tmp_path):
             dps.measure(simple_plan, data)
 
 
-def test_p33_the_first_line_of_a_file_may_be_a_row_and_is_not_quoted(simple_plan, frame, tmp_path):
-    frame.to_csv(tmp_path / "t.csv", index=False, header=False, sep=";")
-    with pytest.raises(dps.DataError) as caught:
-        dps.measure(simple_plan, tmp_path / "t.csv")
-    assert str(caught.value) == (
-        "the first line of 't.csv' has 4 fields, separated by semicolons; the plan needs a header "
-        "with the columns ['c', 'b', 'x']: if it has none, put a line with the names of all "
-        "columns above it. 'dpstats check' shows the fields of a header"
-    )
-
-
 def test_p33_duplicated_column_names(unread, simple_plan, frame, tmp_path):
     stream = unread(("c", pa.string()), ("b", pa.bool_()), ("x", pa.int8()), ("x", pa.int8()))
     twice = pd.concat([frame, frame[["x"]]], axis=1)
