@@ -93,8 +93,8 @@ BOUNDED = {
     "residual": Residual((SCHEMA["c"], SCHEMA["b"])),
     "score": PilotScore.of(SCHEMA, [(), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30])),
     "score with a number": PilotScore.of(SCHEMA, [(), (X,), (("c", 1),)], ("b", 1), "logit"),
-    **design("y ~ x*v"), **design("y ~ x*C(c)"), **design("y ~ x:b + b"), **design("y ~ C(c)*b + x"),
-    **design("b ~ x*c + y"),
+    **design("y ~ x*v"), **design("y ~ x*C(c)"), **design("y ~ x:b + b"),
+    **design("y ~ C(c)*b + x"), **design("b ~ x*c + y"),
 }  # fmt: skip
 BLOCKS = EXACT | BOUNDED
 

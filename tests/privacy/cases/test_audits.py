@@ -101,7 +101,7 @@ def doubled_budget(monkeypatch):
 
 slow = partial(pytest.param, marks=pytest.mark.slow)
 # 9000 sums on each table prove .9 and .8 of epsilon, .7 and .55 of rho; 50,000 .96 and .92, .78 and
-# .64 (halved, 1.9 of epsilon and 3.3 of rho): an audit of one bit is exact for epsilon, not for rho.
+# .64 (halved, 1.9 of epsilon and 3.3 of rho). One bit is exact for epsilon, and not for rho.
 RIGHT = [(batches, 9000, 0.4), slow(batches, 50_000, 0.4), slow(whole_releases, 5000, 0.2)]
 HALVED = [(batches, 5000, 1), slow(batches, 50_000, 1.2), slow(whole_releases, 5000, 1)]
 
