@@ -55,21 +55,6 @@ def test_the_file_holds_exact_fractions_and_nothing_else(path):
     assert second != first
 
 
-def test_p11_the_cap_holds_across_two_calls(path):
-    Ledger.create(path, PureDP(1)).spend(PureDP(0.7))
-    ledger = Ledger.open(path)
-    before = path.read_bytes()
-    message = r"requested 0\.5 \(1/2\), remaining 0\.3 \(3/10\), difference 0\.2 \(1/5\)"
-    with pytest.raises(BudgetError, match=message):
-        ledger.check(PureDP(0.5))
-    with pytest.raises(BudgetError, match=message):
-        ledger.spend(PureDP(0.5))
-    ledger.check(PureDP(0.3))
-    assert path.read_bytes() == before
-    ledger.spend(PureDP(Fraction(3, 10)))
-    assert Ledger.open(path).remaining == 0
-
-
 def test_two_handles_see_each_other(path):
     first, second = Ledger.create(path, PureDP(1)), Ledger.open(path)
     first.spend(PureDP(0.75))

@@ -67,27 +67,27 @@ class LossBlock(Block):
         """(p,) bounds on the slope of the loss in each parameter; infinite where unknown."""
 
     @property
-    @abstractmethod
     def largest_loss(self) -> float:
-        """Bound on the loss of any row at any point of the box."""
+        """Bound on the loss of any row at any point of the box, B units."""
+        return self.unit * LARGEST
 
     @property
-    @abstractmethod
     def rounding(self) -> float:
         """Bound on |loss - unit * integer| of any row."""
+        return self.unit / 2
 
     def distinguished(self, column: Column) -> Codes:
         """Codes of a column among which every code has one with the same losses: all of them."""
         return np.asarray(codes_of(column))
 
     @property
-    @abstractmethod
     def continuous(self) -> Collection[str]:
         """Names of numbers in whose value every loss is Lipschitz, whatever their bins."""
+        return ()
 
-    @abstractmethod
     def slack(self, gaps: Mapping[str, float]) -> Codes:
         """Bounds (d,) on the change of the integers when such numbers change by `gaps` at most."""
+        return np.zeros(self.size, dtype=np.int64)
 
     @property
     def size(self) -> int:
@@ -154,7 +154,7 @@ class LossBlock(Block):
         every = [self.distinguished(column) for column in self.columns]
         most = max(_LISTED // self.size, _FEWEST)
         if math.prod(len(codes) for codes in every) <= most:
-            return every, np.zeros(self.size, dtype=np.int64)
+            return every, self.slack({})
         numbers = [i for i, c in enumerate(self.columns) if c.name in self.continuous]
         others = math.prod(len(codes) for i, codes in enumerate(every) if i not in numbers)
         each = int((most / others) ** (1 / max(len(numbers), 1)) + 1e-9)
