@@ -117,35 +117,22 @@ def test_columns_are_ordered_as_in_the_schema_however_they_are_asked_for():
     ]
 
 
-def test_what_cannot_be_counted_is_refused_with_a_reason():
-    for make, says in [
-        (lambda: Cells.table(SCHEMA, []), "non-empty list"),
-        (lambda: Cells.table(SCHEMA, "age"), "non-empty list"),
-        (lambda: Cells.table(SCHEMA, ["age", "age"]), "named twice"),
-        (
-            lambda: Cells.table(SCHEMA, ["agee"]),
-            "no column 'agee' \\(did you mean 'age'\\?\\); columns: ",
-        ),
-        (
-            lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]),
-            "'x' has a single bin; add edges",
-        ),
-        (
-            lambda: Cells.table(
-                Schema([Category(f"c{i}", list(range(200))) for i in range(4)]),
-                ["c0", "c1", "c2", "c3"],
-            ),
-            "1600000000 cells, more than 67108864; use fewer columns",
-        ),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 0), "from 1 to .* 2; got 0"),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 3), "from 1 to .* 2; got 3"),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], True), "got True"),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 1.0), "got 1.0"),
-        (lambda: Cells.monomials(SCHEMA, ["smoker", "tall"], 1), "'tall' is not one; use form="),
-        (lambda: Cells.monomials(SCHEMA, ["smoker", "age"], 1), "need Boolean columns"),
-        (lambda: Cells.monomials(SCHEMA, ["smoker"], 2), "got 2"),
-    ]:
-        with pytest.raises(RequestError, match=says):
+def test_what_cannot_be_counted_is_refused():
+    wide = Schema([Category(f"c{i}", list(range(200))) for i in range(4)])  # 1.6e9 cells
+    for make in [
+        lambda: Cells.table(SCHEMA, []), lambda: Cells.table(SCHEMA, "age"),
+        lambda: Cells.table(SCHEMA, ["age", "age"]), lambda: Cells.table(SCHEMA, ["agee"]),
+        lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]),
+        lambda: Cells.table(wide, wide.names),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 0),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 3),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], True),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 1.0),
+        lambda: Cells.monomials(SCHEMA, ["smoker", "tall"], 1),
+        lambda: Cells.monomials(SCHEMA, ["smoker", "age"], 1),
+        lambda: Cells.monomials(SCHEMA, ["smoker"], 2),
+    ]:  # fmt: skip
+        with pytest.raises(RequestError):
             make()
 
 

