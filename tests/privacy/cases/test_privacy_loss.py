@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.measured.strategy import PlannedBlock
@@ -36,11 +35,6 @@ def moments(numbers, groups=(), degree=2):
     return dps.Moments.of(SCHEMA, numbers, groups, degree)
 
 
-def products(*groups):
-    """x * y within a level of each group."""
-    return Moments.of_terms(SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in groups])
-
-
 PLANS = {
     "proportion": ({"p": dps.Proportion("c == 'a'")}, {}),
     "group": ({"p": dps.Proportion("b", given="c == 'a'"), "q": dps.Proportion("d")}, {}),
@@ -49,10 +43,6 @@ PLANS = {
     "triples": ({"m": dps.Marginals(["c", "b", "d", "x"], degree=3)}, {"weights": "max"}),
     "monomials": ({"m": dps.Marginals(["b", "d"], 2, "monomials")}, {}),
     "numbers": ({"m": [moments(["x", "y", "z"])]}, {}),
-    "first moments": ({"m": [moments(["x", "y"], ["c"], degree=1)]}, {}),
-    "groups": ({"m": [moments(["x"], ["c", "b"])]}, {}),
-    "binned groups": ({"m": [moments(["y"], ["x"]), table("c", "b")]}, {}),
-    "products with groups": ({"m": [products("c", "b"), products("d")]}, {}),
     "overlapping": (
         {"m": [moments(["x"], ["c"])], "k": [moments(["x", "y"]), table("x", "c")]},
         {},
@@ -65,10 +55,6 @@ PLANS = {
         {"t": dps.Marginals(["c", "b"]), "u": dps.Marginals(["c", "b"]), "p": dps.Proportion("d")},
         {"shares": {"t": 1, "u": 3, "p": 0.1}},
     ),
-    "reference": (
-        {"m": [moments(["x"], ["c"])], "p": dps.Proportion("b")},
-        {"reference": dps.PerturbedHistogram(Fraction(1, 3)), "epsilon": 1000},
-    ),
     "reference and shares": (
         {"m": [moments(["y"], degree=2)], "p": dps.Proportion("c == 'b'")},
         {
@@ -80,10 +66,6 @@ PLANS = {
     "lattice": (
         {"m": [table("x", "y")]},
         {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.9), "n": 1, "epsilon": 1000},
-    ),
-    "lattice of one column": (
-        {"m": [moments(["x"])]},
-        {"reference": dps.BernsteinKDE(["x"], k=4, share=0.5), "n": 1, "epsilon": 1000},
     ),
 }
 
