@@ -384,7 +384,7 @@ def test_p11_neighbour_relations_do_not_add_up(path):
     of_persons = Ledger.create(path.with_name("persons"), PureDP(2), person="id")
     of_persons.spend(PureDP(1), person="id", rows_per_person=9)  # all rows, however many
     for book, person in ((other, "id"), (of_persons, None), (of_persons, "key")):
-        with pytest.raises(BudgetError, match="for rows and for persons, or for persons known by"):
+        with pytest.raises(BudgetError, match="for rows and for persons, for persons known by"):
             book.check(PureDP(1), person=person)
     assert ledger.spent == of_persons.spent == 1
     with pytest.raises(RequestError, match="'replace' or 'add_remove'"):

@@ -267,8 +267,9 @@ class Indicator(Block):
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The condition itself, or its complement (n is public)."""
-        alike = isinstance(wanted, Indicator) and wanted.columns == self.columns
-        if alike and complements and not np.any(wanted.cells.array == self.cells.array):  # type: ignore[attr-defined]
+        if not isinstance(wanted, Indicator) or wanted.columns != self.columns:
+            return None
+        if complements and not np.any(wanted.cells.array == self.cells.array):
             return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
         return super().derive(wanted)
 
