@@ -22,7 +22,7 @@ SCHEMA = dps.Schema([
     dps.Boolean("t"), dps.Category("u", ["no", "yes"]), dps.Boolean("v", allow_missing=True),
     dps.Boolean("w"),
 ])  # fmt: skip
-A, B, G = ("a", None), ("b", None), ("g", 1)
+A, G = ("a", None), ("g", 1)
 T, U, V, W = (("t", SIGN), ("u", SIGN), ("v", SIGN), ("w", SIGN))
 
 

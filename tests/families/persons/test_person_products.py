@@ -22,7 +22,7 @@ SCHEMA = dps.Schema([
     dps.Category("c", ["a", "b", "z"]), dps.Boolean("d"),
     dps.Number("m", -1, 1, points=3, allow_missing=True),
 ])  # fmt: skip
-X, Y = ("x", None), ("y", None)
+X = ("x", None)
 
 
 def of(analysis):
