@@ -15,10 +15,10 @@ from dpstats.checks import Method, Progress
 from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
-from dpstats.planning.measures import Subject, Width, finer
+from dpstats.planning.measures import Subject, Width
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import seen_by_analyses
-from dpstats.planning.previews.preview import width_text
+from dpstats.planning.previews.preview import edges_of_quantile, width_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,33 +133,37 @@ def curve_of(
 ) -> Curve:
     """The widths of analyses under the strategies of several budgets.
 
-    Raises
-    ------
-    RequestError
-        If none has intervals, or if one that is `required` has none.
+    RequestError if none has intervals, or if one that is `required` has none.
     """
     widths: dict[str, Floats] = {}
     whose: dict[str, str] = {}
     notes = []
     total = len(analyses) * len(at)
     for done, (name, analysis) in enumerate(analyses.items()):
-        found = []
+        measured = []
         try:
             subject = Subject(strategy, analysis, name, like, alpha)
             measure = Width(subject, method, few=False)
-            for step, one in enumerate(at.values()):
+            for step, at_budget in enumerate(at.values()):
                 if progress is not None:
                     progress("previewing", done * len(at) + step, total)
-                found.append(measure(seen_by_analyses(one, n), n, n))
+                measured.append(measure(seen_by_analyses(at_budget, n), n, n))
         except BudgetError:
             raise
         except RequestError:
             if required:
                 raise
             continue
-        widths[name], whose[name] = np.array(found), measure.whose
-        if len(found) > 1 and np.isfinite(found).all() and np.ptp(found) <= _FLAT * min(found):
-            why = finer(subject) or "the sampling of the rows decides its width"
+        widths[name], whose[name] = np.array(measured), measure.whose
+        if (
+            len(at) > 1
+            and np.isfinite(measured).all()
+            and np.ptp(measured) <= _FLAT * min(measured)
+        ):
+            why = (
+                edges_of_quantile(analysis, strategy.schema)
+                or "the sampling of the rows decides its width"
+            )
             notes.append(f"{name}: more budget hardly helps here: {why}")
     if not widths:
         raise RequestError("no analysis of the plan has intervals: there is no width to show")

@@ -34,15 +34,9 @@ _WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows a
 
 @dataclass(frozen=True)
 class Division:
-    """What is measured for the family, and how much the number of rows costs.
+    """What is measured for the family, and the amount for the number of rows, zero if it is public.
 
-    Attributes
-    ----------
-    blocks : list of PlannedBlock
-    tables : tuple of Table
-        Published tables that follow from residuals among the blocks.
-    count : Fraction
-        Amount for the number of rows; zero where it is public.
+    The `tables` are published and follow from residuals among the blocks.
     """
 
     blocks: list[PlannedBlock]
@@ -108,23 +102,18 @@ def weights_of(
     search for the least noise, it may be the noise of none.
     """
     for allocation in get_args(Allocation):
-        some = replace(rule, allocation=allocation)
-        equal = divide(some, analyses, schema, "equal").blocks
+        by_rule = replace(rule, allocation=allocation)
+        equal = divide(by_rule, analyses, schema, "equal").blocks
         for weights in get_args(Weights):
-            made = divide(some, analyses, schema, weights).blocks
+            made = divide(by_rule, analyses, schema, weights).blocks
             if weights != "equal" and made == equal:
                 return None  # no tables share
-            if _alike(made, planned):
+            if [p.block for p in made] == [p.block for p in planned] and all(
+                abs(p.multiplier / q.multiplier - 1) <= _SAME
+                for p, q in zip(made, planned, strict=True)
+            ):
                 return cast("Weights", weights)
     return None
-
-
-def _alike(one: Sequence[PlannedBlock], other: Sequence[PlannedBlock]) -> bool:
-    """Whether the same blocks have the same noise, up to the accuracy of a search."""
-    if [p.block for p in one] != [p.block for p in other]:
-        return False
-    pairs = zip(one, other, strict=True)
-    return all(abs(p.multiplier / q.multiplier - 1) <= _SAME for p, q in pairs)
 
 
 def _combined_tables(rule: Split, combined: Container[str], family: Family) -> list[Table]:
@@ -138,11 +127,11 @@ def _combined_tables(rule: Split, combined: Container[str], family: Family) -> l
         if isinstance(block, Table)
         and all(block.derive(wanted, complements=complements) is None for wanted in whole)
     ]
-    return [one for one in tables if _overlaps(one, tables)]
-
-
-def _overlaps(one: Table, tables: Iterable[Table]) -> bool:
-    return any(other != one and set(other.columns) & set(one.columns) for other in tables)
+    return [
+        table
+        for table in tables
+        if any(other != table and set(other.columns) & set(table.columns) for other in tables)
+    ]
 
 
 def _merged(rule: Split) -> Family:
@@ -223,28 +212,37 @@ def split_stages(
     """
     if not stages:
         return rule, ()
+    first, total = rule, Fraction(1)
     if rule.shares is not None:
         whole = sum(rule.shares.values(), Fraction(0))
         parts = {name: rule.shares[name] / whole / 2 for name in stages}
         left = {name: share / whole - parts.get(name, 0) for name, share in rule.shares.items()}
-        first, total = replace(rule, shares=left), Fraction(1)
+        first = replace(rule, shares=left)
     else:
-        every = list(dict.fromkeys(block for blocks in rule.asked.values() for block in blocks))
-        price = relative_price(every, rule.budget, rule.neighbours)
-        parts = {
-            name: relative_price(
-                list(dict.fromkeys(rule.asked[name])), rule.budget, rule.neighbours
-            )
-            / price
-            for name in stages
-        }
-        first, total = rule, 1 + sum(parts.values(), Fraction(0))
-    amounts: dict[PilotScore, Fraction] = {}  # two analyses of one formula share theirs
+        every = (block for blocks in rule.asked.values() for block in blocks)
+        price = _price_of_distinct(every, rule)
+        parts = {name: _price_of_distinct(rule.asked[name], rule) / price for name in stages}
+        total += sum(parts.values(), Fraction(0))
+    amounts = {name: rule.amount * part / total for name, part in parts.items()}
+    left_over = rule.amount - sum(amounts.values(), Fraction(0))
+    return replace(first, amount=left_over), _scores(stages, amounts, rule.budget, rule.neighbours)
+
+
+def _price_of_distinct(blocks: Iterable[Block], rule: Split) -> Fraction:
+    return relative_price(list(dict.fromkeys(blocks)), rule.budget, rule.neighbours)
+
+
+def _scores(
+    stages: Mapping[str, PilotScore], amounts: Mapping[str, Fraction], budget: Budget,
+    neighbours: Neighbours,
+) -> tuple[PlannedBlock, ...]:  # fmt: skip
+    """Second stages with their noise; two analyses of one formula share theirs."""
+    spent: dict[PilotScore, Fraction] = {}
     for name, block in stages.items():
-        amounts[block] = amounts.get(block, Fraction(0)) + rule.amount * parts[name] / total
-    spent = sum(amounts.values(), Fraction(0))
-    return replace(first, amount=rule.amount - spent), _planned(
-        amounts, rule.budget, rule.neighbours
+        spent[block] = spent.get(block, Fraction(0)) + amounts[name]
+    return tuple(
+        PlannedBlock(block, block.multiplier(budget, neighbours, amount), "score")
+        for block, amount in spent.items()
     )
 
 
@@ -258,16 +256,13 @@ def continued(
 ) -> Strategy:
     """What a release measured, and second stages at its pilots; the budget is that of all of it.
 
-    Raises
-    ------
-    RequestError
-        If `start` is not a release of this schema, with a budget of the same kind, that holds the
-        first stage of all analyses and the second of none.
+    RequestError if `start` is not a release of this schema, with a budget of the same kind, that
+    holds the first stage of all analyses and the second of none.
     """
-    held = getattr(start, "measurements", None)
-    if not isinstance(held, Measurements) or not hasattr(start, "candidates"):
+    measured = getattr(start, "measurements", None)
+    if not isinstance(measured, Measurements) or not hasattr(start, "candidates"):
         raise RequestError(f"start must be a dps.Release, got {short(start)}")
-    old = held.strategy
+    old = measured.strategy
     if neighbours not in (Neighbours(), old.neighbours):
         raise RequestError(
             f"the release given as start= was made under unit={old.unit!r} with "
@@ -291,7 +286,7 @@ def continued(
                 f"start= adds the second stage of regressions, and {name!r} has none: give it "
                 "stages=2, or plan it without start="
             )
-        if missing := lacking(held, start.answers, analysis.family(schema)):
+        if missing := lacking(measured, start.answers, analysis.family(schema)):
             raise RequestError(
                 f"the release given as start= lacks the first stage of {name!r}: {missing}; plan "
                 "it without start="
@@ -301,20 +296,10 @@ def continued(
                 f"the release given as start= has measured the second stage of {name!r} already"
             )
     parts = dict.fromkeys(stages, Fraction(1)) if shares is None else shares
-    whole, amounts = sum(parts.values(), Fraction(0)), dict[PilotScore, Fraction]()
-    for name, block in stages.items():
-        amounts[block] = amounts.get(block, Fraction(0)) + budget.total * parts[name] / whole
-    new = at_pilots(_planned(amounts, budget, old.neighbours), analyses, start)
+    whole = sum(parts.values(), Fraction(0))
+    amounts = {name: budget.total * parts[name] / whole for name in stages}
+    new = at_pilots(_scores(stages, amounts, budget, old.neighbours), analyses, start)
     own = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
     together = budget.of_total(old.budget.total + budget.total)
     blocks = (*old.measured, *old.scores, *new, *old.of_persons, *own)
     return replace(old, schema=schema, blocks=blocks, budget=together)
-
-
-def _planned(
-    amounts: Mapping[PilotScore, Fraction], budget: Budget, neighbours: Neighbours
-) -> tuple[PlannedBlock, ...]:
-    return tuple(
-        PlannedBlock(block, block.multiplier(budget, neighbours, amount), "score")
-        for block, amount in amounts.items()
-    )

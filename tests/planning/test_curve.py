@@ -99,7 +99,7 @@ def test_other_methods_and_levels_and_progress(plan):
     [
         ({"n": None}, "needs a number of rows"),
         ({"n": 0}, "positive whole number"),
-        ({"of": "none"}, "of= must name analyses"),
+        ({"of": "none"}, "of= must name an analysis"),
         ({"budgets": [0]}, "epsilon must be"),
         ({"budgets": []}, "give at least one budget"),
         ({"method": "best"}, "method"),

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import dpstats as dps
 from dpstats.analyses.base import answered
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE
-from dpstats.planning.power import pvalue_in, pvalue_of, under_alternative
+from dpstats.planning.measures import pvalue_in, pvalue_of, under_alternative
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.solve import with_budget
@@ -92,12 +93,12 @@ def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(pla
     assert (again.budget, again.reached, again.below) == (solution.budget, solution.reached,
                                                           solution.below)  # fmt: skip
     # From another start, and around it.
-    far = with_budget(plan, dps.PureDP(50)).solve(width=0.16, of="north", n=1_000)
+    far = plan.costing(dps.PureDP(50)).solve(width=0.16, of="north", n=1_000)
     assert far.budget.epsilon == pytest.approx(solution.budget.epsilon, rel=0.02)
     only = dps.plan(SCHEMA, {"gap": ASKED["gap"]}, budget=dps.PureDP(1))
     found = only.solve(width=0.1, of="gap", n=3_000).budget.epsilon
     grid = [float(f"{float(found) * 1.005**k:.4g}") for k in (-6, -5, 0)]
-    widths = [with_budget(only, dps.PureDP(e)).preview(3_000).outlooks[0].width for e in grid]
+    widths = [only.costing(dps.PureDP(e)).preview(3_000).outlooks[0].width for e in grid]
     assert widths[1] > 0.1 >= widths[2]
     assert widths[0] > 0.1
 
@@ -112,13 +113,13 @@ def test_rows_for_a_width_agree_with_the_preview(plan):
 
 
 def test_the_plan_of_a_solution_is_the_plan_made_with_its_budget(plan):
-    scaled = with_budget(plan, dps.PureDP(0.3))
+    scaled = plan.costing(dps.PureDP(0.3))
     scaled.check()
     assert scaled.digest == dps.plan(SCHEMA, ASKED, budget=dps.PureDP(0.3)).digest
     only = {"smoking": ASKED["smoking"], "mean": ASKED["mean"]}
     options = {"reference": dps.BernsteinKDE(share=0.25), "unit": "add_remove"}
     kde = dps.plan(SCHEMA, only, budget=dps.ZCDP(1), n=1_000, **options)
-    moved = with_budget(kde, dps.ZCDP(0.2), 80_000)
+    moved = replace(kde, strategy=with_budget(kde.strategy, kde.reference, dps.ZCDP(0.2), 80_000))
     assert moved.n == 80_000
     assert moved.digest == dps.plan(
         SCHEMA, only, budget=dps.ZCDP(0.2), n=80_000, **options
@@ -280,7 +281,7 @@ def like(plan):
         "x": x,
         "y": (0.4 * x + rng.normal(0.3, 0.15, 4_000)).clip(0, 1),
     }
-    return dps.release(with_budget(plan, dps.PureDP(100)), pd.DataFrame(rows), rng=1, m=2_000)
+    return dps.release(plan.costing(dps.PureDP(100)), pd.DataFrame(rows), rng=1, m=2_000)
 
 
 def test_each_analysis_has_its_own_pvalue(like):
@@ -392,7 +393,7 @@ def test_the_width_is_that_of_a_named_term(plan):
         ),
         (
             {"power": 0.995, "alternative": 0.6, "null": 0.5},
-            "power=0.995 is too near 1 for the share of 30 .*; ask for at most 0.99",
+            "power=0.995 is out of range: .*, and at most 0.99, as it is the share of 30 sim",
         ),
     ],
 )

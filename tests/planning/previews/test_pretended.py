@@ -10,7 +10,6 @@ from dpstats.planning.previews.pretended import (
     PretendRows,
     seen_by_analyses,
 )
-from dpstats.planning.solve import with_budget
 
 SCHEMA = dps.Schema([dps.Category("g", ["a", "b", "c"]), dps.Number("x", 0, 1, missing=0)])
 PLAN = dps.plan(
@@ -57,7 +56,7 @@ def test_tables_of_nearby_sizes_resemble_each_other():
 
 
 def noise(n, epsilon, seed=0):
-    strategy = seen_by_analyses(with_budget(PLAN, dps.PureDP(epsilon)).strategy, n)
+    strategy = seen_by_analyses(PLAN.costing(dps.PureDP(epsilon)).strategy, n)
     codes, weights, sums = rows_of(tables=1).table(0, n)
     return PretendRelease(strategy, n, codes, weights, sums, seed)._sources.sums - sums
 
