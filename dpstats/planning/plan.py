@@ -17,15 +17,7 @@ from dpstats import files
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import (
-    Method,
-    check_alpha,
-    check_method,
-    counted,
-    did_you_mean,
-    listed,
-    short,
-)
+from dpstats.checks import Method, check_alpha, check_method, counted, did_you_mean, listed, short
 from dpstats.display import Shown, as_html, shown_progress, wrapped
 from dpstats.errors import DpstatsError, FileFormatError, RequestError
 from dpstats.families.block import Family

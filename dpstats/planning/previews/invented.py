@@ -236,11 +236,7 @@ def _normal_factor(
 
 
 def _latent(
-    one: str,
-    other: str,
-    first: tuple[Codes, Floats],
-    second: tuple[Codes, Floats],
-    r: float,
+    one: str, other: str, first: tuple[Codes, Floats], second: tuple[Codes, Floats], r: float
 ) -> float:
     """The correlation of normal scores that gives two columns the correlation r."""
     least, root, most = _root(*(a.tobytes() for pair in (first, second) for a in pair), r)

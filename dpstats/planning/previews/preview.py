@@ -200,11 +200,7 @@ class Preview:
         return pd.DataFrame([vars(outlook) for outlook in self.outlooks])
 
     def widths(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Expected widths of the intervals of every single parameter.
 

@@ -51,7 +51,7 @@ def test_three_releases_with_ends_do_not_hide_those_without(shaky):
 def test_the_text_says_in_how_many_releases(shaky):
     releases = len(shaky.results["risk"])
     k = shaky.lost["risk"]["age"]
-    plain, again = (replace(one, changes=None) for one in (shaky, planned().preview(N)))  # no advice
+    plain, again = (replace(one, changes=None) for one in (shaky, planned().preview(N)))
     assert f"unbounded in {k} of {releases} simulated releases: " in str(plain)
     assert str(plain) == str(again)
 
