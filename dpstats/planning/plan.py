@@ -237,17 +237,10 @@ class Plan(HasStrategy):
 
     def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         """A plan of other analyses with the same schema, budget, n, unit and reference."""
-        return self._again(self.schema, analyses)
-
-    def declaring(self, schema: Schema) -> Plan:
-        """A plan of the same analyses for another schema."""
-        return self._again(schema, self.analyses)
-
-    def _again(self, schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         reference = self.reference if self.reference.share else None
         totals = with_person_totals(self.strategy, self.analyses)
         return plan(
-            schema, analyses, budget=self.budget, n=self.n, unit=self.unit,
+            self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit,
             rows_per_person=self.rows_per_person, person=self.person, reference=reference,
             person_totals=[name for name in totals if name in analyses] or False,
         )  # fmt: skip
@@ -403,19 +396,19 @@ class Plan(HasStrategy):
         self._check_asked(names)
         own = self.budget
         usual = [own.total * Fraction(2) ** k for k in range(-3, 4)]
-        at = {}
-        for total in usual if budgets is None else budgets:
-            budget = own.of_total(total)
-            at[budget.total] = with_budget(self.strategy, self.reference, budget)
-        if not at:
+        chosen = [own.of_total(total) for total in (usual if budgets is None else budgets)]
+        if not chosen:
             raise RequestError("give at least one budget, or none for the usual ones")
-        like = likeness(like, self.strategy)
-        asked = {name: self.analyses[name] for name in names}
+        at = {
+            budget.total: with_budget(self.strategy, self.reference, budget)
+            for budget in sorted(chosen, key=lambda budget: budget.total)
+        }
+        rows_like = likeness(like, self.strategy)
+        subjects = [
+            Subject(self.strategy, self.analyses[name], name, rows_like, alpha) for name in names
+        ]
         with shown_progress(progress) as say:
-            return curve_of(
-                self.strategy, asked, dict(sorted(at.items())), rows, like, method, alpha,
-                required=of is not None, progress=say,
-            )  # fmt: skip
+            return curve_of(subjects, at, rows, method, required=of is not None, progress=say)
 
     def solve(
         self,

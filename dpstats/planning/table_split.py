@@ -83,18 +83,12 @@ def check_weights(weights: object, shares: object) -> Weights:
 
 @dataclass(frozen=True, eq=False)
 class TableSplit(Cached):
-    """Overlapping tables and what is to be small.
+    """Overlapping tables that are published, and what is to be small.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-        Those that are published.
-    unit : {"replace", "add_remove"}
-        Adding or removing a row, the number of rows is measured too.
-    weights : {"balanced", "cells", "max"}
-        "cells": the least sum of the variances of all cells; "balanced": the same with every table
-        weighted by its number of cells to the power -1/2, since plain least squares harms small
-        tables; "max": the least largest variance of a cell.
+    Adding or removing a row, the number of rows is measured too. Weights are "cells": the least sum
+    of the variances of all cells; "balanced": the same with every table weighted by its number of
+    cells to the power -1/2, since plain least squares harms small tables; "max": the least largest
+    variance of a cell.
     """
 
     tables: Sequence[Table]

@@ -9,11 +9,7 @@ SCHEMA = dps.Schema(
     [dps.Boolean("smoker"), dps.Number("x", 0, 100, missing=0), dps.Number("y", 0, 100, missing=0)],
     dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}),
 )
-ASKED = {
-    "smoking": dps.Proportion("smoker"),
-    "lasso": dps.Lasso("y ~ x"),
-    "line": dps.OLS("y ~ x"),
-}
+ASKED = {"smoking": dps.Proportion("smoker"), "lasso": dps.Lasso("y ~ x"), "line": dps.OLS("y ~ x")}
 N = 2_000
 pytestmark = pytest.mark.usefixtures("few_releases")
 

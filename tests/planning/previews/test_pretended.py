@@ -5,11 +5,7 @@ import numpy as np
 import dpstats as dps
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.previews.pretended import (
-    PretendRelease,
-    PretendRows,
-    seen_by_analyses,
-)
+from dpstats.planning.previews.pretended import PretendRelease, PretendRows, seen_by_analyses
 
 SCHEMA = dps.Schema([dps.Category("g", ["a", "b", "c"]), dps.Number("x", 0, 1, missing=0)])
 PLAN = dps.plan(
