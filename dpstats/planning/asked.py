@@ -136,7 +136,7 @@ def person_totals_asked(
         return {}
     check_totals(neighbours)
     if person_totals is True:
-        possible = {name: possible_blocks(one, schema) for name, one in analyses.items()}
+        possible = {name: possible_blocks(a, schema) for name, a in analyses.items()}
         able = {name: blocks for name, blocks in possible.items() if blocks}
         if not able:
             raise RequestError(
@@ -169,7 +169,7 @@ def with_person_totals(
     if not strategy.of_persons:
         return {}
     measured = BlockIndex([planned.block for planned in strategy.of_persons])
-    used = {name: possible_blocks(one, strategy.schema) for name, one in analyses.items()}
+    used = {name: possible_blocks(a, strategy.schema) for name, a in analyses.items()}
     return {
         name: blocks
         for name, blocks in used.items()
@@ -182,7 +182,7 @@ def check_measured(strategy: Strategy, analyses: Mapping[str, Analysis[Result]])
     _check_families(strategy, analyses)
     stages = list(dict.fromkeys(second_stages(analyses, strategy.schema).values()))
     scores = [planned.block for planned in strategy.scores]
-    fits = [any(one == stage or one.settles(stage) for one in scores) for stage in stages]
+    fits = [any(score == stage or score.settles(stage) for score in scores) for stage in stages]
     if len(scores) != len(stages) or not all(fits):
         raise RequestError(
             f"the plan does not measure the second stages of its analyses; {_EDITED}"

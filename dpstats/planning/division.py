@@ -54,7 +54,7 @@ def divide(
     some analysis needs as it was measured is left out of this.
     """
     family = _merged(rule)
-    combined = {name for name, one in analyses.items() if combines(one, schema)}
+    combined = {name for name, analysis in analyses.items() if combines(analysis, schema)}
     together = _combined_tables(rule, combined, family) if weights != "equal" else []
     multipliers = _beside_the_count(rule, family.blocks)
     planned = list(map(PlannedBlock, family.blocks, multipliers))
@@ -62,18 +62,18 @@ def divide(
     if not together:
         least = _least_count(rule, planned, count)
         rest = (rule.amount - count) / (rule.amount - least)
-        made = [replace(one, multiplier=one.multiplier * rest) for one in planned]
+        made = [replace(p, multiplier=p.multiplier * rest) for p in planned]
         return Division(made, (), least)
-    others = [one for one in planned if one.block not in together]
+    others = [p for p in planned if p.block not in together]
     split = TableSplit(together, rule.neighbours.unit, weights)
     times = rule.neighbours.of_person(Sensitivity(Fraction(1), Fraction(1))).l2_squared
     if rule.allocation == "optimal":
         beside = split.least(rule.budget.noise) * times
-        blocks = [one.block for one in others]
+        blocks = [p.block for p in others]
         left = replace(rule, amount=rule.amount - count)
         multipliers = left.beside(blocks, list(map(split.weight, blocks)), beside)
         others = list(map(PlannedBlock, blocks, multipliers))
-    spent = (one.block.cost(rule.budget, rule.neighbours, one.multiplier) for one in others)
+    spent = (p.block.cost(rule.budget, rule.neighbours, p.multiplier) for p in others)
     amount = rule.amount - count - sum(spent, Fraction(0))
     if not others:  # the number of rows serves the tables alone
         amount, count = rule.amount, Fraction(0)
@@ -172,24 +172,24 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
     which V counts not at all or most (p = 1), none does. The first never grows; the second grows by
     at most `_WIDER` here. Variances are those of continuous noise, whose ratios hold at any budget.
     """
-    tables = [one for one in planned if isinstance(one.block, Table)]
+    tables = [p for p in planned if isinstance(p.block, Table)]
     if not tables or not fair:
         return fair
     power = 2 // POWERS[rule.budget.noise]  # of multipliers in variances
     own = 1 / ROWS.multiplier(rule.budget, rule.neighbours, fair) ** power  # precisions
-    total = sum((1 / (one.block.size * one.multiplier**power) for one in tables), Fraction(0))
-    answering = Family(tuple(one.block for one in planned)).answering.blocks
+    total = sum((1 / (p.block.size * p.multiplier**power) for p in tables), Fraction(0))
+    answering = Family(tuple(p.block for p in planned)).answering.blocks
 
     def largest(count: Fraction) -> list[Fraction]:
         """Noise of a share of one in every block, in variances."""
         more = ((rule.amount - count) / (rule.amount - fair)) ** power
         of_number = 1 / (total * more + own * (count / fair) ** power)
-        found = []
-        for one in planned:
-            centred = 1 - Fraction(1, one.block.size) if one in tables else Fraction(1)
-            if one.block in answering:
-                found.append(centred * one.multiplier**power / more + centred**2 * of_number)
-        return found
+        noise = []
+        for p in planned:
+            centred = 1 - Fraction(1, p.block.size) if p in tables else Fraction(1)
+            if p.block in answering:
+                noise.append(centred * p.multiplier**power / more + centred**2 * of_number)
+        return noise
 
     allowed = [_WIDER**2 * noise for noise in largest(fair)]
     for percent in range(1, 100):
