@@ -73,7 +73,7 @@ def test_halves_on_the_noise_are_named():
         "analyses/moments/covariance_intervals.py",
         "analyses/regression/calibrated_score.py",
         "analyses/regression/cell_score.py",
-        "analyses/regression/coefficient_intervals.py",
+        "analyses/regression/glm_coefficients.py",
         "analyses/tables/association.py",
         "analyses/tables/departures.py",
         "results/pooled.py",

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dpstats.analyses.graphs.graph_result import Adjustment, GraphResult
-from dpstats.analyses.graphs.pair_graph import symmetric
-from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
-from dpstats.analyses.graphs.tree_result import TreeResult
+from dpstats.analyses.graphs.graph_result import Adjustment, GraphResult, symmetric
+from dpstats.analyses.graphs.sparse_graphs import PenalisedGraphResult
+from dpstats.analyses.graphs.tree import TreeResult
 from dpstats.analyses.moments.correlation import CorrelationResult
 from dpstats.checks import counted, short
 from dpstats.error_rates import USUAL_ALPHA

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.analyses.regression.constraints import Constraints, read_constraints
-from dpstats.analyses.regression.linear_intervals import LinearIntervals
+from dpstats.analyses.regression.least_squares import LinearIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
 from dpstats.error_rates import percent
@@ -214,9 +214,9 @@ class RegressionResult(LinearResult, ABC):
     def _combined(self, title: str, names: list[str], intervals: Any) -> LinearResult:
         return LinearResult(
             title=title, terms=names, params=Named(intervals.estimates, names),
-            sampling_variance=intervals.sampling_variance,
-            privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
-            budget=self.budget, notes=self.notes, null=np.zeros(len(names)),
+            sampling_variance=intervals.variances[0], privacy_variance=intervals.variances[1],
+            intervals=intervals, rows=self.rows, budget=self.budget, notes=self.notes,
+            null=np.zeros(len(names)),
         )  # fmt: skip
 
 

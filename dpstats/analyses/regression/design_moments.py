@@ -49,38 +49,24 @@ class DesignMoments:
     products occur as there are regressors (always, if a product comes with the numbers in it), the
     products themselves are the basis: each of their moments is one measured number, which keeps
     worst-case bounds narrow.
-
-    Attributes
-    ----------
-    schema : Schema
-    design : Design
-    given : Subgroup or None
-        The rows that the moments are of. Their number is one of the measured functions.
-    penalty : bool
-        Whether coefficients are penalised: the basis then has the baselines of the formula, and is
-        the products, or else the regressors over the sum of their coefficients.
-    ball : BallMoments or None
-        Regressors and response are of rows shrunk to a norm; the unit of a number is then its
-        scale times that norm.
     """
 
     schema: Schema
     design: Design
+    # The rows that the moments are of. Their number is one of the measured functions.
     given: Subgroup | None = None
+    # Whether coefficients are penalised: the basis then has the baselines of the formula, and is
+    # the products, or else the regressors over the sum of their coefficients.
     penalty: bool = False
+    # Regressors and response are of rows shrunk to a norm; the unit of a number is then its scale
+    # times that norm.
     ball: BallMoments | None = None
 
     @classmethod
     def of(
         cls, schema: Schema, formula: str, condition: str | None = None, *, penalty: bool = False
     ) -> DesignMoments:
-        """Of the rows with a condition, a response and a value of all numbers in a formula.
-
-        Raises
-        ------
-        RequestError
-            For a formula or a condition that cannot be read.
-        """
+        """Moments of the rows with a condition, a response and all numbers of a formula."""
         design = Design.of(formula, schema)
         factors = [f for regressor in design.regressors for f in regressor.factors]
         numbers = [name for name, level in factors if level is None]
@@ -93,13 +79,7 @@ class DesignMoments:
         center: Mapping[str, float] | None = None,
         scale: Mapping[str, float] | None = None,
     ) -> DesignMoments:
-        """The same of rows of regressors and response that are shrunk together to a norm.
-
-        Raises
-        ------
-        RequestError
-            Where a regressor or the response is not a number by itself.
-        """
+        """Moments of rows of regressors and response that are shrunk together to a norm."""
         factors = [(self.design.response,), *(r.factors for r in self.design.regressors)]
         for used in factors:
             if len(used) > 1 or (used and used[0][1] is not None):
@@ -281,12 +261,9 @@ class DesignMoments:
         return np.vstack([self._basis[0], self._coefficients([self._response])])
 
     def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
-        """(m, p) the basis at m points.
+        """(m, p) the basis at m points, by column name.
 
-        Parameters
-        ----------
-        values : mapping of column name to (m,) float64
-            Numbers in unit scale; other columns, and numbers in groups, by their bins.
+        Numbers are in unit scale; other columns, and numbers in groups, are by their bins.
         """
         rows = self.rows[:-1]
         found = np.zeros((len(next(iter(values.values()))), len(rows)))
@@ -299,13 +276,7 @@ class DesignMoments:
         return found
 
     def at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Floats:
-        """(m, p) the basis at values of the columns in original units.
-
-        Raises
-        ------
-        RequestError
-            For a missing column, or a value that the schema does not declare.
-        """
+        """(m, p) the basis at values of the columns in original units."""
         basis = self.rows[:-1]
         used = [term for term, by in zip(self.features, basis.T, strict=True) if np.any(by != 0)]
         features = dict.fromkeys(feature for term in used for feature in term)
@@ -389,11 +360,6 @@ class DesignMoments:
         Products of two regressors and of two regressors or responses. The coarse block rounds grids
         that are finer than its own; then it holds all of them, so that the residual is that of
         rounded numbers throughout. Otherwise products that are measured anyway are used.
-
-        Raises
-        ------
-        RequestError
-            Where these are products of more than four numbers, or too many.
         """
         pairs, own = self._pairs
         needed = dict.fromkeys(
@@ -420,13 +386,7 @@ class DesignMoments:
         return [*measured, Moments.of_terms(self.schema, more, True, self.given, robust=True)]
 
     def fourth(self, release: ReleaseView) -> FourthMoments:
-        """The noisy mean products of four features.
-
-        Raises
-        ------
-        NotMeasuredError
-            Where the plan did not ask for them.
-        """
+        """The noisy mean products of four features."""
         try:
             answers, at = self.asked(release, self.fourth_blocks())
         except NotMeasuredError as error:
@@ -445,13 +405,7 @@ class DesignMoments:
         return FourthMoments(answers, pair, place)
 
     def person_totals(self) -> PersonMoments:
-        """Products of person totals, of the products that scores x (y - x'b) are made of.
-
-        Raises
-        ------
-        RequestError
-            Where these are products of more than two numbers, or too many.
-        """
+        """Products of person totals, of the products that scores x (y - x'b) are made of."""
         used = {term for expansion in self._regressors for term in expansion}
         needed = list(dict.fromkeys(
             term for a in self.features if a in used for b in self.features

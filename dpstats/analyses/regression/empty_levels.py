@@ -33,25 +33,15 @@ class LeftOut:
     with v'x = 0, can be added to the coefficients without any change (eq. 4 of
     docs/explanation/regression/ols.md). Combinations h of the coefficients with h'v = 0 for all of
     these directions are determined without them.
-
-    Attributes
-    ----------
-    names : tuple of str
-    directions : (m, p) float64
-        In the basis.
-    counts : (l, q) float64
-        The number of rows in each level over n, as combinations of features squared.
-    touched : (l, p) bool
-        Members of the basis that are not zero in all rows of each level.
-    level_of : (m,) int64
-        Level of each direction.
     """
 
     names: tuple[str, ...]
-    directions: Floats
+    directions: Floats  # (m, p) in the basis
+    # (l, q) the number of rows in each level over n, as combinations of features squared
     counts: Floats
+    # (l, p) members of the basis that are not zero in all rows of each level
     touched: NDArray[np.bool_]
-    level_of: NDArray[np.int64]
+    level_of: NDArray[np.int64]  # (m,) level of each direction
 
     @property
     def kept(self) -> NDArray[np.intp]:

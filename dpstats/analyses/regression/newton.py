@@ -22,13 +22,7 @@ _LARGEST = 30.0  # of the linear predictor: beyond it a mean is known to nobody
 
 
 def solved(matrix: Floats, right: Floats) -> Floats:
-    """Solution of a positive definite system.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite, up to rounding.
-    """
+    """Solution of a positive definite system; LinAlgError if it is not, up to rounding."""
     if not np.isfinite(matrix).all():
         raise linalg.LinAlgError("not finite")
     _, found, failed = lapack.dposv(matrix, right, lower=1)  # cho_solve takes ten times as long

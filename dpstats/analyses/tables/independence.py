@@ -21,8 +21,7 @@ from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_not
 from dpstats.analyses.tables.noisy_table import NoisyTable
 from dpstats.arrays import Floats
 from dpstats.checks import check_whole
-from dpstats.corrected.independence import independence_verdict
-from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.corrected.chi_square import CertifiedChiSquare, independence_verdict
 from dpstats.error_rates import split_for
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
