@@ -426,17 +426,17 @@ def statistic_bounds(low: Floats, high: Floats, n: int) -> tuple[float, float]:
 def _collapse_bound(low: Floats, high: Floats) -> float:
     """Largest certified phi^2 among the collapses that look best at the box's centre."""
     centre = (low + high) / 2
-    found = []
+    collapses = []
     for rows, columns in itertools.product(*(_groups(levels) for levels in low.shape)):
         table = _collapsed(centre, rows, columns)
         table = table / max(table.sum(), 1e-300)
         r, c = table[0].sum(), table[:, 0].sum()
         variance = r * (1 - r) * c * (1 - c)
         if variance > 0:
-            found.append(((table[0, 0] - r * c) ** 2 / variance, rows, columns))
-    found.sort(key=lambda entry: -entry[0])
+            collapses.append(((table[0, 0] - r * c) ** 2 / variance, rows, columns))
+    collapses.sort(key=lambda entry: -entry[0])
     best = 0.0
-    for _, rows, columns in found[:_MOST_COLLAPSES]:
+    for _, rows, columns in collapses[:_MOST_COLLAPSES]:
         ends = np.clip([_collapsed(end, rows, columns) for end in (low, high)], 0, 1)
         lower, upper = ends
         if lower.sum() <= 1 <= upper.sum():

@@ -93,12 +93,12 @@ def _by_orthants(
     low, high = np.full(len(directions), np.inf), np.full(len(directions), -np.inf)
     while waiting:
         signs = waiting.pop()
-        found = _extremes(signs, matrix, right, radius, right_radius, directions)
-        if found is None:
+        minima = _extremes(signs, matrix, right, radius, right_radius, directions)
+        if minima is None:
             return None
-        low = np.minimum(low, found[p + 1 :: 2])
-        high = np.maximum(high, -found[p + 2 :: 2])
-        for j in np.flatnonzero(found[:p] <= _MARGIN):
+        low = np.minimum(low, minima[p + 1 :: 2])
+        high = np.maximum(high, -minima[p + 2 :: 2])
+        for j in np.flatnonzero(minima[:p] <= _MARGIN):
             other = (*signs[:j], -signs[j], *signs[j + 1 :])
             if other not in seen:
                 if len(seen) >= MOST_ORTHANTS:
@@ -127,12 +127,12 @@ def _extremes(
         objectives += [direction * sign, -direction * sign]
     unlike, which = np.unique(np.array(objectives) + 0.0, axis=0, return_inverse=True)
     blocks: Any = sparse.block_diag([upper] * len(unlike), format="csc")
-    found = optimize.linprog(
+    solved = optimize.linprog(
         unlike.ravel(), A_ub=blocks, b_ub=np.tile(limits, len(unlike)), method="highs"
     )
-    if found.status != _OPTIMAL or found.x is None:
+    if solved.status != _OPTIMAL or solved.x is None:
         return None
-    least = (unlike * found.x.reshape(unlike.shape)).sum(axis=1)
+    least = (unlike * solved.x.reshape(unlike.shape)).sum(axis=1)
     return np.asarray(least[which.ravel()])
 
 
@@ -396,10 +396,10 @@ def _half_line_extremes(
         objectives = np.array([np.zeros(p), *(directions * sign), *(-directions * sign)])
         ends: list[float] = []
         for objective in objectives:
-            found = optimize.linprog(objective, A_ub=upper, b_ub=limits + _MARGIN, method="highs")
-            if found.status == _INFEASIBLE and not ends:
+            solved = optimize.linprog(objective, A_ub=upper, b_ub=limits + _MARGIN, method="highs")
+            if solved.status == _INFEASIBLE and not ends:
                 break
-            ends.append(float(found.fun or 0.0) if found.status == _OPTIMAL else -np.inf)
+            ends.append(float(solved.fun or 0.0) if solved.status == _OPTIMAL else -np.inf)
         else:
             low = np.minimum(low, ends[1 : k + 1])
             high = np.maximum(high, -np.array(ends[k + 1 :]))

@@ -96,8 +96,8 @@ class PairGraph(ABC):
         graph: networkx.Graph[str] = networkx.Graph()
         graph.add_nodes_from(self.columns)
         for row in self.joined(**options).to_dict("records"):
-            found = {name: row[name] for name in _ATTRIBUTES if name in row}
-            kept = {name: value for name, value in found.items() if value == value}  # no nan
+            attributes = {name: row[name] for name in _ATTRIBUTES if name in row}
+            kept = {name: value for name, value in attributes.items() if value == value}  # no nan
             graph.add_edge(row["first"], row["second"], weight=row["estimate"], **kept)
         return graph
 
@@ -210,8 +210,8 @@ class GraphResult(PairGraph, EstimateResult):
         pairs = brief_list(
             terms, np.asarray(self.params)[order], np.asarray(self.conf_int())[order]
         )
-        found = counted(self._found(USUAL_ALPHA), "edge")
-        return f"{found} of {counted(int(self.tested.sum()), 'pair')}; {pairs}"
+        edges = counted(self._found(USUAL_ALPHA), "edge")
+        return f"{edges} of {counted(int(self.tested.sum()), 'pair')}; {pairs}"
 
     def _found(self, alpha: float) -> int:
         return int(np.sum(np.asarray(self.pvalues)[self.tested] <= alpha))
@@ -234,8 +234,8 @@ class GraphResult(PairGraph, EstimateResult):
     @cached_property
     def p_unadjusted(self) -> Named:
         """(d,) noise-aware p-values that each partial correlation is zero; nan if not tested."""
-        found = self._graph.pvalues(0.0, "two-sided")
-        return Named(np.where(self.tested, found, np.nan), self.terms)
+        pvalues = self._graph.pvalues(0.0, "two-sided")
+        return Named(np.where(self.tested, pvalues, np.nan), self.terms)
 
     @property
     def pvalues(self) -> Named:
@@ -324,8 +324,8 @@ class GraphResult(PairGraph, EstimateResult):
         frame = self.to_frame(alpha=alpha, adjust=adjust)
         if target != "population":
             frame["certified"] = self.verdicts(alpha=alpha, target=target)
-        found = frame[frame["p_value"] <= alpha]
-        return strongest_first(found).reset_index(drop=True)
+        edges = frame[frame["p_value"] <= alpha]
+        return strongest_first(edges).reset_index(drop=True)
 
     def joined(self, **options: Any) -> pd.DataFrame:
         """The edges, and pairs that are not tested but certified present: what pictures show.
@@ -342,13 +342,13 @@ class GraphResult(PairGraph, EstimateResult):
         """
         import pandas as pd
 
-        found = self.edges(**options).assign(tested=True)
+        edges = self.edges(**options).assign(tested=True)
         level = {name: options[name] for name in ("alpha",) if name in options}
         target = {name: options[name] for name in ("target",) if name in options}
         present = np.asarray(self.verdicts(**level, **target)) == "present"
         frame = self.to_frame(**level).assign(certified="present", tested=False)
-        parts = [part for part in (found, frame[present & ~self.tested]) if len(part)]
-        return pd.concat(parts, ignore_index=True) if parts else found
+        parts = [part for part in (edges, frame[present & ~self.tested]) if len(part)]
+        return pd.concat(parts, ignore_index=True) if parts else edges
 
     def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
         """Certified verdicts on all pairs: present, absent, or undecided.
@@ -494,8 +494,8 @@ class GraphResult(PairGraph, EstimateResult):
 
 def adjusted(pvalues: Floats, method: Adjustment) -> Floats:
     """P-values (d,) adjusted for the number of those that are not nan."""
-    found = pvalues.copy()
+    adjusted_pvalues = pvalues.copy()
     known = np.isfinite(pvalues)
     adjust = holm if method == "holm" else benjamini_hochberg
-    found[known] = adjust(pvalues[known])
-    return found
+    adjusted_pvalues[known] = adjust(pvalues[known])
+    return adjusted_pvalues

@@ -187,15 +187,15 @@ class GraphicalModel:
             return None
         if self.estimator == "inverse":
             raise RequestError("penalties are for estimator='glasso' and estimator='clime'")
-        found = check_numbers("penalties", self.penalties)
-        wrong = [i for i, one in enumerate(found.ravel().tolist(), start=1) if not 0 < one < 1]
-        if wrong or found.ndim != 1 or not len(found):
+        penalties = check_numbers("penalties", self.penalties)
+        wrong = [i for i, one in enumerate(penalties.ravel().tolist(), start=1) if not 0 < one < 1]
+        if wrong or penalties.ndim != 1 or not len(penalties):
             which = f"entry {wrong[0]} is not" if wrong else f"got {short(self.penalties)}"
             raise RequestError(
                 "penalties must be a list of numbers between 0 and 1, on the scale of "
                 f"correlations; {which}"
             )
-        return tuple(sorted(set(found.tolist())))
+        return tuple(sorted(set(penalties.tolist())))
 
     def _checked_edges(self) -> tuple[tuple[str, str], ...] | None:
         if self.separators is None:
@@ -303,7 +303,7 @@ class GraphicalModel:
         return Named(adjusted(raw, "holm"), self._terms(intervals))
 
     def _covariance(self, release: ReleaseView) -> tuple[NoisyCovariance, Edges | None]:
-        """Of the columns; or of products, with the edges of a triangulated declared graph."""
+        """Matrix of the columns; or of products, with the edges of a triangulated graph."""
         schema = release.schema
         self._numbers_and_signs(schema)
         group, ball = self._group(schema), ball_of(schema, self)
@@ -491,7 +491,7 @@ def _certificate_remark(precision: NoisyPrecision) -> str:
 
 
 def _tree_remark(intervals: MarginalIntervals) -> str:
-    """The same for correlations of pairs; "" if there are limits for all of them."""
+    """Why certificates of correlations say nothing, and what would do; "" if all have limits."""
     low, high = intervals.certified(USUAL_ALPHA, "population")
     if not (silent := int(np.sum((low <= -1) & (high >= 1)))):
         return ""

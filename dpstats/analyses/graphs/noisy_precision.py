@@ -51,7 +51,7 @@ class NoisyPrecision(Cached):
 
     @cached_property
     def least_eigenvalue(self) -> float:
-        """Of the noisy covariance matrix."""
+        """Least eigenvalue of the noisy covariance matrix."""
         return float(np.linalg.eigvalsh(self.covariance.plain)[0])
 
     @cached_property
@@ -91,7 +91,7 @@ class NoisyPrecision(Cached):
 
     @cached_property
     def _inverse(self) -> Floats:
-        """Of the sample."""
+        """Inverse of the covariance of the sample."""
         inverse = np.linalg.inv(self.covariance.sample)
         return np.asarray((inverse + inverse.T) / 2)
 

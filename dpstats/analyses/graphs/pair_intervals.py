@@ -114,11 +114,11 @@ class PairLaws(Cached):
         function = moments.place.ravel()[entries]
         shape = moments.place.size, weights.shape[1]
         members = sparse.csr_array((np.ones(len(entries)), (entries, function)), shape=shape)
-        found = np.empty((pairs.shape[1], len(laws)))
+        weights_of_pairs = np.empty((pairs.shape[1], len(laws)))
         for some, gradient in self._gradients(pairs, at):
             by_function = np.asarray(gradient.reshape(len(gradient), -1) @ members)
-            found[some] = by_function @ weights.T
-        return found, laws
+            weights_of_pairs[some] = by_function @ weights.T
+        return weights_of_pairs, laws
 
     def _gradients(self, pairs: Pairs, at: Floats) -> Iterator[tuple[slice, Floats]]:
         """Derivatives (some, q, q) of the correlations in the moment matrix, some pairs at a time.
@@ -157,8 +157,8 @@ class PairLaws(Cached):
         normal = np.maximum((1 - r**2) ** 2, 1 / max(sampling.n, 1) ** 2)
         spread = np.ones_like(r)
         for law in sampling.laws:
-            found = self._of_kurtosis(r) if law == "kurtosis" else self._of_points(r)
-            spread = np.maximum(spread, found / normal)
+            variances = self._of_kurtosis(r) if law == "kurtosis" else self._of_points(r)
+            spread = np.maximum(spread, variances / normal)
         return spread
 
     def _of_kurtosis(self, r: Floats) -> Floats:
@@ -177,12 +177,12 @@ class PairLaws(Cached):
     def _of_points(self, r: Floats) -> Floats:
         """The variance of y'My under the fitted density."""
         residuals, weights = self._residuals
-        found = np.zeros_like(r)
+        variances = np.zeros_like(r)
         for i in range(len(r)):
             own = residuals[i]
             form = residuals * own - r[i][:, np.newaxis] / 2 * (residuals**2 + own**2)
-            found[i] = form**2 @ weights - (form @ weights) ** 2
-        return found
+            variances[i] = form**2 @ weights - (form @ weights) ** 2
+        return variances
 
     @cached_property
     def _residuals(self) -> tuple[Floats, Floats]:
@@ -216,7 +216,7 @@ class PairIntervals(Intervals, Cached):
     @property
     @abstractmethod
     def laws(self) -> PairLaws:
-        """Of the errors, where something is known."""
+        """Laws of the errors, where something is known."""
 
     @cached_property
     def values(self) -> Floats:
@@ -230,15 +230,15 @@ class PairIntervals(Intervals, Cached):
     @cached_property
     def variances(self) -> tuple[Floats, Floats]:
         """(d,) variances of the estimates, of sampling and of the noise; infinite where unknown."""
-        found = np.full((2, len(self.values)), np.inf)
+        variances = np.full((2, len(self.values)), np.inf)
         if self.known.any():
             at = self.values[self.known]
             noise, total = (
                 self.laws.error(self.pairs[:, self.known], at, sampling=sampling).variances
                 for sampling in (False, True)
             )
-            found[:, self.known] = np.array([total - noise, noise]) * (1 - at**2) ** 2
-        return found[0], found[1]
+            variances[:, self.known] = np.array([total - noise, noise]) * (1 - at**2) ** 2
+        return variances[0], variances[1]
 
     def __len__(self) -> int:
         return len(self.pairs[0])
@@ -266,45 +266,45 @@ class PairIntervals(Intervals, Cached):
         cannot be certified. Present: they exclude 0, and are not within the tolerance.
         """
         low, high = self.certified(alpha, target)
-        found = np.full(len(low), "undecided", dtype=object)
-        found[(low > 0) | (high < 0)] = "present"
+        verdicts = np.full(len(low), "undecided", dtype=object)
+        verdicts[(low > 0) | (high < 0)] = "present"
         if tolerance is not None:
-            found[np.maximum(-low, high) < tolerance] = "absent"
-        return list(found)
+            verdicts[np.maximum(-low, high) < tolerance] = "absent"
+        return list(verdicts)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each correlation equals `value`; 1 where unknown."""
         if not -1 < value < 1:
             raise RequestError(f"value={value:g} must be a correlation between -1 and 1")
-        found = np.ones_like(self.values)
+        all_pvalues = np.ones_like(self.values)
         if not self.known.any():
-            return found
+            return all_pvalues
         at = self.values[self.known]
         distance = np.arctanh(at) - np.arctanh(value)
         pvalues = self.laws.error(self.pairs[:, self.known], at).tail(distance)
         if alternative != "two-sided":
             beyond = (distance > 0) == (alternative == "larger")
             pvalues = np.where(beyond, pvalues / 2, 1 - pvalues / 2)
-        found[self.known] = pvalues
-        return found
+        all_pvalues[self.known] = pvalues
+        return all_pvalues
 
     def statistics(self) -> Floats:
         """(d,) atanh of the estimates over its standard deviations; nan where unknown."""
-        found = np.full_like(self.values, np.nan)
+        statistics = np.full_like(self.values, np.nan)
         if self.known.any():
             at = self.values[self.known]
             law = self.laws.error(self.pairs[:, self.known], at)
-            found[self.known] = np.arctanh(at) / np.sqrt(law.variances)
-        return found
+            statistics[self.known] = np.arctanh(at) / np.sqrt(law.variances)
+        return statistics
 
     def subset(self, chosen: slice) -> Self:
-        """The same for some of the pairs."""
+        """Intervals of some of the pairs."""
         return replace(self, pairs=self.pairs[:, chosen])
 
 
 @dataclass(frozen=True)
 class PartialIntervals(PairIntervals):
-    """Of partial correlations, given all other columns.
+    """Intervals of partial correlations, given all other columns.
 
     Certified: the noise (and, for the population, the sampling error) of the whole covariance
     matrix is within a spectral radius, so all entries of the precision matrix are within bounds
@@ -323,7 +323,7 @@ class PartialIntervals(PairIntervals):
 
     @cached_property
     def laws(self) -> PairLaws:
-        """Of partial correlations."""
+        """Laws of the errors of partial correlations."""
         return PairLaws.partial(self.precision)
 
     def certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
@@ -332,7 +332,7 @@ class PartialIntervals(PairIntervals):
         return _ratios(-high, -low, (low, high), self.pairs)
 
     def subset(self, chosen: slice) -> PartialIntervals:
-        """The same for some of the pairs; the matrix is inverted once."""
+        """Intervals of some of the pairs; the matrix is inverted once."""
         some = super().subset(chosen)
         some.__dict__["precision"] = self.precision
         return some
@@ -340,21 +340,21 @@ class PartialIntervals(PairIntervals):
 
 @dataclass(frozen=True)
 class MarginalIntervals(PairIntervals):
-    """Of Pearson's correlations.
+    """Intervals of Pearson's correlations.
 
     Certified: limits of all covariances jointly (`CertifiedRadii.box`), and interval arithmetic.
     """
 
     @cached_property
     def known(self) -> NDArray[np.bool_]:
-        """Those of columns whose variance is clearly above its noise."""
+        """Pairs of columns whose variances are clearly above their noise."""
         names = [name for name, _ in self.covariance.moments.features]
         hidden = np.array([name in self.covariance.hidden_columns for name in names])
         return np.asarray(~(hidden[self.pairs].any(axis=0) | self.covariance.unknown))
 
     @cached_property
     def laws(self) -> PairLaws:
-        """Of correlations."""
+        """Laws of the errors of correlations."""
         return PairLaws.marginal(self.covariance)
 
     def certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
@@ -380,7 +380,7 @@ def _ratios(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.concatenate([ends / least, ends / most])
     known = np.isfinite(most) & ~np.isnan(ratios).any(axis=0)
-    found = np.nan_to_num(ratios, nan=0.0, posinf=1.0, neginf=-1.0)
-    lower = np.where(known, np.clip(found.min(axis=0), -1, 1), -1.0)
-    upper = np.where(known, np.clip(found.max(axis=0), -1, 1), 1.0)
+    bounded = np.nan_to_num(ratios, nan=0.0, posinf=1.0, neginf=-1.0)
+    lower = np.where(known, np.clip(bounded.min(axis=0), -1, 1), -1.0)
+    upper = np.where(known, np.clip(bounded.max(axis=0), -1, 1), 1.0)
     return lower, upper

@@ -96,10 +96,10 @@ class PenalisedGraphResult(PairGraph, Result):
         """(k, p, p) partial correlations of the sparse matrices, ones on the diagonal."""
         root = np.sqrt(np.diagonal(self.precision_, axis1=1, axis2=2))
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = -self.precision_ / (root[:, :, np.newaxis] * root[:, np.newaxis, :])
+            partial = -self.precision_ / (root[:, :, np.newaxis] * root[:, np.newaxis, :])
         own = np.arange(len(self.columns))
-        found[:, own, own] = 1.0
-        return np.asarray(np.nan_to_num(found) + 0.0)  # no -0
+        partial[:, own, own] = 1.0
+        return np.asarray(np.nan_to_num(partial) + 0.0)  # no -0
 
     @property
     def edge_counts(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -130,8 +130,8 @@ class PenalisedGraphResult(PairGraph, Result):
         RequestError
             For a penalty that was not asked for.
         """
-        found = self.pairs(penalty)
-        return strongest_first(found[found["estimate"] != 0]).reset_index(drop=True)
+        pairs = self.pairs(penalty)
+        return strongest_first(pairs[pairs["estimate"] != 0]).reset_index(drop=True)
 
     def pairs(self, penalty: float | None = None) -> pd.DataFrame:
         """All pairs at one of the penalties: first, second, estimate (zero without an edge).
@@ -219,7 +219,7 @@ def usual_penalty(laws: PairLaws, pairs: Pairs) -> float:
 
 
 def positive_definite(correlation: Floats) -> Floats:
-    """The same (p, p) correlation matrix with eigenvalues of at least 0.001 and unit diagonal."""
+    """Correlation matrix (p, p) with eigenvalues lifted to 0.001 and unit diagonal."""
     values, vectors = np.linalg.eigh(correlation)
     if values[0] >= _LEAST_EIGENVALUE:
         return correlation
@@ -241,11 +241,11 @@ def graphical_lasso(correlation: Floats, penalties: Sequence[float]) -> Floats:
             "estimator='glasso' needs scikit-learn; install it with: "
             "pip install 'dpstats[graphs]', or use estimator='clime'"
         ) from None
-    found = [
+    matrices = [
         covariance.graphical_lasso(correlation, penalty, max_iter=_SWEEPS, enet_tol=_INNER)[1]
         for penalty in penalties
     ]
-    return np.asarray(found)
+    return np.asarray(matrices)
 
 
 def clime(correlation: Floats, penalties: Sequence[float]) -> Floats:
@@ -262,14 +262,14 @@ def clime(correlation: Floats, penalties: Sequence[float]) -> Floats:
     p = len(correlation)
     both = np.hstack([correlation, -correlation])
     rows = np.vstack([both, -both])
-    found = np.empty((len(penalties), p, p))
+    matrices = np.empty((len(penalties), p, p))
     for k, penalty in enumerate(penalties):
         for j, unit in enumerate(np.eye(p)):
             limits = np.concatenate([penalty + unit, penalty - unit])
             solved = optimize.linprog(np.ones(2 * p), A_ub=rows, b_ub=limits, method="highs")
             if solved.x is None:
                 raise DpstatsError(f"the linear program of column {j + 1} failed: {solved.message}")
-            found[k, :, j] = solved.x[:p] - solved.x[p:]
-    other = found.swapaxes(1, 2)
-    found = np.where(np.abs(found) <= np.abs(other), found, other)
-    return np.where(np.abs(found) < _ZERO, 0.0, found)
+            matrices[k, :, j] = solved.x[:p] - solved.x[p:]
+    other = matrices.swapaxes(1, 2)
+    matrices = np.where(np.abs(matrices) <= np.abs(other), matrices, other)
+    return np.where(np.abs(matrices) < _ZERO, 0.0, matrices)

@@ -161,8 +161,8 @@ class TreeResult(PairGraph, EstimateResult):
             The rows of `to_frame` of these pairs.
         """
         frame = self.to_frame(alpha=alpha, method=method, target=target)
-        found = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
-        return strongest_first(found).reset_index(drop=True)
+        edges = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
+        return strongest_first(edges).reset_index(drop=True)
 
     def to_frame(
         self,
@@ -182,9 +182,7 @@ class TreeResult(PairGraph, EstimateResult):
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """Edges of Chow and Liu's tree first, then by strength."""
-        frame = self.to_frame(alpha=alpha, target=target)
-        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
-        frame = frame.assign(certified_low=low, certified_high=high)
+        frame = super()._shown(alpha, target, len(self.terms))
         strength = frame["estimate"].abs()
         order = frame.assign(strength=strength).sort_values(
             ["in_tree", "strength"], ascending=False, kind="stable"
@@ -223,18 +221,18 @@ def spanning_tree(
 
 
 def tree_verdicts(low: Floats, high: Floats, pairs: Pairs, p: int) -> list[TreeVerdict]:
-    """What holds of the maximum spanning tree for all weights within intervals `low`, `high` (d,).
+    """Verdicts on the maximum spanning tree for all weights within intervals `low`, `high` (d,).
 
     An edge is surely in it if its lower end exceeds the bottleneck over all other paths at the
     upper ends: no weights in the intervals make another path as good. It is impossible if its upper
     end is below the bottleneck at the lower ends. If the intervals hold jointly, no verdict is
     wrong.
     """
-    found: list[TreeVerdict] = ["undecided"] * len(low)
+    verdicts: list[TreeVerdict] = ["undecided"] * len(low)
     bottleneck = _bottlenecks(low, pairs, p)
     for d in range(len(low)):
         if high[d] < bottleneck[pairs[0, d], pairs[1, d]]:
-            found[d] = "impossible"
+            verdicts[d] = "impossible"
     # Outside of the tree of the upper ends another path is at least as good at these.
     inside = spanning_tree(high, pairs, p)
     for d in np.flatnonzero(inside).tolist():
@@ -242,23 +240,23 @@ def tree_verdicts(low: Floats, high: Floats, pairs: Pairs, p: int) -> list[TreeV
         crossing = side[pairs[0]] != side[pairs[1]]
         crossing[d] = False
         if low[d] > high[crossing].max(initial=-np.inf):
-            found[d] = "sure"
-    return found
+            verdicts[d] = "sure"
+    return verdicts
 
 
 def _bottlenecks(weights: Floats, pairs: Pairs, p: int) -> Floats:
     """(p, p) largest minimum of weights over all paths between two columns."""
-    found = np.full((p, p), -np.inf)
+    bottlenecks = np.full((p, p), -np.inf)
     members = {i: [i] for i in range(p)}
     owner = np.arange(p)
     for d in np.argsort(-weights, kind="stable").tolist():
         one, other = owner[pairs[:, d]].tolist()
         if one != other:
-            found[np.ix_(members[one], members[other])] = weights[d]
-            found[np.ix_(members[other], members[one])] = weights[d]
+            bottlenecks[np.ix_(members[one], members[other])] = weights[d]
+            bottlenecks[np.ix_(members[other], members[one])] = weights[d]
             owner[members[other]] = one
             members[one] += members.pop(other)
-    return found
+    return bottlenecks
 
 
 def _side(

@@ -63,14 +63,14 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import linalg, special
+from scipy import linalg
 
 from dpstats.analyses.regression.glm_coefficients import Average
 from dpstats.analyses.regression.joint_test import independent, joint_test
 from dpstats.analyses.regression.newton import (
     derivatives,
     find_root,
-    first_rejected,
+    rejected_beyond,
     solved,
     tail_of,
 )
@@ -207,8 +207,8 @@ class CalibratedScore(Cached):
         if start is None:
             return None
         score = partial(self._score, self.weights)
-        found = find_root(score, self.information, self.x, start)
-        return find_root(score, fitted, self.x, start) if found is None else found
+        root = find_root(score, self.information, self.x, start)
+        return find_root(score, fitted, self.x, start) if root is None else root
 
     def _score(self, weights: Floats, b: Floats) -> Floats:
         return np.asarray(self.x.T @ (weights * (self.y - self.link.mean(self.x @ b))))
@@ -429,21 +429,13 @@ class CalibratedScore(Cached):
         return self._once(key, lambda: self._interval(combination, alpha, sampled))
 
     def _interval(self, combination: Floats, alpha: float, sampled: bool) -> tuple[float, float]:
-        """That of `law`, prolonged by values which the score does not reject."""
+        """Interval of `law`, prolonged by values which the score does not reject."""
         law, centre = self._law(combination, sampled), float(combination @ self._estimate)
         if not law.reaches(alpha):
             return -np.inf, np.inf
-        limit = -float(special.ndtri(alpha / 2))
-
-        def end(sign: float, start: float) -> float:
-            def kept(t: float) -> float | None:
-                z = self.deviate(combination, centre + sign * t, sampled=sampled)
-                return None if z is None else limit + sign * z
-
-            return sign * first_rejected(self.x, combination, kept, start, law.spread)
-
-        low, high = law.limits(alpha)
-        return centre + end(-1.0, centre - low), centre + end(1.0, high - centre)
+        deviate = partial(self.deviate, combination, sampled=sampled)
+        ends = law.limits(alpha)
+        return rejected_beyond(self.x, combination, deviate, alpha, ends, centre, law.spread)
 
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
         """How far the score is from zero if a combination has this value, as a normal deviate.
@@ -486,6 +478,6 @@ class CalibratedScore(Cached):
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that a combination has this value in the population."""
         law = self._law(combination, True)
-        found = law.pvalue(value, alternative)
+        of_law = law.pvalue(value, alternative)
         z = self.deviate(combination, value, sampled=True)
-        return max(found, 1.0 if z is None else tail_of(z, alternative))
+        return max(of_law, 1.0 if z is None else tail_of(z, alternative))

@@ -25,7 +25,7 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,7 +36,7 @@ from dpstats.analyses.regression.joint_test import independent, joint_test, root
 from dpstats.analyses.regression.newton import (
     derivatives,
     find_root,
-    first_rejected,
+    rejected_beyond,
     solved,
     tail_of,
 )
@@ -250,7 +250,7 @@ class CellScore(Cached):
             return np.full((2, len(combinations), len(combinations)), np.inf)
         return np.asarray(along.T @ self._covariances_of_score @ along)
 
-    def _deviate_of(self, error: float, b: Floats, along: Floats, rest: float) -> float:
+    def _deviate_of(self, distance: float, b: Floats, along: Floats, rest: float) -> float:
         """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
 
         As the tail is that of a sum of independent variables of known laws (Lugannani and Rice's
@@ -259,12 +259,12 @@ class CellScore(Cached):
         weights = self._entries(b) @ along
         total = float(weights @ self.noise @ weights) + rest
         if not len(self.terms):
-            return float(error / np.sqrt(total))
+            return float(distance / np.sqrt(total))
         laplace = (self.laplace @ weights) ** 2 / total
         normal = max(1 - float(laplace.sum()), rest / total)
         law = MixtureTails(np.array([normal]), laplace[np.newaxis, :], self.terms)
-        tail = float(law.tail(np.array([error / np.sqrt(total)]))[0])
-        return float(-np.sign(error) * special.ndtri(max(tail, _LEAST_TAIL) / 2))
+        tail = float(law.tail(np.array([distance / np.sqrt(total)]))[0])
+        return float(-np.sign(distance) * special.ndtri(max(tail, _LEAST_TAIL) / 2))
 
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
         """How far the score is from zero if the combination has this value, as a normal deviate.
@@ -283,9 +283,9 @@ class CellScore(Cached):
             return None
         spread = float(along @ self._sampling(b) @ along)
         rest = spread if sampled else max(self._inside(b, along), _ROUNDING**2 * spread)
-        error = float(along @ self.score(b))
+        distance = float(along @ self.score(b))
         low, high = self.misfit(b, along)
-        return self._deviate_of(error - float(np.clip(error, low, high)), b, along, rest)
+        return self._deviate_of(distance - float(np.clip(distance, low, high)), b, along, rest)
 
     def _under(self, combinations: Floats, values: Floats) -> Floats | None:
         """(p,) coefficients of which independent combinations (k, p) have these values (k,).
@@ -347,13 +347,7 @@ class CellScore(Cached):
         centre = float(combination @ self._estimate)
         along = solved(self.information(self._estimate), combination)
         deviation = float(np.sqrt(along @ self._covariances_of_score.sum(axis=0) @ along))
-        limit = -float(special.ndtri(alpha / 2))
-
-        def end(sign: float) -> float:
-            def kept(t: float) -> float | None:
-                z = self.deviate(combination, centre + sign * t, sampled=sampled)
-                return None if z is None else limit + sign * z
-
-            return sign * first_rejected(self.x, combination, kept, 0.0, deviation)
-
-        return centre + end(-1.0), centre + end(1.0)
+        deviate = partial(self.deviate, combination, sampled=sampled)
+        return rejected_beyond(
+            self.x, combination, deviate, alpha, (centre, centre), centre, deviation
+        )

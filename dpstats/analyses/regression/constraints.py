@@ -70,7 +70,7 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
     stand_ins = {name: f"v{i}_" for i, name in enumerate(terms)}
 
     def stand_in(match: re.Match[str]) -> str:
-        """What formulaic reads in place of a name, or a number without an exponent."""
+        """Text that formulaic reads in place of a name, or a number without an exponent."""
         if match["number"]:
             return f"{Decimal(match[0]):f}"
         name = match["quoted"] or match["bare"]

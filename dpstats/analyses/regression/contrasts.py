@@ -66,7 +66,7 @@ class LinearResult(EstimateResult):
 
     @property
     def main_terms(self) -> list[str]:
-        """That coefficient."""
+        """The first coefficient other than the intercept."""
         first = int(self.terms[0] == "Intercept" and len(self.terms) > 1)
         return self.terms[first : first + 1]
 
@@ -142,7 +142,7 @@ class RegressionResult(LinearResult, ABC):
         """F statistic and p-value of combinations (k, d) that equal values (k,) together."""
 
     def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-        """What of a joint hypothesis the rows can decide: all of it, unless levels have none."""
+        """Part of a joint hypothesis that the rows decide: all of it, unless levels have none."""
         return matrix, values
 
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
@@ -166,8 +166,8 @@ class RegressionResult(LinearResult, ABC):
         matrix, values, names = read_constraints(r_matrix, self.terms)
         pairs = zip(names, values.tolist(), strict=True)
         names = [f"{name} = {value:g}" if value else name for name, value in pairs]
-        found = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
-        plain = {one.name: getattr(found, one.name) for one in fields(found)}
+        combined = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
+        plain = {one.name: getattr(combined, one.name) for one in fields(combined)}
         return ContrastResult(**{**plain, "null": values})
 
     def f_test(self, r_matrix: Constraints) -> FTestResult:
@@ -363,7 +363,7 @@ class Prediction(Result):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Those of the predicted means."""
+        """Frame of the intervals of the predicted means."""
         return self.mean.intervals_frame(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
         )

@@ -254,9 +254,9 @@ class ElasticNetResult(Cached, Result):
         zero. `high` is infinite where the noise leaves the number of rows open.
         """
         check_alpha(alpha)
-        found, low, high = self.moments.risk(self.basis, alpha)
+        estimate, low, high = self.moments.risk(self.basis, alpha)
         unit = self.design.half_range**2
-        return unit * found, unit * low, unit * high
+        return unit * estimate, unit * low, unit * high
 
     def path(self, size: int = 50) -> pd.DataFrame:
         """Coefficients in original units along `size` penalties, evenly spaced in logarithms.
@@ -266,8 +266,8 @@ class ElasticNetResult(Cached, Result):
         """
         import pandas as pd
 
-        alphas, found = self.path_in_units(size)
-        estimates = np.array([self._original(one) for one in found])
+        alphas, path = self.path_in_units(size)
+        estimates = np.array([self._original(basis) for basis in path])
         return pd.DataFrame(
             {
                 "alpha": np.repeat(alphas, len(self.terms)),
@@ -277,7 +277,7 @@ class ElasticNetResult(Cached, Result):
         )
 
     def path_in_units(self, size: int = 50) -> tuple[Floats, Floats]:
-        """The same penalties (size,), decreasing, and coefficients (size, d) in unit scale."""
+        """Penalties (size,) of `path`, decreasing, and coefficients (size, d) in unit scale."""
         check_whole("size", size, 2, 1_000)
         largest = self.moments.largest_penalty / self.l1_ratio
         alphas = np.geomspace(largest, _LEAST_PENALTY * largest, size)
@@ -307,7 +307,7 @@ class ElasticNetResult(Cached, Result):
         return self._page(0.05).html()
 
     def _page(self, alpha: float) -> Page:
-        found, low, high = self.risk(alpha=alpha)
+        risk, low, high = self.risk(alpha=alpha)
         rows = [
             [term, significant(estimate), verdict]
             for term, estimate, verdict in self.support(alpha=alpha).itertuples(index=False)
@@ -315,8 +315,8 @@ class ElasticNetResult(Cached, Result):
         lines = [
             f"penalty {significant(self.alpha)}, for columns scaled to run from -1 to 1 between "
             "their bounds",
-            f"mean squared residual {significant(found)}"
-            + (" (negative by the noise, cut at zero)" if found == 0 else "")
+            f"mean squared residual {significant(risk)}"
+            + (" (negative by the noise, cut at zero)" if risk == 0 else "")
             + f"; over the private rows certified between {significant(low)} and "
             f"{significant(high)}",
         ]
@@ -397,12 +397,12 @@ class PenalisedMoments(Cached):
         Moved to the nearest positive definite matrix where noise made it indefinite.
         """
         kept = np.append(np.flatnonzero(self.penalised), len(self.penalised))
-        found = self.moments[np.ix_(kept, kept)]
+        moments = self.moments[np.ix_(kept, kept)]
         if len(self._free):
             across = self.moments[np.ix_(self._free, kept)]
             own = self.moments[np.ix_(self._free, self._free)]
-            found = found - across.T @ np.linalg.solve(own, across)
-        values, vectors = np.linalg.eigh(found)
+            moments = moments - across.T @ np.linalg.solve(own, across)
+        values, vectors = np.linalg.eigh(moments)
         least = _LEAST_EIGENVALUE * max(float(values[-1]), 1e-300)
         return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
 
@@ -440,13 +440,13 @@ class PenalisedMoments(Cached):
         table = (np.sqrt(m * np.maximum(values, 0)) * vectors).T  # m rows with these moments
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # `_residue` is in the verdicts
-            found = enet_path(
+            fitted = enet_path(
                 np.asfortranarray(table[:, :-1]), table[:, -1], l1_ratio=l1_ratio, alphas=alphas,
                 precompute=False, tol=_TOLERANCE, max_iter=_SWEEPS, check_input=False,
             )[1]  # fmt: skip
         coefficients = np.zeros((len(alphas), len(self.penalised)))
-        found[np.abs(found) <= _TOLERANCE] = 0.0  # where a coefficient is about to enter
-        coefficients[:, self.penalised == 1] = found.T
+        fitted[np.abs(fitted) <= _TOLERANCE] = 0.0  # where a coefficient is about to enter
+        coefficients[:, self.penalised == 1] = fitted.T
         if len(self._free):
             own = self.moments[np.ix_(self._free, self._free)]
             left = self.moments[self._free, -1] - coefficients @ self.moments[:-1, self._free]
@@ -511,9 +511,9 @@ class PenalisedMoments(Cached):
         is within factors 1 / (1 + r) and 1 / (1 - r) of that over the noisy one.
         """
         residual = np.append(-b, 1.0)
-        found = float(residual @ self.moments @ residual)
+        estimate = float(residual @ self.moments @ residual)
         reach = float(np.abs(residual) @ self._radii(beta) @ np.abs(residual))
         relative = self._relative_error_of_rows(beta)
-        low = max(found - reach, 0.0) / (1 + relative)
-        high = max(found + reach, 0.0) / (1 - relative) if relative < 1 else np.inf
-        return max(found, 0.0), low, high
+        low = max(estimate - reach, 0.0) / (1 + relative)
+        high = max(estimate + reach, 0.0) / (1 - relative) if relative < 1 else np.inf
+        return max(estimate, 0.0), low, high

@@ -110,8 +110,6 @@ class GeneralisedResult(RegressionResult):
     points: Mapping[str, Floats] = field(kw_only=True, compare=False)
     unmeasured: Floats = field(kw_only=True, compare=False)
 
-    ratio: ClassVar[str] = "ratio"
-
     @property
     def _coefficients(self) -> CoefficientIntervals:
         assert isinstance(self.intervals, CoefficientIntervals)
@@ -131,13 +129,13 @@ class GeneralisedResult(RegressionResult):
         """`tvalues` by the name of a normal statistic."""
         return self.tvalues
 
-    def _ratios(self, alpha: float, method: Method, target: Target) -> pd.DataFrame:
+    def _ratios(self, name: str, alpha: float, method: Method, target: Target) -> pd.DataFrame:
         import pandas as pd
 
         low, high = np.asarray(self.conf_int(alpha=alpha, method=method, target=target)).T
         with np.errstate(over="ignore"):
             columns = (np.exp(np.asarray(self.params)), np.exp(low), np.exp(high))
-        names = (self.ratio, "conf_low", "conf_high")
+        names = (name, "conf_low", "conf_high")
         return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.terms)
 
     def get_prediction(
@@ -189,11 +187,11 @@ class GeneralisedResult(RegressionResult):
     def _margeff(self) -> EstimateResult:
         effects = marginal_effects(self.moments, self.points, self.link)
         names = list(effects)
-        found = np.array([self._coefficients.average(effect) for effect in effects.values()]).T
+        means = np.array([self._coefficients.average(effect) for effect in effects.values()]).T
         return EstimateResult(
             title=f"Average marginal effects, {self.title}", terms=names,
-            params=Named(found[0], names), sampling_variance=found[1], privacy_variance=found[2],
-            intervals=NormalIntervals(*found), rows=self.rows, budget=self.budget,
+            params=Named(means[0], names), sampling_variance=means[1], privacy_variance=means[2],
+            intervals=NormalIntervals(*means), rows=self.rows, budget=self.budget,
             notes=[_FIRST_ORDER, *self.notes],
         )  # fmt: skip
 
@@ -247,13 +245,11 @@ class LogisticResult(GeneralisedResult):
     True ['age']
     """
 
-    ratio: ClassVar[str] = "odds_ratio"
-
     def odds_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Exponentials of the coefficients and of their intervals, a row per coefficient."""
-        return self._ratios(alpha, method, target)
+        return self._ratios("odds_ratio", alpha, method, target)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -276,18 +272,16 @@ class PoissonResult(GeneralisedResult):
     True (2, 3)
     """
 
-    ratio: ClassVar[str] = "rate_ratio"
-
     def rate_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Exponentials of the coefficients and of their intervals, a row per coefficient."""
-        return self._ratios(alpha, method, target)
+        return self._ratios("rate_ratio", alpha, method, target)
 
 
 @dataclass(frozen=True)
 class Generalised:
-    """What is the same for all links: the parameters, and what both stages measure."""
+    """Parameters and measurements of a generalised linear model, for all links."""
 
     preview_remark: ClassVar[str] = (
         "Widths of logistic and Poisson coefficients are about the least: even rows have numbers "
@@ -345,7 +339,7 @@ class Generalised:
         return self._density(release.schema).at_pilot(release)
 
     def combines(self, schema: Schema) -> bool:
-        """Its answers may be combined from several measurements."""
+        """True: answers may be combined from several measurements."""
         return True
 
     def _from_density(self, kind: type[R], release: ReleaseView, *notes: str) -> R:
@@ -413,7 +407,7 @@ class Generalised:
 
 
 def _intervals(moments: DesignMoments, scored: Scored) -> CoefficientIntervals:
-    """Of the coefficients in original units."""
+    """Intervals of the coefficients in original units."""
     combinations = moments.to_basis / moments.half_range
     return CoefficientIntervals(scored.score, combinations, scored.basis)
 

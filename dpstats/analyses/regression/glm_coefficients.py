@@ -168,11 +168,11 @@ class CoefficientIntervals(Intervals, Cached):
 
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each combination equals `value`."""
-        found, values = np.ones(len(self)), np.broadcast_to(value, len(self)).tolist()
+        pvalues, values = np.ones(len(self)), np.broadcast_to(value, len(self)).tolist()
         if self.known:
             for i in np.flatnonzero(self.determined):
-                found[i] = self.model.pvalue(self.reduced[i], values[i], alternative)
-        return found
+                pvalues[i] = self.model.pvalue(self.reduced[i], values[i], alternative)
+        return pvalues
 
     def wald(self, values: Floats) -> tuple[float, float]:
         """F statistic and p-value that all combinations, determined ones, equal values (k,)."""

@@ -65,7 +65,7 @@ class EnteringLevels:
 
     @classmethod
     def of(cls, release: ReleaseView, moments: DesignMoments) -> EnteringLevels:
-        """Of the groups of a formula, from a release that measured the counts."""
+        """Cells of the groups of a formula, from a release that measured the counts."""
         used = {
             frozenset(name for name, level in regressor.factors if level is not None)
             for regressor in moments.design.regressors
@@ -134,7 +134,7 @@ def _regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, eq=False)
 class BinnedModel:
-    """Of one or two columns: the table of their cells by the outcome, and bin offsets."""
+    """Model of one or two columns: the table of their cells by the outcome, and bin offsets."""
 
     moments: DesignMoments
 
@@ -210,18 +210,18 @@ class BinnedModel:
         order = np.concatenate([part[kept] for part in (*pair, *parts)])
         unit = np.where(order < table.size, 1.0, np.asarray(answers.bounds)[order])
         noise = answers.noise_covariance[np.ix_(order, order)] / np.outer(unit, unit)
-        found = (sums[order] / unit).reshape(-1, int(kept.sum()))
+        totals = (sums[order] / unit).reshape(-1, int(kept.sum()))
         x = self.moments.regressors_at(self._values({}))[kept]
         slopes, remainder = self._expansion(x, kept)
         if (basis := span(x)) is not None:
             bounded = np.abs(basis)
             x, slopes, remainder = x @ basis, slopes @ basis, remainder @ bounded
         every = kept.all() and self.moments.schema[response].bins == 2
-        n = release.n if every else max(round(float(found[:2].sum())), 1)
+        n = release.n if every else max(round(float(totals[:2].sum())), 1)
         groups = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
         laplace = np.array([w[order] / unit * law.variance**0.5 for w, law in groups])
         score = CellScore(
-            x, slopes, remainder, found[:2], found[2:], noise, n,
+            x, slopes, remainder, totals[:2], totals[2:], noise, n,
             laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
             calibration_seed(answers), float(answers.rows.rows_per_person),
         )  # fmt: skip
@@ -266,7 +266,7 @@ class BinnedModel:
 
 @dataclass(frozen=True, eq=False)
 class DensityModel:
-    """Of any columns: moments as for least squares, and two-way tables of all columns."""
+    """Model of any columns: moments as for least squares, and two-way tables of all columns."""
 
     moments: DesignMoments
     link: Link
@@ -295,7 +295,7 @@ class DensityModel:
         return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
 
     def at_pilot(self, release: ReleaseView) -> PilotScore:
-        """The same at the estimate of a release of the first stage; at zero if there is none."""
+        """The second stage at the estimate of a release of the first; at zero if it has none."""
         fit = self.score(release, [])
         _, basis = self.moments.regressor_terms
         params = np.zeros(len(basis))
@@ -345,21 +345,21 @@ class DensityModel:
         _, basis = self.moments.regressor_terms
         for block in blocks:
             if isinstance(block, PilotScore) and block.pilot is not None:
-                found = np.linalg.lstsq(basis.T, np.array(block.pilot) / UNIT, rcond=None)[0]
-                return np.asarray(found)
+                pilot = np.linalg.lstsq(basis.T, np.array(block.pilot) / UNIT, rcond=None)[0]
+                return np.asarray(pilot)
         return None
 
     def _bin_means(
         self, codes: dict[str, NDArray[np.int64]], values: dict[str, Floats], density: Floats
     ) -> dict[str, Floats]:
         """The values with those of every number replaced by their mean in its bin."""
-        found = dict(values)
+        means = dict(values)
         for name in _numbers(self.moments):
             bins = self.moments.schema[name].bins_of(codes[name])
             mass = np.bincount(bins, density)
             total = np.bincount(bins, density * values[name])
-            found[name] = (total / np.where(mass > 0, mass, 1.0))[bins]
-        return found
+            means[name] = (total / np.where(mass > 0, mass, 1.0))[bins]
+        return means
 
     @property
     def _columns(self) -> tuple[Column, ...]:

@@ -367,8 +367,8 @@ class LinearIntervals(Intervals, Cached):
             return np.full(len(self), np.nan)
         draws = [self.model.moving(combination) for combination in self.combinations]
         moving = [np.quantile(np.abs(noise), 1 - alpha) for noise in draws]
-        found = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
-        return np.where(self._unknown, np.nan, found)
+        spread = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
+        return np.where(self._unknown, np.nan, spread)
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (k,)."""

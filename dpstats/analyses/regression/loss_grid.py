@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.analyses.notes import cell_rules
-from dpstats.analyses.regression.risk_surface import RiskSurface
+from dpstats.analyses.regression.risk_surface import NearMinimisers, RiskSurface
 from dpstats.checks import Method, Target, check_alpha, check_target, short
 from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
@@ -361,9 +361,12 @@ class LossGridResult(Result):
         target : {"table", "population"}
             Minimisers of the mean loss of the private table, or of the population's.
         """
+        return Named(self._near(alpha, target).hull, self.terms)
+
+    def _near(self, alpha: float, target: Target) -> NearMinimisers:
         check_alpha(alpha)
         check_target(target)
-        return Named(self.surface.near(alpha, target).hull, self.terms)
+        return self.surface.near(alpha, target)
 
     def contains(
         self,
@@ -386,8 +389,7 @@ class LossGridResult(Result):
         RequestError
             Unless every parameter has a value.
         """
-        check_alpha(alpha)
-        check_target(target)
+        near = self._near(alpha, target)
         if isinstance(parameters, Mapping):
             lacking = set(self.terms) ^ set(parameters)
             values = [] if lacking else [parameters[name] for name in self.terms]
@@ -396,7 +398,7 @@ class LossGridResult(Result):
         point = np.asarray(values, dtype=np.float64)
         if point.shape != (len(self.terms),):
             raise RequestError(f"give a value of each of {self.terms}, got {short(parameters)}")
-        return bool(self.surface.near(alpha, target).possible(point[None])[0])
+        return bool(near.possible(point[None])[0])
 
     def risks(self, *, alpha: float = USUAL_ALPHA, target: Target = "table") -> pd.DataFrame:
         """One row per grid point: the parameters, risk, low, high and possible.
@@ -407,9 +409,7 @@ class LossGridResult(Result):
         """
         import pandas as pd
 
-        check_alpha(alpha)
-        check_target(target)
-        near = self.surface.near(alpha, target)
+        near = self._near(alpha, target)
         frame = pd.DataFrame(near.points, columns=self.terms)
         bounds = {"risk": self.surface.risks, "low": near.low, "high": near.high}
         return frame.assign(**bounds, possible=near.possible(near.points))

@@ -143,7 +143,7 @@ class OLS:
         return Family(tuple(dict.fromkeys([*moments.blocks, *fourth])))
 
     def person_totals(self, schema: Schema) -> tuple[PersonMoments, ...]:
-        """What the covariance of scores over persons follows from; none of shrunk rows."""
+        """Functions that give the covariance of scores over persons; none of shrunk rows."""
         return () if self.clip_norm is not None else (self._moments(schema).person_totals(),)
 
     def infer(self, release: ReleaseView) -> OLSResult:
@@ -302,7 +302,7 @@ class OLSResult(RegressionResult):
 
     @property
     def mse_resid(self) -> float:
-        """The same, by statsmodels' other name."""
+        """`scale` by statsmodels' other name."""
         return self.scale
 
     @property
@@ -359,7 +359,7 @@ class OLSResult(RegressionResult):
 
     @property
     def rsquared_adj(self) -> float:
-        """The same, adjusted for the number of coefficients; 0 where noise made it negative."""
+        """`rsquared` adjusted for the number of coefficients; 0 where noise made it negative."""
         if self._explained < 0:
             return 0.0
         rows = self.nobs - (self.moments.constant is not None)
@@ -381,7 +381,7 @@ class OLSResult(RegressionResult):
 
     @property
     def f_pvalue(self) -> float:
-        """Its p-value, which allows for the noise."""
+        """P-value of `fvalue`, which allows for the noise."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
     def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:

@@ -161,7 +161,7 @@ class NearMinimisers:
         """(d, p) bounds s^- and s^+ on the subgradients at the grid points."""
         shape = [len(axis) for axis in self.axes]
         low, high = self.low.reshape(shape), self.high.reshape(shape)
-        found = []
+        sides = []
         for j, axis in enumerate(self.axes):
             least, most = np.full(shape, -self.reach[j]), np.full(shape, self.reach[j])
             if self.convex:
@@ -173,8 +173,8 @@ class NearMinimisers:
                     np.minimum(above[..., :-m], rise, out=above[..., :-m])
                     fall = (own[..., m:] - other[..., :-m]) / width
                     np.maximum(below[..., m:], fall, out=below[..., m:])
-            found.append((least.ravel(), most.ravel()))
-        least, most = (np.stack(side, axis=1) for side in zip(*found, strict=True))
+            sides.append((least.ravel(), most.ravel()))
+        least, most = (np.stack(side, axis=1) for side in zip(*sides, strict=True))
         return np.maximum(least, -_UNKNOWN), np.minimum(most, _UNKNOWN)
 
     @property

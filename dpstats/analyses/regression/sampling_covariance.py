@@ -41,7 +41,7 @@ _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails
 
 @dataclass(frozen=True)
 class SamplingCovariance(ABC):
-    """Of the coefficients of a fit: A^-1 M A^-1 / n, M the covariance of x (y - x'b)."""
+    """Sampling covariance of coefficients: A^-1 M A^-1 / n, M the covariance of x (y - x'b)."""
 
     fit: LeastSquares  # with a regular A where anything is asked
     # At least 1: the most rows of one unit that is independent of the others, such as a person.
@@ -57,7 +57,7 @@ class SamplingCovariance(ABC):
 
     @abstractmethod
     def variances(self, combinations: Floats) -> Floats:
-        """Of combinations (k, p) of the coefficients; (k,)."""
+        """(k,) of combinations (k, p) of the coefficients."""
 
     @property
     @abstractmethod
@@ -111,7 +111,7 @@ class EqualVariances(SamplingCovariance):
 
     @property
     def df(self) -> float:
-        """Those of a variance with the relative error of n - p squares and of the noise on it."""
+        """Degrees of freedom with the relative error of n - p squares and of the noise on them."""
         rows = max(self.fit.df_resid / self.clustering, 1.0)
         return with_noise(rows, self.relative)
 
@@ -144,7 +144,7 @@ class EqualVariances(SamplingCovariance):
         return np.asarray(np.maximum(np.minimum(variances, sharp), self.rounded(combinations)))
 
     def notes(self, combinations: Floats) -> list[str]:
-        """That a penalty makes it a bound."""
+        """Note that a penalty makes it a bound."""
         return [_PENALISED] if np.any(self.fit.ridge) else []
 
     @cached_property
@@ -214,7 +214,7 @@ class _OfScores(SamplingCovariance):
         return self.measured.noise_sd(scores, self.fit.residual) * self.per_row
 
     def notes(self, combinations: Floats) -> list[str]:
-        """That noise is more than half of some variance."""
+        """Note that noise is more than half of some variance."""
         hidden = np.any(self.noise_sd(combinations) > self.variances(combinations) / 2)
         return [self.noisy] if hidden else []
 
@@ -248,7 +248,7 @@ class AnyVariances(_OfScores):
 
     @property
     def df(self) -> float:
-        """Those of the rows; the noise has its own draws."""
+        """Degrees of freedom of the rows; the noise has its own draws."""
         return max(self.fit.df_resid / self.clustering, 1.0)
 
     def variances(self, combinations: Floats) -> Floats:
@@ -326,7 +326,7 @@ class OfPersons(_OfScores):
 
     @cached_property
     def df(self) -> float:
-        """Those of G persons, with the largest relative error of the coefficients' variances."""
+        """Degrees of freedom of G persons, with the largest relative error of a variance."""
         each = np.eye(len(self.fit.params))
         relative, (_, bounded) = np.zeros(len(each)), self._bound_of(each)
         np.divide(self.noise_sd(each), self.variances(each), out=relative, where=~bounded)
@@ -371,17 +371,17 @@ class PersonScores:
     def _products(self) -> Floats:
         """(T, T) noisy sums over persons, in unit scale."""
         i, j = self._pairs
-        found = np.zeros((int(i.max()) + 1,) * 2)
-        found[i, j] = found[j, i] = self.answers.sums / self.answers.bounds
-        return found
+        products = np.zeros((int(i.max()) + 1,) * 2)
+        products[i, j] = products[j, i] = self.answers.sums / self.answers.bounds
+        return products
 
     def _along(self, residual: Floats) -> Floats:
         """(q, T): every feature times the residual, a combination (q,) of the features."""
-        found = np.zeros((len(self.total), len(self._products)))
-        for row, places in zip(found, self.total, strict=True):
+        along = np.zeros((len(self.total), len(self._products)))
+        for row, places in zip(along, self.total, strict=True):
             used = places >= 0
             np.add.at(row, places[used], residual[used])
-        return found
+        return along
 
     def matrix(self, residual: Floats) -> Floats:
         """(q, q) noisy sum over persons of (total of f u'f)(total of f u'f)', over n."""
