@@ -70,11 +70,11 @@ def test_halves_on_the_noise_are_named():
         "analyses/counts/group_shares.py",
         "inference/mixture_tails.py",
         "inference/noisy_ratio.py",
-        "analyses/moments/covariance_intervals.py",
+        "analyses/moments/covariance.py",
         "analyses/regression/newton.py",
         "analyses/regression/glm_coefficients.py",
         "analyses/tables/association.py",
-        "analyses/tables/departures.py",
+        "analyses/tables/goodness_of_fit.py",
         "results/pooled.py",
         "privacy/weighted_noise.py",
     }

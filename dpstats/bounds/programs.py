@@ -115,7 +115,7 @@ class Program(Cached):
         )
 
     def _solved(self, values: Floats, **constraints: Any) -> Any:
-        """What the solver returns, at an optimum or where it stopped."""
+        """Result of the solver, at an optimum or where it stopped."""
         from scipy import optimize
 
         method: Any = "highs-ipm" if len(values) > _LARGE else "highs"

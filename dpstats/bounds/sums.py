@@ -45,7 +45,7 @@ class Sums:
         return self.unit == 1 and all(len(own) == 1 for own in self.members)
 
     def variance(self, sources: Sources) -> float:
-        """Of the noise, the largest of all functions, in units of their sums."""
+        """Largest variance of the noise on a function, in units of its sum."""
         return max(float(sources.variances[own].sum()) for own in self.members) / self.unit**2
 
     def ends(self, sources: Sources, error: float) -> tuple[Floats, Floats]:

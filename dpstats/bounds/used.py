@@ -49,7 +49,7 @@ class Used:
 
 
 def used_in(sources: Sources, blocks: Iterable[Block], sums: Sequence[Sums]) -> Used:
-    """What is used of some blocks and sums, without what is in two of them."""
+    """Used part of some blocks and sums, without repetitions."""
     distinct = list(dict.fromkeys([*blocks, *(one.block for one in sums)]))
     tables = [block for block in distinct if isinstance(block, Table)]
     measured: set[int] = set()
@@ -71,7 +71,7 @@ def used_in(sources: Sources, blocks: Iterable[Block], sums: Sequence[Sums]) -> 
 
 
 def no_limit(sources: Sources, question: Question) -> str:
-    """What is said where measured functions of a question's columns leave it open."""
+    """Message where measured functions of a question's columns leave it open."""
     own = set(question.columns)
     blocks = [b for b in sources.measurements.published.answering.blocks if own & set(b.columns)]
     of = _names(sources, {column for block in blocks for column in block.columns})

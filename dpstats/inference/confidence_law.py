@@ -88,7 +88,7 @@ class ConfidenceLaw(Cached):
         *,
         gaussian: bool,
     ) -> ConfidenceLaw:
-        """Of a parameter whose estimate errs by S + fixed + t moving if it lies t above it.
+        """Law of a parameter whose estimate errs by S + fixed + t moving if it lies t above it.
 
         Noise on the equations that give an estimate grows with the value tested, as in Fieller's
         problem. With S of a t law with standard deviation `spread`, -t = S + fixed + t moving in
@@ -113,13 +113,13 @@ class ConfidenceLaw(Cached):
 
     @property
     def without_sampling(self) -> ConfidenceLaw:
-        """The same of the rows themselves: the noise is the only error."""
+        """Law for the rows themselves: the noise is the only error."""
         error = np.where(np.isfinite(self.error), 0.0, self.error)
         growing = self.growing and (self.growing[0], 0.0, *self.growing[2:])
         return replace(self, error=error, growing=growing)
 
     def within(self, low: float, high: float) -> ConfidenceLaw:
-        """The same with its median in the range of the parameter: all draws are moved alike.
+        """Law with its median in the range of the parameter: all draws are moved alike.
 
         Noise may put nearly all draws beyond an end of the range. Both limits would be that end: no
         interval. The limit inside then moves inwards, and the other is at the end as before, since
@@ -147,7 +147,7 @@ class ConfidenceLaw(Cached):
 
     @cached_property
     def spread(self) -> float:
-        """Of H: about its standard deviation, for draws that are known."""
+        """About the standard deviation of H, for draws that are known."""
         known = np.isfinite(self.error)
         if not known.any():
             return 1.0

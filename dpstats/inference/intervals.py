@@ -66,7 +66,7 @@ class Intervals(ABC):
 
     @abstractmethod
     def subset(self, chosen: slice) -> Intervals:
-        """Those of some of the parameters."""
+        """Intervals of some of the parameters."""
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
         """Noise-aware limits of all parameters together; here by Bonferroni's inequality."""
@@ -109,7 +109,7 @@ class Several(Intervals):
         return _joined([part.certified(alpha, target) for part in self.parts])
 
     def subset(self, chosen: slice) -> Several:
-        """Those of some of the parameters."""
+        """Intervals of some of the parameters."""
         return Several(self.parts[chosen])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:

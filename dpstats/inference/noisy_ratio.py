@@ -101,7 +101,7 @@ class NoisyRatio(Cached):
 
     @cached_property
     def _inversion(self) -> Inversion:
-        """Of D over its unit, with the unit of each ratio."""
+        """Inversion of D over its unit, with the unit of each ratio."""
         noise = self.noise
 
         def log_noise(s: Floats, r: Floats) -> Floats:
@@ -111,7 +111,7 @@ class NoisyRatio(Cached):
 
     @cached_property
     def _inversion_of_rows(self) -> Inversion:
-        """Of D where the unit is one row, so that many ratios share their frequencies."""
+        """Inversion of D in units of one row, so that many ratios share their frequencies."""
         noise = self.noise.log_characteristic
         if len(self.noise.parts) > _DIRECT:
             noise = _Interpolated(self.noise)

@@ -125,7 +125,7 @@ def draw_evenly(law: NoiseLaw, size: int, rng: np.random.Generator) -> Floats:
 
 
 def with_more_noise(measurements: Measurements, rng: np.random.Generator) -> Measurements:
-    """The same with a second noise of the same law on every sum; it protects nobody."""
+    """Measurements with a second noise of the same law on every sum; it protects nobody."""
     strategy, pieces, start = measurements.strategy, [], 0
     for planned, scales in zip(strategy.blocks, strategy.block_scales, strict=True):
         own = measurements.noisy_sums[start : start + planned.block.size].copy()

@@ -60,7 +60,7 @@ class Widths(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Result(ABC):
-    """What an analysis concludes from a release; the base class of all results.
+    """Base class of the results of all analyses.
 
     Two results are equal if they are of one class and have equal fields, arrays compared entry by
     entry. Inferring twice from one release gives equal results.
@@ -203,12 +203,12 @@ class Result(ABC):
 
     @property
     def preview_condition(self) -> str:
-        """What real rows must satisfy for intervals of the previewed kind; "" for nothing."""
+        """Condition on real rows for intervals of the previewed kind; "" for none."""
         return ""
 
     @property
     def interval_of(self) -> str:
-        """What the previewed intervals estimate, whose unit the widths have; "" without them."""
+        """Parameter of the previewed intervals, whose unit the widths have; "" without them."""
         return ""
 
     @property
@@ -289,7 +289,7 @@ def footer(rows: RowCount, budget: Budget | str, method: str, target: Target = "
 
 
 def about_persons(rows: RowCount, target: Target) -> str:
-    """What intervals for a population assume where a person may have several rows."""
+    """Assumption of population intervals where a person may have several rows."""
     k = rows.rows_per_person
     if target == "table" or k == 1:
         return ""

@@ -438,7 +438,7 @@ class EstimateResult(Cached, Result):
 
     @property
     def _privacy(self) -> str:
-        """What the last column is."""
+        """Meaning of the last column."""
         return PRIVACY
 
     def _head(self, alpha: float, target: Target) -> list[str]:

@@ -32,7 +32,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Explanation:
-    """What a release knows of a question.
+    """Answer of a release to a question, with its reasons.
 
     Attributes
     ----------

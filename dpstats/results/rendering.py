@@ -16,7 +16,6 @@ from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.error_rates import percent
-from dpstats.results.latex import as_latex
 from dpstats.schema.dates import day_text
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class Numerals:
         return f"[{self(low)}, {self(high)}]"
 
     def certified(self, low: float, high: float) -> str:
-        """The same of a certified interval; "none" without ends, which says nothing."""
+        """Certified interval; "none" without ends, which says nothing."""
         return NO_INTERVAL if low == -math.inf and high == math.inf else self.interval(low, high)
 
 
@@ -254,7 +253,7 @@ def table_of(
 
 @dataclass(frozen=True)
 class Page:
-    """What a result shows, as text, HTML or LaTeX.
+    """Contents of a printed result, as text, HTML or LaTeX.
 
     Attributes
     ----------
@@ -293,12 +292,12 @@ class Page:
         return "\n".join([*before, *table, *after]).rstrip("\n")
 
     def html(self) -> str:
-        """The same cells and lines, escaped."""
+        """Cells and lines, escaped."""
         table = html_table(self.header, self.rows) if self.header else ""
         return as_html(self.title, self.before, table, self.after)
 
     def latex(self) -> str:
-        """The same cells and lines, escaped."""
+        """Cells and lines, escaped."""
         return as_latex(self.title, self.before, self.header, self.rows, self.after)
 
 
@@ -333,11 +332,11 @@ class Summary(str):
         return str(self)
 
     def fitted(self) -> str:
-        """The same with lines and columns that fit the terminal."""
+        """Page with lines and columns that fit the terminal."""
         return self._page.fitted()
 
     def as_html(self) -> str:
-        """The same cells and lines, escaped."""
+        """Cells and lines, escaped."""
         return self._page.html()
 
     def as_latex(self) -> str:
@@ -359,3 +358,50 @@ def _shortened(text: str) -> str:
     """A name in one line, without the middle of a long one."""
     half = (_WIDEST - 3) // 2
     return text if len(text) <= _WIDEST else f"{text[:half]}...{text[-half:]}"
+
+
+_ESCAPED = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
+    "_": r"\_", "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "[": "{[}", "]": "{]}", "*": "{*}",  # after the end of a row they would be its options
+}  # fmt: skip
+
+
+def escaped(text: str) -> str:
+    r"""Text that LaTeX prints as it is.
+
+    Examples
+    --------
+    >>> print(escaped("age >= 65 & a_b"), escaped("[0, 18)"))
+    age \textgreater{}= 65 \& a\_b {[}0, 18)
+    """
+    return "".join(_ESCAPED.get(character, character) for character in text)
+
+
+def as_latex(
+    title: str,
+    before: Sequence[str],
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    after: Sequence[str],
+) -> str:
+    """A floating table with the title as its caption, and lines above and below the cells.
+
+    Needs the package booktabs; labels that LaTeX gives a meaning to are escaped.
+    """
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{escaped(title)}}}"]
+    lines += [f"{escaped(line)}\\par" for line in before if line]
+    if header:
+        body = [" & ".join(map(escaped, row)) + r" \\" for row in (header, *rows)]
+        lines += [
+            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+            r"\toprule",
+            body[0],
+            r"\midrule",
+            *body[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    lines += [rf"\par{{\footnotesize {escaped(line)}}}" for line in after if line]
+    return "\n".join([*lines, r"\end{table}"])

@@ -184,7 +184,7 @@ def _posterior_means(
 
 
 def _likelihood(count: Floats, size: Floats, deviation: Floats) -> Floats:
-    """Of every ratio for every count, (cells, ratios), up to a factor per count."""
+    """Likelihood of every ratio for every count, (cells, ratios), up to a factor per count."""
     logs = -0.5 * ((count[:, None] - size[:, None] * RATIOS) / deviation[:, None]) ** 2
     return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
 

@@ -89,7 +89,7 @@ class Others:
         self._misfit = self._weights = np.zeros(family.size)
 
     def counts(self, bins: dict[str, Codes]) -> Floats:
-        """Of rows, column name -> (rows,) bins."""
+        """Counts of rows, column name -> (rows,) bins."""
         supports = self._own.supports
         codes = {name: supports[name].codes[bin_] for name, bin_ in bins.items()}
         ones = np.ones(len(next(iter(bins.values()))))
@@ -113,7 +113,7 @@ class Others:
         return Rows(dict(bins), dict(bins), {}, one_hot, self._own.levels)
 
     def cost(self, name: str, rows: Rows) -> Single:
-        """What each level of a column costs each row, (levels, rows)."""
+        """Cost of each level of a column for each row, (levels, rows)."""
         column, old = self._own.schema[name], rows.bins[name]
         cost = self._cost.bin_potentials(column, rows).T
         at = np.arange(len(old))
@@ -206,7 +206,7 @@ class _Part:
             self.state = others.begin(_by_name(levels, rows), self.one_hot)
 
     def cost(self, j: int, without: int | None = None) -> Single:
-        """What each level of a column costs each row, (levels, rows): eq. 11.
+        """Cost of each level of a column for each row, (levels, rows): eq. 11.
 
         Cells of column `without`, whose levels are taken out of the rows, do not count.
         """
@@ -228,7 +228,7 @@ class _Part:
         return cost
 
     def steepness(self, *cells: Any) -> Single:
-        """What one more row in each of some cells costs."""
+        """Cost of one more row in each of some cells."""
         return np.asarray((2 * self.misfit[cells] + 1) * self.weights[cells])
 
     def redraw(self, j: int, temperature: float, rng: np.random.Generator) -> None:

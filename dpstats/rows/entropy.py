@@ -77,7 +77,7 @@ def fit_entropy(
     """Fit the weights, with the penalty that Stein's unbiased risk estimate prefers.
 
     The fit is repeated along s2 = 4/sigma, 1/sigma, ..., each started at the last, until
-    |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling (eq. 14), C being the covariance of the
+    |A h - b|^2 - |F| + 2 tr(C (C + s2 I)^-1) stops falling (eq. 15), C being the covariance of the
     scaled functions under h; the fit with the least value is kept. That estimates the squared error
     of A h without bias for Gaussian noise and is a heuristic for Laplace noise. It uses released
     values only, so it costs no privacy, and the certificate holds for any penalty.
@@ -214,7 +214,7 @@ class _Dual:
         self.products = Products(values, self.scale)
 
     def sampled(self, point: _Point, size: int) -> _Dual:
-        """The same program over candidates drawn in equal steps from the density at a point.
+        """Program over candidates drawn in equal steps from the density at a point.
 
         They have absorbed the point's y already (the tilt): only what is beyond it enters their
         weights, while the penalty stays on the whole of y. Were it on the rest alone, the risk

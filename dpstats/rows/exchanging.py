@@ -1,12 +1,12 @@
 """Rows of equal weight for any functions: rows of a model, exchanged until their means fit.
 
-Every row is moved by a Gibbs sweep of the model. Both the old rows and the moved ones follow the
-model, so that it is free which of them are kept. With d the misfit of the means of the m rows, in
-noise standard deviations, to keep row j in place of row i changes |d|^2 / 2 by about
-(v_j - v_i) / m, v = A'd. Parts of the rows in random order make those exchanges that lower it most,
-as many at once as lower |d| itself, and d follows them. Rows that differ in all columns are too
-coarse for the last of the misfit: then a row is exchanged for itself with one column moved. See
-"Exchanges for other families" in docs/explanation/synthetic-rows/generator.md.
+Every row is moved by a Gibbs sweep of the model, tilted against the misfit (eq. 14 of
+docs/explanation/synthetic-rows/generator.md), and it is free which of the old and the moved rows
+are kept. With d the misfit of the means of the m rows, in noise standard deviations, to keep row j
+in place of row i changes |d|^2 / 2 by about (v_j - v_i) / m, v = A'd. Parts of the rows in random
+order make those exchanges that lower it most, as many at once as lower |d| itself, and d follows
+them. Rows that differ in all columns are too coarse for the last of the misfit: then a row is
+exchanged for itself with one column moved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ GAIN = 0.03  # share of |d|^2 by which a pass over all parts must lower it for a
 MOST_PASSES = 20
 AGAIN = 0.03  # share of whole rows that a round must exchange for another
 FINE_GAIN = 0.05  # share of |d|^2 by which a round with single columns must lower it for another
-MOST_ROUNDS, MOST_FINE_ROUNDS = 12, 3
+MOST_ROUNDS, MOST_FINE_ROUNDS = 12, 4
+PROBED = 2_000  # rows from which the spread of v is taken
+WHOLE_TILT, FINE_TILT = 5.0, 10.0  # standard deviations over the rows of t v
 
 
 def exchanged(fit: LogLinearFit, wanted: Floats, rng: np.random.Generator) -> dict[str, Codes]:
@@ -42,23 +44,34 @@ def exchanged(fit: LogLinearFit, wanted: Floats, rng: np.random.Generator) -> di
         Means, in noise standard deviations.
     rng : numpy Generator
     """
+    even = np.full(fit.rows, 1 / fit.rows)
+    misfit = fit.family.evaluate(fit.codes).average(even) / fit.deviations - wanted
     for _ in range(MOST_ROUNDS):
-        done = _Round(fit, fit.moved(rng).codes, wanted, rng)
-        fit = replace(fit, codes=done.codes)
+        moved = _tilted(fit, misfit, WHOLE_TILT).moved(rng).codes
+        done = _Round(fit, moved, wanted, rng)
+        fit, misfit = replace(fit, codes=done.codes), done.misfit
         if done.exchanges < AGAIN * fit.rows:
             break
     for _ in range(MOST_FINE_ROUNDS):
-        moved = fit.moved(rng, alone=True).codes
+        moved = _tilted(fit, misfit, FINE_TILT).moved(rng, alone=True).codes
         which = rng.integers(len(moved), size=fit.rows)
         single = {
             name: np.where(which == j, moved[name], own)
             for j, (name, own) in enumerate(fit.codes.items())
         }
         done = _Round(fit, single, wanted, rng, single=True)
-        fit = replace(fit, codes=done.codes)
+        fit, misfit = replace(fit, codes=done.codes), done.misfit
         if done.last > (1 - FINE_GAIN) * done.first:
             break
     return fit.codes
+
+
+def _tilted(fit: LogLinearFit, misfit: Floats, tilt: float) -> LogLinearFit:
+    """The model times exp(-t v), t v of standard deviation `tilt` over the rows (eq. 14)."""
+    some = {name: codes[:: max(1, fit.rows // PROBED)] for name, codes in fit.codes.items()}
+    products = Products(fit.family.evaluate(some), 1 / fit.deviations, joint=False)
+    spread = float(np.std(products.combine(misfit)))
+    return replace(fit, dual=fit.dual - tilt / spread * misfit) if spread > 0 else fit
 
 
 class _Round:
@@ -70,8 +83,10 @@ class _Round:
         The rows that are kept.
     exchanges : int
         How many of them are moved ones.
+    misfit : (|F|,) float64
+        d of these rows.
     first, last : float
-        |d|^2.
+        |d|^2 before and after.
     """
 
     def __init__(
@@ -97,6 +112,7 @@ class _Round:
             self.last = float(misfit @ misfit)
             if self.last > (1 - GAIN) * before:
                 break
+        self.misfit = misfit
         self.exchanges = sum(int(part.kept[part.size :].sum()) for part in parts)
         self.codes = {
             name: np.concatenate([part.codes[name][part.kept] for part in parts])
@@ -126,7 +142,7 @@ class _Part:
         self._lengths = self._products.distances(self.size) if single else None
 
     def change(self, copies: Floats | NDArray[np.bool_]) -> Floats:
-        """Of the means of all rows, by copies of rows of the part."""
+        """Change of the means of all rows, by copies of rows of the part."""
         return self._products.average(copies.astype(np.float64) / self._rows)
 
     def _pairs(self, steepness: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -283,7 +283,7 @@ def _advice(
     *,
     close: bool,
 ) -> list[str]:
-    """What would bring the rows closer to the answers and is not in force.
+    """Options not in force that would bring the rows closer to the answers.
 
     Parameters
     ----------

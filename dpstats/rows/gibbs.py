@@ -27,9 +27,10 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.residuals import Residual
-from dpstats.rows.ball_potential import BallConditional, BallPotential
 from dpstats.rows.levels import Levels, Single
-from dpstats.rows.subgroup_potential import (
+from dpstats.rows.potentials import (
+    BallConditional,
+    BallPotential,
     Monomial,
     SubgroupConditional,
     SubgroupPotential,
@@ -284,14 +285,17 @@ class GibbsSampler:
         return max(column.bins, math.isqrt(len(self.supports[column.name].codes)) + 1)
 
     def _drawn(self, column: Column, rows: Rows, rng: np.random.Generator) -> Codes:
-        by_bin = self.bin_potentials(column, rows)
+        subgroups = self.subgroups(column, rows)
+        by_bin = self.bin_potentials(column, rows, subgroups)
         if not self.supports[column.name].coded:
             logits = np.ascontiguousarray((by_bin + self.base[column.name]).T)
             return self._codes(column, categorical(logits, rng), rng)
         assert isinstance(column, Number)
-        return self._move_number(column, by_bin, rows, rng)
+        return self._move_number(column, by_bin, subgroups, rows, rng)
 
-    def bin_potentials(self, column: Column, rows: Rows) -> Single:
+    def bin_potentials(
+        self, column: Column, rows: Rows, subgroups: list[SubgroupConditional] | None = None
+    ) -> Single:
         """Log conditional given the other columns up to a constant, (rows, bins) float32.
 
         Without the base, and without what depends on a number's code inside its bin.
@@ -315,7 +319,7 @@ class GibbsSampler:
                 if group == name:
                     rest = monomial.without(name, rows.units.__getitem__, rows.bins)
                     add_by_bin(total, level, rest)
-        for subgroup in self.subgroups(column, rows):
+        for subgroup in self.subgroups(column, rows) if subgroups is None else subgroups:
             total += subgroup.by_bin.astype(np.float32)
         return total
 
@@ -361,7 +365,12 @@ class GibbsSampler:
         ]
 
     def _move_number(
-        self, column: Number, by_bin: Single, rows: Rows, rng: np.random.Generator
+        self,
+        column: Number,
+        by_bin: Single,
+        subgroups: list[SubgroupConditional],
+        rows: Rows,
+        rng: np.random.Generator,
     ) -> Codes:
         """Two draws, with the state as quotient and remainder of a step near the square root.
 
@@ -379,11 +388,16 @@ class GibbsSampler:
         codes = np.append(support.codes, np.repeat(support.codes[-1:], beyond))
         bins = np.append(support.bins, np.repeat(support.bins[-1:], beyond))
         powers = self.polynomial(column, rows)
+        for subgroup in (of for of in subgroups if of.same_in_all_bins):
+            powers += [np.zeros_like(powers[0]) for _ in subgroup.powers[len(powers) :]]
+            for power, more in zip(powers, subgroup.powers, strict=False):
+                power += more * subgroup.holds[:, 0]
+        subgroups = [of for of in subgroups if not of.same_in_all_bins]
         exact = max(float(np.abs(power).max()) for power in powers) > _LARGE
         kind = np.float64 if exact else np.float32
         units = column.units_of(codes).astype(kind)
         powers = [power.astype(kind) for power in powers]
-        balls, subgroups = self.balls(column, rows), self.subgroups(column, rows)
+        balls = self.balls(column, rows)
         state = support.states_of(rows.codes[column.name])
         for coarse in (True, False):
             grid = np.arange(0, len(codes), step) if coarse else np.arange(step)

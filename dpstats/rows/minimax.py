@@ -3,7 +3,7 @@
 The program has a weight for each of m candidates, of which a few per function matter. By default
 it is solved over some candidates (`interior`), and others join as they are found to lower the
 optimum. Any density gives an upper bound on the optimum, its own largest misfit. Any y with
-|y|_1 = 1 gives a lower bound, b'y - max_j (A'y)_j over all m candidates (eq. 15 of
+|y|_1 = 1 gives a lower bound, b'y - max_j (A'y)_j over all m candidates (eq. 16 of
 docs/explanation/synthetic-rows/generator.md):
 
     max_f |(A h - b)_f| >= y'(b - A h) >= b'y - max_j (A'y)_j    for every density h

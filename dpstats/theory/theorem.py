@@ -15,7 +15,7 @@ _HALVINGS = 100
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a theorem asks for, and what it then promises.
+    """Sizes that a theorem asks for, and what it then promises.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Theorem:
             check_range("sensitivity", self.sensitivity, above=0, most=2 * self.functions)
 
     def sizes(self, delta: float) -> Sizes:
-        """What 8 delta-accurate rows ask for.
+        """Sizes for 8 delta-accurate rows.
 
         Parameters
         ----------

@@ -130,7 +130,7 @@ class Difference(ComparesGroups):
         return _result(self, names, answers, str(release.budget), rules, totals)
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
-        """What the sampling variance of persons follows from: rows in each of the four sets."""
+        """Person totals for the sampling variance: rows in each of the four sets."""
         return (PersonShares.of_cells(*self._sets(schema)),)
 
     def _counts(self, schema: Schema) -> list[Indicator]:

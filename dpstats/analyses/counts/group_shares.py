@@ -81,12 +81,12 @@ class GroupCounts:
 
     @property
     def sampling_variance(self) -> float:
-        """Of the estimate."""
+        """Variance of the estimate's sampling error."""
         return self.risk * (1 - self.risk) / self.size
 
     @property
     def privacy_variance(self) -> float:
-        """Of the estimate."""
+        """Variance of the estimate's noise."""
         return max(float(self.noise.variance(self.risk)), 0.0) / self.size**2
 
     @property

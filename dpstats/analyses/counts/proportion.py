@@ -79,7 +79,7 @@ class Proportion:
 
     @property
     def preview_remark(self) -> str:
-        """What other rows do to the widths of a preview."""
+        """How other rows change the widths of a preview."""
         return WIDTHS_OF_SHARES if self.given is None else WIDTHS_OF_GROUPS
 
     def family(self, schema: Schema) -> Family:
@@ -110,7 +110,7 @@ class Proportion:
         return columns, group.over(columns), trait.cells.over(columns)
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
-        """What the sampling variance of persons follows from: rows with the trait and without."""
+        """Person totals for the sampling variance: rows with the trait and without."""
         group = self._group(schema)
         columns, inside, holds = self._cells(schema, group)
         label = "" if group is None else f" and ({group.name})"
@@ -299,7 +299,7 @@ def proportions_result(
 
 
 def of_persons(result: ProportionResult, mean: Contrast | None = None) -> ProportionResult:
-    """The same where a person may have several rows; `mean` is the only share, from totals."""
+    """Notes for persons with several rows; `mean` is the only share, from totals."""
     rows = result.rows.with_totals(mean is not None)
     if not rows.allowed_for:
         return result

@@ -160,7 +160,7 @@ class ProportionIntervals(Intervals):
         return low, high
 
     def subset(self, chosen: slice) -> ProportionIntervals:
-        """The same for some of the counts."""
+        """Intervals of some of the counts."""
         whole = tuple(piece for piece in self.tables if piece.stop <= (chosen.stop or 0))
         exact = whole and slice(0, whole[-1].stop, 1) == slice(*chosen.indices(chosen.stop))
         tables = whole if exact else ()

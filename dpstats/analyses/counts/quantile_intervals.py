@@ -141,7 +141,7 @@ class QuantileIntervals(Intervals, Cached):
         return self._limits(*self.of_edges(alpha, "certified", target))
 
     def subset(self, chosen: slice) -> QuantileIntervals:
-        """The same for some of the quantiles."""
+        """Intervals of some of the quantiles."""
         return replace(self, probabilities=self.probabilities[chosen])
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:

@@ -51,7 +51,7 @@ class SharesFromTotals(Intervals):
 
     @property
     def range_widths(self) -> Floats | float:
-        """Of all values that the parameters can have."""
+        """Widths of the ranges of the parameters."""
         return self.rows.range_widths
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
@@ -117,7 +117,7 @@ class DifferenceFromTotals(DifferenceIntervals):
         return found
 
     def _law(self, measure: Measure) -> ConfidenceLaw:
-        """Of the logarithm of a ratio."""
+        """Confidence law of the logarithm of a ratio."""
         (a, square_a, n_a), (b, square_b, n_b) = (mean.drawn for mean in self._means)
         odds = measure == "odds ratio"
         low, high = (np.minimum(a, b), np.maximum(a, b)) if odds else (np.minimum(a, b), a * 0)

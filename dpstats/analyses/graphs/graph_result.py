@@ -47,6 +47,7 @@ class PairGraph(ABC):
     """The pairs of p columns, row by row of the upper triangle, and those that are edges."""
 
     figures: ClassVar[tuple[str, ...]] = ("network",)
+    measure: ClassVar[str] = "partial correlation"  # of a pair, as `dps.plots.matrix` names it
 
     columns: tuple[str, ...]
 
@@ -57,6 +58,15 @@ class PairGraph(ABC):
     @abstractmethod
     def edges(self) -> pd.DataFrame:
         """The edges, strongest first: columns first, second, estimate and further ones."""
+
+    @abstractmethod
+    def _network(
+        self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
+    ) -> tuple[pd.DataFrame, str]:
+        """The lines and the title of `dps.plots.network`, from its options.
+
+        A frame with columns first, second, estimate, and basis: what a line rests on.
+        """
 
     def joined(self, **options: Any) -> pd.DataFrame:
         """The edges of `to_networkx`."""
@@ -349,6 +359,26 @@ class GraphResult(PairGraph, EstimateResult):
         frame = self.to_frame(**level).assign(certified="present", tested=False)
         parts = [part for part in (edges, frame[present & ~self.tested]) if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else edges
+
+    def _network(
+        self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
+    ) -> tuple[pd.DataFrame, str]:
+        """The lines and the title of `dps.plots.network`: `joined`, and pairs not tested."""
+        import pandas as pd
+
+        found = self.joined(alpha=alpha, adjust=adjust, target=target)
+        certified = found["certified"] == "present"
+        found = found.assign(basis=np.where(certified, "certified", "by a test"))
+        pairs = self.pairs().assign(term=self.terms, basis="not tested")
+        others = pairs[~pairs["tested"] & ~pairs["term"].isin(found["term"])]
+        tested = counted(int(self.tested.sum()), "tested pair")
+        title = f"{counted(int(found['tested'].sum()), 'edge')} of {tested}"
+        if declared := int((~found["tested"] & certified).sum()):
+            title += f", {counted(declared, 'declared pair')} certified"
+        title += f", level {alpha:g}"
+        if not self.known:
+            title = "nearly singular: no edges can be tested"
+        return pd.concat([part for part in (others, found) if len(part)] or [found]), title
 
     def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
         """Certified verdicts on all pairs: present, absent, or undecided.

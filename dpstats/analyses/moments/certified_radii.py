@@ -127,7 +127,7 @@ class CertifiedRadii(Cached):
     def _box(
         self, alpha: float, target: Target, *, joint: bool
     ) -> tuple[Floats, Floats, tuple[int, int]]:
-        """The same with divisor n, and the ends of n."""
+        """Box with divisor n, and the ends of n."""
         population = target == "population"
         beta = for_noise(alpha, bound_only=self._bound_only) if population else alpha
         of_count = 0.0 if self._public else for_covariance_count(beta)
@@ -325,7 +325,7 @@ class CertifiedRadii(Cached):
         return spectral_shift, trace_shift
 
     def _of_bounds(self, least: Floats, counts: tuple[float, float]) -> tuple[float, float, float]:
-        """The same from bounds on every entry: a norm is at most that of the entries' bounds.
+        """Radii from bounds on every entry: a norm is at most that of the entries' bounds.
 
         With e the noise on the means m, bounded by q1, that on mm' is at most q1 (2 |m| + q1).
         """

@@ -238,7 +238,7 @@ class EigenIntervals(Intervals, Cached):
         return self.covariance.draws * FEWEST // 6
 
     def _tail(self, level: float) -> Tail:
-        """Of the first draws, or of all."""
+        """Tail of the first draws, or of all."""
         return Tail.of(level, min(PART, self.covariance.draws), self.covariance.draws)
 
     def _size(self, alpha: float) -> int:
@@ -413,13 +413,13 @@ class EigenIntervals(Intervals, Cached):
         raise RequestError("components have no p-values; read their intervals with conf_int()")
 
     def subset(self, chosen: slice) -> SomeEigenIntervals:
-        """The same for some of the parameters."""
+        """Intervals of some of the parameters."""
         return SomeEigenIntervals(self, chosen)
 
 
 @dataclass(frozen=True)
 class SomeEigenIntervals(Intervals):
-    """Those of some of the parameters."""
+    """Intervals of some of the parameters."""
 
     whole: EigenIntervals
     chosen: slice
@@ -450,7 +450,7 @@ class SomeEigenIntervals(Intervals):
         return self.whole.pvalues(value, alternative)
 
     def subset(self, chosen: slice) -> SomeEigenIntervals:
-        """The same for some of all parameters."""
+        """Intervals of some of all parameters."""
         return SomeEigenIntervals(self.whole, chosen)
 
 

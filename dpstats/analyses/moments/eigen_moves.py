@@ -69,7 +69,7 @@ from dpstats.inference.intervals import FEWEST
 
 
 def outer(draws: Floats, level: float) -> float:
-    """What one more draw exceeds with probability `level` at most, or else the largest draw.
+    """Value that one more draw exceeds with probability `level` at most, or the largest draw.
 
     Over all draws, which are of exchangeable pairs (or independent). Add the pair of the new draw.
     The new one is as likely any of all size + 2. It exceeds the number with size - rank of the
@@ -168,7 +168,7 @@ class ErrorDraws(Cached):
         return self.find_ends() if self.known_ends is None else self.known_ends
 
     def find_ends(self) -> Floats:
-        """The same by decomposition."""
+        """Least and largest eigenvalues by decomposition."""
         return np.asarray(np.linalg.eigvalsh(self.errors)[:, [0, -1]])
 
     @cached_property
@@ -206,7 +206,7 @@ class ErrorDraws(Cached):
         return self.some(slice(size))
 
     def some(self, which: slice | NDArray[np.bool_]) -> ErrorDraws:
-        """Those of a slice or mask."""
+        """Draws of a slice or mask."""
         return ErrorDraws(self.errors[which], self.ends[which])
 
 

@@ -94,7 +94,7 @@ class GroupMeans:
         return Family((GroupMoments.by(number, schema[self.by], levels, given),))
 
     def answered(self, schema: Schema) -> Family:
-        """What is inferred from: the same, or of shares the counts of each group."""
+        """Measured functions, or for shares the counts of each group that follow from them."""
         return self.family(schema) if self.trait(schema) is None else Family(self._counts(schema))
 
     def trait(self, schema: Schema) -> str | None:

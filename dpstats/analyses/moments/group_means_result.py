@@ -100,7 +100,7 @@ class GroupMeansResult(EstimateResult):
 
     @property
     def omega_squared(self) -> float:
-        """The same without the bias that sampling has, not below 0; no interval either."""
+        """Eta squared less the bias of sampling, at least 0; without an interval."""
         return self.one_way.used.omega_squared
 
     @cached_property

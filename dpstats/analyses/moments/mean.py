@@ -92,7 +92,7 @@ class Mean:
         return GroupMoments(number, (group,))
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
-        """What the sampling variance of persons follows from, one block for every column."""
+        """Person totals for the sampling variance, one block for every column."""
         return tuple(self._totals(schema, name) for name in self._names)
 
     def _totals(self, schema: Schema, name: str) -> PersonShares:

@@ -64,7 +64,7 @@ class MeanDifference(ComparesGroups):
         return Family((GroupMoments.by(number, group, sorted(chosen)),))
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
-        """What the sampling variance of persons follows from: totals within both groups."""
+        """Person totals for the sampling variance: those within both groups."""
         (block,) = self.family(schema).blocks
         assert isinstance(block, GroupMoments)
         return (PersonShares(block.number, block.groups),)

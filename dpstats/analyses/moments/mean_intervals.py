@@ -83,7 +83,7 @@ class Contrast(Intervals):
 
     @property
     def _range(self) -> tuple[float, float]:
-        """Of the mean, or of the difference of two, in unit scale."""
+        """Range of the mean, or of the difference of two, in unit scale."""
         least, *others = (0.0 if group.share else -1.0 for group in self.groups)
         return (least - 1.0, 1.0 - others[0]) if others else (least, 1.0)
 
@@ -92,7 +92,7 @@ class Contrast(Intervals):
 
     @property
     def range_widths(self) -> float:
-        """Of all values within the declared bounds."""
+        """Width of the range that the declared bounds allow."""
         return 2 * self.half * len(self.groups)
 
     def subset(self, chosen: slice) -> Contrast:

@@ -113,7 +113,7 @@ class PersonVariance(MeanSampling):
         groups: Sequence[int],
         values: tuple[float, float] = (-1.0, 1.0),
     ) -> PersonVariance | None:
-        """Of groups of which each has two totals in a row, in this order; None if not measured.
+        """From the two totals of each group, in this order; None if they were not measured.
 
         Shares have the high value first: rows with the trait, then those without.
         """
@@ -133,7 +133,7 @@ class PersonVariance(MeanSampling):
     def _weights(
         self, means: Sequence[Floats], sizes: Sequence[Floats], slopes: Slopes
     ) -> dict[int, Floats]:
-        """Of each measured product, in the form."""
+        """Weight of each measured product in the form."""
         along: dict[int, Floats] = {}
         for places, mean, size, slope in zip(self.places, means, sizes, slopes, strict=True):
             for place, value in zip(places, self.values, strict=True):

@@ -194,7 +194,7 @@ class OneWay:
 
     @property
     def omega_squared(self) -> float:
-        """The same without the bias from sampling, not below 0."""
+        """Eta squared less the bias of sampling, at least 0."""
         between, within = self._sums_of_squares
         more = len(self.groups) - 1
         mean_square = within / max(self._sizes.sum() - more - 1, 1.0)

@@ -75,7 +75,7 @@ class RowSampling:
 
     @property
     def laws(self) -> tuple[SamplingLaw, ...]:
-        """Those that apply here, one or both.
+        """Laws that apply here, one or both.
 
         Products of two values have fourth moments far from normal ones where they depend on each
         other strongly: then a density with gaps is still a better guide.

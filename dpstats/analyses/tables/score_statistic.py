@@ -42,7 +42,7 @@ def fit_independence(tables: Floats, n: Floats | float) -> Floats:
 
 
 def fit_even_independence(tables: Floats, n: Floats | float, noise: Floats) -> Floats:
-    """The same with margins shrunk towards equal ones by the noise's share of their spread.
+    """Fit independence with margins shrunk towards equal ones by the noise's share of their spread.
 
     Where noise exceeds their spread the margins of `fit_independence` are too uneven; see James and
     Stein (1961), Estimation with quadratic loss, Proc. Fourth Berkeley Symposium 1, 361-379.
