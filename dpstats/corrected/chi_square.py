@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import heapq
+import itertools
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite, check_numbers
-from dpstats.corrected.independence import independence_verdict
-from dpstats.corrected.verdicts import CertifiedChiSquare, Verdict
 from dpstats.error_rates import check_beta
 from dpstats.errors import RequestError
 from dpstats.roots import find_roots
@@ -22,6 +23,54 @@ _TAIL = 50  # least number of simulated tables in the tail
 _NODES = 4_000  # boxes that the search for the maximum may look at
 _TOLERANCE = 1e-9
 _SIZES = 9  # numbers of rows that are tried where n is not public; the law hardly changes with n
+_LEAST_EXPECTED = 5  # expected count, from which the chi-square law is taken (Cochran 1954)
+_MOST_BOXES = 20_000  # rectangles of margins, and halvings of them
+_MOST_ROUNDS = 60
+_MOST_COLLAPSES = 8
+_MOST_LEVELS = 6  # all collapses up to here, single levels and cuts of the order beyond
+_GAP = 1e-3  # relative, between a bound and the best table
+_ROUNDING = 1e-13
+
+Verdict = Literal["reject", "accept", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class CertifiedChiSquare:
+    """A verdict from bounds on the private table's own statistic, which hold for any data.
+
+    For given probabilities the critical value is valid in finite samples; for independence it is
+    the chi-square quantile, and there is a verdict only where it is accurate.
+
+    Attributes
+    ----------
+    verdict : {"reject", "accept", "inconclusive"}
+    low, high : float
+        Interval for the chi-square statistic of the private table itself.
+    critical : float
+        The statistic rejects above it at level alpha - beta.
+    alpha, beta : float
+        Total error, and its share that the interval uses.
+    sizes : (int, int)
+        Bounds on the number of rows, equal where it is public.
+    reason : str
+        Why there is no verdict though the interval lies on one side of the critical value, or "".
+    """
+
+    verdict: Verdict
+    low: float
+    high: float
+    critical: float
+    alpha: float
+    beta: float
+    sizes: tuple[int, int]
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"certified at alpha = {self.alpha:g}: {self.verdict} (the statistic of the private "
+            f"table is between {self.low:.2f} and {self.high:.2f}; the test rejects above "
+            f"{self.critical:.2f})" + (f": {self.reason}" if self.reason else "")
+        )
 
 
 def chisquare(
@@ -126,18 +175,11 @@ def chisquare(
 def fit_verdict(
     low: Floats, high: Floats, sizes: tuple[int, int], p0: Floats, alpha: float, beta: float
 ) -> CertifiedChiSquare:
-    """Verdict on Pearson's statistic of a private table with counts in a box.
+    """Verdict on Pearson's statistic of a private table with counts within `low`, `high` (d,).
 
-    Parameters
-    ----------
-    low, high : (d,) float64
-        Bounds on the counts.
-    sizes : (int, int)
-        Bounds on the number of rows n, equal where it is public. Otherwise the shares are in the
-        box [low / n_high, high / n_low], and n times their distance is bounded at the ends of n.
-    p0 : (d,) float64
-    alpha, beta : float
-        Total error, and its share that the box and the sizes use.
+    `sizes` bounds the number of rows n. Where it is not public the shares are in the box
+    [low / n_high, high / n_low], and n times their distance is bounded at the ends of n. The box
+    and the sizes use `beta` of the total error `alpha`.
     """
     smallest, largest = sizes
     lower, upper = np.maximum(low / largest, 0), np.minimum(high / smallest, 1)
@@ -174,16 +216,9 @@ def check_probabilities(probabilities: ArrayLike) -> Floats:
 def statistic_range(lower: Floats, upper: Floats, p0: Floats) -> tuple[float, float]:
     """Minimum and maximum of sum (x - p0)^2 / p0 over lower <= x <= upper with sum(x) = 1.
 
-    Parameters
-    ----------
-    lower, upper, p0 : (d,) float64
-        Box inside [0, 1]. If it holds no x with sum 1, the range over all tables is returned.
-
-    Returns
-    -------
-    least, most : float
-        `least` is exact; `most` is exact to 1e-9 relative, or above the maximum where the search
-        was cut short (many cells).
+    If the box, inside [0, 1], holds no x with sum 1, the range over all tables. The minimum is
+    exact; the maximum is exact to 1e-9 relative, or above it where the search was cut short (many
+    cells).
     """
     if lower.sum() > 1 + _TOLERANCE or upper.sum() < 1 - _TOLERANCE or np.any(lower > upper):
         return 0.0, float(1 / p0.min() - 1)
@@ -265,3 +300,232 @@ def critical_value(n: int, probabilities: tuple[float, ...], level: float) -> fl
 def _simulations(cells: int) -> int:
     """Tables to simulate; with many cells each takes long, and the statistic varies less."""
     return max(_FEWEST, min(SIMULATIONS, _DRAWN_CELLS // cells))
+
+
+def fourfold_bounds(low: Floats, high: Floats) -> tuple[float, float]:
+    """Bounds in [0, 1] on phi^2 of all 2x2 tables of proportions in a box; (0, 1) if it has none.
+
+    With r and c the first margins, a the first cell and d = a - rc,
+
+        phi^2 = d^2 / (r (1 - r) c (1 - c)).
+
+    Given (r, c) the box is an interval for d whose ends are bilinear in r and c, so that their
+    extremes over a rectangle of margins are at its corners. Branch and bound over rectangles
+    (R. E. Moore, R. B. Kearfott and M. J. Cloud 2009, Introduction to Interval Analysis, SIAM);
+    what is returned is the bound over the rectangles that remain, so it holds whenever it stops.
+    """
+    low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+    r, c = _margin(low, high), _margin(low.T, high.T)
+    if r[0] > r[1] or c[0] > c[1] or low.sum() > 1 or high.sum() < 1:
+        return 0.0, 1.0
+    start = np.array([[r[0], r[1], c[0], c[1]]])
+    return _bound(low, high, start, largest=False), _bound(low, high, start, largest=True)
+
+
+def _margin(low: Floats, high: Floats) -> tuple[float, float]:
+    """Bounds on the first row's proportion."""
+    return (
+        float(max(low[0].sum(), 1 - high[1].sum(), 0)),
+        float(min(high[0].sum(), 1 - low[1].sum(), 1)),
+    )
+
+
+def _bound(low: Floats, high: Floats, boxes: Floats, *, largest: bool) -> float:
+    """Upper bound on the maximum of phi^2, or lower bound on its minimum."""
+    pick, sign = (max, 1) if largest else (min, -1)
+    best = done = 0.0 if largest else 1.0  # value found, and bound over boxes no longer split
+    for _ in range(_MOST_ROUNDS):
+        bottom, top, feasible = _range(low, high, boxes)
+        boxes, bounds = boxes[feasible], (top if largest else bottom)[feasible]
+        best = pick([best, *_at_centres(low, high, boxes, largest=largest)])
+        open_ = sign * (bounds - best) > _GAP * best + 1e-9
+        done = pick([done, best, *bounds[~open_]])
+        boxes, bounds = boxes[open_], bounds[open_]
+        if not len(boxes) or len(boxes) > _MOST_BOXES:
+            break
+        boxes = _split(boxes)
+    else:
+        bottom, top, _ = _range(low, high, boxes)
+        bounds = top if largest else bottom
+    return float(np.clip(pick([done, *bounds]), 0, 1))
+
+
+def _split(boxes: Floats) -> Floats:
+    """Halve every rectangle along its longer side."""
+    side = np.where(boxes[:, 1] - boxes[:, 0] >= boxes[:, 3] - boxes[:, 2], 0, 2)
+    index = np.arange(len(boxes))
+    middle = (boxes[index, side] + boxes[index, side + 1]) / 2
+    first, second = boxes.copy(), boxes.copy()
+    first[index, side + 1] = middle
+    second[index, side] = middle
+    return np.concatenate([first, second])
+
+
+def _ends_of_d(low: Floats, high: Floats, r: Floats, c: Floats) -> tuple[Floats, Floats]:
+    """Terms (4, ...) whose maximum is the lower, whose minimum the upper end of d at (r, c)."""
+    products = np.stack([-r * c, r * (1 - c), (1 - r) * c, -(1 - r) * (1 - c)])
+    shape = (4, *(1,) * r.ndim)
+    lower = np.array([low[0, 0], -high[0, 1], -high[1, 0], low[1, 1]]).reshape(shape)
+    upper = np.array([high[0, 0], -low[0, 1], -low[1, 0], high[1, 1]]).reshape(shape)
+    return lower + products, upper + products
+
+
+def _range(low: Floats, high: Floats, boxes: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Bounds on phi^2 over rectangles of margins (m, 4), and whether any table may be there."""
+    r, c = boxes[:, [0, 0, 1, 1]], boxes[:, [2, 3, 2, 3]]
+    lower, upper = _ends_of_d(low, high, r, c)
+    d_low = lower.min(axis=-1).max(axis=0)
+    d_high = upper.max(axis=-1).min(axis=0)
+    v_low, v_high = np.ones(len(boxes)), np.ones(len(boxes))
+    for first in (0, 2):
+        ends = boxes[:, first : first + 2]
+        v_low *= (ends * (1 - ends)).min(axis=1)
+        inside = (ends[:, 0] < 0.5) & (ends[:, 1] > 0.5)
+        v_high *= np.where(inside, 0.25, (ends * (1 - ends)).max(axis=1))
+    nearest = np.maximum(np.maximum(d_low, -d_high), 0)
+    furthest = np.maximum(np.abs(d_low), np.abs(d_high))
+    bottom = np.where(v_high > 0, nearest**2 / np.maximum(v_high, 1e-300), 0)
+    # phi is a correlation, so its square is at most one whatever the intervals say
+    top = np.where(v_low > 0, furthest**2 / np.maximum(v_low, 1e-300), 1)
+    return np.minimum(bottom, 1), np.minimum(top, 1), d_low <= d_high + 1e-12
+
+
+def _at_centres(low: Floats, high: Floats, boxes: Floats, *, largest: bool) -> list[float]:
+    """Extreme value of phi^2 at the rectangles' centres where a table exists, or nothing."""
+    r, c = boxes[:, :2].mean(axis=1), boxes[:, 2:].mean(axis=1)
+    lower, upper = _ends_of_d(low, high, r, c)
+    d_low, d_high = lower.max(axis=0), upper.min(axis=0)
+    variance = r * (1 - r) * c * (1 - c)
+    kept = (d_low <= d_high) & (variance > 0)
+    if not kept.any():
+        return []
+    d_low, d_high, variance = d_low[kept], d_high[kept], variance[kept]
+    if largest:
+        return [float(np.max(np.maximum(d_low**2, d_high**2) / variance))]
+    nearest = np.maximum(np.maximum(d_low, -d_high), 0)
+    return [float(np.min(nearest**2 / variance))]
+
+
+def statistic_bounds(low: Floats, high: Floats, n: int) -> tuple[float, float]:
+    """Bounds on the chi-square statistic of all R x C tables of n counts in a box.
+
+    2x2: `fourfold_bounds`. Larger: merging levels never increases the statistic (Z. Gilula and
+    A. M. Krieger 1983, The decomposability and monotonicity of Pearson's chi-square for collapsed
+    contingency tables, JASA 78, 176-180), so the best certified 2x2 collapse is a lower bound.
+    Upper: the statistic is sum (x - m)^2 / m over cells with m = n r c, each term convex in x and
+    in m, so its maximum is at a corner of their intervals; never above n (min(R, C) - 1).
+    """
+    # slightly wider, so that rounding cannot make a box of one table look empty
+    low, high = np.clip(low / n - _ROUNDING, 0, 1), np.clip(high / n + _ROUNDING, 0, 1)
+    if low.shape == (2, 2):
+        phi = fourfold_bounds(low, high)
+        return n * phi[0], n * phi[1]
+    return n * _collapse_bound(low, high), n * _corner_bound(low, high)
+
+
+def _collapse_bound(low: Floats, high: Floats) -> float:
+    """Largest certified phi^2 among the collapses that look best at the box's centre."""
+    centre = (low + high) / 2
+    collapses = []
+    for rows, columns in itertools.product(*(_groups(levels) for levels in low.shape)):
+        table = _collapsed(centre, rows, columns)
+        table = table / max(table.sum(), 1e-300)
+        r, c = table[0].sum(), table[:, 0].sum()
+        variance = r * (1 - r) * c * (1 - c)
+        if variance > 0:
+            collapses.append(((table[0, 0] - r * c) ** 2 / variance, rows, columns))
+    collapses.sort(key=lambda entry: -entry[0])
+    best = 0.0
+    for _, rows, columns in collapses[:_MOST_COLLAPSES]:
+        ends = np.clip([_collapsed(end, rows, columns) for end in (low, high)], 0, 1)
+        lower, upper = ends
+        if lower.sum() <= 1 <= upper.sum():
+            r, c = _margin(lower, upper), _margin(lower.T, upper.T)
+            box = np.array([[*r, *c]])
+            best = max(best, _bound(lower, upper, box, largest=False))
+    return best
+
+
+def _groups(levels: int) -> list[NDArray[np.bool_]]:
+    """Ways to merge levels into two groups: the levels of the first."""
+    index = np.arange(levels)
+    if levels <= _MOST_LEVELS:
+        patterns = np.arange(1, 2 ** (levels - 1))
+        return list((patterns[:, np.newaxis] >> index & 1).astype(np.bool_))
+    return [index == i for i in index] + [index <= i for i in index[1:-2]]
+
+
+def _collapsed(table: Floats, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Floats:
+    by_row = np.stack([table[rows].sum(axis=0), table[~rows].sum(axis=0)])
+    return np.stack([by_row[:, columns].sum(axis=1), by_row[:, ~columns].sum(axis=1)], axis=1)
+
+
+def margin_bounds(low: Floats, high: Floats, axis: int, n: float) -> tuple[Floats, Floats]:
+    """Bounds on the margins, sums over `axis`, of the tables of total n in a box."""
+    lower, upper = low.sum(axis=axis), high.sum(axis=axis)
+    return (
+        np.maximum(lower, n - (high.sum() - upper)),
+        np.minimum(upper, n - (low.sum() - lower)),
+    )
+
+
+def _corner_bound(low: Floats, high: Floats) -> float:
+    """Upper bound on phi^2 by the corners of every cell's intervals."""
+    most = float(min(low.shape) - 1)
+    r, c = margin_bounds(low, high, 1, 1.0), margin_bounds(low, high, 0, 1.0)
+    m_low, m_high = np.outer(r[0], c[0]), np.outer(r[1], c[1])
+    if np.any(m_low <= 0) or np.any(m_high < m_low):
+        return most
+    corners = [(x - m) ** 2 / m for x in (low, high) for m in (m_low, m_high)]
+    return min(most, float(np.max(corners, axis=0).sum()))
+
+
+def independence_verdict(
+    low: Floats, high: Floats, sizes: tuple[int, int], alpha: float, beta: float
+) -> CertifiedChiSquare:
+    """Three-way verdict on Pearson's statistic of the private table, summed over K strata.
+
+    With probability 1 - beta its counts lie between `low` and `high` (K, R, C) and their number
+    between `sizes`, so the statistic lies between the bounds; that part holds in finite samples,
+    for any data. The critical value is the chi-square quantile at alpha - beta, an asymptotic one
+    (the margins are unknown); so there is a verdict only where every expected count is certified to
+    be at least five (W. G. Cochran 1954, Some methods for strengthening the common chi-square
+    tests, Biometrics 10, 417-451).
+    """
+    from scipy import special
+
+    strata, rows, columns = low.shape
+    critical = float(special.chdtri(strata * (rows - 1) * (columns - 1), alpha - beta))
+    lower, upper, least_expected = 0.0, 0.0, np.inf
+    for k in range(strata):
+        size_low, size_high = _total(low, high, k, sizes)
+        if size_low <= 0 or size_low > size_high:
+            least_expected, upper = 0.0, upper + size_high * (min(rows, columns) - 1)
+            continue
+        # Shares of a stratum of unknown size t: the statistic is t phi^2 of the shares.
+        ends = low[k] / size_high, high[k] / size_low
+        phi = statistic_bounds(*ends, 1)
+        lower, upper = lower + size_low * phi[0], upper + size_high * phi[1]
+        by_row = margin_bounds(*ends, axis=1, n=1.0)[0].min()
+        by_column = margin_bounds(*ends, axis=0, n=1.0)[0].min()
+        least_expected = min(least_expected, size_low * max(by_row, 0) * max(by_column, 0))
+    verdict: Verdict = "inconclusive"
+    reason = ""
+    if lower > critical or upper <= critical:
+        if least_expected >= _LEAST_EXPECTED:
+            verdict = "reject" if lower > critical else "accept"
+        else:
+            reason = (
+                f"expected counts of {_LEAST_EXPECTED} are not certain, which the chi-square "
+                "critical value needs"
+            )
+    return CertifiedChiSquare(verdict, lower, upper, critical, alpha, beta, sizes, reason)
+
+
+def _total(low: Floats, high: Floats, k: int, sizes: tuple[int, int]) -> tuple[float, float]:
+    """Bounds on the size of stratum k; the lower may pass the upper where no table is possible."""
+    lower, upper = low.sum(axis=(1, 2)), high.sum(axis=(1, 2))
+    return (
+        float(max(lower[k], sizes[0] - (upper.sum() - upper[k]), 0)),
+        float(max(min(upper[k], sizes[1] - (lower.sum() - lower[k])), 0)),
+    )

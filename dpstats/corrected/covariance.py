@@ -1,13 +1,17 @@
-"""Interval arithmetic for covariances of columns in [-1, 1], with the sampling of rows."""
+"""Covariances and correlations of columns in [-1, 1] over boxes, and the sampling of rows."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
+
+Range = tuple[float, float]
+LEAST_VARIANCE = 1e-12  # of a column in [-1, 1]: at most this may be rounding
 
 
 def divided(low: Floats, high: Floats, least: float, most: float) -> tuple[Floats, Floats]:
@@ -49,3 +53,54 @@ def sampling_box(
     linear = 2 * widest * log / (3 * n)
     root = np.sqrt(2 * np.minimum(crossed, crossed.T) ** 2 * log / n)
     return np.asarray(linear + root + mean_error**2)
+
+
+def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Range:
+    """Extremes of (E xy - E x E y) / sqrt((E xx - (E x)^2) (E yy - (E y)^2)), within [-1, 1].
+
+    Over a box, of which only moments with variances that are not negative count. Exact where
+    variances are positive throughout the box; otherwise the range may be wider. -1 and 1 where a
+    column has no variance in it: then there is no correlation.
+
+    For the largest value E xy is at its upper end P. If the numerator P - E x E y is positive
+    somewhere it is so at a corner, as it is bilinear, and smaller variances make the value larger,
+    so E xx and E yy are at their lower ends. With those fixed the derivative in E x has the sign
+    of P E x - E y E xx, so where the value is positive its extremes along a side are ends, or, if P
+    is negative, a zero of the derivative where the value is negative: the largest value is at a
+    corner. If the numerator is positive nowhere, E xx and E yy are at their upper ends, and the
+    candidates are the corners, and the zero E x = E y E xx / P on each side and likewise in E y; in
+    the inside only the origin is stationary, a saddle. The smallest value is minus the largest
+    after y -> -y.
+    """
+    if min(_most(x, xx), _most(y, yy)) <= LEAST_VARIANCE:
+        return -1.0, 1.0
+    return -_largest(x, _mirrored(y), xx, yy, _mirrored(xy)), _largest(x, y, xx, yy, xy)
+
+
+def _most(mean: Range, square: Range) -> float:
+    """The largest variance."""
+    return square[1] - min(max(mean[0], -mean[1], 0.0) ** 2, square[1])
+
+
+def _mirrored(ends: Range) -> Range:
+    return -ends[1], -ends[0]
+
+
+def _largest(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> float:
+    p = xy[1]
+    corners = list(itertools.product(x, y))
+    if any(p > a * b for a, b in corners):
+        return max(_value(a, b, xx[0], yy[0], p, edge=1.0) for a, b in corners)
+    points = corners
+    if p != 0:
+        points = points + [(b * xx[1] / p, b) for b in y] + [(a, a * yy[1] / p) for a in x]
+    inside = [(a, b) for a, b in points if x[0] <= a <= x[1] and y[0] <= b <= y[1]]
+    return max(_value(a, b, xx[1], yy[1], p, edge=0.0) for a, b in inside)
+
+
+def _value(x: float, y: float, xx: float, yy: float, xy: float, edge: float) -> float:
+    """The correlation, clipped; `edge`, an upper bound nearby, where a variance vanishes."""
+    variances = xx - x * x, yy - y * y
+    if min(variances) <= 0:
+        return edge
+    return float(min(max((xy - x * y) / (variances[0] * variances[1]) ** 0.5, -1.0), 1.0))

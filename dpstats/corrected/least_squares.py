@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_counts, check_finite
-from dpstats.error_rates import check_beta
+from dpstats.error_rates import bonferroni, check_beta
 from dpstats.errors import RequestError
 
 MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
+MOST_SLOPES = 5  # of `half_line_bounds`, in 32 orthants
 _ROUNDING = 2.0**-50  # of every entry, as given and as the equations are solved
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
-_OPTIMAL = 0
+_OPTIMAL, _INFEASIBLE = 0, 2
 
 
 def solution_bounds(
     matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, directions: Floats
 ) -> tuple[Floats, Floats]:
-    """Smallest and largest h'b over all b with A b = c, for every A and c within the radii.
+    """Smallest and largest h'b (k,) over all b with A b = c, for every A and c within the radii.
 
-    Parameters
-    ----------
-    matrix, radius : (p, p) float64
-    right, right_radius : (p,) float64
-    directions : (k, p) float64
-        The h.
+    Infinite where the bounds admit a singular matrix, or that cannot be excluded. The h are the
+    rows of `directions` (k, p).
 
-    Returns
-    -------
-    low, high : (k,) float64
-        Infinite where the bounds admit a singular matrix, or that cannot be excluded.
-
-    Notes
-    -----
     Let b0 solve A0 b0 = c0 at the centre. Any solution has A0 (b - b0) = (A0 - A) b + (c - c0), so
     |b - b0| <= |A0^-1| (D |b| + d), and with M = |A0^-1| D of spectral radius below 1,
     |b - b0| <= (I - M)^-1 |A0^-1| (D |b0| + d); then |h'(b - b0)| <= |h'A0^-1| (D |b| + d). There D
@@ -101,12 +93,12 @@ def _by_orthants(
     low, high = np.full(len(directions), np.inf), np.full(len(directions), -np.inf)
     while waiting:
         signs = waiting.pop()
-        found = _extremes(signs, matrix, right, radius, right_radius, directions)
-        if found is None:
+        minima = _extremes(signs, matrix, right, radius, right_radius, directions)
+        if minima is None:
             return None
-        low = np.minimum(low, found[p + 1 :: 2])
-        high = np.maximum(high, -found[p + 2 :: 2])
-        for j in np.flatnonzero(found[:p] <= _MARGIN):
+        low = np.minimum(low, minima[p + 1 :: 2])
+        high = np.maximum(high, -minima[p + 2 :: 2])
+        for j in np.flatnonzero(minima[:p] <= _MARGIN):
             other = (*signs[:j], -signs[j], *signs[j + 1 :])
             if other not in seen:
                 if len(seen) >= MOST_ORTHANTS:
@@ -129,25 +121,33 @@ def _extremes(
     from scipy import optimize, sparse
 
     sign = np.array(signs, dtype=np.float64)
-    # b = signs * u with u >= 0
-    upper = np.vstack([matrix * sign - radius, -matrix * sign - radius])
-    limits = np.concatenate([right + right_radius, -right + right_radius])
-    size = np.abs(upper).max(axis=1)
-    size[size == 0] = 1.0
+    upper, limits = _orthant(sign, matrix, right, radius, right_radius)
     objectives = [*np.eye(len(sign)), -np.ones(len(sign))]
     for direction in directions:
         objectives += [direction * sign, -direction * sign]
     unlike, which = np.unique(np.array(objectives) + 0.0, axis=0, return_inverse=True)
-    found = optimize.linprog(
-        unlike.ravel(),
-        A_ub=sparse.block_diag([upper / size[:, None]] * len(unlike), format="csc"),
-        b_ub=np.tile(limits / size, len(unlike)),
-        method="highs",
+    blocks: Any = sparse.block_diag([upper] * len(unlike), format="csc")
+    solved = optimize.linprog(
+        unlike.ravel(), A_ub=blocks, b_ub=np.tile(limits, len(unlike)), method="highs"
     )
-    if found.status != _OPTIMAL or found.x is None:
+    if solved.status != _OPTIMAL or solved.x is None:
         return None
-    least = (unlike * found.x.reshape(unlike.shape)).sum(axis=1)
+    least = (unlike * solved.x.reshape(unlike.shape)).sum(axis=1)
     return np.asarray(least[which.ravel()])
+
+
+def _orthant(
+    sign: Floats, matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, *more: Floats
+) -> tuple[Floats, Floats]:
+    """Rows and limits of the u >= 0 for which sign u is a solution, and of `more` rows, at most 0.
+
+    Rows of zeros are as they are; others have a largest entry of one.
+    """
+    upper = np.vstack([matrix * sign - radius, -matrix * sign - radius, *more])
+    limits = np.concatenate([right + right_radius, -right + right_radius, np.zeros(len(more))])
+    size = np.abs(upper).max(axis=1)
+    size[size == 0] = 1.0
+    return upper / size[:, None], limits / size
 
 
 def ols(
@@ -240,7 +240,7 @@ def combination_bounds(
     extra: float = 0.0,
     bounds: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Bounds on linear combinations of coefficients, with a penalty or for a new response.
+    """Bounds (k,) on linear combinations of coefficients, with a penalty or for a new response.
 
     Parameters
     ----------
@@ -250,20 +250,14 @@ def combination_bounds(
         The combinations.
     rows : (int, int), optional
         Number of private rows, and the fewest there can be if the radii hold: then the bounds are
-        for the population. Default: for the private rows themselves.
-    error : float
-        Error probability of the sampling part; with `rows`.
+        for the population, with the error probability `error` of the sampling part. Default: for
+        the private rows themselves.
     ridge : (p,) float64, optional
         Penalty on the diagonal of the mean products of the regressors.
     extra : float
         Multiple of the error variance to add, to predict a new response; with `rows`.
     bounds : (p + 1,) float64, optional
-        Largest absolute values of the regressors and the response; `rows` and `ridge` together
-        need them.
-
-    Returns
-    -------
-    low, high : (k,) float64
+        Largest absolute values of the regressors and the response, for `rows` and `ridge` together.
 
     Notes
     -----
@@ -314,6 +308,108 @@ def combination_bounds(
     return low - reach, high + reach
 
 
+def half_line_bounds(
+    moments: Floats,
+    radii: Floats,
+    directions: Floats,
+    *,
+    constant: int | None = None,
+    rows: tuple[int, int] | None = None,
+    error: float = 0.0,
+) -> tuple[Floats, Floats]:
+    """Smallest and largest h'b over the coefficients b that moments within the radii allow.
+
+    As `combination_bounds`; `constant` is which regressor is the constant. Infinite where nothing
+    is known: of directions with the constant, and beyond `MOST_SLOPES` other regressors.
+
+    Notes
+    -----
+    Without the constant, whose mean products are taken from the others, the coefficients solve
+    S b = c with S = X'X / n of centred regressors. As in `solution_bounds` they are all b with
+    |S0 b - c0| <= D |b| + d, a polyhedron in every orthant, bounded or not. S is positive
+    semi-definite, so its diagonal is not negative, and b'c = b'S b >= 0, which is linear in an
+    orthant too: c0'b + d'|b| >= 0. A sign is certain where all orthants with another are empty.
+
+    For the population d is larger by the sampling part of c: with normal errors of equal variance
+    score i has variance s^2 S_ii / n given X and is independent of the residual sum of squares,
+    which is at most that of the response; a t quantile for each score, by Bonferroni's inequality.
+    """
+    from scipy import special
+
+    k, p = directions.shape
+    unknown = np.full(k, -np.inf), np.full(k, np.inf)
+    df = 1 if rows is None else min(rows) - p
+    asked = np.ones(k, dtype=np.bool_)
+    if constant is not None:
+        centre = _without(moments, radii, constant)
+        if centre is None:
+            return unknown
+        asked = directions[:, constant] == 0
+        directions = np.delete(directions, constant, axis=1)
+        (moments, radii), p = centre, p - 1
+    if not 0 < p <= MOST_SLOPES or df <= 0 or not asked.any():
+        return unknown
+    own = np.diag_indices(p)
+    least, most = np.maximum(moments[own] - radii[own], 0), moments[own] + radii[own]
+    if np.any(most <= 0):
+        return unknown
+    gram, radius, right = moments[:p, :p].copy(), radii[:p, :p].copy(), moments[:p, p]
+    gram[own], radius[own], of_right = (most + least) / 2, (most - least) / 2, radii[:p, p]
+    if rows is not None:
+        quantile = -special.stdtrit(df, bonferroni(error, 2 * p))
+        square = max(float(moments[p, p] + radii[p, p]), 0.0) * most / df
+        of_right = of_right + quantile * np.sqrt(square)
+    low, high = unknown
+    low[asked], high[asked] = _half_line_extremes(gram, right, radius, of_right, directions[asked])
+    return low, high
+
+
+def _without(moments: Floats, radii: Floats, at: int) -> tuple[Floats, Floats] | None:
+    """Mean products about the means (times the number of rows), and their radii.
+
+    With |x y| / a known at x0, y0 and a0, the largest change of x y / a is where all three are
+    farthest in the direction that increases |x y| / a.
+    """
+    count, off = moments[at, at], radii[at, at]
+    if off >= count:
+        return None
+    own, reach = np.delete(moments[at], at), np.delete(radii[at], at)
+    rest = (np.delete(np.delete(matrix, at, 0), at, 1) for matrix in (moments, radii))
+    products, noise = rest
+    farthest = np.abs(own) + reach
+    change = np.outer(farthest, farthest) / (count - off) - np.abs(np.outer(own, own)) / count
+    return products - np.outer(own, own) / count, noise + change
+
+
+def _half_line_extremes(
+    matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, directions: Floats
+) -> tuple[Floats, Floats]:
+    """Bounds by linear programs in every orthant; infinite where one has no optimum."""
+    from scipy import optimize
+
+    k, p = directions.shape
+    low, high = np.full(k, np.inf), np.full(k, -np.inf)
+    for signs in itertools.product((1.0, -1.0), repeat=p):
+        sign = np.array(signs)
+        square = -(right * sign + right_radius)  # b'c is not negative
+        upper, limits = _orthant(sign, matrix, right, radius, right_radius, square)
+        objectives = np.array([np.zeros(p), *(directions * sign), *(-directions * sign)])
+        ends: list[float] = []
+        for objective in objectives:
+            solved = optimize.linprog(objective, A_ub=upper, b_ub=limits + _MARGIN, method="highs")
+            if solved.status == _INFEASIBLE and not ends:
+                break
+            ends.append(float(solved.fun or 0.0) if solved.status == _OPTIMAL else -np.inf)
+        else:
+            low = np.minimum(low, ends[1 : k + 1])
+            high = np.maximum(high, -np.array(ends[k + 1 :]))
+            if np.all(np.isinf(low)) and np.all(np.isinf(high)):
+                break
+    empty = low > high  # no orthant is possible: the radii do not hold
+    low, high = np.where(empty, -np.inf, low), np.where(empty, np.inf, high)
+    return low - _MARGIN * (1 + np.abs(low)), high + _MARGIN * (1 + np.abs(high))
+
+
 _SINGULAR = 1e-12
 
 
@@ -321,19 +417,9 @@ def misfit_bound(least: Floats, taken: Floats, radius: Floats) -> float:
     """Bound on the mean square of x'd, d the shrinkage of the coefficients by a penalty.
 
     Penalised coefficients b solve (A + L) b = c and those without penalty A (b + d) = c, so
-    A d = L b and the mean of (x'd)^2 is d'A d = (L b)' A^-1 (L b).
-
-    Parameters
-    ----------
-    least : (p, p) float64
-        At most A, in the order of symmetric matrices.
-    taken, radius : (p,) float64
-        L b, to within the radius.
-
-    Returns
-    -------
-    float
-        Infinite where `least` is not positive definite.
+    A d = L b and the mean of (x'd)^2 is d'A d = (L b)' A^-1 (L b). `least` is at most A, in the
+    order of symmetric matrices, and `taken` L b, to within the radius. Infinite where `least` is
+    not positive definite.
     """
     if not np.any(taken) and not np.any(radius):
         return 0.0

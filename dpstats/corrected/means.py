@@ -13,21 +13,13 @@ _ROUNDING = 1e-9
 
 
 def chernoff_confint(low: Floats, high: Floats, n: float, alpha: float) -> tuple[Floats, Floats]:
-    """Intervals for population means of numbers in [0, 1].
+    """Intervals for population means of numbers in [0, 1], given boxes that hold the sample means.
 
     P(sample mean >= x) <= exp(-n kl(x, m)) at the population mean m < x, kl the divergence of
-    Bernoulli laws [1]_. The limits increase in the sample mean, so those at the ends of a box hold
-    for every sample mean in it. They are never farther than sqrt(log(2/alpha) / (2 n)) from it,
-    and much closer near 0 and 1.
-
-    Parameters
-    ----------
-    low, high : (d,) float64
-        Boxes that hold the sample means; clipped to [0, 1].
-    n : float
-        Number of rows, or a lower bound of it.
-    alpha : float
-        Error probability of each interval.
+    Bernoulli laws [1]_; n is the number of rows, or a lower bound of it, and alpha the error of
+    each interval. The limits increase in the sample mean, so those at the ends of a box hold for
+    every sample mean in it. They are never farther than sqrt(log(2/alpha) / (2 n)) from it, and
+    much closer near 0 and 1.
 
     References
     ----------
@@ -55,17 +47,9 @@ def _upper(mean: Floats, rate: float) -> Floats:
 def bernstein_radius(variance: Floats, n: float, alpha: float) -> Floats:
     """How far the sample mean of numbers in [-1, 1] may be from that of the population.
 
-    sqrt(2 V log(2/alpha) / n) + 2 log(2/alpha) / (3 n), V the population variance (Bernstein's
-    inequality; [1]_ has it for [0, 1]), on both sides together.
-
-    Parameters
-    ----------
-    variance : (d,) float64
-        Upper bounds of the population variance; they may be random if they hold at the same time.
-    n : float
-        Number of rows, or a lower bound of it.
-    alpha : float
-        Error probability of both sides together.
+    sqrt(2 V log(2/alpha) / n) + 2 log(2/alpha) / (3 n), V an upper bound of the population variance
+    (Bernstein's inequality; [1]_ has it for [0, 1]), which may be random if it holds at the same
+    time; on both sides together.
 
     References
     ----------
@@ -80,21 +64,8 @@ def empirical_bernstein_radius(variance: Floats, n: float, alpha: float) -> Floa
     """How far the sample mean of numbers in [0, 1] may be from that of the population.
 
     sqrt(2 V log(4/alpha) / n) + 7 log(4/alpha) / (3 (n - 1)), V the sample variance with n - 1 in
-    the denominator [1]_, on both sides together.
-
-    Parameters
-    ----------
-    variance : (d,) float64
-        An upper bound of the sample variance with n in the denominator.
-    n : float
-        Number of rows, or a lower bound of it.
-    alpha : float
-        Error probability of both sides together.
-
-    References
-    ----------
-    .. [1] Maurer, A. and Pontil, M. (2009). Empirical Bernstein bounds and sample-variance
-       penalization. COLT, Theorem 4.
+    the denominator (Maurer and Pontil 2009, Theorem 4), on both sides together; `variance` is an
+    upper bound of the one with n.
     """
     if n < 2:
         return np.full_like(variance, np.inf)
@@ -105,24 +76,11 @@ def empirical_bernstein_radius(variance: Floats, n: float, alpha: float) -> Floa
 def mean_confint(
     low: Floats, high: Floats, variance: Floats, n: float, alpha: float
 ) -> tuple[Floats, Floats]:
-    """Certified intervals for population means of numbers in [-1, 1].
+    """Certified intervals for population means of numbers in [-1, 1], given boxes of sample means.
 
-    The narrower of `chernoff_confint` and the empirical Bernstein bound on each side. Each spends
-    half of alpha, fixed before looking, so both hold jointly.
-
-    Parameters
-    ----------
-    low, high : (d,) float64
-        Boxes that hold the sample means.
-    variance : (d,) float64
-        Upper bounds of the sample variances, with n in the denominator.
-    n : float
-        Number of rows, or a lower bound of it; below 1 the interval is [-1, 1].
-    alpha : float
-
-    Returns
-    -------
-    low, high : (d,) float64, in [-1, 1]
+    The narrower of `chernoff_confint` and the empirical Bernstein bound on each side, with upper
+    bounds of the sample variances (divisor n). Each spends half of alpha, fixed before looking, so
+    both hold jointly. With fewer than one row the interval is [-1, 1].
     """
     if n < 1:
         return np.full_like(low, -1.0), np.full_like(high, 1.0)
@@ -134,28 +92,13 @@ def mean_confint(
 
 
 def wasserstein_bound(values: Floats, cuts: Floats, low: Floats, high: Floats) -> float:
-    """Largest Wasserstein-1 distance of some values to a law between bounds.
+    """Largest Wasserstein-1 distance of values to a law between bounds, in the unit of the values.
 
-    Parameters
-    ----------
-    values : (m,) float64
-        In [cuts[0], cuts[-1]].
-    cuts : (k + 1,) float64
-        Increasing; the law lives between the first and the last.
-    low, high : (k,) float64
-        Bounds on the law's distribution function between neighbouring cuts.
-
-    Returns
-    -------
-    float
-        In the unit of the values.
-
-    Notes
-    -----
-    The distance of laws of one number is the integral of |F - G| over the line, and the largest
-    difference of the means of a function with slope at most one (Kantorovich and Rubinstein).
-    Between cuts F is constant and low <= G <= high, and |F - G| is at most the larger of F - low
-    and high - F.
+    The law lives between the first and the last of `cuts` (k + 1,), with `low` and `high` (k,)
+    bounds on its distribution function between neighbouring cuts. The distance of laws of one
+    number is the integral of |F - G| over the line, and the largest difference of the means of a
+    function with slope at most one (Kantorovich and Rubinstein). Between cuts F is constant and
+    low <= G <= high, and |F - G| is at most the larger of F - low and high - F.
     """
     points = np.sort(values)
     knots = np.unique(np.concatenate([cuts, points]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.analyses.graphs.pair_graph import symmetric
+from dpstats.analyses.graphs.graph_result import symmetric
 from dpstats.checks import short
 from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dpstats.analyses.graphs.graph_result import Adjustment
-    from dpstats.analyses.graphs.pair_graph import PairGraph
+    from dpstats.analyses.graphs.graph_result import Adjustment, PairGraph
     from dpstats.checks import Target
 
 _WANTED = (

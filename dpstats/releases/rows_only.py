@@ -25,7 +25,7 @@ from dpstats.checks import (
     check_method,
     check_target,
 )
-from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.corrected.chi_square import CertifiedChiSquare
 from dpstats.display import as_html
 from dpstats.error_rates import for_noise, percent
 from dpstats.errors import RequestError

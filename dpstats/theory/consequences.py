@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpstats.arrays import Floats
 from dpstats.checks import check_alpha, check_finite, check_number, check_whole, is_number, short
-from dpstats.corrected.spectral import sine_bounds
+from dpstats.corrected.eigenvalues import sine_bounds
 from dpstats.errors import RequestError
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpstats.corrected.correlation import correlation_range
+from dpstats.corrected.covariance import correlation_range
 
 
 def searched(x, y, xx, yy, xy, steps=41):

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from dpstats.corrected.half_lines import MOST_SLOPES, _extremes, half_line_bounds
-from dpstats.corrected.least_squares import combination_bounds
+from dpstats.corrected.least_squares import (
+    MOST_SLOPES,
+    _half_line_extremes,
+    combination_bounds,
+    half_line_bounds,
+)
 
 
 def table(p, seed, n=300, noise=0.3):
@@ -112,5 +116,5 @@ def test_nothing_is_known_of_too_many_slopes_too_few_rows_or_hidden_columns():
 def test_a_row_of_zeros_bounds_nothing(right):
     """Products that no slope can have, however large they are."""
     zero = np.zeros((1, 1))
-    (low,), (high,) = _extremes(zero, np.array([right]), zero, np.zeros(1), np.eye(1))
+    (low,), (high,) = _half_line_extremes(zero, np.array([right]), zero, np.zeros(1), np.eye(1))
     assert (low, high) == (-np.inf, np.inf)

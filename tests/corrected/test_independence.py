@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpstats.corrected.independence import fourfold_bounds, independence_verdict, statistic_bounds
+from dpstats.corrected.chi_square import fourfold_bounds, independence_verdict, statistic_bounds
 
 
 def chi_square(tables):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.corrected.spectral import (
+from dpstats.corrected.eigenvalues import (
     descending,
     loading_bounds,
     sampling_radii,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.graphs.spanning_tree import spanning_tree
+from dpstats.analyses.graphs.tree import spanning_tree
 from dpstats.measured.measurements import Measurements
 
 POPULATION = 20_000

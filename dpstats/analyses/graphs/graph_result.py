@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from dpstats.analyses.graphs.pair_graph import (
-    PairGraph,
-    pair_names,
-    strongest_first,
-    symmetric,
-)
 from dpstats.analyses.graphs.pair_intervals import PartialIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -29,12 +24,14 @@ from dpstats.checks import (
     counted,
 )
 from dpstats.error_rates import USUAL_ALPHA, benjamini_hochberg, holm, percent
+from dpstats.errors import RequestError
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Page, brief_list
 
 if TYPE_CHECKING:
+    import networkx
     import pandas as pd
 
 Adjustment = Literal["holm", "fdr_bh", "none"]
@@ -43,6 +40,102 @@ _ADJUSTED = {  # in the header of a table, and in a sentence
     "fdr_bh": ("BH", "adjusted by Benjamini and Hochberg's method over all tested pairs"),
     "none": ("plain", "not adjusted for the number of pairs"),
 }
+_ATTRIBUTES = ("p_value", "certified", "verdict", "tested")  # of an edge, besides its weight
+
+
+class PairGraph(ABC):
+    """The pairs of p columns, row by row of the upper triangle, and those that are edges."""
+
+    figures: ClassVar[tuple[str, ...]] = ("network",)
+    measure: ClassVar[str] = "partial correlation"  # of a pair, as `dps.plots.matrix` names it
+
+    columns: tuple[str, ...]
+
+    @abstractmethod
+    def pairs(self) -> pd.DataFrame:
+        """All pairs, edges or not: columns first, second, estimate."""
+
+    @abstractmethod
+    def edges(self) -> pd.DataFrame:
+        """The edges, strongest first: columns first, second, estimate and further ones."""
+
+    @abstractmethod
+    def _network(
+        self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
+    ) -> tuple[pd.DataFrame, str]:
+        """The lines and the title of `dps.plots.network`, from its options.
+
+        A frame with columns first, second, estimate, and basis: what a line rests on.
+        """
+
+    def joined(self, **options: Any) -> pd.DataFrame:
+        """The edges of `to_networkx`."""
+        return self.edges(**options)
+
+    @property
+    def matrix(self) -> pd.DataFrame:
+        """Estimates of all pairs as a symmetric (p, p) frame, ones on the diagonal."""
+        import pandas as pd
+
+        values = symmetric(self.pairs()["estimate"].to_numpy(), len(self.columns))
+        return pd.DataFrame(values, index=self.columns, columns=self.columns)
+
+    def to_networkx(self, **options: Any) -> networkx.Graph[str]:
+        """The edges as a networkx graph of the columns.
+
+        Every edge has the attribute ``weight``, the estimate, and where the result has them
+        ``p_value``, ``certified``, ``verdict`` and ``tested``: False for a pair of a declared graph
+        (``separators=``) that is certified present.
+
+        Parameters
+        ----------
+        **options
+            Those of `edges`.
+
+        Raises
+        ------
+        RequestError
+            If networkx is not installed, or as `edges` does.
+        """
+        try:
+            import networkx
+        except ImportError:
+            raise RequestError(
+                "to_networkx() needs networkx; install it with: pip install 'dpstats[graphs]'"
+            ) from None
+        graph: networkx.Graph[str] = networkx.Graph()
+        graph.add_nodes_from(self.columns)
+        for row in self.joined(**options).to_dict("records"):
+            attributes = {name: row[name] for name in _ATTRIBUTES if name in row}
+            kept = {name: value for name, value in attributes.items() if value == value}  # no nan
+            graph.add_edge(row["first"], row["second"], weight=row["estimate"], **kept)
+        return graph
+
+
+def pair_names(columns: tuple[str, ...], *, own: bool = False) -> dict[str, np.ndarray[Any, Any]]:
+    """Columns first and second (d,) of a frame of pairs; with `own` also every column with itself.
+
+    Examples
+    --------
+    >>> {side: names.tolist() for side, names in pair_names(("a", "b", "c")).items()}
+    {'first': ['a', 'a', 'b'], 'second': ['b', 'c', 'c']}
+    """
+    names = np.array(columns, dtype=object)
+    first, second = np.triu_indices(len(columns), 0 if own else 1)
+    return {"first": names[first], "second": names[second]}
+
+
+def symmetric(values: Floats, p: int) -> Floats:
+    """The (p, p) matrix with these entries above and below a diagonal of ones."""
+    matrix, upper = np.eye(p), np.triu_indices(p, 1)
+    matrix[upper] = matrix.T[upper] = values
+    return matrix
+
+
+def strongest_first(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The rows by the size of their estimates."""
+    order = pairs["estimate"].abs().sort_values(ascending=False, kind="stable").index
+    return pairs.loc[order]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -127,8 +220,8 @@ class GraphResult(PairGraph, EstimateResult):
         pairs = brief_list(
             terms, np.asarray(self.params)[order], np.asarray(self.conf_int())[order]
         )
-        found = counted(self._found(USUAL_ALPHA), "edge")
-        return f"{found} of {counted(int(self.tested.sum()), 'pair')}; {pairs}"
+        edges = counted(self._found(USUAL_ALPHA), "edge")
+        return f"{edges} of {counted(int(self.tested.sum()), 'pair')}; {pairs}"
 
     def _found(self, alpha: float) -> int:
         return int(np.sum(np.asarray(self.pvalues)[self.tested] <= alpha))
@@ -151,8 +244,8 @@ class GraphResult(PairGraph, EstimateResult):
     @cached_property
     def p_unadjusted(self) -> Named:
         """(d,) noise-aware p-values that each partial correlation is zero; nan if not tested."""
-        found = self._graph.pvalues(0.0, "two-sided")
-        return Named(np.where(self.tested, found, np.nan), self.terms)
+        pvalues = self._graph.pvalues(0.0, "two-sided")
+        return Named(np.where(self.tested, pvalues, np.nan), self.terms)
 
     @property
     def pvalues(self) -> Named:
@@ -241,8 +334,8 @@ class GraphResult(PairGraph, EstimateResult):
         frame = self.to_frame(alpha=alpha, adjust=adjust)
         if target != "population":
             frame["certified"] = self.verdicts(alpha=alpha, target=target)
-        found = frame[frame["p_value"] <= alpha]
-        return strongest_first(found).reset_index(drop=True)
+        edges = frame[frame["p_value"] <= alpha]
+        return strongest_first(edges).reset_index(drop=True)
 
     def joined(self, **options: Any) -> pd.DataFrame:
         """The edges, and pairs that are not tested but certified present: what pictures show.
@@ -259,13 +352,13 @@ class GraphResult(PairGraph, EstimateResult):
         """
         import pandas as pd
 
-        found = self.edges(**options).assign(tested=True)
+        edges = self.edges(**options).assign(tested=True)
         level = {name: options[name] for name in ("alpha",) if name in options}
         target = {name: options[name] for name in ("target",) if name in options}
         present = np.asarray(self.verdicts(**level, **target)) == "present"
         frame = self.to_frame(**level).assign(certified="present", tested=False)
-        parts = [part for part in (found, frame[present & ~self.tested]) if len(part)]
-        return pd.concat(parts, ignore_index=True) if parts else found
+        parts = [part for part in (edges, frame[present & ~self.tested]) if len(part)]
+        return pd.concat(parts, ignore_index=True) if parts else edges
 
     def _network(
         self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
@@ -431,8 +524,8 @@ class GraphResult(PairGraph, EstimateResult):
 
 def adjusted(pvalues: Floats, method: Adjustment) -> Floats:
     """P-values (d,) adjusted for the number of those that are not nan."""
-    found = pvalues.copy()
+    adjusted_pvalues = pvalues.copy()
     known = np.isfinite(pvalues)
     adjust = holm if method == "holm" else benjamini_hochberg
-    found[known] = adjust(pvalues[known])
-    return found
+    adjusted_pvalues[known] = adjust(pvalues[known])
+    return adjusted_pvalues

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
@@ -9,25 +10,25 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from dpstats.analyses.graphs.graph_result import GraphResult, adjusted
+from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PartialIntervals
-from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
-from dpstats.analyses.graphs.remarks import (
-    certificate_remark,
-    clipping_remark,
-    planned_clipping_remark,
-    singular_remark,
-    tree_remark,
-)
 from dpstats.analyses.graphs.sign_products import covariance_of_products, products_block
-from dpstats.analyses.graphs.sparse_precision import (
+from dpstats.analyses.graphs.sparse_graphs import (
+    PenalisedGraphResult,
     clime,
     graphical_lasso,
     positive_definite,
     usual_penalty,
 )
-from dpstats.analyses.graphs.tree_result import TreeResult
+from dpstats.analyses.graphs.tree import TreeResult
 from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
+from dpstats.analyses.moments.clipping import (
+    ball_of,
+    check_clipping,
+    clipping_notes,
+    hash_of,
+    noise_ratio,
+)
 from dpstats.analyses.moments.covariance import checked_columns, notes_of
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules
@@ -36,9 +37,12 @@ from dpstats.checks import (
     as_float,
     check_choice,
     check_numbers,
+    counted,
+    first_few,
     is_real,
     short,
 )
+from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
@@ -55,27 +59,33 @@ from dpstats.families.separators import (
 from dpstats.families.subgroups import Subgroup
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
+from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
 
 Estimator = Literal["inverse", "glasso", "clime"]
 Structure = Literal["any", "tree"]
-BOUNDED = (
+_BOUNDED = (
     "the graph is that of the columns as measured, clamped to their bounds and rounded to their "
     "grids, which changes partial correlations a little; bounds that clip none of p columns grow "
     "with p (as the root of log p for normal ones), and the noise with their squares"
 )
-SIGNS = (
+_SIGNS = (
     "columns of two levels count as -1 and 1, and tests are of linear partial correlations: where "
     "the graph has loops these can differ from zero without an edge, by .009 on a 3 x 3 grid with "
     "even levels, by .05 and more with uneven ones; given the products that separators= adds they "
     "are zero, if the declared graph is right"
 )
-SEPARATED = (
+_SEPARATED = (
     "partial correlations are given all other columns and the products over the separator sets of "
     "the declared graph; pairs that its triangulation joins are not tested"
 )
 _NAMED = 12  # columns in a title
+_FEWEST_CLIPPED = 5  # columns from which rows are better clipped to a ball than to a box
+_CHAIN = 3.0  # smallest variance over least eigenvalue of a chain with partial correlations .4
+_LONG = 0.001  # share of normal rows that the recommended norm shrinks
+_GUESS = 1 / 9  # of a mean square, where noise hides the variances: bounds at three deviations
+_WORTH = 0.9  # a ratio of noises below which clipping is recommended
 _MULTIPLES = (0.25, 0.5, 1.0, 2.0)  # of the usual penalty
 
 
@@ -177,15 +187,15 @@ class GraphicalModel:
             return None
         if self.estimator == "inverse":
             raise RequestError("penalties are for estimator='glasso' and estimator='clime'")
-        found = check_numbers("penalties", self.penalties)
-        wrong = [i for i, one in enumerate(found.ravel().tolist(), start=1) if not 0 < one < 1]
-        if wrong or found.ndim != 1 or not len(found):
+        penalties = check_numbers("penalties", self.penalties)
+        wrong = [i for i, one in enumerate(penalties.ravel().tolist(), start=1) if not 0 < one < 1]
+        if wrong or penalties.ndim != 1 or not len(penalties):
             which = f"entry {wrong[0]} is not" if wrong else f"got {short(self.penalties)}"
             raise RequestError(
                 "penalties must be a list of numbers between 0 and 1, on the scale of "
                 f"correlations; {which}"
             )
-        return tuple(sorted(set(found.tolist())))
+        return tuple(sorted(set(penalties.tolist())))
 
     def _checked_edges(self) -> tuple[tuple[str, str], ...] | None:
         if self.separators is None:
@@ -293,7 +303,7 @@ class GraphicalModel:
         return Named(adjusted(raw, "holm"), self._terms(intervals))
 
     def _covariance(self, release: ReleaseView) -> tuple[NoisyCovariance, Edges | None]:
-        """Of the columns; or of products, with the edges of a triangulated declared graph."""
+        """Matrix of the columns; or of products, with the edges of a triangulated graph."""
         schema = release.schema
         self._numbers_and_signs(schema)
         group, ball = self._group(schema), ball_of(schema, self)
@@ -324,11 +334,11 @@ class GraphicalModel:
         p, units = len(self.columns), moments.spread
         signs = covariance.signs
         remarks = [
-            singular_remark(precision),
-            certificate_remark(precision),
-            clipping_remark(release.schema, self, covariance),
-            "" if moments.ball is not None or len(signs) == covariance.p else BOUNDED,
-            SEPARATED if declared is not None else SIGNS if signs else "",
+            _singular_remark(precision),
+            _certificate_remark(precision),
+            _clipping_remark(release.schema, self, covariance),
+            "" if moments.ball is not None or len(signs) == covariance.p else _BOUNDED,
+            _SEPARATED if declared is not None else _SIGNS if signs else "",
         ]
         return GraphResult(
             **self._common(release, covariance, intervals, "Graphical model", remarks),
@@ -338,7 +348,7 @@ class GraphicalModel:
             units=units[:p],
             tolerance=self.tolerance,
             tested=tested,
-            advice=planned_clipping_remark(release.schema, self, covariance),
+            advice=_clipping_remark(release.schema, self, covariance, planned=True),
         )
 
     def _tree(self, release: ReleaseView, covariance: NoisyCovariance) -> TreeResult:
@@ -346,7 +356,7 @@ class GraphicalModel:
         remarks = [
             "the tree is that of columns of which each depends on its neighbours linearly; the "
             "maximum spanning tree of the correlations is estimated in any case",
-            tree_remark(intervals),
+            _tree_remark(intervals),
         ]
         return TreeResult(**self._common(release, covariance, intervals, "Spanning tree", remarks))
 
@@ -414,3 +424,111 @@ class GraphicalModel:
     @property
     def _pairs(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         return np.array(np.triu_indices(len(self.columns), 1))
+
+
+def _singular_remark(precision: NoisyPrecision) -> str:
+    """Why nothing was estimated, and what would do; "" if something was."""
+    if not precision.singular:
+        return ""
+    if precision.n <= precision.p + 1:
+        return f"a precision matrix of {precision.p} columns needs more than {precision.p + 1} rows"
+    if hidden := precision.covariance.hidden_columns:
+        return (
+            f"nearly singular: the noise exceeds the variance of {first_few(hidden)}, and nothing "
+            "is inverted; leave out what hardly varies, declare tighter bounds, or use more rows"
+        )
+    variance = float(np.min(precision.covariance.variances))
+    noise = precision.noise_norm
+    if not math.isfinite(noise) or variance <= 0:
+        return "nearly singular: the noise exceeds a variance, and nothing is estimated"
+    times = noise / (2 * variance / _CHAIN)
+    if times < 1:
+        return (
+            "nearly singular: columns are nearly collinear (least eigenvalue "
+            f"{precision.least_eigenvalue:.2g}, noise up to {noise:.2g}), and nothing is inverted; "
+            "leave one of them out"
+        )
+    return (
+        "nearly singular: the noise on the covariance matrix (spectral norm up to "
+        f"{noise:.2g}) hides its least eigenvalue ({precision.least_eigenvalue:.2g}), so nothing "
+        f"is inverted. About {_times(times)} times the rows, or times the epsilon, would do "
+        "if the least eigenvalue is a third of the smallest variance, as in a chain of partial "
+        "correlations .4; more if the columns are more strongly correlated"
+    )
+
+
+def _times(ratio: float) -> str:
+    """Rounded up to two digits, and at least 1.1: with fewer rows nothing would change."""
+    digits = 10.0 ** (1 - math.floor(math.log10(max(ratio, 1.1))))
+    return f"{math.ceil(max(ratio, 1.1) * digits * (1 - 1e-12)) / digits:g}"
+
+
+def _certificate_remark(precision: NoisyPrecision) -> str:
+    """Why the certificate for the population says nothing, and what would do; "" if it speaks."""
+    least = precision.least_eigenvalue
+    # The bounds on the noise of published rows have spent their part of the error already.
+    bound_only = precision.covariance.moments.answers.bound_only
+    alpha = for_noise(USUAL_ALPHA) if bound_only else USUAL_ALPHA
+    population, _ = precision.radii.radii(alpha, "population")
+    table, _ = precision.radii.radii(alpha, "table")
+    if population < least:
+        return ""
+    silent = OF_POPULATION if table < least else SILENT
+    if not math.isfinite(population) or least <= 0:
+        return (
+            f"{silent}: the noise exceeds the least eigenvalue of the covariance matrix; more "
+            "rows, a larger epsilon or fewer columns would do"
+        )
+    # The noise falls with 1/n, the sampling error with about 1/sqrt(n).
+    sampling = max(population - table, 0.0)
+    root = (sampling + math.sqrt(sampling**2 + 4 * least * table)) / (2 * least)
+    return (
+        f"{silent}: the error of the covariance matrix is certified to within "
+        f"{population:.2g} ({table:.2g} of it noise), more than its least eigenvalue {least:.2g}; "
+        f"about {_times(root**2)} times the rows would do"
+        + ("" if table < least else f" ({_times(table / least)} times for the private table)")
+    )
+
+
+def _tree_remark(intervals: MarginalIntervals) -> str:
+    """Why certificates of correlations say nothing, and what would do; "" if all have limits."""
+    low, high = intervals.certified(USUAL_ALPHA, "population")
+    if not (silent := int(np.sum((low <= -1) & (high >= 1)))):
+        return ""
+    return (
+        f"{OF_POPULATION} for {counted(silent, 'pair')}: the variance of a column is not certified "
+        "to be above zero; more rows, a larger epsilon or tighter bounds would do"
+    )
+
+
+def _clipping_remark(
+    schema: Schema, asked: GraphicalModel, covariance: NoisyCovariance, *, planned: bool = False
+) -> str:
+    """A norm that would lower the noise; "" if there is none.
+
+    By the noisy variances; for a plan, or where noise hides one, as if bounds were at three
+    standard deviations.
+    """
+    from scipy import stats
+
+    columns = [schema[name] for name in asked.columns]
+    if asked.clip_norm is not None or len(columns) < _FEWEST_CLIPPED:
+        return ""
+    if not all(isinstance(column, Number) and not column.allow_missing for column in columns):
+        return ""
+    guessed = planned or bool(covariance.hidden_columns)
+    square = _GUESS if guessed else float(np.mean(covariance.variances + covariance.mean**2))
+    norm = float(f"{math.sqrt(stats.chi2.isf(_LONG, len(columns)) * square):.2g}")
+    answers = covariance.moments.answers
+    ratio = noise_ratio(schema, asked.columns, norm, gaussian=answers.law(0).gaussian)
+    if answers.bound_only or ratio > _WORTH:
+        return ""
+    where = (
+        "columns with bounds at three standard deviations"
+        if guessed
+        else "the noisy variances found here"
+    )
+    return (
+        f"clip_norm={norm:g} would have about {ratio:.2g} of this noise, and shrink about one row "
+        f"in {1 / _LONG:g} of normal rows (for {where})"
+    )

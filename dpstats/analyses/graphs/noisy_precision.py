@@ -12,7 +12,7 @@ from dpstats.analyses.moments.certified_radii import CertifiedRadii
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.correlation import LEAST_VARIANCE
+from dpstats.corrected.covariance import LEAST_VARIANCE
 from dpstats.corrected.least_squares import positive_definite
 from dpstats.error_rates import USUAL_ALPHA
 
@@ -31,10 +31,6 @@ class NoisyPrecision(Cached):
     B_ij = E (E Theta E)_ij, and S + B is inverted in its place. With T_ij the variance of E_ij,
     B_ii = sum_k T_ik Theta_kk and B_ij = T_ij Theta_ij: a ridge of known size. Without noise this
     is the inverse.
-
-    Attributes
-    ----------
-    covariance : NoisyCovariance
     """
 
     covariance: NoisyCovariance
@@ -55,7 +51,7 @@ class NoisyPrecision(Cached):
 
     @cached_property
     def least_eigenvalue(self) -> float:
-        """Of the noisy covariance matrix."""
+        """Least eigenvalue of the noisy covariance matrix."""
         return float(np.linalg.eigvalsh(self.covariance.plain)[0])
 
     @cached_property
@@ -95,7 +91,7 @@ class NoisyPrecision(Cached):
 
     @cached_property
     def _inverse(self) -> Floats:
-        """Of the sample."""
+        """Inverse of the covariance of the sample."""
         inverse = np.linalg.inv(self.covariance.sample)
         return np.asarray((inverse + inverse.T) / 2)
 

@@ -31,15 +31,9 @@ def products_block(
 
 @dataclass(frozen=True)
 class ProductMatrix(MomentMatrix):
-    """Noisy mean products of q - 1 products of signs, the constant first.
+    """Noisy mean products of q - 1 products of signs, the constant first."""
 
-    Attributes
-    ----------
-    products : tuple of terms
-        Its features are named after them, and count as signs.
-    """
-
-    products: tuple[Term, ...] = ()
+    products: tuple[Term, ...] = ()  # its features are named after them, and count as signs
 
     @classmethod
     def of_products(

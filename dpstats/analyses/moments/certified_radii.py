@@ -13,7 +13,7 @@ from dpstats.analyses.moments.noisy_covariance import NUMBERS, NoisyCovariance
 from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
 from dpstats.corrected.covariance import divided, outer, sampling_box
-from dpstats.corrected.spectral import mean_error, sampling_radii
+from dpstats.corrected.eigenvalues import mean_error, sampling_radii
 from dpstats.error_rates import (
     bonferroni,
     for_covariance_count,

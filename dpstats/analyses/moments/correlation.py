@@ -19,7 +19,7 @@ from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_nois
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats, within
 from dpstats.checks import Alternative, listed, short
-from dpstats.corrected.correlation import LEAST_VARIANCE, Range, correlation_range
+from dpstats.corrected.covariance import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.error_rates import bonferroni, for_noise_of_means
 from dpstats.errors import NotMeasuredError, RequestError

@@ -24,7 +24,7 @@ from dpstats.analyses.moments.noisy_covariance import PART, NoisyCovariance
 from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
-from dpstats.corrected.spectral import descending, loading_bounds, sine_bounds, subspace_sines
+from dpstats.corrected.eigenvalues import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.error_rates import for_other_eigenvalues
 from dpstats.errors import RequestError
 from dpstats.inference.intervals import FEWEST, Intervals, reached, with_far_tails

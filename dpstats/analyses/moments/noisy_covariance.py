@@ -23,7 +23,7 @@ from dpstats.analyses.moments.row_sampling import (
 )
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.correlation import LEAST_VARIANCE
+from dpstats.corrected.covariance import LEAST_VARIANCE
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.coarse_moments import takes_more_than_two
 from dpstats.families.features import SIGN, Feature, has_sign

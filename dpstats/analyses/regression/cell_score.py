@@ -25,18 +25,18 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg, optimize, special
 
+from dpstats.analyses.regression.glm_coefficients import Average, corners
 from dpstats.analyses.regression.joint_test import independent, joint_test, root_of
-from dpstats.analyses.regression.marginal_effects import Average, corners
 from dpstats.analyses.regression.newton import (
     derivatives,
     find_root,
-    first_rejected,
+    rejected_beyond,
     solved,
     tail_of,
 )
@@ -57,46 +57,21 @@ _THIRD = 1 / 8  # largest |s'''| of the logistic function
 
 @dataclass(frozen=True, eq=False)
 class CellScore(Cached):
-    """Noisy counts of C cells of the regressors, by a binary outcome.
+    """Noisy counts of C cells of the regressors, by a binary outcome."""
 
-    Attributes
-    ----------
-    x : (C, p) float64
-        Regressors at the middle of every cell, of size about one.
-    slopes : (J, C, p) float64
-        Their change over half a bin of each of the J numbers.
-    remainder : (C, p) float64
-        Bounds on what the slopes leave out, from squares and products of numbers.
-    counts : (2, C) float64
-        Noisy counts of rows with the outcome 0 and 1.
-    offsets : (J, C) float64
-        Noisy sums of the numbers' distance from the middle, in half bins.
-    noise : ((2 + J) C, (2 + J) C) float64
-        Covariance of the noise on all of these, in this order.
-    n : int
-        Number of rows, or its estimate.
-    laplace : (k, (2 + J) C) float64
-        The part of the noise that is Laplace's: weights on k independent noises of unit variance.
-    terms : (k,) float64
-        Number of equal Laplace noises that each of these is a sum of.
-    seed : int
-        Of the draws of these noises in a joint test.
-    clustering : float
-        At least 1: how many times the sampling variance of independent rows is allowed for, such as
-        the most rows of one person.
-    """
-
-    x: Floats
-    slopes: Floats
-    remainder: Floats
-    counts: Floats
-    offsets: Floats
-    noise: Floats
-    n: int
+    x: Floats  # (C, p) regressors at the middle of every cell, of size about one
+    slopes: Floats  # (J, C, p) their change over half a bin of each of the J numbers
+    remainder: Floats  # (C, p) bounds on what slopes leave out, from squares and products
+    counts: Floats  # (2, C) noisy counts of rows with the outcome 0 and 1
+    offsets: Floats  # (J, C) noisy sums of the numbers' distance from the middle, in half bins
+    noise: Floats  # ((2 + J) C,) * 2 covariance of the noise on all of these, in this order
+    n: int  # number of rows, or its estimate
+    # The Laplace part of the noise: weights (k, (2 + J) C) on k independent noises of variance one,
+    # and the number of equal Laplace noises (k,) that each of these is a sum of.
     laplace: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     terms: Floats = field(default_factory=lambda: np.zeros(0))
-    seed: int = 0
-    clustering: float = 1.0
+    seed: int = 0  # of the draws of these noises in a joint test
+    clustering: float = 1.0  # factor of the sampling variance: the most rows of one person
 
     @cached_property
     def _totals(self) -> Floats:
@@ -155,16 +130,11 @@ class CellScore(Cached):
         """(p, k) effect of the score on combinations (k, p) of the estimate, to first order.
 
         By the derivative of U itself, which knows where rows lie in their bins; the information at
-        the middles does not.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            Where noise hides whether the derivative is definite.
+        the middles does not. A LinAlgError where noise hides whether the derivative is definite.
         """
-        assert self.params is not None
-        steps = 1e-5 * np.maximum(np.abs(self.params), 1.0) * np.eye(len(self.params))
-        moved = [self.score(self.params - h) - self.score(self.params + h) for h in steps]
+        b = self._estimate
+        steps = 1e-5 * np.maximum(np.abs(b), 1.0) * np.eye(len(b))
+        moved = [self.score(b - h) - self.score(b + h) for h in steps]
         derivative = (np.array(moved) / (2 * steps.sum(axis=1))[:, np.newaxis]).T
         linalg.cholesky((derivative + derivative.T) / 2)
         return np.asarray(np.linalg.solve(derivative.T, combinations.T))
@@ -174,8 +144,7 @@ class CellScore(Cached):
 
         The function is evaluated at the `corners` of all cells.
         """
-        assert self.params is not None
-        size = max(float(self._totals.sum()), 1.0)
+        size, at_estimate = max(float(self._totals.sum()), 1.0), self._estimate
 
         def parts(b: Floats) -> tuple[Floats, Floats, Floats, Floats]:
             """Values (C,), change over half a bin (J, C), curvature (J, C), rest (C,)."""
@@ -195,24 +164,24 @@ class CellScore(Cached):
         def mean(b: Floats) -> float:
             return float(weights(b) @ sums) / size
 
-        found, gradient = mean(self.params), derivatives(mean, self.params)
+        estimate, gradient = mean(at_estimate), derivatives(mean, at_estimate)
         try:
             along = self._influences(gradient[np.newaxis])[:, 0]
         except np.linalg.LinAlgError:
-            return Average(found, np.inf, np.inf)
-        own = weights(self.params)
-        own[: 2 * len(self.x)] -= found
-        influence = own / size + self._entries(self.params) @ along
-        _, change, curvature, rest = parts(self.params)
-        chance = self._fit(self.params)[0]
+            return Average(estimate, np.inf, np.inf)
+        own = weights(at_estimate)
+        own[: 2 * len(self.x)] -= estimate
+        influence = own / size + self._entries(at_estimate) @ along
+        _, change, curvature, rest = parts(at_estimate)
+        chance = self._fit(at_estimate)[0]
         expected = np.concatenate([self._rows * (1 - chance), self._rows * chance])
         within = np.abs(change).sum(axis=0) ** 2 @ self._rows / size**2
         sampling = float(expected @ influence[: len(expected)] ** 2) + float(within)
-        inside = self._inside(self.params, along)
+        inside = self._inside(at_estimate, along)
         beyond = float(self._rows @ rest) / size
-        low, high = self.misfit(self.params, along, self._rows * curvature / size)
+        low, high = self.misfit(at_estimate, along, self._rows * curvature / size)
         return Average(
-            found, max(self.clustering * sampling - inside, 0.0),
+            estimate, max(self.clustering * sampling - inside, 0.0),
             float(influence @ self.noise @ influence) + inside,
             low - beyond, high + beyond,
         )  # fmt: skip
@@ -262,32 +231,26 @@ class CellScore(Cached):
         """(p,) the solution of U(b) = 0; None without one."""
         return find_root(self.score, self.information, self.x, np.zeros(self.x.shape[1]))
 
-    def variances(self, combination: Floats) -> tuple[float, float]:
-        """Sampling and privacy variance of one combination (p,), at the estimate."""
-        if self.params is None:
-            return np.inf, np.inf
-        found = self.covariances(combination[np.newaxis])
-        return float(found[0][0, 0]), float(found[1][0, 0])
+    @property
+    def _estimate(self) -> Floats:
+        """(p,) where it is known that there is one."""
+        assert self.params is not None
+        return self.params
 
-    def covariance(self, combinations: Floats) -> Floats:
-        """(k, k) of combinations (k, p), with the `variances` of each; infinite if not known."""
-        sampling, noise = self.covariances(combinations)
-        return sampling + noise
+    @cached_property
+    def _covariances_of_score(self) -> Floats:
+        """(2, p, p) of the score at the estimate, from sampling and from the noise."""
+        return np.array([self._sampling(self._estimate), self.noise_covariance(self._estimate)])
 
-    def covariances(self, combinations: Floats) -> tuple[Floats, Floats]:
-        """Covariances (k, k) of combinations (k, p), from sampling and from the noise."""
-        infinite = np.full((len(combinations),) * 2, np.inf)
-        if self.params is None:
-            return infinite, infinite
+    def covariances(self, combinations: Floats) -> Floats:
+        """(2, k, k) of combinations (k, p), from sampling and noise; infinite if not known."""
         try:
             along = self._influences(combinations)
         except np.linalg.LinAlgError:
-            return infinite, infinite
-        both = self._sampling(self.params), self.noise_covariance(self.params)
-        sampling, noise = (np.asarray(along.T @ of_score @ along) for of_score in both)
-        return sampling, noise
+            return np.full((2, len(combinations), len(combinations)), np.inf)
+        return np.asarray(along.T @ self._covariances_of_score @ along)
 
-    def _deviate_of(self, found: float, b: Floats, along: Floats, rest: float) -> float:
+    def _deviate_of(self, distance: float, b: Floats, along: Floats, rest: float) -> float:
         """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
 
         As the tail is that of a sum of independent variables of known laws (Lugannani and Rice's
@@ -296,12 +259,12 @@ class CellScore(Cached):
         weights = self._entries(b) @ along
         total = float(weights @ self.noise @ weights) + rest
         if not len(self.terms):
-            return float(found / np.sqrt(total))
+            return float(distance / np.sqrt(total))
         laplace = (self.laplace @ weights) ** 2 / total
         normal = max(1 - float(laplace.sum()), rest / total)
         law = MixtureTails(np.array([normal]), laplace[np.newaxis, :], self.terms)
-        tail = float(law.tail(np.array([found / np.sqrt(total)]))[0])
-        return float(-np.sign(found) * special.ndtri(max(tail, _LEAST_TAIL) / 2))
+        tail = float(law.tail(np.array([distance / np.sqrt(total)]))[0])
+        return float(-np.sign(distance) * special.ndtri(max(tail, _LEAST_TAIL) / 2))
 
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
         """How far the score is from zero if the combination has this value, as a normal deviate.
@@ -320,19 +283,18 @@ class CellScore(Cached):
             return None
         spread = float(along @ self._sampling(b) @ along)
         rest = spread if sampled else max(self._inside(b, along), _ROUNDING**2 * spread)
-        found = float(along @ self.score(b))
+        distance = float(along @ self.score(b))
         low, high = self.misfit(b, along)
-        return self._deviate_of(found - float(np.clip(found, low, high)), b, along, rest)
+        return self._deviate_of(distance - float(np.clip(distance, low, high)), b, along, rest)
 
     def _under(self, combinations: Floats, values: Floats) -> Floats | None:
         """(p,) coefficients of which independent combinations (k, p) have these values (k,).
 
         The others solve the score; None where they have no solution.
         """
-        assert self.params is not None
-        away = values - combinations @ self.params
-        along = solved(self.information(self.params), combinations.T)
-        start = np.asarray(self.params + along @ np.linalg.solve(combinations @ along, away))
+        away = values - combinations @ self._estimate
+        along = solved(self.information(self._estimate), combinations.T)
+        start = np.asarray(self._estimate + along @ np.linalg.solve(combinations @ along, away))
         free = linalg.null_space(combinations)
         if not free.shape[1]:
             return start
@@ -343,19 +305,11 @@ class CellScore(Cached):
 
         Of the score under the hypothesis, as intervals are. What the expansion in the bins leaves
         out may have any value in its bounds: the one that speaks most for the hypothesis is taken.
-
-        Raises
-        ------
-        RequestError
-            If no coefficients give all combinations their values.
         """
-        if self.params is None:
-            return 0.0, 1.0
-        inverse = np.linalg.inv(self.information(self.params))
-        of_score = self._sampling(self.params) + self.noise_covariance(self.params)
-        covariance = np.asarray(inverse @ of_score @ inverse)
-        reduced, difference = independent(combinations, values, self.params, covariance)
-        b = self._under(reduced, difference + reduced @ self.params) if len(reduced) else None
+        inverse = np.linalg.inv(self.information(self._estimate))
+        covariance = np.asarray(inverse @ self._covariances_of_score.sum(axis=0) @ inverse)
+        reduced, difference = independent(combinations, values, self._estimate, covariance)
+        b = self._under(reduced, difference + reduced @ self._estimate) if len(reduced) else None
         if b is None:
             return 0.0, 1.0
         try:
@@ -366,16 +320,16 @@ class CellScore(Cached):
         scaled = self.laplace @ weights if len(self.terms) else np.zeros((1, len(reduced)))
         laplace = scaled.T @ scaled
         normal = along.T @ self._sampling(b) @ along + weights.T @ self.noise @ weights - laplace
-        found = along.T @ self.score(b)
+        score = along.T @ self.score(b)
         low, high = np.array([self.misfit(b, one) for one in along.T]).T
         half = root_of(np.asarray(np.linalg.pinv(normal + laplace, hermitian=True)))
         explained = low
         if np.any(low < high):  # combinations have about unit variance
             ends = low - _ROUNDING, high + _ROUNDING
-            explained = optimize.lsq_linear(half, half @ found, ends).x
+            explained = optimize.lsq_linear(half, half @ score, ends).x
         rng, df = np.random.default_rng(self.seed), self._df
         return joint_test(
-            found - explained, df, normal, laplace, lambda: self._draws(rng) @ scaled, rng
+            score - explained, df, normal, laplace, lambda: self._draws(rng) @ scaled, rng
         )
 
     def _draws(self, rng: np.random.Generator) -> Floats:
@@ -385,26 +339,15 @@ class CellScore(Cached):
 
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
         """P-value of the hypothesis that a combination has this value in the population."""
-        if self.params is None:
-            return 1.0
         z = self.deviate(combination, value, sampled=True)
         return 1.0 if z is None else tail_of(z, alternative)
 
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
         """All values that are not rejected at level alpha, as an interval around the estimate."""
-        if self.params is None:
-            return -np.inf, np.inf
-        centre = float(combination @ self.params)
-        along = solved(self.information(self.params), combination)
-        of_score = self._sampling(self.params) + self.noise_covariance(self.params)
-        deviation = float(np.sqrt(along @ of_score @ along))
-        limit = -float(special.ndtri(alpha / 2))
-
-        def end(sign: float) -> float:
-            def kept(t: float) -> float | None:
-                z = self.deviate(combination, centre + sign * t, sampled=sampled)
-                return None if z is None else limit + sign * z
-
-            return sign * first_rejected(self.x, combination, kept, 0.0, deviation)
-
-        return centre + end(-1.0), centre + end(1.0)
+        centre = float(combination @ self._estimate)
+        along = solved(self.information(self._estimate), combination)
+        deviation = float(np.sqrt(along @ self._covariances_of_score.sum(axis=0) @ along))
+        deviate = partial(self.deviate, combination, sampled=sampled)
+        return rejected_beyond(
+            self.x, combination, deviate, alpha, (centre, centre), centre, deviation
+        )

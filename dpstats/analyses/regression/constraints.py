@@ -22,27 +22,11 @@ _LEVEL = re.compile(r"C\((?:[^()]|\([^()]*\))*\)(?:\[[^\]]*\])?")  # such as C(r
 
 
 def read_constraints(wanted: Constraints, terms: Sequence[str]) -> tuple[Floats, Floats, list[str]]:
-    """Combinations of coefficients, the values they should equal, and their names.
+    """Combinations (k, d) of coefficients, the values (k,) they should equal, and their names.
 
-    Parameters
-    ----------
-    wanted : str, (k, d) array_like, or a pair of such an array and (k,) values
-        Such as ``"age = 0.5, C(region)[T.south] - C(region)[T.east]"``, read by formulaic; or one
-        row per combination, whose values are 0 unless given. What is in backticks is a name.
-    terms : sequence of str
-        Names of the d coefficients.
-
-    Returns
-    -------
-    matrix : (k, d) float64
-    values : (k,) float64
-    names : list of str
-
-    Raises
-    ------
-    RequestError
-        For text that cannot be read or has two meanings, a matrix of another width, or a
-        combination of nothing.
+    `wanted` is text such as ``"age = 0.5, C(region)[T.south] - C(region)[T.east]"``, read by
+    formulaic; or one row per combination, tested against 0; or such rows and values. What is in
+    backticks is a name.
     """
     if isinstance(wanted, str):
         matrix, values = _read(wanted, terms)
@@ -86,7 +70,7 @@ def _read(text: str, terms: Sequence[str]) -> tuple[Floats, Floats]:
     stand_ins = {name: f"v{i}_" for i, name in enumerate(terms)}
 
     def stand_in(match: re.Match[str]) -> str:
-        """What formulaic reads in place of a name, or a number without an exponent."""
+        """Text that formulaic reads in place of a name, or a number without an exponent."""
         if match["number"]:
             return f"{Decimal(match[0]):f}"
         name = match["quoted"] or match["bare"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpstats.analyses.regression.constraints import Constraints, read_constraints
-from dpstats.analyses.regression.linear_intervals import LinearIntervals
+from dpstats.analyses.regression.least_squares import LinearIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_target
 from dpstats.error_rates import percent
@@ -66,7 +66,7 @@ class LinearResult(EstimateResult):
 
     @property
     def main_terms(self) -> list[str]:
-        """That coefficient."""
+        """The first coefficient other than the intercept."""
         first = int(self.terms[0] == "Intercept" and len(self.terms) > 1)
         return self.terms[first : first + 1]
 
@@ -142,7 +142,7 @@ class RegressionResult(LinearResult, ABC):
         """F statistic and p-value of combinations (k, d) that equal values (k,) together."""
 
     def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-        """What of a joint hypothesis the rows can decide: all of it, unless levels have none."""
+        """Part of a joint hypothesis that the rows decide: all of it, unless levels have none."""
         return matrix, values
 
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
@@ -166,8 +166,8 @@ class RegressionResult(LinearResult, ABC):
         matrix, values, names = read_constraints(r_matrix, self.terms)
         pairs = zip(names, values.tolist(), strict=True)
         names = [f"{name} = {value:g}" if value else name for name, value in pairs]
-        found = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
-        plain = {one.name: getattr(found, one.name) for one in fields(found)}
+        combined = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
+        plain = {one.name: getattr(combined, one.name) for one in fields(combined)}
         return ContrastResult(**{**plain, "null": values})
 
     def f_test(self, r_matrix: Constraints) -> FTestResult:
@@ -214,9 +214,9 @@ class RegressionResult(LinearResult, ABC):
     def _combined(self, title: str, names: list[str], intervals: Any) -> LinearResult:
         return LinearResult(
             title=title, terms=names, params=Named(intervals.estimates, names),
-            sampling_variance=intervals.sampling_variance,
-            privacy_variance=intervals.privacy_variance, intervals=intervals, rows=self.rows,
-            budget=self.budget, notes=self.notes, null=np.zeros(len(names)),
+            sampling_variance=intervals.variances[0], privacy_variance=intervals.variances[1],
+            intervals=intervals, rows=self.rows, budget=self.budget, notes=self.notes,
+            null=np.zeros(len(names)),
         )  # fmt: skip
 
 
@@ -363,7 +363,7 @@ class Prediction(Result):
         target: Target = "population",
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Those of the predicted means."""
+        """Frame of the intervals of the predicted means."""
         return self.mean.intervals_frame(
             alpha=alpha, method=method, target=target, simultaneous=simultaneous
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _MOST_NUMBERS = 4
 _MOST_PRODUCTS = 2_000
 
+V = TypeVar("V", float, Fraction)
 Expansion = dict[Any, Fraction]  # a sum of products of features, by term
 
 
@@ -49,38 +50,24 @@ class DesignMoments:
     products occur as there are regressors (always, if a product comes with the numbers in it), the
     products themselves are the basis: each of their moments is one measured number, which keeps
     worst-case bounds narrow.
-
-    Attributes
-    ----------
-    schema : Schema
-    design : Design
-    given : Subgroup or None
-        The rows that the moments are of. Their number is one of the measured functions.
-    penalty : bool
-        Whether coefficients are penalised: the basis then has the baselines of the formula, and is
-        the products, or else the regressors over the sum of their coefficients.
-    ball : BallMoments or None
-        Regressors and response are of rows shrunk to a norm; the unit of a number is then its
-        scale times that norm.
     """
 
     schema: Schema
     design: Design
+    # The rows that the moments are of. Their number is one of the measured functions.
     given: Subgroup | None = None
+    # Whether coefficients are penalised: the basis then has the baselines of the formula, and is
+    # the products, or else the regressors over the sum of their coefficients.
     penalty: bool = False
+    # Regressors and response are of rows shrunk to a norm; the unit of a number is then its scale
+    # times that norm.
     ball: BallMoments | None = None
 
     @classmethod
     def of(
         cls, schema: Schema, formula: str, condition: str | None = None, *, penalty: bool = False
     ) -> DesignMoments:
-        """Of the rows with a condition, a response and a value of all numbers in a formula.
-
-        Raises
-        ------
-        RequestError
-            For a formula or a condition that cannot be read.
-        """
+        """Moments of the rows with a condition, a response and all numbers of a formula."""
         design = Design.of(formula, schema)
         factors = [f for regressor in design.regressors for f in regressor.factors]
         numbers = [name for name, level in factors if level is None]
@@ -93,13 +80,7 @@ class DesignMoments:
         center: Mapping[str, float] | None = None,
         scale: Mapping[str, float] | None = None,
     ) -> DesignMoments:
-        """The same of rows of regressors and response that are shrunk together to a norm.
-
-        Raises
-        ------
-        RequestError
-            Where a regressor or the response is not a number by itself.
-        """
+        """Moments of rows of regressors and response that are shrunk together to a norm."""
         factors = [(self.design.response,), *(r.factors for r in self.design.regressors)]
         for used in factors:
             if len(used) > 1 or (used and used[0][1] is not None):
@@ -125,12 +106,12 @@ class DesignMoments:
         return column.middle, column.half_range
 
     def _size(self, factors: Term) -> float:
-        """What a product is divided by, so that `_expanded` has small whole coefficients."""
+        """Divisor of a product with which `_expanded` has small whole coefficients."""
         ends = map(self._origin_and_spread, factors)
         return math.prod(abs(origin) or spread for origin, spread in ends)
 
     def _step(self, term: Term) -> float:
-        """What such a coefficient of a product of unit values is multiplied by."""
+        """Factor of such a coefficient of a product of unit values."""
         ends = map(self._origin_and_spread, term)
         return math.prod(spread / (abs(origin) or spread) for origin, spread in ends)
 
@@ -147,22 +128,17 @@ class DesignMoments:
         """A product of features; a first level in `first` is one minus the other levels."""
         expanded: Expansion = {(): Fraction(1)}
         for factor in factors:
-            parts: list[tuple[Term, int]] = [((factor,), 1)]
+            parts: Expansion = {(factor,): Fraction(1)}
             if factor in first:
                 others = range(1, self.schema[factor[0]].bins)
-                parts = [((), 1), *((((factor[0], level),), -1) for level in others)]
+                parts = {(): Fraction(1)} | {((factor[0], k),): Fraction(-1) for k in others}
             elif origin := self._origin_and_spread(factor)[0]:
-                parts = [((), 1 if origin > 0 else -1), ((factor,), 1)]
-            grown: Expansion = {}
-            for term, value in expanded.items():
-                for more, by in parts:
-                    if (longer := product(term, more)) is not None:
-                        grown[longer] = grown.get(longer, Fraction(0)) + value * by
-            expanded = grown
+                parts = {(): Fraction(1 if origin > 0 else -1), **parts}
+            expanded = multiplied(expanded, parts)
         return expanded
 
     def _without_redundant(self, expansions: list[Expansion]) -> list[Expansion]:
-        """The same without first levels, in products of which all levels and their sum occur."""
+        """Expansions without first levels, in products of which all levels and their sum occur."""
         used = {term for expansion in expansions for term in expansion}
         firsts = {f for term in used for f in term if is_level(f) and f[1] == 0}
         for first in sorted(firsts, key=str):
@@ -188,15 +164,15 @@ class DesignMoments:
         """
         order = sorted(range(len(self._regressors)), key=lambda i: len(self._factors[i]))
         terms = {term for expansion in self._regressors for term in expansion}
-        found = _reduced(self._regressors, order, {term: self._step(term) for term in terms})
-        members = [{t: v for t, v in row.items() if not isinstance(t, int)} for _, row in found]
-        made = [{t: v for t, v in row.items() if isinstance(t, int)} for _, row in found]
+        reduced = _reduced(self._regressors, order, {term: self._step(term) for term in terms})
+        members = [{t: v for t, v in row.items() if not isinstance(t, int)} for _, row in reduced]
+        made = [{t: v for t, v in row.items() if isinstance(t, int)} for _, row in reduced]
         if self.penalty and any(len(member) > 1 for member in members):
             members = self._regressors
             made = [{i: Fraction(1)} for i in range(len(members))]
             constants = [i for i, member in enumerate(members) if member.keys() == {()}]
         else:
-            constants = [i for i, (pivot, _) in enumerate(found) if pivot == ()]
+            constants = [i for i, (pivot, _) in enumerate(reduced) if pivot == ()]
         return members, made, (constants[0] if constants else None)
 
     @property
@@ -208,16 +184,16 @@ class DesignMoments:
         """The response over its half range, without what the constant of the basis absorbs."""
         response = self.design.response
         origin, spread = self._origin_and_spread(response)
-        found: dict[Term, float] = {(response,): 1.0}
+        parts: dict[Term, float] = {(response,): 1.0}
         if origin:
-            found[()] = origin / spread
+            parts[()] = origin / spread
             members, _, constant = self._echelon
             if constant is not None:
-                by = found[()]
+                by = parts[()]
                 for term, value in members[constant].items():
-                    found[term] = found.get(term, 0.0) - by * float(value) * self._step(term)
-                del found[()]
-        return found
+                    parts[term] = parts.get(term, 0.0) - by * float(value) * self._step(term)
+                del parts[()]
+        return parts
 
     @property
     def half_range(self) -> float:
@@ -281,31 +257,22 @@ class DesignMoments:
         return np.vstack([self._basis[0], self._coefficients([self._response])])
 
     def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
-        """(m, p) the basis at m points.
+        """(m, p) the basis at m points, by column name.
 
-        Parameters
-        ----------
-        values : mapping of column name to (m,) float64
-            Numbers in unit scale; other columns, and numbers in groups, by their bins.
+        Numbers are in unit scale; other columns, and numbers in groups, are by their bins.
         """
         rows = self.rows[:-1]
-        found = np.zeros((len(next(iter(values.values()))), len(rows)))
+        basis = np.zeros((len(next(iter(values.values()))), len(rows)))
         for term, by in zip(self.features, rows.T, strict=True):
             if np.any(by != 0):  # not the response
                 factors = (
                     values[name] if level is None else values[name] == level for name, level in term
                 )
-                found += np.multiply.outer(math.prod(factors, start=np.ones(len(found))), by)
-        return found
+                basis += np.multiply.outer(math.prod(factors, start=np.ones(len(basis))), by)
+        return basis
 
     def at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Floats:
-        """(m, p) the basis at values of the columns in original units.
-
-        Raises
-        ------
-        RequestError
-            For a missing column, or a value that the schema does not declare.
-        """
+        """(m, p) the basis at values of the columns in original units."""
         basis = self.rows[:-1]
         used = [term for term, by in zip(self.features, basis.T, strict=True) if np.any(by != 0)]
         features = dict.fromkeys(feature for term in used for feature in term)
@@ -389,11 +356,6 @@ class DesignMoments:
         Products of two regressors and of two regressors or responses. The coarse block rounds grids
         that are finer than its own; then it holds all of them, so that the residual is that of
         rounded numbers throughout. Otherwise products that are measured anyway are used.
-
-        Raises
-        ------
-        RequestError
-            Where these are products of more than four numbers, or too many.
         """
         pairs, own = self._pairs
         needed = dict.fromkeys(
@@ -420,13 +382,7 @@ class DesignMoments:
         return [*measured, Moments.of_terms(self.schema, more, True, self.given, robust=True)]
 
     def fourth(self, release: ReleaseView) -> FourthMoments:
-        """The noisy mean products of four features.
-
-        Raises
-        ------
-        NotMeasuredError
-            Where the plan did not ask for them.
-        """
+        """The noisy mean products of four features."""
         try:
             answers, at = self.asked(release, self.fourth_blocks())
         except NotMeasuredError as error:
@@ -445,13 +401,7 @@ class DesignMoments:
         return FourthMoments(answers, pair, place)
 
     def person_totals(self) -> PersonMoments:
-        """Products of person totals, of the products that scores x (y - x'b) are made of.
-
-        Raises
-        ------
-        RequestError
-            Where these are products of more than two numbers, or too many.
-        """
+        """Products of person totals, of the products that scores x (y - x'b) are made of."""
         used = {term for expansion in self._regressors for term in expansion}
         needed = list(dict.fromkeys(
             term for a in self.features if a in used for b in self.features
@@ -509,12 +459,21 @@ def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
     return {term: i for i, term in enumerate(every)}
 
 
+def multiplied(first: Mapping[Term, V], second: Mapping[Term, V]) -> dict[Term, V]:
+    """Product of two sums of products of features."""
+    total: dict[Term, V] = {}
+    for (a, x), (b, y) in itertools.product(first.items(), second.items()):
+        if (term := product(a, b)) is not None:
+            total[term] = total[term] + x * y if term in total else x * y
+    return total
+
+
 def _add(total: Expansion, by: Fraction, more: Expansion) -> None:
     """Add a multiple of an expansion, without what cancels."""
     for term, value in more.items():
-        found = total.pop(term, Fraction(0)) + by * value
-        if found:
-            total[term] = found
+        value_of_sum = total.pop(term, Fraction(0)) + by * value
+        if value_of_sum:
+            total[term] = value_of_sum
 
 
 def _reduced(
@@ -524,10 +483,10 @@ def _reduced(
 
     Every row also holds how it is made of the given ones, by their number.
     """
-    found: dict[int, tuple[Term, Expansion]] = {}
+    reduced: dict[int, tuple[Term, Expansion]] = {}
     for i in order:
         row = {**rows[i], i: Fraction(1)}
-        for pivot, other in found.values():
+        for pivot, other in reduced.values():
             if by := row.get(pivot):
                 _add(row, -by, other)
         sizes = {t: abs(float(v)) * weights[t] for t, v in row.items() if not isinstance(t, int)}
@@ -535,8 +494,8 @@ def _reduced(
             raise RequestError("a regressor of the formula is a combination of the others")
         own = max(sizes, key=lambda term: sizes[term])
         row = {term: value / row[own] for term, value in row.items()}
-        for _, other in found.values():
+        for _, other in reduced.values():
             if by := other.get(own):
                 _add(other, -by, row)
-        found[i] = own, row
-    return [found[i] for i in sorted(found)]
+        reduced[i] = own, row
+    return [reduced[i] for i in sorted(reduced)]

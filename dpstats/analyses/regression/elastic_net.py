@@ -1,17 +1,42 @@
-"""Elastic nets from second moments: penalised least squares that sets coefficients to zero."""
+"""Elastic nets from second moments: penalised least squares that sets coefficients to zero.
+
+With A and c the mean products of regressors and response, the elastic net minimises
+
+    F(b) = b'Ab/2 - c'b + strength (l1 |b|_1 + (1 - l1) |b|^2 / 2),
+
+an intercept free, with the scaling of scikit-learn. Noisy A and c give b^; the private table's own
+moments give b*. Both subgradients are monotone, so with E the noise and d = b^ - b*
+
+    d'(A + ridge) d <= d'(E_A b^ - E_c) <= |d|'u,   u = D|b^| + r,
+
+where |E_A| <= D and |E_c| <= r. As the noisy matrix N = A + E_A + ridge has d'(A + ridge)d >= d'Nd
+- |d|'D|d|, this bounds d, in the norm of N and in the Euclidean one. A coefficient of b^ beyond its
+bound is not zero in b*. And b*_j is zero if its gradient is below the penalty, which is within
+u_j + |A_j| |d| of the noisy one. Where the number of rows is noisy too, so is the penalty's share
+in sums over rows: its gradient at b^ times the relative error joins u. All this holds at once with
+the probability of the radii, for any data. (Loh and Wainwright [1]_ bound the error of the
+population's coefficients under such noise.)
+
+References
+----------
+.. [1] P.-L. Loh and M. J. Wainwright (2012), High-dimensional regression with noisy and missing
+   data. Ann. Statist. 40, 1637-1664.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.penalised import PenalisedMoments
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import (
@@ -24,8 +49,11 @@ from dpstats.checks import (
     is_number,
     short,
 )
+from dpstats.corrected.least_squares import positive_definite
+from dpstats.error_rates import USUAL_ALPHA, bonferroni
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
 from dpstats.results.named import Named
@@ -35,9 +63,12 @@ from dpstats.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.analyses.regression.design_moments import DesignMoments
-    from dpstats.analyses.regression.penalised import PenalisedMoments
+    from dpstats.inference.moment_matrix import NoisyMatrix
     from dpstats.measured.row_count import RowCount
+
+_SWEEPS, _TOLERANCE = 100_000, 1e-12
+_LEAST_EIGENVALUE = 1e-9  # relative, of the matrix that is fitted
+_LEAST_PENALTY = 1e-3  # of the largest penalty, at which a path ends
 
 
 @dataclass(frozen=True)
@@ -76,7 +107,7 @@ class ElasticNet:
     given: str | None = None
 
     def __post_init__(self) -> None:
-        check_penalty(self)
+        object.__setattr__(self, "alpha", _checked_penalty(self.alpha))
         if not is_number(self.l1_ratio) or not 0 < self.l1_ratio <= 1:
             raise RequestError(
                 f"l1_ratio must be above 0 and at most 1, got {short(self.l1_ratio)}"
@@ -116,17 +147,12 @@ class ElasticNet:
         )
 
 
-def check_penalty(analysis: object) -> None:
-    """Convert `alpha` to a plain number, or raise RequestError."""
-    alpha = analysis.alpha  # type: ignore[attr-defined]
+def _checked_penalty(alpha: float | None) -> float | None:
     if alpha is None:
-        return
+        return None
     if not is_number(alpha) or not 0 < alpha < np.inf:
         raise RequestError(f"alpha must be a positive number, the penalty, got {short(alpha)}")
-    object.__setattr__(analysis, "alpha", as_float(alpha))
-
-
-_LEAST = 1e-3  # of the largest penalty, at which a path ends
+    return as_float(alpha)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -228,9 +254,9 @@ class ElasticNetResult(Cached, Result):
         zero. `high` is infinite where the noise leaves the number of rows open.
         """
         check_alpha(alpha)
-        found, low, high = self.moments.risk(self.basis, alpha)
+        estimate, low, high = self.moments.risk(self.basis, alpha)
         unit = self.design.half_range**2
-        return unit * found, unit * low, unit * high
+        return unit * estimate, unit * low, unit * high
 
     def path(self, size: int = 50) -> pd.DataFrame:
         """Coefficients in original units along `size` penalties, evenly spaced in logarithms.
@@ -240,8 +266,8 @@ class ElasticNetResult(Cached, Result):
         """
         import pandas as pd
 
-        alphas, found = self.path_in_units(size)
-        estimates = np.array([self._original(one) for one in found])
+        alphas, path = self.path_in_units(size)
+        estimates = np.array([self._original(basis) for basis in path])
         return pd.DataFrame(
             {
                 "alpha": np.repeat(alphas, len(self.terms)),
@@ -251,10 +277,10 @@ class ElasticNetResult(Cached, Result):
         )
 
     def path_in_units(self, size: int = 50) -> tuple[Floats, Floats]:
-        """The same penalties (size,), decreasing, and coefficients (size, d) in unit scale."""
+        """Penalties (size,) of `path`, decreasing, and coefficients (size, d) in unit scale."""
         check_whole("size", size, 2, 1_000)
         largest = self.moments.largest_penalty / self.l1_ratio
-        alphas = np.geomspace(largest, _LEAST * largest, size)
+        alphas = np.geomspace(largest, _LEAST_PENALTY * largest, size)
         return alphas, self.moments.path(alphas, self.l1_ratio)
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
@@ -281,7 +307,7 @@ class ElasticNetResult(Cached, Result):
         return self._page(0.05).html()
 
     def _page(self, alpha: float) -> Page:
-        found, low, high = self.risk(alpha=alpha)
+        risk, low, high = self.risk(alpha=alpha)
         rows = [
             [term, significant(estimate), verdict]
             for term, estimate, verdict in self.support(alpha=alpha).itertuples(index=False)
@@ -289,8 +315,8 @@ class ElasticNetResult(Cached, Result):
         lines = [
             f"penalty {significant(self.alpha)}, for columns scaled to run from -1 to 1 between "
             "their bounds",
-            f"mean squared residual {significant(found)}"
-            + (" (negative by the noise, cut at zero)" if found == 0 else "")
+            f"mean squared residual {significant(risk)}"
+            + (" (negative by the noise, cut at zero)" if risk == 0 else "")
             + f"; over the private rows certified between {significant(low)} and "
             f"{significant(high)}",
         ]
@@ -331,7 +357,7 @@ class Lasso:
     given: str | None = None
 
     def __post_init__(self) -> None:
-        check_penalty(self)
+        object.__setattr__(self, "alpha", _checked_penalty(self.alpha))
 
     @property
     def _net(self) -> ElasticNet:
@@ -344,3 +370,150 @@ class Lasso:
     def infer(self, release: ReleaseView) -> ElasticNetResult:
         """Coefficients in original units, and which are certain to be zero, or not to be."""
         return self._net.infer(release)
+
+
+@dataclass(frozen=True, eq=False)
+class PenalisedMoments(Cached):
+    """Noisy moments of p regressors and a response."""
+
+    matrix: NoisyMatrix  # mean products of q features
+    rows: Floats  # (p + 1, q) regressors, then response, as combinations of the features
+    penalised: Floats  # (p,) 1, or 0 for the constant
+
+    @cached_property
+    def moments(self) -> Floats:
+        """(p + 1, p + 1) noisy mean products, as measured."""
+        return np.asarray(self.rows @ self.matrix.matrix @ self.rows.T)
+
+    @cached_property
+    def _free(self) -> NDArray[np.intp]:
+        """Numbers of the regressors without a penalty: none, or the constant."""
+        return np.flatnonzero(self.penalised == 0)
+
+    @cached_property
+    def _centred(self) -> Floats:
+        """(k + 1, k + 1) moments of the penalised regressors and the response given the constant.
+
+        Moved to the nearest positive definite matrix where noise made it indefinite.
+        """
+        kept = np.append(np.flatnonzero(self.penalised), len(self.penalised))
+        moments = self.moments[np.ix_(kept, kept)]
+        if len(self._free):
+            across = self.moments[np.ix_(self._free, kept)]
+            own = self.moments[np.ix_(self._free, self._free)]
+            moments = moments - across.T @ np.linalg.solve(own, across)
+        values, vectors = np.linalg.eigh(moments)
+        least = _LEAST_EIGENVALUE * max(float(values[-1]), 1e-300)
+        return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+    @cached_property
+    def largest_penalty(self) -> float:
+        """The least strength at which all penalised coefficients are zero, for l1 = 1."""
+        return float(np.abs(self._centred[:-1, -1]).max())
+
+    @cached_property
+    def usual_penalty(self) -> float:
+        """The strength at which no coefficient enters with probability .95 if none is there.
+
+        By Bonferroni's inequality, from the noise on the products of regressors and response and
+        the sampling variance of independent ones.
+        """
+        kept = np.flatnonzero(self.penalised)
+        size = np.abs(self.rows)
+        noise = (size**2 @ self.matrix.noise_sd**2 @ (size**2).T)[kept, -1]
+        own = np.diag(self._centred)
+        variance = noise + own[:-1] * own[-1] / max(self.matrix.n, 1)
+        level = bonferroni(USUAL_ALPHA, 2 * len(kept))
+        return float(-special.ndtri(level) * np.sqrt(variance.max()))
+
+    def path(self, alphas: Floats, l1_ratio: float) -> Floats:
+        """(k, p) coefficients at k penalties, decreasing; needs scikit-learn."""
+        try:
+            from sklearn.exceptions import ConvergenceWarning
+            from sklearn.linear_model import enet_path
+        except ImportError:
+            raise RequestError(
+                "a lasso needs scikit-learn; install it with: pip install 'dpstats[graphs]'"
+            ) from None
+        values, vectors = np.linalg.eigh(self._centred)
+        m = len(values)
+        table = (np.sqrt(m * np.maximum(values, 0)) * vectors).T  # m rows with these moments
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # `_residue` is in the verdicts
+            fitted = enet_path(
+                np.asfortranarray(table[:, :-1]), table[:, -1], l1_ratio=l1_ratio, alphas=alphas,
+                precompute=False, tol=_TOLERANCE, max_iter=_SWEEPS, check_input=False,
+            )[1]  # fmt: skip
+        coefficients = np.zeros((len(alphas), len(self.penalised)))
+        fitted[np.abs(fitted) <= _TOLERANCE] = 0.0  # where a coefficient is about to enter
+        coefficients[:, self.penalised == 1] = fitted.T
+        if len(self._free):
+            own = self.moments[np.ix_(self._free, self._free)]
+            left = self.moments[self._free, -1] - coefficients @ self.moments[:-1, self._free]
+            coefficients[:, self._free] = np.linalg.solve(own, left.T).T
+        return coefficients
+
+    def _radii(self, beta: float) -> Floats:
+        """(p + 1, p + 1) bounds on the noise of the moments, with probability 1 - beta."""
+        size = np.abs(self.rows)
+        return np.asarray(size @ self.matrix.radius(beta) @ size.T)
+
+    def _relative_error_of_rows(self, beta: float) -> float:
+        """Bound on the error of the number of rows over that number, with those of `_radii`."""
+        answers = self.matrix.answers
+        if answers.rows.public:
+            return 0.0
+        away = abs(float(answers.sums[-1]) - self.matrix.n)  # rounded, or estimated otherwise too
+        return (float(joint_noise_quantiles(answers, beta)[-1]) + away) / self.matrix.n
+
+    def support(self, b: Floats, strength: float, l1_ratio: float, beta: float) -> list[str]:
+        """For every regressor "in", "out" or "undecided", of the table's own solution.
+
+        `b` (p,) is the solution at the noisy moments, and `beta` the error probability of all
+        verdicts together.
+        """
+        p, radii, relative = len(b), self._radii(beta), self._relative_error_of_rows(beta)
+        ridge = strength * (1 - l1_ratio) * self.penalised
+        noisy = self.moments[:p, :p] + np.diag(ridge)
+        spread = radii[:p, :p] + relative * np.diag(ridge)
+        gradient = self.moments[:p, -1] - noisy @ b
+        error = spread @ np.abs(b) + radii[:p, -1] + self._residue(gradient, b, strength, l1_ratio)
+        error += relative * strength * l1_ratio * self.penalised
+        reach = self._distances(noisy, spread, error)
+        length = float(np.linalg.norm(reach)) if np.all(np.isfinite(reach)) else np.inf
+        pull = np.linalg.norm(np.abs(noisy) + spread, axis=1)
+        outside = np.abs(gradient) + error + pull * length < strength * l1_ratio * (1 - relative)
+        out = np.where((self.penalised == 1) & outside, "out", "undecided")
+        return [str(verdict) for verdict in np.where(np.abs(b) > reach, "in", out)]
+
+    def _residue(self, gradient: Floats, b: Floats, strength: float, l1_ratio: float) -> Floats:
+        """(p,) how far b is from solving the noisy problem, as where its matrix was moved."""
+        penalty = strength * l1_ratio * self.penalised
+        inside = np.maximum(np.abs(gradient) - penalty, 0.0)
+        return np.asarray(np.where(b == 0, inside, np.abs(gradient - penalty * np.sign(b))))
+
+    def _distances(self, noisy: Floats, spread: Floats, error: Floats) -> Floats:
+        """(p,) bounds on |b^ - b*|; infinite where the noise does not exclude a singular matrix."""
+        least = float(np.linalg.eigvalsh(noisy)[0])
+        q = float(np.linalg.norm(spread, 2))
+        if least <= q or not positive_definite(noisy):
+            return np.full(len(error), np.inf)
+        inverse = np.linalg.inv(noisy)
+        plain = float(np.linalg.norm(error)) / (least - q)
+        own = np.sqrt(float(error @ np.abs(inverse) @ error)) / (1 - q / least)
+        return np.asarray(np.minimum(plain, np.sqrt(np.diag(inverse)) * own))
+
+    def risk(self, b: Floats, beta: float) -> tuple[float, float, float]:
+        """Mean squared residual of b over the table: from noisy moments, and certified bounds.
+
+        Noise can make the noisy one negative; the estimate is then zero. Moments are sums over the
+        noisy number of rows, so with its relative error r at most 1, the mean over the true number
+        is within factors 1 / (1 + r) and 1 / (1 - r) of that over the noisy one.
+        """
+        residual = np.append(-b, 1.0)
+        estimate = float(residual @ self.moments @ residual)
+        reach = float(np.abs(residual) @ self._radii(beta) @ np.abs(residual))
+        relative = self._relative_error_of_rows(beta)
+        low = max(estimate - reach, 0.0) / (1 + relative)
+        high = max(estimate + reach, 0.0) / (1 - relative) if relative < 1 else np.inf
+        return max(estimate, 0.0), low, high

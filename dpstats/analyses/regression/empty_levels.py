@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.regression.design_moments import multiplied
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.families.features import Feature, Term, feature_name, is_level, product
@@ -33,25 +34,15 @@ class LeftOut:
     with v'x = 0, can be added to the coefficients without any change (eq. 4 of
     docs/explanation/regression/ols.md). Combinations h of the coefficients with h'v = 0 for all of
     these directions are determined without them.
-
-    Attributes
-    ----------
-    names : tuple of str
-    directions : (m, p) float64
-        In the basis.
-    counts : (l, q) float64
-        The number of rows in each level over n, as combinations of features squared.
-    touched : (l, p) bool
-        Members of the basis that are not zero in all rows of each level.
-    level_of : (m,) int64
-        Level of each direction.
     """
 
     names: tuple[str, ...]
-    directions: Floats
+    directions: Floats  # (m, p) in the basis
+    # (l, q) the number of rows in each level over n, as combinations of features squared
     counts: Floats
+    # (l, p) members of the basis that are not zero in all rows of each level
     touched: NDArray[np.bool_]
-    level_of: NDArray[np.int64]
+    level_of: NDArray[np.int64]  # (m,) level of each direction
 
     @property
     def kept(self) -> NDArray[np.intp]:
@@ -135,14 +126,14 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
             absent[event] = count
     absent = {e: c for e, c in absent.items() if not _all_absent(e, absent, dict(known))}
     p, every = len(basis), dict(known)
-    found = [_directions(moments, terms, basis[:, used], event) for event in absent]
+    directions = [_directions(moments, terms, basis[:, used], event) for event in absent]
     touched = [_touched(terms, basis[:, used], every[event]) for event in absent]
     return LeftOut(
         tuple(_name(moments, event) for event in absent),
-        np.concatenate([np.zeros((0, p)), *found]),
+        np.concatenate([np.zeros((0, p)), *directions]),
         np.array(list(absent.values())).reshape(len(absent), len(moments.features)),
         np.array(touched, dtype=np.bool_).reshape(len(absent), p),
-        np.repeat(np.arange(len(absent)), [len(each) for each in found]),
+        np.repeat(np.arange(len(absent)), [len(each) for each in directions]),
     )
 
 
@@ -194,7 +185,7 @@ def _expanded(
         others = dict.fromkeys(f[0] for t in terms for f in t if is_level(f) and f[0] not in names)
         full = ([((name, level),) for level in range(moments.schema[name].bins)] for name in others)
         one = next((dict.fromkeys(o, 1.0) for o in full if set(terms).issuperset(o)), one)
-    found: Expansion = {rest: 1.0}
+    expansion: Expansion = {rest: 1.0}
     for name, level in event:
         indicator: Expansion = {((name, level),): 1.0}
         if (name, level) not in own:
@@ -202,19 +193,14 @@ def _expanded(
             for k in range(moments.schema[name].bins):
                 if k != level:
                     indicator[((name, k),)] = -1.0
-        grown: Expansion = {}
-        for term, value in found.items():
-            for more, by in indicator.items():
-                if (longer := product(term, more)) is not None:
-                    grown[longer] = grown.get(longer, 0.0) + value * by
-        found = grown
-    for term in [term for term in found if term not in terms]:
-        by = found.pop(term)
+        expansion = multiplied(expansion, indicator)
+    for term in [term for term in expansion if term not in terms]:
+        by = expansion.pop(term)
         if (instead := _by_other_levels(moments, terms, term)) is None:
             return None
         for more, sign in instead.items():
-            found[more] = found.get(more, 0.0) + by * sign
-    return found
+            expansion[more] = expansion.get(more, 0.0) + by * sign
+    return expansion
 
 
 def _by_other_levels(moments: DesignMoments, terms: list[Term], term: Term) -> Expansion | None:
@@ -224,9 +210,9 @@ def _by_other_levels(moments: DesignMoments, terms: list[Term], term: Term) -> E
         levels = range(moments.schema[factor[0]].bins)
         others = [product(rest, ((factor[0], k),)) for k in levels if k != factor[1]]
         if set(terms).issuperset([rest, *others]):
-            found: Expansion = dict.fromkeys([other for other in others if other is not None], -1.0)
-            found[rest] = 1.0
-            return found
+            total: Expansion = dict.fromkeys([other for other in others if other is not None], -1.0)
+            total[rest] = 1.0
+            return total
     return None
 
 
@@ -249,21 +235,17 @@ def _directions(
     if len(basis) == len(terms) and np.all(np.count_nonzero(basis, axis=1) == 1):
         return np.asarray(vanishing @ np.linalg.inv(basis))
     left = linalg.orth(vanishing.T)
-    found = linalg.null_space((basis - basis @ left @ left.T).T, rcond=_SAME).T
-    return np.where(np.abs(found) > _SAME, found, 0.0)
+    directions = linalg.null_space((basis - basis @ left @ left.T).T, rcond=_SAME).T
+    return np.where(np.abs(directions) > _SAME, directions, 0.0)
 
 
 def _touched(terms: list[Term], basis: Floats, indicator: Expansion) -> list[bool]:
     """Whether each member of the basis (p, t) is not zero wherever an indicator is one."""
-    found = []
-    for member in basis:
-        total: Expansion = {}
-        for i in np.flatnonzero(member).tolist():
-            for term, by in indicator.items():
-                if (longer := product(terms[i], term)) is not None:
-                    total[longer] = total.get(longer, 0.0) + member[i] * by
-        found.append(any(abs(value) > _SAME for value in total.values()))
-    return found
+    members = ({terms[i]: row[i] for i in np.flatnonzero(row)} for row in basis)
+    return [
+        any(abs(value) > _SAME for value in multiplied(member, indicator).values())
+        for member in members
+    ]
 
 
 def _name(moments: DesignMoments, event: tuple[Feature, ...]) -> str:

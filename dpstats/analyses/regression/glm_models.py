@@ -1,12 +1,18 @@
-"""From a release to a generalised linear model: which functions it needs, and its score."""
+"""From a release to a generalised linear model: which functions it needs, and its score.
+
+A level enters only if its noisy count of rows is above the noise of all levels, jointly with
+probability .999. The rows of other levels, a few at most, leave the regression: with a coefficient
+of its own, a level says nothing about the others.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,55 +20,136 @@ from numpy.typing import NDArray
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
 from dpstats.analyses.regression.cell_score import CellScore
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.glm_empty_levels import EnteringLevels, Scored, span
-from dpstats.analyses.regression.marginal_effects import corners
+from dpstats.analyses.regression.glm_coefficients import corners, span
 from dpstats.arrays import Floats
-from dpstats.caching import Cached
-from dpstats.errors import RequestError
+from dpstats.error_rates import bonferroni
+from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.conditions import CellSet
+from dpstats.families.features import Term
 from dpstats.families.pilot_score import UNIT, PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.simulation import calibration_seed
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.measured.view import density_of
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from dpstats.analyses.regression.link import Link
+    from dpstats.analyses.regression.glm_coefficients import Link
     from dpstats.measured.answers import Answers
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
 
-MOST_CELLS = 512  # of the regressors, that a model of cells may have
+_MOST_CELLS = 512  # of the regressors, that a model of cells may have
 _MOST_COLUMNS = 2
+_BETA = 0.001  # probability that the noise of some level without rows is above its quantile
 
 
-def regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
-    """The columns of the regressors, in the order of the schema."""
+class Scored(NamedTuple):
+    """A model of a release; in the coordinates of the basis, if there is one."""
+
+    score: CellScore | CalibratedScore
+    basis: Floats | None  # (p, r) where the rows determine some combinations only, see `span`
+    points: Mapping[str, Floats]  # of the regressors' columns, to average over
+    rows: RowCount
+    left_out: list[str]  # levels without rows, up to noise
+
+
+@dataclass(frozen=True)
+class EnteringLevels:
+    """Which cells of the groups in a formula have rows, by noisy counts."""
+
+    # Columns whose levels occur in one product, with a Boolean for each of their cells.
+    groups: list[tuple[tuple[Column, ...], NDArray[np.bool_]]]
+
+    @classmethod
+    def of(cls, release: ReleaseView, moments: DesignMoments) -> EnteringLevels:
+        """Cells of the groups of a formula, from a release that measured the counts."""
+        used = {
+            frozenset(name for name, level in regressor.factors if level is not None)
+            for regressor in moments.design.regressors
+        }
+        groups = []
+        for names in sorted(map(sorted, used)):
+            if names and not any(set(names) < other for other in used):
+                columns = tuple(c for c in moments.schema if c.name in names)
+                groups += _counted(release, moments, columns)
+        return cls(groups)
+
+    def hold(self, bins: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
+        """Whether points (m,) have levels with rows; `bins` are those of the columns."""
+        kept = np.ones(len(next(iter(bins.values()))), dtype=np.bool_)
+        for columns, enters in self.groups:
+            kept &= enters[tuple(bins[column.name] for column in columns)]
+        return kept
+
+    @property
+    def left_out(self) -> list[str]:
+        """Names of the cells that do not enter."""
+        return [
+            name
+            for columns, enters in self.groups
+            for name, kept in zip(Table(columns).names, enters.ravel(), strict=True)
+            if not kept
+        ]
+
+
+def _counted(
+    release: ReleaseView, moments: DesignMoments, columns: tuple[Column, ...]
+) -> list[tuple[tuple[Column, ...], NDArray[np.bool_]]]:
+    """The cells of some columns; of each column by itself where these were not measured."""
+    if moments.given is not None and moments.given.label:
+        return [_counted_in_subgroup(release, moments, column) for column in columns]
+    try:
+        answers = release.answers(Table(columns))
+    except NotMeasuredError:
+        if len(columns) == 1:
+            raise
+        return [part for column in columns for part in _counted(release, moments, (column,))]
+    enters = np.asarray(answers.sums) > joint_noise_quantiles(answers, _BETA)
+    enters |= not enters.any()  # the noise hides all of them: which one has rows is not known
+    return [(columns, enters.reshape(Table(columns).shape))]
+
+
+def _counted_in_subgroup(
+    release: ReleaseView, moments: DesignMoments, column: Column
+) -> tuple[tuple[Column, ...], NDArray[np.bool_]]:
+    """The levels that have a count of their own there: all but the baseline."""
+    answers, places = moments.asked(release, [moments.blocks[0]])
+    levels: list[tuple[int, Term]] = [(i, ((column.name, i),)) for i in range(column.bins)]
+    levels = [(i, term) for i, term in levels if term in places]
+    quantiles = answers.quantiles(bonferroni(_BETA, max(len(levels), 1)))
+    enters = np.ones(column.bins, dtype=np.bool_)
+    for i, term in levels:
+        enters[i] = answers.sums[places[term]] > quantiles[places[term]]
+    return (column,), enters
+
+
+def _regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
+    """In the order of the schema."""
     names = {name for regressor in moments.design.regressors for name, _ in regressor.factors}
     return tuple(column for column in moments.schema if column.name in names)
 
 
 @dataclass(frozen=True, eq=False)
-class BinnedModel(Cached):
-    """Of one or two columns: the table of their cells by the outcome, and bin offsets."""
+class BinnedModel:
+    """Model of one or two columns: the table of their cells by the outcome, and bin offsets."""
 
     moments: DesignMoments
 
     @staticmethod
     def serves(moments: DesignMoments) -> bool:
         """Whether the columns are few enough."""
-        columns = regressor_columns(moments)
+        columns = _regressor_columns(moments)
         cells = math.prod(column.bins for column in columns)
-        return len(columns) <= _MOST_COLUMNS and cells <= MOST_CELLS and _of_all(moments)
+        whole = moments.given is None or not moments.given.label  # of all rows with a value
+        return len(columns) <= _MOST_COLUMNS and cells <= _MOST_CELLS and whole
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """Those of the regressors."""
-        return regressor_columns(self.moments)
+        """Columns of the regressors."""
+        return _regressor_columns(self.moments)
 
     @cached_property
     def numbers(self) -> tuple[Number, ...]:
@@ -72,7 +159,7 @@ class BinnedModel(Cached):
     @cached_property
     def blocks(self) -> list[Block]:
         """The table, and the offsets of every number with bins of several grid points."""
-        check_binned(self.columns)
+        _check_binned(self.columns)
         names = [column.name for column in self.columns]
         table = Cells.table(self.moments.schema, [*names, self.moments.design.response[0]])
         return [table, *(BinOffsets(self.columns, c.name) for c in self._wide)]
@@ -105,7 +192,7 @@ class BinnedModel(Cached):
         ]
         return {n: np.concatenate([values[n][kept] for values in moved]) for n in moved[0]}
 
-    def score(self, release: ReleaseView) -> Scored[CellScore]:
+    def score(self, release: ReleaseView) -> Scored:
         """The score of the noisy cells."""
         table, *offsets = self.blocks
         assert isinstance(table, Table)
@@ -123,18 +210,18 @@ class BinnedModel(Cached):
         order = np.concatenate([part[kept] for part in (*pair, *parts)])
         unit = np.where(order < table.size, 1.0, np.asarray(answers.bounds)[order])
         noise = answers.noise_covariance[np.ix_(order, order)] / np.outer(unit, unit)
-        found = (sums[order] / unit).reshape(-1, int(kept.sum()))
+        totals = (sums[order] / unit).reshape(-1, int(kept.sum()))
         x = self.moments.regressors_at(self._values({}))[kept]
         slopes, remainder = self._expansion(x, kept)
         if (basis := span(x)) is not None:
             bounded = np.abs(basis)
             x, slopes, remainder = x @ basis, slopes @ basis, remainder @ bounded
         every = kept.all() and self.moments.schema[response].bins == 2
-        n = release.n if every else max(round(float(found[:2].sum())), 1)
+        n = release.n if every else max(round(float(totals[:2].sum())), 1)
         groups = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
         laplace = np.array([w[order] / unit * law.variance**0.5 for w, law in groups])
         score = CellScore(
-            x, slopes, remainder, found[:2], found[2:], noise, n,
+            x, slopes, remainder, totals[:2], totals[2:], noise, n,
             laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
             calibration_seed(answers), float(answers.rows.rows_per_person),
         )  # fmt: skip
@@ -178,25 +265,17 @@ class BinnedModel(Cached):
 
 
 @dataclass(frozen=True, eq=False)
-class DensityModel(Cached):
-    """Of any columns: moments as for least squares, and two-way tables of all columns.
-
-    Attributes
-    ----------
-    moments : DesignMoments
-    link : Link
-    robust : bool
-        Whether sampling variances hold for any law of the response (HC0).
-    """
+class DensityModel:
+    """Model of any columns: moments as for least squares, and two-way tables of all columns."""
 
     moments: DesignMoments
     link: Link
-    robust: bool = False
+    robust: bool = False  # whether sampling variances hold for any law of the response (HC0)
 
     @cached_property
     def blocks(self) -> list[Block]:
         """Mean products of regressors and response, and tables of pairs of columns."""
-        check_binned(self.counted)
+        _check_binned(self.counted)
         names = self.moments.schema.names
         ordered = sorted(self.counted, key=lambda column: names.index(column.name))
         pairs = itertools.combinations(ordered, 2)
@@ -206,7 +285,7 @@ class DensityModel(Cached):
     def counted(self) -> list[Column]:
         """Columns whose rows are counted: those of the regressors, and the response."""
         response = self.moments.schema[self.moments.design.response[0]]
-        return [*regressor_columns(self.moments), response]
+        return [*_regressor_columns(self.moments), response]
 
     @cached_property
     def second_stage(self) -> PilotScore:
@@ -216,12 +295,15 @@ class DensityModel(Cached):
         return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
 
     def at_pilot(self, release: ReleaseView) -> PilotScore:
-        """The same at the estimate of a release of the first stage; at zero if there is none."""
-        params = self.score(release, []).model.params
+        """The second stage at the estimate of a release of the first; at zero if it has none."""
+        fit = self.score(release, [])
         _, basis = self.moments.regressor_terms
-        return self.second_stage.at((np.zeros(len(basis)) if params is None else params) @ basis)
+        params = np.zeros(len(basis))
+        if fit.score.params is not None:  # the shortest, where they are not determined
+            params = fit.score.params if fit.basis is None else fit.basis @ fit.score.params
+        return self.second_stage.at(params @ basis)
 
-    def score(self, release: ReleaseView, more: Sequence[Block]) -> Scored[CalibratedScore]:
+    def score(self, release: ReleaseView, more: Sequence[Block]) -> Scored:
         """The calibrated score of the fitted density.
 
         `more` are functions that were measured besides.
@@ -263,26 +345,21 @@ class DensityModel(Cached):
         _, basis = self.moments.regressor_terms
         for block in blocks:
             if isinstance(block, PilotScore) and block.pilot is not None:
-                found = np.linalg.lstsq(basis.T, np.array(block.pilot) / UNIT, rcond=None)[0]
-                return np.asarray(found)
+                pilot = np.linalg.lstsq(basis.T, np.array(block.pilot) / UNIT, rcond=None)[0]
+                return np.asarray(pilot)
         return None
 
     def _bin_means(
         self, codes: dict[str, NDArray[np.int64]], values: dict[str, Floats], density: Floats
     ) -> dict[str, Floats]:
         """The values with those of every number replaced by their mean in its bin."""
-        found = dict(values)
+        means = dict(values)
         for name in _numbers(self.moments):
             bins = self.moments.schema[name].bins_of(codes[name])
             mass = np.bincount(bins, density)
             total = np.bincount(bins, density * values[name])
-            found[name] = (total / np.where(mass > 0, mass, 1.0))[bins]
-        return found
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Those of the regressors."""
-        return regressor_columns(self.moments)
+            means[name] = (total / np.where(mass > 0, mass, 1.0))[bins]
+        return means
 
     @property
     def _columns(self) -> tuple[Column, ...]:
@@ -294,7 +371,7 @@ class DensityModel(Cached):
         """Values of the columns as `DesignMoments.regressors_at` takes them."""
         numbers = _numbers(self.moments)
         values = {}
-        for column in regressor_columns(self.moments):
+        for column in _regressor_columns(self.moments):
             of = codes[column.name]
             if column.name in numbers:
                 assert isinstance(column, Number)
@@ -304,13 +381,8 @@ class DensityModel(Cached):
         return values
 
 
-def check_binned(columns: tuple[Column, ...] | list[Column]) -> None:
-    """Refuse columns without bins to count.
-
-    Raises
-    ------
-    RequestError
-    """
+def _check_binned(columns: Sequence[Column]) -> None:
+    """Refuse columns without bins to count."""
     for column in columns:
         if column.bins < 2:
             raise RequestError(
@@ -324,8 +396,3 @@ def _numbers(moments: DesignMoments) -> list[str]:
     """Names of the regressors' columns that enter as numbers."""
     factors = (f for regressor in moments.design.regressors for f in regressor.factors)
     return list(dict.fromkeys(name for name, level in factors if level is None))
-
-
-def _of_all(moments: DesignMoments) -> bool:
-    """Whether the rows are all those with a value, without another condition."""
-    return moments.given is None or not moments.given.label

@@ -24,27 +24,13 @@ def joint_test(
     draws: Callable[[], Floats],
     rng: np.random.Generator,
 ) -> tuple[float, float]:
-    """F test that errors of independent combinations explain all of their differences (k,).
+    """Statistic and p-value of an F test that errors explain all of the differences (k,).
 
-    The statistic weighs the differences by the inverse of their covariance, sampling and noise, and
-    is divided by k. With normal noise it would have about the F distribution; the p-value is that
-    of F plus the simulated difference between the law of the noise and a normal one. It is the
-    classical p-value without noise.
-
-    Parameters
-    ----------
-    difference : (k,) float64
-    df : float
-        Degrees of freedom of the sampling variances.
-    sampling, noise : (k, k) float64
-        Covariances of the two parts of the error.
-    draws : function
-        Gives draws (size, k) of the noise.
-    rng : numpy Generator
-
-    Returns
-    -------
-    Statistic and p-value
+    Of independent combinations, with sampling variances of `df` degrees of freedom and covariances
+    (k, k) of sampling and noise; `draws` gives draws (size, k) of the noise. The statistic weighs
+    the differences by the inverse of their covariance and is divided by k. With normal noise it
+    would have about the F distribution; the p-value is that of F plus the simulated difference
+    between the law of the noise and a normal one. It is the classical p-value without noise.
     """
     from scipy import special
 
@@ -79,11 +65,6 @@ def independent(
     With the differences of their values from those at the estimate `params`, of this covariance.
     Rows are divided by their standard deviations first, so that their units do not decide whether
     a row is zero up to rounding.
-
-    Raises
-    ------
-    RequestError
-        If no coefficients give all combinations their values.
     """
     rows = combinations @ root_of(covariance)
     deviations = np.linalg.norm(rows, axis=1)

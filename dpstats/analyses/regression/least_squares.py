@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +13,26 @@ from numpy.typing import NDArray
 from dpstats.analyses.regression.joint_test import independent, joint_test
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.corrected.least_squares import positive_definite
+from dpstats.corrected.least_squares import (
+    combination_bounds,
+    half_line_bounds,
+    positive_definite,
+)
+from dpstats.error_rates import bonferroni, for_noise
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
+from dpstats.inference.intervals import Intervals, wider, with_far_tails
+from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.moment_matrix import ONE
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
+    from dpstats.analyses.regression.empty_levels import LeftOut
+    from dpstats.analyses.regression.sampling_covariance import SamplingCovariance
+    from dpstats.checks import Alternative, Target
+    from dpstats.inference.intervals import Ends
     from dpstats.inference.moment_matrix import NoisyMatrix
 
-WALD, JOINT = 1, 2  # purposes of draws, distinct from those of the noise
+_WALD, _JOINT = 1, 2  # purposes of draws, distinct from those of the noise
 _ROUNDING = 2.0**-52
 
 
@@ -42,21 +52,6 @@ class LeastSquares(Cached):
     noise does not exclude a singular A (as Fieller's do), and where noise is small they are the
     classical ones.
 
-    Attributes
-    ----------
-    matrix : NoisyMatrix
-        Mean products of q features.
-    rows : (p + 1, q) float64
-        Regressors, then response, as combinations of the features.
-    ridge : (p,) float64
-        Added to the diagonal of A; intervals are then for the coefficients with this penalty.
-    covariance_of : callable
-        The sampling covariance of the coefficients, given this fit.
-    left : (m, q) float64, optional
-        Combinations of the features that are zero but in levels that are left out as empty.
-    touched : (m, p) bool, optional
-        Regressors that are not zero in all rows of each of these levels.
-
     References
     ----------
     Ferrando, C., Wang, S. and Sheldon, D. (2022). Parametric bootstrap for differentially private
@@ -64,10 +59,12 @@ class LeastSquares(Cached):
     JRSS B 16, 175-185. Anderson, T. W. and Rubin, H. (1949), Ann. Math. Statist. 20, 46-63.
     """
 
-    matrix: NoisyMatrix
-    rows: Floats
-    ridge: Floats
+    matrix: NoisyMatrix  # mean products of q features
+    rows: Floats  # (p + 1, q) regressors, then response, as combinations of the features
+    ridge: Floats  # (p,) added to the diagonal of A; intervals are then for these coefficients
     covariance_of: Callable[[LeastSquares], SamplingCovariance]
+    # Of levels that are left out as empty: combinations (m, q) of the features that are zero but in
+    # them, and regressors (m, p) that are not zero in all rows of each.
     left: Floats | None = None
     touched: NDArray[np.bool_] | None = None
 
@@ -131,12 +128,12 @@ class LeastSquares(Cached):
     @cached_property
     def noise_of_variance(self) -> float:
         """Standard deviation of the noise on the error variance."""
-        noise = self._noise_covariance(self._weights(self.residual[None, :], self.residual))
+        noise = self._noise_covariance(self._weights(self.residual[None], self.residual))
         return float(np.sqrt(noise[0, 0]))
 
     @cached_property
     def safe_variance(self) -> float:
-        """The same, at least the standard deviation of its noise, and what rounding makes of it."""
+        """Error variance, at least the deviation of its noise, and what rounding makes of it."""
         return max(self.error_variance, self.noise_of_variance, self.rounding)
 
     @cached_property
@@ -178,13 +175,17 @@ class LeastSquares(Cached):
 
     @cached_property
     def sampling(self) -> SamplingCovariance:
-        """That of the coefficients, from what was measured of it."""
+        """Sampling covariance of the coefficients, from what was measured of it."""
         return self.covariance_of(self)
 
     @cached_property
     def bounds(self) -> Floats:
         """(p + 1,) no regressor (and response) is larger in absolute value."""
         return np.asarray(np.abs(self.rows).sum(axis=1))  # features lie in [-1, 1]
+
+    def scores(self, combinations: Floats) -> Floats:
+        """(k, q) combinations of the features whose products with c - A b err as (k, p) do."""
+        return np.asarray(combinations @ self.inverse @ self.rows[:-1])
 
     def noise_covariance_at(self, params: Floats) -> Floats:
         """(p, p) of the coefficients, if `params` are the true ones."""
@@ -217,8 +218,7 @@ class LeastSquares(Cached):
 
         With `opposites` their mean is zero; even functions of them need draws without.
         """
-        score = (combination @ self.inverse @ self.rows[:-1])[None, :]
-        weights = self._weights(score, self.residual)[0]
+        weights = self._weights(self.scores(combination)[None], self.residual)[0]
         return self._opposites(weights) if opposites else np.asarray(self._noise @ weights)
 
     def moving(self, combination: Floats, *, sampling: bool = True) -> Floats:
@@ -230,7 +230,7 @@ class LeastSquares(Cached):
         # Derivative of the estimate under a hypothesis on the combination by its value.
         length = float(combination @ combination)
         slope = along / variance if variance > 0 else combination / (length or 1.0)
-        score = (combination @ self.inverse @ self.rows[:-1])[None, :]
+        score = self.scores(combination)[None]
         return self._opposites(self._weights(score, self.rows[:-1].T @ -slope)[0])
 
     def law(
@@ -238,13 +238,8 @@ class LeastSquares(Cached):
     ) -> ConfidenceLaw:
         """Law of one linear combination (p,) of the coefficients (eq. 2).
 
-        Parameters
-        ----------
-        combination : (p,) float64
-        sampling : bool
-            False: only noise, for the coefficients of the private table itself.
-        extra : float
-            Multiple of the error variance to add, to predict a new response.
+        Without `sampling` only of the noise, for the coefficients of the private table itself;
+        `extra` is a multiple of the error variance to add, to predict a new response.
         """
         estimate, gaussian = float(combination @ self.params), self.matrix.answers.law(0).gaussian
         if not self.regular or (sampling and self.df_resid <= 0):
@@ -261,14 +256,9 @@ class LeastSquares(Cached):
         )  # fmt: skip
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
-        """F test that combinations (k, p) of the coefficients equal values (k,).
+        """F test that combinations (k, p) of the coefficients equal values (k,), see `joint_test`.
 
-        See `joint_test`; the covariance is that at the coefficients under the hypothesis.
-
-        Raises
-        ------
-        RequestError
-            If no coefficients give all combinations their values.
+        The covariance is that at the coefficients under the hypothesis.
         """
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
@@ -276,9 +266,8 @@ class LeastSquares(Cached):
         covariance = sampling + self.noise_covariance
         reduced, difference = independent(combinations, values, self.params, covariance)
         under = self.params + covariance @ reduced.T @ difference
-        scores = reduced @ self.inverse @ self.rows[:-1]
-        weights = self._weights(scores, self._residual(under))
-        rng = calibration_generator(self.matrix.answers, WALD)
+        weights = self._weights(self.scores(reduced), self._residual(under))
+        rng = calibration_generator(self.matrix.answers, _WALD)
         return joint_test(
             difference, self.sampling.df, reduced @ sampling @ reduced.T,
             self._noise_covariance(weights), lambda: self._noise @ weights.T, rng,
@@ -286,57 +275,163 @@ class LeastSquares(Cached):
 
 
 @dataclass(frozen=True)
-class SamplingCovariance(ABC):
-    """Of the coefficients of a fit: A^-1 M A^-1 / n, M the covariance of x (y - x'b).
+class LinearIntervals(Intervals, Cached):
+    """Intervals of k combinations of the coefficients, plus known numbers.
 
-    Attributes
-    ----------
-    fit : LeastSquares
-        With a regular A where anything is asked.
-    clustering : float
-        At least 1: the most rows of one unit that is independent of the others, such as a person.
+    Noise-aware: see `LeastSquares`. Certified: the bounds of `dps.corrected.ols` at the noisy
+    moments; for the population half of alpha is for the noise, and half for the sampling error.
     """
 
-    fit: LeastSquares
-    clustering: float = field(default=1.0, kw_only=True)
+    model: LeastSquares
+    rows: Floats  # (k, p) combinations in the whole basis
+    offsets: Floats  # (k,)
+    left: LeftOut | None = None  # levels that the model is without
+    extra: float = 0.0  # to predict new responses: the square of a unit of the response
 
-    about: ClassVar[str]  # what a result says of it
-    noisy: ClassVar[str] = ""  # the same where it was measured, if noise is most of it
+    @cached_property
+    def combinations(self) -> Floats:
+        """(k, p) in the basis of the model."""
+        return self.rows if self.left is None else self.rows[:, self.left.kept]
+
+    @cached_property
+    def _unknown(self) -> NDArray[np.bool_]:
+        """(k,) combinations that levels without rows leave open: no estimate, the whole line."""
+        if self.left is None:
+            return np.zeros(len(self), dtype=np.bool_)
+        return self.left.undetermined(self.rows)
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(k,), nan where undetermined."""
+        return np.where(self._unknown, np.nan, self.combinations @ self.model.params + self.offsets)
+
+    @cached_property
+    def variances(self) -> Floats:
+        """(2, k) from sampling and from privacy, infinite unless `known`."""
+        if not self.known:
+            return np.full((2, len(self)), np.inf)
+        model = self.model
+        sampling = model.sampling.variances(self.combinations)
+        sampling = sampling + self.extra * max(model.error_variance, 0.0)
+        along = self.combinations @ (model.noise_covariance + model.left_covariance)
+        privacy = np.maximum(np.einsum("ij,ij->i", along, self.combinations), 0.0)
+        return np.where(self._unknown, np.inf, [sampling, privacy])
 
     @property
-    @abstractmethod
-    def matrix(self) -> Floats:
-        """(p, p)."""
+    def known(self) -> bool:
+        """Whether the noisy moments are regular and leave residual degrees of freedom."""
+        return self.model.regular and self.model.df_resid > 0
 
-    @abstractmethod
-    def variances(self, combinations: Floats) -> Floats:
-        """Of combinations (k, p) of the coefficients; (k,)."""
+    def _law(self, i: int, target: Target) -> ConfidenceLaw:
+        sampled = target == "population"
+        extra = self.extra if sampled else 0.0
+        return self._once(
+            (i, sampled),
+            lambda: self.model.law(self.combinations[i], sampling=sampled, extra=extra),
+        )
 
-    @property
-    @abstractmethod
-    def df(self) -> float:
-        """Degrees of freedom of the t laws of errors."""
+    def __len__(self) -> int:
+        return len(self.offsets)
 
-    @property
-    def persons(self) -> float:
-        """The fewest independent units that the rows can be of."""
-        return self.fit.matrix.n / self.clustering
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
+        low, high = np.full(len(self), -np.inf), np.full(len(self), np.inf)
+        known = np.flatnonzero(~self._unknown).tolist()
+        for i in known:
+            low[i], high[i] = self._law(i, target).limits(alpha)
+        ends = low + self.offsets, high + self.offsets
+        short = np.zeros(len(self), dtype=np.bool_)
+        short[known] = [not self._law(i, target).reaches(alpha) for i in known]
+        if not short.any():
+            return ends
+        low, high = np.full(len(self), -np.inf), np.full(len(self), np.inf)
+        if target == "table" or self.model.sampling.of_rows:  # else certified ones do not hold
+            low, high = wider(ends, self.certified(alpha, target))
+        return np.where(short, low, ends[0]), np.where(short, high, ends[1])
 
-    @property
-    def of_rows(self) -> bool:
-        """Whether rows are independent."""
-        return self.clustering == 1
+    def unbounded(self, alpha: float) -> bool:
+        """Whether some noise-aware interval is unbounded, but for undetermined ones."""
+        known = np.flatnonzero(~self._unknown)
+        return any(self._law(int(i), "population").unbounded(alpha) for i in known)
 
-    def rounded(self, combinations: Floats) -> Floats:
-        """(k,) variances that the rounding of the moments may hide."""
-        scores = combinations @ self.fit.inverse
-        hidden = self.fit.rounding / self.persons
-        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
+    def least_spread(self, alpha: float) -> Floats:
+        """(k,) standard deviations of regressors below which an interval is likely unbounded.
 
-    def drawn(self, combination: Floats) -> Floats | float:
-        """Variance of a combination (p,), or draws of it without the noise on it."""
-        return float(self.variances(combination[None, :])[0])
+        For combinations of one coefficient: of its regressor given the others, in the unit of the
+        regressor over that of the response. The noise that moves with the tested value is in
+        proportion to the inverse of that variance; zero where the noise cannot hide it, nan where
+        it does already.
+        """
+        inverse = np.einsum("ij,jk,ik->i", self.combinations, self.model.inverse, self.combinations)
+        if not self.known:
+            return np.full(len(self), np.nan)
+        draws = [self.model.moving(combination) for combination in self.combinations]
+        moving = [np.quantile(np.abs(noise), 1 - alpha) for noise in draws]
+        spread = np.sqrt(np.array(moving) / np.where(inverse > 0, inverse, np.nan))
+        return np.where(self._unknown, np.nan, spread)
 
-    def notes(self, combinations: Floats) -> list[str]:
-        """Remarks of a result on it."""
-        return []
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
+        model, sampled = self.model, target == "population"
+        size = np.abs(model.rows)
+        bound_only = model.matrix.answers.bound_only
+        beta = for_noise(alpha, bound_only=bound_only) if sampled else alpha
+        radius = size @ model.matrix.radius(beta) @ size.T
+        rows = (model.matrix.n, model.matrix.fewest_rows(beta)) if sampled else None
+        if self.left is not None:
+            most = float(model.bounds[-1])
+            radius = radius + self.left.radius(model.matrix, beta, most)
+        low, high = combination_bounds(
+            model.second_moments, radius, self.combinations, rows=rows, error=alpha - beta,
+            ridge=model.ridge, extra=self.extra, bounds=model.bounds,
+        )  # fmt: skip
+        unknown = np.isinf(low) & np.isinf(high)
+        whole = self.left is None or not self.left.names
+        if np.any(unknown) and not np.any(model.ridge) and self.extra == 0 and whole:
+            low[unknown], high[unknown] = half_line_bounds(
+                model.second_moments, radius, self.combinations[unknown],
+                constant=model.constant, rows=rows, error=alpha - beta,
+            )  # fmt: skip
+        low, high = np.where(self._unknown, -np.inf, low), np.where(self._unknown, np.inf, high)
+        return low + self.offsets, high + self.offsets
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Limits of all combinations together, as those for the table are."""
+        each = alpha if target == "table" else bonferroni(alpha, len(self))
+        return self.certified(each, target)
+
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits of all combinations together, at the level that the joint errors give."""
+        if not self.known or self._unknown.all():
+            return self.noise_aware(alpha, target)
+        rng = calibration_generator(self.model.matrix.answers, _JOINT)
+        some = np.flatnonzero(~self._unknown)
+        drawn = [self.model.noise(self.combinations[i], opposites=False) for i in some]
+        errors = np.stack(drawn, axis=-1)
+        covariance = self.model.left_covariance
+        if target == "population":
+            covariance = covariance + self.model.sampling.matrix
+        if np.any(covariance):
+            own = self.combinations[some]
+            values, vectors = np.linalg.eigh(own @ covariance @ own.T)
+            z = rng.standard_normal((DRAWS, len(some))) * np.sqrt(np.clip(values, 0, None))
+            errors = errors + z @ vectors.T
+        return with_far_tails(
+            self.noise_aware(level_of_draws(errors, alpha), target),
+            alpha,
+            DRAWS,
+            lambda: self.joint_certified(alpha, target),
+        )
+
+    def subset(self, chosen: slice) -> LinearIntervals:
+        """Intervals of some of the combinations."""
+        return replace(self, rows=self.rows[chosen], offsets=self.offsets[chosen])
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each combination equals `value`."""
+        values = np.broadcast_to(value, len(self)) - self.offsets
+        pairs = zip(values.tolist(), self._unknown.tolist(), strict=True)
+        return np.array([
+            1.0 if unknown else self._law(i, "population").pvalue(value, alternative)
+            for i, (value, unknown) in enumerate(pairs)
+        ])  # fmt: skip

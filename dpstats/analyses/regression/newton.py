@@ -22,19 +22,13 @@ _LARGEST = 30.0  # of the linear predictor: beyond it a mean is known to nobody
 
 
 def solved(matrix: Floats, right: Floats) -> Floats:
-    """Solution of a positive definite system.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite, up to rounding.
-    """
+    """Solution of a positive definite system; LinAlgError if it is not, up to rounding."""
     if not np.isfinite(matrix).all():
         raise linalg.LinAlgError("not finite")
-    _, found, failed = lapack.dposv(matrix, right, lower=1)  # cho_solve takes ten times as long
+    _, solution, failed = lapack.dposv(matrix, right, lower=1)  # cho_solve takes ten times as long
     if failed:
         raise linalg.LinAlgError("not positive definite")
-    return np.asarray(found)
+    return np.asarray(solution)
 
 
 def find_root(
@@ -77,35 +71,43 @@ def tail_of(z: float, alternative: Alternative) -> float:
     return float(sides.get(alternative, min(1.0, 2 * special.ndtr(-abs(z)))))
 
 
-def first_rejected(
+def rejected_beyond(
     x: Floats,
     combination: Floats,
-    kept: Callable[[float], float | None],
-    start: float,
+    deviate: Callable[[float], float | None],
+    alpha: float,
+    ends: tuple[float, float],
+    centre: float,
     deviation: float,
-) -> float:
-    """The first distance of a combination (p,) from its estimate that is rejected, from `start` on.
+) -> tuple[float, float]:
+    """The interval from the ends on to the first values that are rejected on either side.
 
-    `kept` is negative for distances that are rejected, and None where no coefficients have them:
-    from there, and where predictors x b are beyond any mean, none is rejected.
+    `deviate` gives the normal deviate of a value of a combination (p,); None where no coefficients
+    have it: from there, and where predictors x b are beyond any mean, none is rejected.
     """
-    if not math.isfinite(start):
-        return start
     furthest = _LARGEST / float(np.abs(x @ np.linalg.pinv(combination[np.newaxis, :])).max())
+    limit = -float(special.ndtri(alpha / 2))
 
-    def left(t: float) -> float:
-        found = kept(t)
-        return _OPEN if found is None else found
+    def first_rejected(sign: float, start: float) -> float:
+        def left(t: float) -> float:
+            """Negative at distances that are rejected."""
+            z = deviate(centre + sign * t)
+            return _OPEN if z is None else limit + sign * z
 
-    if start > 0 and left(start) < 0:
-        return start
-    low, step = start, max(deviation, 1e-6) / 2
-    while low < furthest:
-        high = low + step
-        found = left(high)
-        if found == _OPEN:
-            break
-        if found < 0:
-            return float(optimize.brentq(left, low, high, xtol=1e-6 * deviation))
-        low, step = high, step * 1.5
-    return math.inf
+        if not math.isfinite(start) or (start > 0 and left(start) < 0):
+            return start
+        low, step = start, max(deviation, 1e-6) / 2
+        while low < furthest:
+            high = low + step
+            at_high = left(high)
+            if at_high == _OPEN:
+                break
+            if at_high < 0:
+                return float(optimize.brentq(left, low, high, xtol=1e-6 * deviation))
+            low, step = high, step * 1.5
+        return math.inf
+
+    return (
+        centre - first_rejected(-1.0, centre - ends[0]),
+        centre + first_rejected(1.0, ends[1] - centre),
+    )

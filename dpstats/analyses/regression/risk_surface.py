@@ -1,22 +1,31 @@
-"""The noisy mean loss on a grid, with bounds that hold jointly, and its minimisers."""
+"""The noisy mean loss on a grid, and where its minimum over the box of the grid can be.
+
+The mean loss is known within bounds at the points of a grid, and its convexity or a Lipschitz
+constant fills the gaps.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpstats.analyses.regression.near_minimisers import NearMinimisers, quadratic_minimiser
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Target
 from dpstats.corrected.means import chernoff_confint
-from dpstats.error_rates import bonferroni, for_noise
+from dpstats.error_rates import USUAL_ALPHA, bonferroni, for_noise
 from dpstats.families.losses.block import LossBlock
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 
-_USUAL = 0.05
+_ROUNDS = 5  # in which boxes are halved along every axis
+_MOST_BOXES = 4_096
+_ENTRIES = 2**20
+_UNKNOWN = 1e200  # in place of an infinite slope, whose product with 0 is undefined
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +40,10 @@ class RiskSurface(Cached):
 
     Where n is measured, dividing by its estimate moves no minimum; bounds on n enter the rounding,
     and the population's mean loss.
-
-    Attributes
-    ----------
-    block : LossBlock
-    answers : Answers
-        To the block.
     """
 
     block: LossBlock
-    answers: Answers
+    answers: Answers  # to the block
 
     @cached_property
     def risks(self) -> Floats:
@@ -97,7 +100,7 @@ class RiskSurface(Cached):
             axes = [axis.values for axis in self.block.axes]
             best = np.unravel_index(int(np.argmin(self.risks)), [len(values) for values in axes])
             return np.array([values[i] for values, i in zip(axes, best, strict=True)])
-        noise = self.noise(_USUAL, "table")
+        noise = self.noise(USUAL_ALPHA, "table")
         used = self.risks - noise <= np.min(self.risks + noise)
         return quadratic_minimiser([a.values for a in self.block.axes], self.risks, used)
 
@@ -115,3 +118,165 @@ class RiskSurface(Cached):
             "sampling": width - rounding - noise,
             "gaps of the grid": max(total - width, 0.0),
         }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class NearMinimisers:
+    """The points of a box at which a function may have its minimum over that box.
+
+    The minimum is at most U, the least of the upper bounds. Let s be a subgradient at a grid point
+    f, R(b) >= R(f) + s'(b - f). By convexity s_j is at most (R(g) - R(f)) / (g - f)_j for every
+    grid point g after f along axis j, and at least that for every g before it; by the Lipschitz
+    constant |s_j| <= reach_j. So, with l = low(f), R(b) is at least
+
+        l + sum_j min(s_j^- (b - f)_j, s_j^+ (b - f)_j),
+
+    s_j^+ the least of reach_j and (high(g) - l) / (g - f)_j, and s_j^- alike: both R(f) + s_j^+ t
+    for t < 0 and R(f) + s_j^- t for t > 0 increase in R(f), so that l can take its place. Without
+    convexity only the Lipschitz part is used. Points where some f makes the bound larger than U are
+    no minimisers. All of it holds whenever all bounds do.
+    """
+
+    axes: Sequence[Floats]  # the grid: p axes of increasing values (k_j,); the box is its hull
+    low: Floats  # (d,) bounds on the function at the grid points, the last axis running first
+    high: Floats
+    # (p,) Lipschitz constants: the function changes by at most sum_j reach_j |a_j - b_j| from a to
+    # b. Infinite where nothing is known; if it is not convex either, the minimum is that over the
+    # grid points alone.
+    reach: Floats
+    convex: bool = True
+
+    @property
+    def most(self) -> float:
+        """U, an upper bound of the minimum."""
+        return float(self.high.min())
+
+    @cached_property
+    def points(self) -> Floats:
+        """(d, p) grid points."""
+        return np.array(list(itertools.product(*self.axes)))
+
+    @cached_property
+    def slopes(self) -> tuple[Floats, Floats]:
+        """(d, p) bounds s^- and s^+ on the subgradients at the grid points."""
+        shape = [len(axis) for axis in self.axes]
+        low, high = self.low.reshape(shape), self.high.reshape(shape)
+        sides = []
+        for j, axis in enumerate(self.axes):
+            least, most = np.full(shape, -self.reach[j]), np.full(shape, self.reach[j])
+            if self.convex:
+                own, other = np.moveaxis(low, j, -1), np.moveaxis(high, j, -1)
+                below, above = np.moveaxis(least, j, -1), np.moveaxis(most, j, -1)
+                for m in range(1, len(axis)):
+                    width = axis[m:] - axis[:-m]
+                    rise = (other[..., m:] - own[..., :-m]) / width
+                    np.minimum(above[..., :-m], rise, out=above[..., :-m])
+                    fall = (own[..., m:] - other[..., :-m]) / width
+                    np.maximum(below[..., m:], fall, out=below[..., m:])
+            sides.append((least.ravel(), most.ravel()))
+        least, most = (np.stack(side, axis=1) for side in zip(*sides, strict=True))
+        return np.maximum(least, -_UNKNOWN), np.minimum(most, _UNKNOWN)
+
+    @property
+    def finite(self) -> bool:
+        """Whether the box is only its grid points: nothing is known between them."""
+        return not self.convex and bool(np.any(np.isinf(self.reach)))
+
+    def lower(self, first: Floats, last: Floats) -> Floats:
+        """Lower bounds (m,) of the function on boxes with corners `first` <= `last`, (m, p)."""
+        least, most = self.slopes
+        bounds = np.empty(len(first))
+        size = max(1, _ENTRIES // len(self.low))
+        for start in range(0, len(first), size):
+            piece = slice(start, start + size)
+            total = np.broadcast_to(self.low, (len(first[piece]), len(self.low))).copy()
+            for j in range(len(self.axes)):
+                ends = [
+                    _product(least[:, j], most[:, j], end[piece, j, None] - self.points[:, j])
+                    for end in (first, last)
+                ]
+                inside = (first[piece, j, None] <= self.points[:, j]) & (
+                    self.points[:, j] <= last[piece, j, None]
+                )
+                total += np.where(inside, np.minimum(np.minimum(*ends), 0), np.minimum(*ends))
+            bounds[piece] = total.max(axis=1)
+        return bounds
+
+    def possible(self, points: Floats) -> NDArray[np.bool_]:
+        """Whether each of m points (m, p) of the box can be a minimiser, (m,)."""
+        ends = np.array([(axis[0], axis[-1]) for axis in self.axes])
+        inside = np.all((points >= ends[:, 0]) & (points <= ends[:, 1]), axis=1)
+        if self.finite:
+            pairs = zip(points.T, self.axes, strict=True)
+            inside = np.all([np.isin(own, axis) for own, axis in pairs], axis=0)
+        return np.asarray(inside & (self.lower(points, points) <= self.most))
+
+    @cached_property
+    def boxes(self) -> tuple[Floats, Floats]:
+        """Boxes (m, p) whose union holds all minimisers: first and last corners.
+
+        Cells of the grid are halved along every axis until there are many. Where the bounds
+        contradict each other, so that some fail, it is the box with the least lower bound.
+        """
+        if self.finite:
+            low_enough = self.points[self.low <= max(self.most, float(self.low.min()))]
+            return low_enough, low_enough
+        cells = list(itertools.product(*(range(len(axis) - 1) for axis in self.axes)))
+        place = np.array(cells)
+        first = np.stack([axis[place[:, j]] for j, axis in enumerate(self.axes)], axis=1)
+        last = np.stack([axis[place[:, j] + 1] for j, axis in enumerate(self.axes)], axis=1)
+        for round_ in range(_ROUNDS + 1):
+            lower = self.lower(first, last)
+            kept = lower <= max(self.most, float(lower.min()))  # one at least
+            first, last = first[kept], last[kept]
+            if round_ == _ROUNDS or len(first) * 2 ** len(self.axes) > _MOST_BOXES:
+                break
+            middle = (first + last) / 2
+            halves = list(itertools.product((False, True), repeat=len(self.axes)))
+            first, last = (
+                np.concatenate([np.where(upper, *ends) for upper in halves])
+                for ends in ((middle, first), (last, middle))
+            )
+        return first, last
+
+    @property
+    def hull(self) -> Floats:
+        """(p, 2) least and largest value of every coordinate over the boxes."""
+        first, last = self.boxes
+        return np.stack([first.min(axis=0), last.max(axis=0)], axis=1)
+
+
+def _product(least: Floats, most: Floats, distance: Floats) -> Floats:
+    """Least of s t over s in [least, most], at t = distance (m, d)."""
+    return np.where(distance > 0, least * distance, most * distance)
+
+
+def quadratic_minimiser(axes: Sequence[Floats], values: Floats, used: NDArray[np.bool_]) -> Floats:
+    """Minimum (p,) of a quadratic fitted to values (d,) at the used grid points (d,) bool.
+
+    The 3^p points around the least value are always used. The grid point with the least value where
+    the fit has no minimum among these points.
+    """
+    shape = [len(axis) for axis in axes]
+    best = np.unravel_index(int(np.argmin(values)), shape)
+    near = np.zeros(shape, dtype=np.bool_)
+    first = [min(max(int(i) - 1, 0), k - 3) for i, k in zip(best, shape, strict=True)]
+    near[tuple(slice(i, i + 3) for i in first)] = True
+    used = used | near.ravel()
+    points = np.array(list(itertools.product(*axes)))[used]
+    p = points.shape[1]
+    origin = np.array([axis[i] for axis, i in zip(axes, best, strict=True)])
+    steps = np.array([axis[1] - axis[0] for axis in axes])
+    z = (points - origin) / steps
+    i, j = np.triu_indices(p)
+    terms = np.column_stack([np.ones(len(z)), z, z[:, i] * z[:, j]])
+    fitted = np.linalg.lstsq(terms, values[used], rcond=None)[0]
+    hessian = np.zeros((p, p))
+    hessian[i, j] += fitted[1 + p :]
+    hessian += hessian.T
+    if np.linalg.eigvalsh(hessian).min() <= 1e-9 * np.abs(hessian).max():
+        return origin
+    least = np.linalg.solve(hessian, -fitted[1 : 1 + p])
+    if np.any(least < z.min(axis=0)) or np.any(least > z.max(axis=0)):
+        return origin
+    return np.asarray(origin + steps * least)

@@ -5,17 +5,16 @@ Every law of the coefficients asks a `SamplingCovariance` and does not know whic
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.moments.mean_sampling import MOST_NOISE, small_sample
 from dpstats.analyses.regression.joint_test import root_of
-from dpstats.analyses.regression.least_squares import SamplingCovariance
 from dpstats.arrays import Floats
 from dpstats.corrected.least_squares import largest_leverage, misfit_bound
 from dpstats.families.persons.moments import PersonMoments
@@ -24,6 +23,7 @@ from dpstats.inference.moment_matrix import ONE, ZERO
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
+    from dpstats.analyses.regression.least_squares import LeastSquares
     from dpstats.measured.answers import Answers
 
 _BOUNDED = (
@@ -37,6 +37,56 @@ _PENALISED = (
 )
 _FOURTH = 3  # a purpose of draws, distinct from those of the noise on second moments
 _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
+
+
+@dataclass(frozen=True)
+class SamplingCovariance(ABC):
+    """Sampling covariance of coefficients: A^-1 M A^-1 / n, M the covariance of x (y - x'b)."""
+
+    fit: LeastSquares  # with a regular A where anything is asked
+    # At least 1: the most rows of one unit that is independent of the others, such as a person.
+    clustering: float = field(default=1.0, kw_only=True)
+
+    about: ClassVar[str]  # what a result says of it
+    noisy: ClassVar[str] = ""  # the same where it was measured, if noise is most of it
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """(p, p)."""
+
+    @abstractmethod
+    def variances(self, combinations: Floats) -> Floats:
+        """(k,) of combinations (k, p) of the coefficients."""
+
+    @property
+    @abstractmethod
+    def df(self) -> float:
+        """Degrees of freedom of the t laws of errors."""
+
+    @property
+    def persons(self) -> float:
+        """The fewest independent units that the rows can be of."""
+        return self.fit.matrix.n / self.clustering
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether rows are independent."""
+        return self.clustering == 1
+
+    def rounded(self, combinations: Floats) -> Floats:
+        """(k,) variances that the rounding of the moments may hide."""
+        scores = combinations @ self.fit.inverse
+        hidden = self.fit.rounding / self.persons
+        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
+
+    def drawn(self, combination: Floats) -> Floats | float:
+        """Variance of a combination (p,), or draws of it without the noise on it."""
+        return float(self.variances(combination[None, :])[0])
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """Remarks of a result on it."""
+        return []
 
 
 @dataclass(frozen=True)
@@ -61,7 +111,7 @@ class EqualVariances(SamplingCovariance):
 
     @property
     def df(self) -> float:
-        """Those of a variance with the relative error of n - p squares and of the noise on it."""
+        """Degrees of freedom with the relative error of n - p squares and of the noise on them."""
         rows = max(self.fit.df_resid / self.clustering, 1.0)
         return with_noise(rows, self.relative)
 
@@ -94,7 +144,7 @@ class EqualVariances(SamplingCovariance):
         return np.asarray(np.maximum(np.minimum(variances, sharp), self.rounded(combinations)))
 
     def notes(self, combinations: Floats) -> list[str]:
-        """That a penalty makes it a bound."""
+        """Note that a penalty makes it a bound."""
         return [_PENALISED] if np.any(self.fit.ridge) else []
 
     @cached_property
@@ -125,14 +175,9 @@ class _OfScores(SamplingCovariance):
     """M from what was measured of products of scores, with noise.
 
     Variances are at least the standard deviation of their own noise, and what rounding may hide.
-
-    Attributes
-    ----------
-    measured : FourthMoments or PersonScores
-        A noisy M at any residual, and the law of its noise.
     """
 
-    measured: FourthMoments | PersonScores
+    measured: FourthMoments | PersonScores  # A noisy M at any residual, and the law of its noise
 
     @property
     @abstractmethod
@@ -169,7 +214,7 @@ class _OfScores(SamplingCovariance):
         return self.measured.noise_sd(scores, self.fit.residual) * self.per_row
 
     def notes(self, combinations: Floats) -> list[str]:
-        """That noise is more than half of some variance."""
+        """Note that noise is more than half of some variance."""
         hidden = np.any(self.noise_sd(combinations) > self.variances(combinations) / 2)
         return [self.noisy] if hidden else []
 
@@ -203,7 +248,7 @@ class AnyVariances(_OfScores):
 
     @property
     def df(self) -> float:
-        """Those of the rows; the noise has its own draws."""
+        """Degrees of freedom of the rows; the noise has its own draws."""
         return max(self.fit.df_resid / self.clustering, 1.0)
 
     def variances(self, combinations: Floats) -> Floats:
@@ -233,18 +278,12 @@ class AnyVariances(_OfScores):
 
 @dataclass(frozen=True)
 class OfPersons(_OfScores):
-    """Rows of one person may depend on each other too, from products of totals of scores.
-
-    Attributes
-    ----------
-    measured : PersonScores
-    bounded : bool
-        Whether errors are assumed to have equal variance: then the bound of `EqualVariances` takes
-        the place of variances whose noise has a standard deviation of more than `MOST_NOISE` of it.
-        The products that this noise is on have no part in the choice.
-    """
+    """Rows of one person may depend on each other too, from products of totals of scores."""
 
     measured: PersonScores
+    # Whether errors are assumed to have equal variance: then the bound of `EqualVariances` takes
+    # the place of variances whose noise has a standard deviation of more than `MOST_NOISE` of it.
+    # The products that this noise is on have no part in the choice.
     bounded: bool = False
 
     about = (
@@ -269,29 +308,27 @@ class OfPersons(_OfScores):
         n, p = self.fit.matrix.n, len(self.fit.params)
         return float(small_sample(n, self.clustering, p)) / n
 
-    def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
-        found = super()._allowing(variances, combinations)
+    def _bound_of(self, combinations: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        """(k,) bounds on the variances, and whether each takes the place of the variance."""
         if self.bound is None:
-            return found
+            return np.zeros(len(combinations)), np.zeros(len(combinations), dtype=np.bool_)
         most = self.bound.variances(combinations)
-        return np.where(self._bounded(combinations), most, found)
+        return most, np.asarray(self.noise_sd(combinations) > MOST_NOISE * most)
 
-    def _bounded(self, combinations: Floats) -> NDArray[np.bool_]:
-        if self.bound is None:
-            return np.zeros(len(combinations), dtype=np.bool_)
-        most = self.bound.variances(combinations)
-        return np.asarray(self.noise_sd(combinations) > MOST_NOISE * most)
+    def _allowing(self, variances: Floats, combinations: Floats) -> Floats:
+        most, taken = self._bound_of(combinations)
+        return np.where(taken, most, super()._allowing(variances, combinations))
 
     def notes(self, combinations: Floats) -> list[str]:
         """Also that the bound is taken for some."""
-        taken = np.any(self._bounded(combinations))
+        taken = self._bound_of(combinations)[1].any()
         return super().notes(combinations) + ([_BOUNDED] if taken else [])
 
     @cached_property
     def df(self) -> float:
-        """Those of G persons, with the largest relative error of the coefficients' variances."""
+        """Degrees of freedom of G persons, with the largest relative error of a variance."""
         each = np.eye(len(self.fit.params))
-        relative, bounded = np.zeros(len(each)), self._bounded(each)
+        relative, (_, bounded) = np.zeros(len(each)), self._bound_of(each)
         np.divide(self.noise_sd(each), self.variances(each), out=relative, where=~bounded)
         if self.bound is not None:
             relative[bounded] = self.bound.relative
@@ -317,20 +354,12 @@ class PersonScores:
 
     At any b a score is a combination of the person's totals of products of a regressor's feature
     and any other one. The same interface as `FourthMoments`, of which it is the counterpart.
-
-    Attributes
-    ----------
-    answers : Answers
-        To a block of `PersonMoments`.
-    total : (q, q) int64
-        Which of the T totals the product of two features is; -1 for a known zero, or no use.
-    n : float
-        Number of rows.
     """
 
-    answers: Answers
+    answers: Answers  # to a block of `PersonMoments`
+    # (q, q) which of the T totals the product of two features is; -1 for a known zero, or no use
     total: NDArray[np.int64]
-    n: float
+    n: float  # number of rows
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -342,17 +371,17 @@ class PersonScores:
     def _products(self) -> Floats:
         """(T, T) noisy sums over persons, in unit scale."""
         i, j = self._pairs
-        found = np.zeros((int(i.max()) + 1,) * 2)
-        found[i, j] = found[j, i] = self.answers.sums / self.answers.bounds
-        return found
+        products = np.zeros((int(i.max()) + 1,) * 2)
+        products[i, j] = products[j, i] = self.answers.sums / self.answers.bounds
+        return products
 
     def _along(self, residual: Floats) -> Floats:
         """(q, T): every feature times the residual, a combination (q,) of the features."""
-        found = np.zeros((len(self.total), len(self._products)))
-        for row, places in zip(found, self.total, strict=True):
+        along = np.zeros((len(self.total), len(self._products)))
+        for row, places in zip(along, self.total, strict=True):
             used = places >= 0
             np.add.at(row, places[used], residual[used])
-        return found
+        return along
 
     def matrix(self, residual: Floats) -> Floats:
         """(q, q) noisy sum over persons of (total of f u'f)(total of f u'f)', over n."""
@@ -363,28 +392,19 @@ class PersonScores:
         """(m,) standard deviations of the noise on scores (m, q) of that on either side."""
         along = scores @ self._along(residual)
         i, j = self._pairs
-        weights = along[:, i] * along[:, j] * np.where(i == j, 1, 2) / self.answers.bounds
-        variances = weights**2 @ np.array([self.answers.law(f).variance for f in range(len(i))])
-        return np.asarray(np.sqrt(variances) / self.n)
+        weights = along[:, i] * along[:, j] * np.where(i == j, 1, 2) * (self.answers.n / self.n)
+        return np.sqrt(weights**2 @ self.answers.noise_variances)
 
 
 @dataclass(frozen=True)
 class FourthMoments:
-    """Mean products of two regressors and of two regressors or responses, measured with noise.
+    """Mean products of two regressors and of two regressors or responses, measured with noise."""
 
-    Attributes
-    ----------
-    answers : Answers
-        The d distinct measured functions.
-    pair : (q, q) int64
-        Which of the P products of two features each is; -1 for a known zero.
-    place : (P, P) int64
-        Which function the product of a pair of regressors' features and of any pair is; -1 for a
-        known zero (or a product of no use), -2 for a known one.
-    """
-
-    answers: Answers
+    answers: Answers  # the d distinct measured functions
+    # (q, q) which of the P products of two features each is; -1 for a known zero
     pair: NDArray[np.int64]
+    # (P, P) which function the product of a pair of regressors' features and of any pair is; -1 for
+    # a known zero (or a product of no use), -2 for a known one
     place: NDArray[np.int64]
 
     @cached_property

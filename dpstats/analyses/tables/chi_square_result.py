@@ -19,7 +19,7 @@ from dpstats.checks import (
     check_method,
     check_target,
 )
-from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.corrected.chi_square import CertifiedChiSquare
 from dpstats.error_rates import percent
 from dpstats.errors import RequestError
 from dpstats.results.base import Widths, footer

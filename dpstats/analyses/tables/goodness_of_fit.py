@@ -20,8 +20,7 @@ from dpstats.analyses.tables.likelihood_ratio import (
 )
 from dpstats.arrays import Floats
 from dpstats.checks import as_float, check_whole, listed, short
-from dpstats.corrected.chi_square import check_probabilities, fit_verdict
-from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.corrected.chi_square import CertifiedChiSquare, check_probabilities, fit_verdict
 from dpstats.error_rates import LEAST_OF_COUNT, of_simulation, splits_of_fit
 from dpstats.errors import RequestError
 from dpstats.families.block import Family

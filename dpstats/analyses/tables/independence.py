@@ -27,8 +27,7 @@ from dpstats.analyses.tables.score_statistic import (
 )
 from dpstats.arrays import Floats
 from dpstats.checks import check_whole
-from dpstats.corrected.independence import independence_verdict
-from dpstats.corrected.verdicts import CertifiedChiSquare
+from dpstats.corrected.chi_square import CertifiedChiSquare, independence_verdict
 from dpstats.error_rates import of_simulation, split_for
 from dpstats.errors import RequestError
 from dpstats.families.block import Family

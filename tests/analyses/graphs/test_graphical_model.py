@@ -9,7 +9,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
-from dpstats.analyses.graphs.remarks import _times
+from dpstats.analyses.graphs.graphical_model import _times
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
 

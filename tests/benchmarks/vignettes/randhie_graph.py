@@ -22,7 +22,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
-from dpstats.analyses.graphs.spanning_tree import spanning_tree
+from dpstats.analyses.graphs.tree import spanning_tree
 
 VIGNETTE = Path(__file__).parents[3] / "vignettes" / "graphical-model.md"
 

@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
-from dpstats.analyses.graphs.pair_laws import PairLaws
+from dpstats.analyses.graphs.pair_intervals import PairLaws
 
 PAIRS = np.array(np.triu_indices(4, 1))
 

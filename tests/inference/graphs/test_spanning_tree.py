@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpstats.analyses.graphs.spanning_tree import spanning_tree, tree_verdicts
+from dpstats.analyses.graphs.tree import spanning_tree, tree_verdicts
 
 
 def brute_force_tree(weights, pairs, p):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import covariance as sklearn_covariance
 
-from dpstats.analyses.graphs.sparse_precision import clime, graphical_lasso, positive_definite
+from dpstats.analyses.graphs.sparse_graphs import clime, graphical_lasso, positive_definite
 
 
 @pytest.fixture(scope="module")

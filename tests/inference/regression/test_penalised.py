@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpstats.analyses.regression import penalised
-from dpstats.analyses.regression.penalised import PenalisedMoments
+from dpstats.analyses.regression import elastic_net
+from dpstats.analyses.regression.elastic_net import PenalisedMoments
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def noisy(monkeypatch):
         matrix = SimpleNamespace(
             matrix=sums / n, n=n, radius=lambda _: np.full((3, 3), q / n), answers=answers
         )
-        monkeypatch.setattr(penalised, "joint_noise_quantiles", lambda *_: np.array([q]))
+        monkeypatch.setattr(elastic_net, "joint_noise_quantiles", lambda *_: np.array([q]))
         return PenalisedMoments(matrix, np.eye(3), np.array([0.0, 1.0]))
 
     return build

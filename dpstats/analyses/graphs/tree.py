@@ -1,17 +1,28 @@
-"""Results for tree-structured graphical models: which edges the spanning tree surely has."""
+"""Tree-structured graphical models: which edges the maximum spanning tree surely has.
+
+In a tree of columns where each depends on its neighbours linearly (Gaussian columns, or columns of
+two values) the correlation of two columns is the product of those along their path. Then the tree
+is the maximum spanning tree of the absolute correlations (Chow and Liu 1968), and with distinct
+weights an edge is in it if and only if its weight exceeds the bottleneck, the largest minimum of
+weights, over all other paths between its ends.
+
+References
+----------
+C. K. Chow and C. N. Liu (1968), Approximating discrete probability distributions with dependence
+trees. IEEE Trans. Inf. Theory 14, 462-467.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.graphs.pair_graph import PairGraph, pair_names, strongest_first
-from dpstats.analyses.graphs.pair_intervals import MarginalIntervals
-from dpstats.analyses.graphs.spanning_tree import TreeVerdict, spanning_tree, tree_verdicts
+from dpstats.analyses.graphs.graph_result import PairGraph, pair_names, strongest_first
+from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, Pairs
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
 from dpstats.error_rates import USUAL_ALPHA, percent
@@ -19,6 +30,8 @@ from dpstats.results.estimates import METHODS, EstimateResult
 
 if TYPE_CHECKING:
     import pandas as pd
+
+TreeVerdict = Literal["sure", "impossible", "undecided"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -150,8 +163,8 @@ class TreeResult(PairGraph, EstimateResult):
             The rows of `to_frame` of these pairs.
         """
         frame = self.to_frame(alpha=alpha, method=method, target=target)
-        found = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
-        return strongest_first(found).reset_index(drop=True)
+        edges = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
+        return strongest_first(edges).reset_index(drop=True)
 
     def _network(
         self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
@@ -180,9 +193,7 @@ class TreeResult(PairGraph, EstimateResult):
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         """Edges of Chow and Liu's tree first, then by strength."""
-        frame = self.to_frame(alpha=alpha, target=target)
-        low, high = np.asarray(self.conf_int(alpha=alpha, method="certified", target=target)).T
-        frame = frame.assign(certified_low=low, certified_high=high)
+        frame = super()._shown(alpha, target, len(self.terms))
         strength = frame["estimate"].abs()
         order = frame.assign(strength=strength).sort_values(
             ["in_tree", "strength"], ascending=False, kind="stable"
@@ -204,3 +215,70 @@ class TreeResult(PairGraph, EstimateResult):
                 f"{count['undecided']} undecided"
             )
         return lines
+
+
+def spanning_tree(
+    weights: Floats, pairs: Pairs, p: int
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which of the d pairs, all pairs of p columns, are in the maximum spanning tree (Kruskal)."""
+    inside = np.zeros(len(weights), dtype=bool)
+    component = np.arange(p)
+    for d in np.argsort(-weights, kind="stable").tolist():
+        one, other = component[pairs[:, d]]
+        if one != other:
+            inside[d] = True
+            component[component == other] = one
+    return inside
+
+
+def tree_verdicts(low: Floats, high: Floats, pairs: Pairs, p: int) -> list[TreeVerdict]:
+    """Verdicts on the maximum spanning tree for all weights within intervals `low`, `high` (d,).
+
+    An edge is surely in it if its lower end exceeds the bottleneck over all other paths at the
+    upper ends: no weights in the intervals make another path as good. It is impossible if its upper
+    end is below the bottleneck at the lower ends. If the intervals hold jointly, no verdict is
+    wrong.
+    """
+    verdicts: list[TreeVerdict] = ["undecided"] * len(low)
+    bottleneck = _bottlenecks(low, pairs, p)
+    for d in range(len(low)):
+        if high[d] < bottleneck[pairs[0, d], pairs[1, d]]:
+            verdicts[d] = "impossible"
+    # Outside of the tree of the upper ends another path is at least as good at these.
+    inside = spanning_tree(high, pairs, p)
+    for d in np.flatnonzero(inside).tolist():
+        side = _side(np.flatnonzero(inside & (np.arange(len(low)) != d)), pairs, p, pairs[0, d])
+        crossing = side[pairs[0]] != side[pairs[1]]
+        crossing[d] = False
+        if low[d] > high[crossing].max(initial=-np.inf):
+            verdicts[d] = "sure"
+    return verdicts
+
+
+def _bottlenecks(weights: Floats, pairs: Pairs, p: int) -> Floats:
+    """(p, p) largest minimum of weights over all paths between two columns."""
+    bottlenecks = np.full((p, p), -np.inf)
+    members = {i: [i] for i in range(p)}
+    owner = np.arange(p)
+    for d in np.argsort(-weights, kind="stable").tolist():
+        one, other = owner[pairs[:, d]].tolist()
+        if one != other:
+            bottlenecks[np.ix_(members[one], members[other])] = weights[d]
+            bottlenecks[np.ix_(members[other], members[one])] = weights[d]
+            owner[members[other]] = one
+            members[one] += members.pop(other)
+    return bottlenecks
+
+
+def _side(
+    edges: np.ndarray[tuple[int], np.dtype[np.intp]], pairs: Pairs, p: int, start: int
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which columns some edges connect with `start`."""
+    reached = np.zeros(p, dtype=bool)
+    reached[start] = True
+    while True:
+        touched = reached[pairs[0, edges]] | reached[pairs[1, edges]]
+        ends = pairs[:, edges[touched]].ravel()
+        if reached[ends].all():
+            return reached
+        reached[ends] = True

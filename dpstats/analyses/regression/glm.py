@@ -1,0 +1,565 @@
+"""Logistic and Poisson regression: noise-aware coefficients and their results.
+
+Few columns are fitted from the cells of a table, `cell_score`; more from moments and two-way
+tables, `calibrated_score`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+
+from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.regression.calibrated_score import CalibratedScore
+from dpstats.analyses.regression.contrasts import RegressionResult
+from dpstats.analyses.regression.design_moments import DesignMoments
+from dpstats.analyses.regression.glm_coefficients import (
+    LOG,
+    LOGIT,
+    CoefficientIntervals,
+    Link,
+    NormalIntervals,
+    PredictedMeanIntervals,
+    marginal_effects,
+)
+from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel, Scored
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target, first_few
+from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.block import Family
+from dpstats.results.estimates import EstimateResult
+from dpstats.results.named import Named
+from dpstats.schema import Number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.families.pilot_score import PilotScore
+    from dpstats.measured.view import ReleaseView
+    from dpstats.schema import Column, Schema
+
+R = TypeVar("R", bound="GeneralisedResult")
+
+_NO_ESTIMATE = (
+    "there is no estimate within reach: the noise leaves none, or the outcome has one value, or is "
+    "separated by a regressor, or a level has no rows; use more rows, more budget, fewer "
+    "regressors, or wider bins"
+)
+_NOT_CERTIFIED = "there is no certified interval for these coefficients; dps.LossGrid has one"
+_NO_ENDS = (
+    "some intervals have no ends: the noise does not rule out collinear regressors; leave out one "
+    "of two related columns, or use more rows or more budget"
+)
+_SEPARATED = (
+    "some intervals have an end at infinity: the noise does not rule out that a regressor predicts "
+    "the outcome without error; no finite coefficient would do so. Use more rows, more budget, or "
+    "leave out levels with few rows of one outcome"
+)
+_NOT_CARRIED = (
+    "no density that could be fitted carries the measured means, so there is no estimate: plan "
+    "fewer columns, or leave out other analyses than tables, moments and regressions"
+)
+_TWO_STAGES = "the score itself was measured, at a pilot that the first stage gave"
+_ONE_OF_TWO = (
+    "this release has no second stage for this formula: these are the results of the first; "
+    "a plan with start= adds it"
+)
+
+
+_BINNED = (
+    "from the noisy counts of all cells of the regressors by the outcome; the error of placing "
+    "rows in the middle of a bin is corrected, and a bound on the rest is in the intervals"
+)
+
+_FEWER = (
+    "this release has no cells of these columns with their offsets: the results are from its "
+    "moments and two-way tables, as for more columns"
+)
+
+
+_ROBUST = (
+    "standard errors and intervals allow counts to vary more or less than a Poisson law does "
+    "(HC0): they are of the coefficients of the mean, whatever the law of the counts"
+)
+_FIRST_ORDER = "intervals of averages are to first order in the errors of the coefficients"
+_LEAST_SHARE = 0.005  # of a variance, that is worth a note
+_UNMEASURED = (
+    "privacy: share of the variance from the privacy noise and from what was not measured."
+)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GeneralisedResult(RegressionResult):
+    """A generalised linear model, named as in statsmodels: ``params, bse, tvalues, pvalues``.
+
+    Attributes
+    ----------
+    link : Link
+    points : mapping of column name to (m,) float64
+        Of the columns of the regressors, where `get_margeff` averages over the rows.
+    unmeasured : (d,) float64
+        Share of each variance that allows for what no measured function determines, which
+        `privacy_share` counts too; zero where all that the score needs was measured.
+    """
+
+    link: Link = field(kw_only=True, compare=False)
+    points: Mapping[str, Floats] = field(kw_only=True, compare=False)
+    unmeasured: Floats = field(kw_only=True, compare=False)
+
+    @property
+    def _coefficients(self) -> CoefficientIntervals:
+        assert isinstance(self.intervals, CoefficientIntervals)
+        return self.intervals
+
+    @property
+    def _privacy(self) -> str:
+        return _UNMEASURED if np.any(self.unmeasured >= _LEAST_SHARE) else super()._privacy
+
+    @property
+    def converged(self) -> bool:
+        """Whether there is an estimate."""
+        return self._coefficients.known
+
+    @property
+    def zvalues(self) -> Named:
+        """`tvalues` by the name of a normal statistic."""
+        return self.tvalues
+
+    def _ratios(self, name: str, alpha: float, method: Method, target: Target) -> pd.DataFrame:
+        import pandas as pd
+
+        low, high = np.asarray(self.conf_int(alpha=alpha, method=method, target=target)).T
+        with np.errstate(over="ignore"):
+            columns = (np.exp(np.asarray(self.params)), np.exp(low), np.exp(high))
+        names = (name, "conf_low", "conf_high")
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.terms)
+
+    def get_prediction(
+        self, exog: pd.DataFrame | Mapping[str, Any] | None = None
+    ) -> EstimateResult:
+        """Predicted means for given values of the columns of the formula, with intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            Of pandas, polars or Arrow. In original units; numbers within the schema's bounds,
+            levels by their labels or as the table stores them. A single value is repeated.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare.
+        """
+        intervals = self._at(exog)
+        names = [str(i) for i in range(len(intervals))]
+        means = self.link.mean(intervals.estimates)
+        slopes = self.link.slope(intervals.estimates) ** 2
+        sampling, privacy = intervals.variances * np.where(np.isnan(slopes), np.inf, slopes)
+        return EstimateResult(
+            title=f"Predicted means, {self.title}", terms=names, params=Named(means, names),
+            sampling_variance=sampling, privacy_variance=privacy,
+            intervals=PredictedMeanIntervals(intervals, self.link), rows=self.rows,
+            budget=self.budget, notes=self.notes,
+        )  # fmt: skip
+
+    def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
+        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        return np.asarray(self.link.mean(self._at(exog).estimates))
+
+    def _at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> CoefficientIntervals:
+        """The linear predictor at given values."""
+        return replace(self._coefficients, combinations=self.moments.at(exog))
+
+    def get_margeff(self) -> EstimateResult:
+        """Average marginal effects over the rows.
+
+        Of a number: the mean derivative of the predicted mean, per original unit; where the formula
+        has ``log(wage)``, per unit of that logarithm, in a row of that name. Of a level: the mean
+        difference between all rows at this level and all rows at the baseline.
+        """
+        return self._margeff
+
+    @cached_property
+    def _margeff(self) -> EstimateResult:
+        effects = marginal_effects(self.moments, self.points, self.link)
+        names = list(effects)
+        means = np.array([self._coefficients.average(effect) for effect in effects.values()]).T
+        return EstimateResult(
+            title=f"Average marginal effects, {self.title}", terms=names,
+            params=Named(means[0], names), sampling_variance=means[1], privacy_variance=means[2],
+            intervals=NormalIntervals(*means), rows=self.rows, budget=self.budget,
+            notes=[_FIRST_ORDER, *self.notes],
+        )  # fmt: skip
+
+    def cov_params(self) -> pd.DataFrame:
+        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
+
+        Its diagonal holds the squares of `bse`; infinite if those are.
+        """
+        import pandas as pd
+
+        covariance = self._coefficients.covariance
+        return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
+
+    @property
+    def df_resid(self) -> float:
+        """Rows less coefficients."""
+        return float(self.nobs - len(self.params))
+
+    def _along(self, matrix: Floats) -> CoefficientIntervals:
+        basis = matrix @ self.moments.to_basis / self.moments.half_range
+        return replace(self._coefficients, combinations=basis)
+
+    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
+        part = self._along(matrix).determined_part()
+        return part @ matrix, part @ values
+
+    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
+        return self._along(matrix).wald(values)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LogisticResult(GeneralisedResult):
+    """A logistic regression, named as in statsmodels, with `odds_ratios`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> age = dps.Number("age", 0, 99, edges=[20, 40, 60, 80], missing=0)
+    >>> schema = dps.Schema([age, dps.Boolean("ill")])
+    >>> risk = dps.Logistic("ill ~ age")
+    >>> plan = dps.plan(schema, {"risk": risk}, budget=dps.PureDP(2))
+    >>> numbers = pd.Series(range(20_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "ill": numbers % 100 > numbers * 7 % 101})
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(risk)
+    >>> print(fitted.params["age"] > 0.02, fitted.odds_ratios().shape, fitted.cov_params().shape)
+    True (2, 3) (2, 2)
+    >>> print(fitted.predict({"age": [20, 80]}).round(1))
+    [0.2 0.8]
+    >>> print(fitted.t_test("age = 0").pvalues[0] < 0.001, fitted.get_margeff().terms)
+    True ['age']
+    """
+
+    def odds_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        return self._ratios("odds_ratio", alpha, method, target)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PoissonResult(GeneralisedResult):
+    """A Poisson regression, named as in statsmodels, with `rate_ratios`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> age = dps.Number("age", 0, 99, edges=[20, 40, 60, 80], missing=0)
+    >>> visits = dps.Number("visits", 0, 9, points=10, edges=[1, 2, 4], missing=0)
+    >>> schema = dps.Schema([age, visits])
+    >>> rate = dps.Poisson("visits ~ age")
+    >>> plan = dps.plan(schema, {"rate": rate}, budget=dps.ZCDP(0.5))
+    >>> numbers = pd.Series(range(20_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "visits": numbers % 100 // 20 + numbers % 3})
+    >>> fitted = dps.release(plan, rows, m=2_000).infer(rate)
+    >>> print(fitted.params["age"] > 0.01, fitted.rate_ratios().shape)
+    True (2, 3)
+    """
+
+    def rate_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        return self._ratios("rate_ratio", alpha, method, target)
+
+
+@dataclass(frozen=True)
+class Generalised:
+    """Parameters and measurements of a generalised linear model, for all links."""
+
+    preview_remark: ClassVar[str] = (
+        "Widths of logistic and Poisson coefficients are about the least: even rows have numbers "
+        "that vary over all of their bounds, and an outcome that is neither rare nor common. A "
+        "number with half the standard deviation has twice the width or more; an outcome of share "
+        "p has 1 / (2 sqrt(p (1 - p))) times the width, and counts with a quarter of the mean "
+        "have twice."
+    )
+    link: ClassVar[Link]
+    robust: ClassVar[bool] = False
+
+    formula: str
+    given: str | None = None
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.stages) is not int or self.stages not in (1, 2):
+            raise RequestError(
+                "stages must be 1, or 2 for the score at a pilot besides, which reads the rows "
+                "twice"
+            )
+
+    def _moments(self, schema: Schema) -> DesignMoments:
+        return DesignMoments.of(schema, self.formula, self.given)
+
+    def _density(self, schema: Schema) -> DensityModel:
+        """The model, of several columns."""
+        return DensityModel(self._moments(schema), self.link, self.robust)
+
+    def family(self, schema: Schema) -> Family:
+        """Mean products and two-way tables."""
+        return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
+
+    def without_bins(self, schema: Schema) -> tuple[str, ...]:
+        """Numbers whose rows it counts in bins, and that declare no edges.
+
+        A plan gives them even ones.
+        """
+        return tuple(
+            column.name
+            for column in self._counted(schema)
+            if isinstance(column, Number) and column.value_bins < 2
+        )
+
+    def _counted(self, schema: Schema) -> Sequence[Column]:
+        """Columns whose rows are counted."""
+        return self._density(schema).counted
+
+    def second_stage(self, schema: Schema) -> PilotScore | None:
+        """The score at a pilot, which is measured besides with ``stages=2``."""
+        return self._density(schema).second_stage if self.stages == 2 else None
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The score at the estimate of a release of the first stage."""
+        return self._density(release.schema).at_pilot(release)
+
+    def combines(self, schema: Schema) -> bool:
+        """True: answers may be combined from several measurements."""
+        return True
+
+    def _from_density(self, kind: type[R], release: ReleaseView, *notes: str) -> R:
+        """The result from the fitted density, calibrated to the answers."""
+        model, both = self._density(release.schema), self.stages == 2
+        remarks = [*notes]
+        try:
+            scored = model.score(release, [model.second_stage] if both else [])
+        except NotMeasuredError:
+            if not both:
+                raise
+            scored, both = model.score(release, []), False
+            remarks.append(_ONE_OF_TWO)
+        if both:
+            remarks.append(_TWO_STAGES)
+        score, moments = scored.score, model.moments
+        assert isinstance(score, CalibratedScore)
+        unmeasured = np.full(len(moments.design.names), np.nan)
+        if score.params is not None:
+            intervals = _intervals(moments, scored)
+            combinations = intervals.reduced[intervals.determined]
+            if score.unbounded(combinations, 0.05):
+                remarks.append(_NO_ENDS)
+            elif any(np.isinf(score.interval(h, 0.05, sampled=True)).any() for h in combinations):
+                remarks.append(_SEPARATED)
+            unmeasured[intervals.determined] = score.unmeasured(combinations)
+            remarks += _unmeasured(unmeasured, moments.design.names, both)
+        elif not score.carries:
+            remarks.append(_NOT_CARRIED)
+        return self._result(kind, release, moments, scored, remarks, unmeasured)
+
+    def _result(
+        self, kind: type[R], release: ReleaseView, moments: DesignMoments, scored: Scored,
+        notes: Sequence[str], unmeasured: Floats | None = None,
+    ) -> R:  # fmt: skip
+        names, zero = moments.design.names, np.zeros(len(moments.design.names))
+        intervals = _intervals(moments, scored)
+        return kind(
+            title=self._title(moments),
+            terms=names,
+            params=Named(intervals.estimates, names),
+            sampling_variance=intervals.variances[0],
+            privacy_variance=intervals.variances[1],
+            intervals=intervals,
+            rows=scored.rows.of_persons,
+            budget=str(release.budget),
+            notes=[
+                *_estimated(intervals, scored, names),
+                *subgroup_notes(moments.given, scored.rows),
+                *notes,
+                _NOT_CERTIFIED,
+                cell_rules(release.schema, self),
+            ],
+            null=zero,
+            moments=moments,
+            link=self.link,
+            points=scored.points,
+            unmeasured=zero if unmeasured is None else unmeasured,
+        )
+
+    def _title(self, moments: DesignMoments) -> str:
+        given = "" if self.given is None else f" (given {self.given})"
+        formula = moments.design.titled(self.formula, moments.schema)
+        return f"{type(self).__name__} regression: {formula}{given}"
+
+
+def _intervals(moments: DesignMoments, scored: Scored) -> CoefficientIntervals:
+    """Intervals of the coefficients in original units."""
+    combinations = moments.to_basis / moments.half_range
+    return CoefficientIntervals(scored.score, combinations, scored.basis)
+
+
+def _estimated(intervals: CoefficientIntervals, scored: Scored, terms: Sequence[str]) -> list[str]:
+    """Notes on what has no estimate: levels without rows, and what depends on them."""
+    if not intervals.known:
+        return [_NO_ESTIMATE]
+    notes = []
+    if scored.left_out:
+        notes.append(
+            "left out, since their noisy numbers of rows are within the noise: "
+            f"{first_few(scored.left_out)}; the results are of the other rows"
+        )
+    if not intervals.determined.all():
+        undetermined = [terms[i] for i in np.flatnonzero(~intervals.determined).tolist()]
+        notes.append(f"the rows do not determine {first_few(undetermined)}: no estimate")
+    return notes
+
+
+def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:
+    """A note on the shares of the variances that what was not measured has."""
+    if np.isnan(shares).all() or np.nanmax(shares) < _LEAST_SHARE:
+        return []
+    largest = int(np.nanargmax(shares))
+    remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
+    return [
+        f"up to {shares[largest]:.0%} of a variance, that of {names[largest]}, comes from what was "
+        "not measured: the fitted density supplies it, its error is allowed for by a rule, not a "
+        f"theorem, and it counts as privacy in the table. More budget does not reduce it; {remedy}"
+    ]
+
+
+@dataclass(frozen=True)
+class Logistic(Generalised):
+    """Logistic regression of a column with two levels on numbers and categories.
+
+    With one or two columns on the right and no `given`, the counts of their cells by the outcome
+    are measured, and for numbers how far rows lie from the middle of their bin; a number without
+    `edges=` in the schema gets eight even bins (8 to 16 serve most). Else the functions of
+    `dps.OLS` with the same formula are measured, and two-way tables of all columns; see
+    `analyses.regression.calibrated_score` for what intervals rest on then. A release
+    that has these for more columns answers smaller models too. Levels whose noisy number of rows is
+    within the noise are left out.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"ill ~ age + C(region)"``, as for `dps.OLS`. Of a Boolean the odds of true are
+        modelled; of another column with two levels those of the second, as in R. With
+        ``"C(vote, Treatment('yes')) ~ age"`` they are those of the level that is not named. A level
+        for missing cells does not count as one.
+    given : str, optional
+        Regression in the rows with this condition. Rows without a value of the response, or of a
+        number in the formula, are left out in any case.
+    stages : {1, 2}
+        With 2, the moments and tables that several columns need are measured with half of the
+        budget, and with the other half the score at the estimate that they give: the rows are read
+        twice. It serves from about 100,000 rows, or from four columns on.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Logistic("ill ~ age + C(region)")
+    Logistic(formula='ill ~ age + C(region)', given=None, stages=1)
+    """
+
+    kind: ClassVar[str] = "logistic"
+    link: ClassVar[Link] = LOGIT
+
+    def family(self, schema: Schema) -> Family:
+        """The cells by the outcome; or mean products and two-way tables."""
+        moments = self._moments(schema)
+        if self._binned(moments):
+            return Family(tuple(BinnedModel(moments).blocks))
+        return super().family(schema)
+
+    def _counted(self, schema: Schema) -> Sequence[Column]:
+        moments = self._moments(schema)
+        return BinnedModel(moments).columns if self._binned(moments) else super()._counted(schema)
+
+    def infer(self, release: ReleaseView) -> LogisticResult:
+        """Coefficients in original units with noise-aware intervals."""
+        moments = self._moments(release.schema)
+        if not self._binned(moments):
+            return self._from_density(LogisticResult, release)
+        try:
+            scored = BinnedModel(moments).score(release)
+        except NotMeasuredError as error:
+            try:
+                return self._from_density(LogisticResult, release, _FEWER)
+            except NotMeasuredError:
+                raise error from None
+        return self._result(LogisticResult, release, moments, scored, [_BINNED])
+
+    def _binned(self, moments: DesignMoments) -> bool:
+        return self.stages == 1 and BinnedModel.serves(moments)
+
+    def _moments(self, schema: Schema) -> DesignMoments:
+        moments = super()._moments(schema)
+        name, level = moments.design.response
+        if level is None:
+            raise RequestError(
+                f"the response of a logistic regression must be a column with two levels, and "
+                f"{name!r} is a number; declare it with two levels, such as levels = [0, 1], or as "
+                "a Boolean, or use OLS or Poisson"
+            )
+        return moments
+
+
+@dataclass(frozen=True)
+class Poisson(Generalised):
+    """Log-linear regression of a mean that is not negative, such as a count.
+
+    The functions of `dps.OLS` with the same formula are measured, and two-way tables of all
+    columns; a number without `edges=` in the schema gets eight even bins. Sampling variances are
+    HC0: they do not assume that counts have a Poisson law, and so allow for overdispersion.
+
+    Parameters
+    ----------
+    formula : str
+        Such as ``"visits ~ age + C(region)"``; the response a number with bounds from 0.
+    given : str, optional
+        Regression in the rows with this condition.
+    stages : {1, 2}
+        With 2, half of the budget measures the score at a pilot, see `dps.Logistic`. The residual
+        is divided by the upper bound of the response, and fitted means above it count as the bound.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Poisson("visits ~ age + C(region)")
+    Poisson(formula='visits ~ age + C(region)', given=None, stages=1)
+    """
+
+    kind: ClassVar[str] = "poisson"
+    link: ClassVar[Link] = LOG
+    robust: ClassVar[bool] = True
+
+    def infer(self, release: ReleaseView) -> PoissonResult:
+        """Coefficients in original units with noise-aware intervals."""
+        return self._from_density(PoissonResult, release, _ROBUST)
+
+    def _moments(self, schema: Schema) -> DesignMoments:
+        moments = super()._moments(schema)
+        name, level = moments.design.response
+        column, least = schema[name], np.nan
+        if level is None and isinstance(column, Number):  # log(a) is a count if a is at least 1
+            least = column.grid[0] - (column.scale == "log")
+        if not least >= 0:
+            raise RequestError(
+                f"the response of a Poisson regression must be a number of at least 0, or log(a) "
+                f"of one with low= at least 1, and {name!r} is not declared as one"
+            )
+        return moments
