@@ -1,7 +1,5 @@
 """What a release says it knows of a question."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,15 +69,6 @@ def test_it_names_the_analysis_to_ask_for_and_what_that_would_give(unplanned):
     assert "smoker &amp; ill" in found._repr_html_()
     assert "Target: the private table itself; for the population use release.bound" in text
     assert "Target" not in str(unplanned["pairs"].explain("rich"))  # no interval, no target
-
-
-def test_families_of_functions_ask_for_their_tables(unplanned):
-    schema = unplanned["pairs"].schema
-    found = unplanned["pairs"].explain(dps.Cells.condition(schema, "rich & smoker"))
-    assert found.verdict == "bounded"
-    assert found.query == "rich & smoker"
-    assert found.ask == "dps.Marginals(['smoker', 'rich'])"
-    assert math.isnan(found.expected_width)
 
 
 def test_what_cannot_be_explained_is_refused(unplanned):
@@ -204,25 +193,6 @@ def test_moments_are_bounded_in_units_of_the_columns(unplanned):
         np.testing.assert_allclose(found.high[here], shift + scale * coded.high[there])
     assert not any("coded to" in note for note in found.notes)
     assert found.low[place("mean of income")] > 0  # measured, so not the whole range
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [dps.Mean("income"), dps.OLS("income ~ age"), dps.Proportion("smoker", given="ill")],
-)
-def test_an_analysis_is_inferred_once(unplanned, asked, monkeypatch):
-    kind, inferred = type(asked), []
-    infer = kind.infer
-
-    def counted(self, release):
-        inferred.append(release)
-        return infer(self, release)
-
-    monkeypatch.setattr(kind, "infer", counted)
-    for name in ("conditions", "pairs"):
-        inferred.clear()
-        unplanned[name].explain(asked)  # a preview infers it from releases of its own
-        assert sum(one is unplanned[name]._view for one in inferred) == 1, name
 
 
 def test_of_a_large_table_only_the_cells_that_are_printed_are_worked_out(monkeypatch):

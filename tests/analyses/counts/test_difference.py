@@ -240,25 +240,3 @@ def test_groups_must_be_a_pair():
     for groups in ((), ("north",), ["north", "south", "east"]):
         with pytest.raises(dps.RequestError, match="two different levels"):
             dps.Difference(YES, by="region", groups=groups)
-
-
-def test_round_trip_and_preview(schema, survey, tmp_path):
-    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-
-    assert analysis_from_dict(analysis_to_dict(NORTH_SOUTH)) == NORTH_SOUTH
-    plan = dps.plan(schema, {"a": NORTH_SOUTH}, budget=dps.PureDP(1))
-    assert "difference" in str(plan.preview(2_000).to_frame())
-    release = dps.release(plan, survey, rng=0, m=500)
-    release.save(tmp_path / "a.zip")
-    again = dps.load(tmp_path / "a.zip").infer("a")
-    np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
-
-
-def test_a_measure_is_tested_by_its_term(schema, survey):
-    analysis = dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
-    plan = dps.plan(schema, {"d": analysis}, budget=dps.PureDP(1))
-    result = dps.release(plan, survey, rng=0, m=100).infer("d")
-    assert str(result.test()) == str(result.test(term="risk difference"))
-    for wrong in ("odds", 3):
-        with pytest.raises(dps.RequestError, match=r"no term .*'risk ratio', 'odds ratio'"):
-            result.test(term=wrong)

@@ -237,20 +237,6 @@ def test_impossible_requests_say_what_is_allowed(options, message):
         )
 
 
-def test_an_unknown_adjustment_is_refused(noisy):
-    with pytest.raises(
-        dps.RequestError, match=r"adjust must be one of \['holm', 'fdr_bh', 'none'\]"
-    ):
-        noisy["replace"].infer("regions").pairwise(adjust="tukey")
-
-
-def test_printed_pairs_are_adjusted_for_all_pairs(noisy):
-    pairs = noisy["replace"].infer("regions").pairwise()
-    few = pairs._shown(0.05, "population", 2)
-    np.testing.assert_array_equal(few["p_value"], pairs.pvalues[:2])
-    assert "4 more rows" in pairs.summary(most=2)
-
-
 def with_empty(unit, rows_per_person, empty, frame, noise=nothing):
     """Means of two groups in a schema that declares more levels, first and last."""
     levels = [*[f"x{i}" for i in range(empty // 2)], "n", "s",

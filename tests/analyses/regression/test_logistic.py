@@ -8,7 +8,6 @@ import statsmodels.formula.api as smf
 from scipy import special
 
 import dpstats as dps
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
 
@@ -308,11 +307,6 @@ def test_refusals_say_what_to_do(analysis, message):
         dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(1))
 
 
-def test_files_keep_the_parameters():
-    for analysis in (dps.Logistic("y ~ x", given="u"), dps.Poisson("count ~ x", stages=2)):
-        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
-
-
 @pytest.mark.parametrize("stages", [0, 3, True, "2", 2.0, None])
 def test_other_numbers_of_stages_are_refused(stages):
     for analysis in (dps.Logistic, dps.Poisson):
@@ -565,17 +559,6 @@ def test_without_a_baseline_the_differences_of_other_levels_are_known(rows, seed
     ends = np.asarray(found.get_prediction({"x": 0, "g": ["a", "b"]}).conf_int())
     assert ends[0].tolist() == [0, 1]
     assert np.ptp(ends[1]) < 0.2
-
-
-def test_a_result_is_computed_once(rows):
-    release = dps.release(
-        dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x")}, budget=dps.PureDP(3)), rows, k=100, rng=0
-    )
-    found = release.infer("it")
-    assert release.infer("it") is found
-    assert found.get_margeff() is found.get_margeff()
-    other = dps.Logistic("y ~ x")
-    assert release.infer(other) is release.infer(other) is not found
 
 
 def test_previews_of_even_rows_promise_no_more_than_they_can():

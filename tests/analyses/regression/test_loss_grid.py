@@ -250,44 +250,13 @@ def test_a_result_reads_like_others(measured):
         found.conf_int(alpha=0.95)
 
 
-def test_requests_and_files_hold_it(tmp_path):
+def test_files_hold_it():
     table = dps.TabulatedLoss.of(SCHEMA, ["score"], {"m": (1, 5, 5)}, absolute, convex=True)
     for analysis in (LOGISTIC, HUBER, dps.LossGrid(dps.HuberLoss(2), "pay ~ x", SQUARE),
                      dps.LossGrid(table), dps.Huber("pay ~ x", 2)):  # fmt: skip
         plain = json.loads(json.dumps(analysis_to_dict(analysis)))
         assert analysis_from_dict(plain) == analysis
         assert hash(analysis_from_dict(plain)) == hash(analysis)
-    request = tmp_path / "request.toml"
-    request.write_text("""
-[budget]
-rho = 0.5
-[[column]]
-name = "x"
-low = -1
-high = 1
-missing = 0
-[[column]]
-name = "pay"
-low = 0
-high = 10
-points = 21
-missing = 5
-[[analysis]]
-name = "robust"
-kind = "huber"
-formula = "pay ~ x"
-k = 1.5
-[[analysis]]
-name = "median"
-kind = "loss_grid"
-loss = {kind = "pinball", probability = 0.5}
-formula = "pay ~ 1"
-grid = {Intercept = [0, 10, 11]}
-""")
-    plan = load_request(request)
-    assert plan.analyses["robust"] == dps.Huber("pay ~ x", k=1.5)
-    plan.save(tmp_path / "plan.json")
-    assert dps.Plan.load(tmp_path / "plan.json").digest == plan.digest
 
 
 @pytest.mark.parametrize(
