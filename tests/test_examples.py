@@ -104,11 +104,6 @@ def test_getting_started_runs_as_written(examples, capsys):
     assert dps.Ledger.open("pums.ledger").spent == 1
 
 
-def test_links_of_getting_started_lead_somewhere():
-    for link in re.findall(r"\]\(([^)#]+)", START.read_text("utf-8")):
-        assert (START.parent / link).exists(), link
-
-
 @pytest.mark.parametrize("path", VIGNETTES, ids=lambda path: path.stem)
 def test_vignette(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -150,10 +145,3 @@ def test_the_page_on_graphs_shows_what_its_code_prints(tmp_path, monkeypatch, ca
     Path("request.toml").write_text(smoker + numbers + entry)
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
     assert dps.Plan.load("plan.json").analyses["network"] == scope["graph"]
-
-
-def test_commands_of_the_readme_exist(capsys):
-    for command in re.findall(r"^dpstats (\w+)", README.read_text("utf-8"), flags=re.MULTILINE):
-        with pytest.raises(SystemExit, match=r"^0$"):
-            main([command, "--help"])
-        assert command in capsys.readouterr().out

@@ -198,18 +198,6 @@ def test_tables_of_a_release_of_persons_are_those_of_its_shares(silent, frame, r
     assert alpha[1] > one[1]
 
 
-@pytest.mark.parametrize("name", ALLOWED)
-def test_results_say_what_they_assume(name, silent):
-    text = " ".join(silent[0].infer(name).summary().split())
-    assert "persons assumed independent draws; no weights" in text
-    assert "up to 4 rows: the sampling variance is taken as 4 times" in text
-    text = " ".join(silent[0].infer(name).summary(target="table").split())
-    assert "4 times" not in text
-    text = " ".join(silent[1].infer(name).summary().split())
-    assert "rows assumed independent draws; no weights, no clusters" in text
-    assert "A person" not in text
-
-
 def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
     asked = {
         "pca": dps.PCA(["x", "y"]),

@@ -162,8 +162,6 @@ def test_result_tests_and_frame(schema, survey):
     pvalue = result.test().pvalue
     assert pvalue == pytest.approx(result.test(1, term="risk ratio").pvalue, abs=5e-3)
     assert pvalue == pytest.approx(result.test(term="odds ratio").pvalue, abs=5e-3)
-    assert "risk ratio = 1" in str(result.test(term="risk ratio"))
-    assert "no p-value is below" not in result.summary()
     assert len(result.intervals.pvalues(0.0, "two-sided")) == 3
     assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
     for options, message in (

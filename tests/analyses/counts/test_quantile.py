@@ -84,25 +84,6 @@ def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema
     assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
 
 
-def test_terms_and_several_probabilities(schema, people):
-    result = released(schema, people, {"a": dps.Quantile("age", [0.25, 0.5])}).infer("a")
-    assert result.terms == ["age: quantile 0.25", "age: quantile 0.5"]
-    ends = result.conf_int()
-    assert ends.shape == (2, 2)
-    assert set(ends.ravel()) <= {0, *EDGES, 100}
-    together = result.conf_int(simultaneous=True)
-    np.testing.assert_array_equal(together, result.conf_int(alpha=0.025))
-    certified = result.conf_int(method="certified")
-    assert np.all(certified[:, 0] <= ends[:, 0])
-    assert np.all(ends[:, 1] <= certified[:, 1])
-    assert "declared edges" in result.summary()
-    single = released(schema, people, {"a": dps.Quantile("score")}).infer("a")
-    assert single.conf_int().shape == (2,)
-    assert np.isinf(single.bse[0])
-    assert "width zero" not in single.summary()
-    assert "age: quantile" not in single.summary()
-
-
 @pytest.mark.parametrize("target", ["population", "table"])
 @pytest.mark.parametrize("method", ["noise_aware", "certified"])
 def test_simultaneous_intervals_share_the_error(method, target, people, seeded_noise):
@@ -261,19 +242,12 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
     release = dps.release(plan, rows, rng=0, m=100)
     median, means, groups = map(release.infer, asked)
     assert median.headline == "day: quantile 0.5: 2020-07-01 [2020-06-01, 2020-12-31]"
-    assert "mean of day: 2020-07-01 [2020-06-20, 2020-07-12]; mean of age: 40" in means.headline
-    assert " days  [2020-06-01, 2020-12-31]" in median.summary()
     frame = means.to_frame()
     assert frame["estimate"].dtype == float
     assert frame["date"].tolist() == [pd.Timestamp("2020-07-01"), pd.NaT]
-    assert frame["date_low"][0] <= pd.Timestamp("1970-01-01") + pd.Timedelta(
-        frame["conf_low"][0], "D"
-    )
     assert groups.intervals_frame()["date"].notna().all()
-    assert groups.summary().count("2020-0") >= 4
-    assert median.distribution()["edge"].tolist() == [
-        pd.Timestamp("2020-03-01"), pd.Timestamp("2020-06-01")
-    ]  # fmt: skip
+    edges = [pd.Timestamp("2020-03-01"), pd.Timestamp("2020-06-01")]
+    assert median.distribution()["edge"].tolist() == edges
     test = means.test("2020-07-01", term="mean of day")
     assert test.null == "mean of day = 2020-07-01 in the population"
     assert test.pvalue > 0.5

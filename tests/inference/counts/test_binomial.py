@@ -91,10 +91,6 @@ def test_a_thousand_million_rows(scale):
     assert low < p < high
 
 
-
-
-
-
 @pytest.mark.parametrize("level", [0.001, 0.05, 0.37])
 @pytest.mark.parametrize(("n", "p", "scale"), [(12, 0.01, 2.0), (40, 0.6, 0.5), (5, 0.5, 30.0)])
 def test_pvalues_are_uniform_under_the_null(n, p, scale, level):
@@ -281,8 +277,6 @@ def test_ends_are_exact_to_a_millionth_of_the_width_and_outwards(name, n, alpha)
         assert share_of_tail(high[i] - step, read[i]) >= 1 - rounding
     mirrored = proportion_interval(n - t, n, law, alpha)
     np.testing.assert_allclose(low, 1 - mirrored[1], rtol=0, atol=1e-12)
-
-
 
 
 @pytest.mark.parametrize("p", [0.0, 0.03, 0.5])

@@ -46,7 +46,3 @@ def test_quantiles_invert_tails(alpha):
     rng = np.random.default_rng(0)
     law = MixtureTails(rng.random(6), rng.exponential(size=(6, 30)), np.ones(30))
     np.testing.assert_allclose(law.tail(law.quantile(alpha)), alpha, rtol=1e-5)
-
-
-
-

@@ -133,8 +133,6 @@ def test_what_was_measured_leaves_no_rest():
     assert some.parts(unrelated)[1][0, 0] > 0.3
 
 
-
-
 def test_what_bins_hide_has_a_variance_of_its_own():
     """None where every number is at the mean of its bin; else it grows, up to that of the rest."""
     none, small, large = (score(noise=1e-6, moved=moved) for moved in (0.0, 0.002, 1.0))
@@ -160,8 +158,6 @@ def test_with_a_pilot_bins_hide_a_difference():
     assert far[0] == pytest.approx(0, abs=1e-15)
     assert 0 < far[1] < far[2] < far[3]
     assert far[2] == pytest.approx(4 * far[1], rel=0.2)
-
-
 
 
 def test_all_noise_of_the_derivative_counts():

@@ -114,7 +114,13 @@ def overall_intervals(answers):
     return {m: np.stack(intervals.conf_int(0.05, m, "population"), axis=1) for m in METHODS}
 
 
-def check(n, runs, group_runs, truths, table, tools, seed=40):
+@pytest.mark.simulate([1_000, 10_000], few=(0,), runs=(20, 1_000))
+def test_coverage(setting, runs, truths, table, tools):
+    """20 releases, 5 with the groups: 800 and 30 intervals of each kind.
+
+    Sees a coverage below about 0.91; test_published_figures.py and the thousand releases see less.
+    """
+    n, group_runs, seed = setting, 5 if runs < 100 else 200, 40
     overall, groups = truths
     truth = np.array(list(overall.values()))
     covered = {m: np.zeros((runs, 40), bool) for m in METHODS}
@@ -154,21 +160,6 @@ def check(n, runs, group_runs, truths, table, tools, seed=40):
         worst = in_groups[method].sum(axis=0).min()
         table.covers(f"n = {n}, 6 in groups, worst", method, worst, group_runs, width=width)
     assert np.mean(widths["certified"]) > np.mean(widths["noise_aware"])
-
-
-def test_coverage_over_a_few_releases(truths, table, tools):
-    """20 releases, 5 with the groups: 800 and 30 intervals of each kind.
-
-    Sees a coverage below about 0.91; test_published_figures.py and the thousand releases see less.
-    """
-    check(1_000, 20, 5, truths, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [1_000, 10_000])
-def test_coverage_over_many_releases(n, truths, table, tools):
-    """1,000 releases, 200 of them with the groups."""
-    check(n, 1000, 200, truths, table, tools)
 
 
 def test_the_check_sees_intervals_that_ignore_the_noise(truths, tools):
