@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 START = ROOT / "docs" / "getting-started.md"
 VIGNETTES = sorted((ROOT / "vignettes").glob("*.md"))
+LONG = {"large-table"}  # `make docs` runs it too, when it changes
 GRAPHS = ROOT / "docs" / "explanation" / "inference" / "graphical-models.md"
 
 
@@ -104,7 +105,13 @@ def test_getting_started_runs_as_written(examples, capsys):
     assert dps.Ledger.open("pums.ledger").spent == 1
 
 
-@pytest.mark.parametrize("path", VIGNETTES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else [], id=path.stem)
+        for path in VIGNETTES
+    ],
+)
 def test_vignette(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if os.environ.get("DPSTATS_VIGNETTES") != "whole":  # one pretend release per preview, not three

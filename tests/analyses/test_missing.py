@@ -11,7 +11,6 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import DescrStatsW
 
 import dpstats as dps
-from dpstats.errors import ConditionError, RequestError
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -279,24 +278,3 @@ def test_synthetic_rows_have_missing_cells_of_the_measured_share(no_noise):
     assert frame["pay"].dtype == np.float64
     assert abs(frame["pay"].isna().mean() - rows()["pay"].isna().mean()) < 0.01
     assert frame["pay"].mean() == pytest.approx(rows()["pay"].mean(), abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("analysis", "error", "message"),
-    [
-        (dps.Mean("pay", given="pay == '(missing)'"), RequestError, "no row with .* has a value"),
-        (dps.Mean("pay", given="pay >= 5"), ConditionError, "declared edges"),
-        (dps.Mean("pay", given=3), ConditionError, "non-empty text"),
-        (dps.Mean("smoker", given="age >= 40"), RequestError, "is not a number"),
-        (dps.Quantile("pay", given="pay >= 10"), RequestError, "involves 'pay' itself"),
-        (dps.Independence("age", "smoker", given="age >= 40"), RequestError, "involves 'age'"),
-        (dps.Independence("age", "smoker", given="nothing"), ConditionError, "unknown column"),
-        (dps.Quantile("rent"), RequestError, "has a single bin"),
-        (dps.Proportion("pay >= 10", given="pay >= 20"), RequestError, "the same value in all"),
-        (dps.PCA(["age", "pay"], clip_norm=1), RequestError, "declare missing= instead"),
-    ],
-    ids=str,
-)
-def test_impossible_requests_name_what_to_do(analysis, error, message):
-    with pytest.raises(error, match=message):
-        dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(1))

@@ -215,26 +215,3 @@ def test_the_four_noises_are_independent(schema, survey):
     release = released(schema, survey, {"a": NORTH_SOUTH, "t": dps.Marginals(["smoker", "region"])})
     covariance = release.infer("a").intervals.answers.noise_covariance
     assert np.count_nonzero(covariance - np.diag(np.diag(covariance))) == 0
-
-
-@pytest.mark.parametrize(
-    ("analysis", "message"),
-    [
-        (dps.Difference(YES, by="region"), "3 levels"),
-        (dps.Difference(YES, by="smoker"), "the column of the groups"),
-        (dps.Difference(YES, by="region", groups=("north", "west")), "west"),
-        (dps.Difference(YES, by="region", groups=("north", "north")), "different"),
-        (dps.Difference(YES, by="age", groups=("[0, 18)", 65)), "bins"),
-    ],
-)
-def test_bad_requests(schema, analysis, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))
-
-
-def test_groups_must_be_a_pair():
-    with pytest.raises(dps.RequestError, match="pair"):
-        dps.Difference(YES, by="region", groups="north")
-    for groups in ((), ("north",), ["north", "south", "east"]):
-        with pytest.raises(dps.RequestError, match="two different levels"):
-            dps.Difference(YES, by="region", groups=groups)

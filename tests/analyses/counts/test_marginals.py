@@ -43,25 +43,6 @@ def test_monomials_are_the_papers_family():
     assert abs(result.params[0] - frame["b0"].mean()) < 0.15
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"degree": 0}, {"degree": 3}, {"degree": True}, {"form": "counts"}, {"form": "monomials"}],
-)
-def test_impossible_marginals(schema, options):
-    with pytest.raises(dps.RequestError):
-        dps.plan(
-            schema,
-            {"t": dps.Marginals(["smoker", "region"], **options)},
-            budget=dps.PureDP(1),
-        )
-
-
-@pytest.mark.parametrize("columns", ["smoker", [], ["smoker", "smoker"], ["smoker", "wage"]])
-def test_impossible_columns(schema, columns):
-    with pytest.raises(dps.RequestError):
-        dps.plan(schema, {"t": dps.Marginals(columns, degree=1)}, budget=dps.PureDP(1))
-
-
 def test_cells_carry_the_share_of_the_fitted_density(survey, schema):
     asked = dps.Marginals(["smoker", "region"])
     plan = dps.plan(schema, {"m": asked}, budget=dps.PureDP(0.02))

@@ -86,16 +86,3 @@ def test_drowned_group_says_so(schema, survey, no_noise):
     assert re.search(r"noise sd [1-9]\d*0 rows", result.summary())  # two digits, no exponent
     low, high = result.conf_int(method="certified")
     assert (low, high) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("condition", "given"),
-    [
-        ("age >= 65", "age >= 65"),
-        ("age < 18", "age >= 65"),
-        (YES, "smoker == 'yes' or smoker == 'no'"),
-    ],
-)
-def test_conditions_that_say_nothing_are_refused(schema, condition, given):
-    with pytest.raises(dps.RequestError):
-        dps.plan(schema, {"a": dps.Proportion(condition, given=given)}, budget=dps.PureDP(1))

@@ -185,23 +185,6 @@ def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):
     assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("column", "probability", "message"),
-    [
-        ("kind", 0.5, "is not a number"),
-        ("plain", 0.5, "edges"),
-        ("age", 0.0, "between 0 and 1"),
-        ("age", [0.5, 1.5], "between 0 and 1; number 2 of them is not"),
-        ("age", [], "one probability"),
-        ("age", [0.5, 0.5], "different"),
-        ("age", "0.5", "between 0 and 1"),
-    ],
-)
-def test_bad_requests(schema, column, probability, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.plan(schema, {"a": dps.Quantile(column, probability)}, budget=dps.PureDP(1))
-
-
 def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(schema, people, seeded_noise):
     """For ten draws of the noise, of a number with edges and of one with declared values."""
     asked = {name: dps.Quantile(name) for name in ("age", "score")}

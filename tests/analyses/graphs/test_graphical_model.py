@@ -238,58 +238,6 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
     assert dps.GraphicalModel(names, separators=[["p", "q"]]).separators == (("p", "q"),)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"estimator": "lasso"}, r"estimator must be one of \['inverse', 'glasso', 'clime'\]"),
-        ({"structure": "chain"}, r"structure must be one of \['any', 'tree'\]"),
-        ({"structure": "tree", "tolerance": 0.1}, "neither estimator= nor tolerance="),
-        ({"structure": "tree", "estimator": "clime"}, "neither estimator= nor tolerance="),
-        ({"tolerance": 0}, "tolerance must be a partial correlation between 0 and 1"),
-        ({"tolerance": True}, "tolerance must be"),
-        ({"penalties": [0.1]}, "penalties are for estimator='glasso'"),
-        ({"estimator": "clime", "penalties": [0, 1]}, "numbers between 0 and 1"),
-        ({"estimator": "clime", "penalties": []}, "numbers between 0 and 1"),
-        ({"clip_norm": 1, "given": "yes"}, "give one of the two"),
-        ({"separators": "ab"}, "separators must be the edges of a graph"),
-        ({"separators": [("a", "b"), ("a", "b", "c")]}, "entry 2 is of 3 names"),
-        ({"separators": [(["a"], "b")]}, "entry 1 is of type tuple"),
-        ({"estimator": "clime", "penalties": [0.1, 2.5]}, "between 0 and 1, .* entry 2 is not"),
-        ({"given": 3}, "a condition must be non-empty text, got 3"),
-        ({"given": "yes =="}, "cannot read the condition 'yes =='"),
-        ({"columns": ["a", "b", "a"]}, "different names, and entries 1 and 3 are the same"),
-        ({"columns": ["a", 2]}, "entry 2 is of type int"),
-        ({"columns": ["a"]}, "at least two different columns, got 1"),
-        (
-            {"separators": [("a", "x")]},
-            r"entry 1 of separators does not name two of \['a', 'b', 'c'\]",
-        ),
-        ({"separators": [("a", "b")], "clip_norm": 1}, "not with clip_norm="),
-        ({"separators": [("a", "b")], "structure": "tree"}, "not for a tree"),
-    ],
-)
-def test_wrong_options(options, message):
-    with pytest.raises(RequestError, match=message):
-        dps.GraphicalModel(**{"columns": ["a", "b", "c"]} | options)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (dps.GraphicalModel(["a", "three"]), "'three' has 3 levels; a graphical model takes"),
-        (dps.GraphicalModel(["a", "yes"], separators=[("a", "yes")]), "'a' is a number"),
-        (
-            dps.GraphicalModel(["a", "yes"], clip_norm=1),
-            "rows of numbers, and 'yes' has two",
-        ),
-        (dps.GraphicalModel(["a", "open"], clip_norm=1), "declare missing= instead"),
-    ],
-)
-def test_columns_that_do_not_suit(model, message):
-    with pytest.raises(RequestError, match=message):
-        dps.plan(SCHEMA, {"g": model}, budget=dps.PureDP(1))
-
-
 def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows):
     def widths(result):
         return np.median(np.diff(result.conf_int(method="certified")))

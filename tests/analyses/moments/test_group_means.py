@@ -206,27 +206,6 @@ def test_as_many_groups_as_you_like_have_the_noise_of_one():
             assert block.sensitivity(unit).l1 == block.sensitivity(unit).l2_squared == price
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"column": "region", "by": "ill"}, "has 4 levels"),
-    ({"by": "pay"}, "cannot define its own groups|two or more"),
-    ({"by": "age", "given": "age >= 40"}, "involves 'age'.*leave it out of given="),
-    ({"by": "bare"}, "two or more different levels or bins of 'bare'.*add edges"),
-    ({"by": "region", "groups": "n"}, "two or more levels"),
-    ({"by": "region", "groups": ("n",)}, "two or more levels"),
-    ({"by": "region", "groups": ("n", "n")}, "different levels"),
-    ({"by": "region", "groups": ("n", "x")}, r"groups: 'x' is not a level of 'region'; levels"),
-    ({"by": "age", "groups": (18, 40)}, r"groups: 18 is not a bin of 'age'; bins"),
-    ({"column": "wealth", "by": "ill"}, r"write log\(wealth\)"),
-    ({"column": "log(pay)", "by": "ill"}, "scale='log'"),
-    ({"by": "zip"}, "no column 'zip'"),
-])  # fmt: skip
-def test_impossible_requests_say_what_is_allowed(options, message):
-    with pytest.raises(dps.DpstatsError, match=message):
-        dps.plan(
-            SCHEMA, {"g": dps.GroupMeans(**{"column": "pay", **options})}, budget=dps.PureDP(1)
-        )
-
-
 def with_empty(unit, rows_per_person, empty, frame, noise=nothing):
     """Means of two groups in a schema that declares more levels, first and last."""
     levels = [*[f"x{i}" for i in range(empty // 2)], "n", "s",

@@ -128,19 +128,6 @@ def test_persons_have_wider_intervals():
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (dps.GroupMeans("ward", by="ill"), "has 4 levels: name those whose share you want"),
-        (dps.GroupMeans("ill", by="ill"), "the column of the groups"),
-        (dps.GroupMeans("weight", by="ward"), "weight"),
-    ],
-)
-def test_refusals(asked, message):
-    with pytest.raises(dps.DpstatsError, match=message):
-        dps.plan(SCHEMA, {"asked": asked}, budget=dps.PureDP(1))
-
-
-@pytest.mark.parametrize(
     ("sizes", "share", "scale"), [((400, 200, 60), 0.3, 8), ((40, 30, 20, 10), 0.1, 1)]
 )
 def test_level_of_the_test_of_equal_shares(sizes, share, scale):

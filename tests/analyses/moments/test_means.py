@@ -336,29 +336,6 @@ def test_third_and_fourth_powers_take_at_most_three_per_cent(analysis, budget, u
         assert 0 < spent[4] <= 0.03 * budget.total
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: dps.Mean([]), "one number"),
-        (lambda: dps.Mean(["age", "age"]), "different"),
-        (lambda: dps.Mean("region").family(SCHEMA), "not a number"),
-        (lambda: dps.Mean("bare").family(SCHEMA), "missing="),
-        (lambda: dps.MeanDifference("region", by="ill").family(SCHEMA), "not a number"),
-        (lambda: dps.MeanDifference("pay", by="region").family(SCHEMA), "3 levels"),
-        (lambda: dps.MeanDifference("pay", by="ill", groups="true"), "pair"),
-        (lambda: dps.MeanDifference("score", by="score", groups=(22, 27)).family(SCHEMA), "own"),
-        (lambda: dps.MeanDifference("bare", by="ill").family(SCHEMA), "missing="),
-        (lambda: dps.MeanDifference("pay", by="region", groups=("n",)), "two different levels"),
-        (lambda: dps.Correlation("age"), "two or more"),
-        (lambda: dps.Correlation(["age", "age"]), "different"),
-        (lambda: dps.Correlation(["age", "ill"]).family(SCHEMA), "not a number"),
-    ],
-)
-def test_bad_requests(make, message):
-    with pytest.raises(dps.RequestError, match=message):
-        make()
-
-
 def test_bad_values_of_tests():
     release = released(dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="between -1 and 1"):

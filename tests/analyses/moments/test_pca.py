@@ -176,30 +176,6 @@ def test_covariance_pvalues_agree_with_intervals():
         np.testing.assert_array_equal(result.intervals.pvalues(value, "two-sided") > 0.05, inside)
 
 
-@pytest.mark.parametrize("make", [dps.Covariance, dps.PCA])
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ("age", "list of names"),
-        (["age"], "at least two"),
-        (["age", "age"], "different"),
-        (["age", "region"], "not a number"),
-        (["age", "height"], "height"),
-    ],
-)
-def test_bad_columns(make, columns, message):
-    with pytest.raises(dps.DpstatsError, match=message):
-        make(columns).family(SCHEMA)
-
-
-@pytest.mark.parametrize("k", [0, 3, 1.0, True])
-def test_bad_numbers_of_components(k):
-    with pytest.raises(dps.RequestError, match="whole number from 1 to 2"):
-        dps.PCA(["age", "pay"], n_components=k)
-    with pytest.raises(dps.RequestError, match="standardize"):
-        dps.PCA(["age", "pay"], standardize=1)
-
-
 def test_the_order_of_columns_is_the_users():
     one, _, _ = infer(dps.PCA(["steps", "age"]), epsilon=100.0)
     assert one.columns == ("steps", "age")

@@ -130,30 +130,6 @@ def test_the_unit_of_a_penalty_is_that_of_shrunk_rows(no_noise):
     np.testing.assert_allclose(found.params[1:], unit[1:] / [4, 2], rtol=2e-3)
 
 
-@pytest.mark.parametrize(("formula", "options", "message"), [
-    ("y ~ a + C(g)", {}, r"levels of 'g': leave that out, or clip_norm="),
-    ("t ~ a + b", {}, r"levels of 't'"),
-    ("y ~ a*b", {}, r"a product of \['a', 'b'\]"),
-    ("y ~ a + I(a**2)", {}, r"a product of \['a'\]"),
-    ("y ~ a", {"given": "t"}, "given= names some of them"),
-    ("y ~ a", {"cov_type": "HC1"}, "fourth moments, which are not measured of shrunk rows"),
-    ("y ~ a", {"clip_norm": -1}, "clip_norm must be a positive number"),
-    ("y ~ a", {"center": {"b": 0}}, "center= names column 'b', not among .*'a'"),
-    ("y ~ maybe", {}, "clip_norm= shrinks whole rows, and column 'maybe' may be missing in some .*"
-     "declare missing= instead"),
-])  # fmt: skip
-def test_what_cannot_be_shrunk_is_refused(formula, options, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.OLS(formula, **({"clip_norm": 1} | options)).family(SCHEMA)
-
-
-def test_options_without_a_norm_and_a_norm_that_shrinks_nothing_are_refused():
-    with pytest.raises(dps.RequestError, match="give clip_norm too"):
-        dps.OLS("y ~ a", scale={"a": 2})
-    with pytest.raises(dps.RequestError, match=r"would shrink no row: .* above 1\.414, "):
-        dps.plan(SCHEMA, {"o": dps.OLS("y ~ a", clip_norm=1.5)}, budget=dps.PureDP(1))
-
-
 def test_a_regression_and_a_correlation_share_their_shrunk_rows():
     analysis = dps.OLS("y ~ a + b", **OPTIONS)
     both = {"o": analysis, "c": dps.Correlation(["y", "b", "a"], **OPTIONS)}

@@ -292,28 +292,6 @@ def test_rows_with_a_condition_only(rows):
     np.testing.assert_allclose(ours.bse, errors, rtol=0.5)
 
 
-@pytest.mark.parametrize(
-    ("analysis", "message"),
-    [
-        (dps.Logistic("x ~ u"), "must be a column with two levels"),
-        (dps.Logistic("g ~ u"), "two levels, of which the second counts as 1"),
-        (dps.Logistic("C(vote, Treatment('(missing)')) ~ u"), "two levels"),
-        (dps.Poisson("y ~ x"), "number of at least 0"),
-        (dps.Poisson("x ~ u"), "number of at least 0"),
-    ],
-)
-def test_refusals_say_what_to_do(analysis, message):
-    with pytest.raises(RequestError, match=message):
-        dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(1))
-
-
-@pytest.mark.parametrize("stages", [0, 3, True, "2", 2.0, None])
-def test_other_numbers_of_stages_are_refused(stages):
-    for analysis in (dps.Logistic, dps.Poisson):
-        with pytest.raises(RequestError, match="stages must be 1, or 2"):
-            analysis("y ~ x", stages=stages)
-
-
 @pytest.mark.parametrize(("low", "accepted"), [(0.1, False), (0.999, False), (1, True)])
 def test_a_logarithm_as_the_response_of_a_poisson_regression_is_not_negative(low, accepted):
     pay = dps.Number("pay", low, 100, points=11, scale="log", missing=1, edges=[3])

@@ -251,50 +251,6 @@ def test_files_hold_it():
         assert hash(analysis_from_dict(plain)) == hash(analysis)
 
 
-@pytest.mark.parametrize(
-    ("loss", "formula", "grid", "message"),
-    [
-        ("hinge", "ill ~ x", SQUARE, "unknown loss 'hinge'; known: "),
-        (3, "ill ~ x", SQUARE, "loss must be 'logistic'"),
-        ({"kind": "huber"}, "pay ~ x", SQUARE, "takes the parameters \\['k'\\]"),
-        ({"kind": "huber", "k": -1}, "pay ~ x", SQUARE, "k of a Huber loss must be a positive"),
-        ({"kind": "pinball", "probability": 2}, "pay ~ x", SQUARE, "between 0 and 1"),
-        ("logistic", None, None, "needs a formula and a grid"),
-        ("logistic", "ill ~ x", {"x": (0, 1, 3)}, "must name the coefficients of"),
-        ("logistic", "ill ~ x", {**SQUARE, "x": (1, 0, 3)}, "least and its largest value"),
-        ("logistic", "ill ~ x", {**SQUARE, "x": (0, 1, 2)}, "at least 3"),
-        ("logistic", "ill ~ x", {**SQUARE, "x": (0, 1, 999)}, "2048 points"),
-        ("logistic", "ill ~ x", "x", "grid must name the parameters"),
-        (
-            "logistic",
-            "pay ~ x",
-            SQUARE,
-            "logistic loss needs a column with two levels",
-        ),
-        ("huber", "ill ~ x", SQUARE, "takes the parameters"),
-        ("pinball", "ill ~ x", SQUARE, "the pinball loss needs a number on the left"),
-        ("logistic", "ill ~ x:age", SQUARE, "has a product or a square"),
-        ("logistic", "region ~ 1", SQUARE, "region"),
-    ],
-)
-def test_refusals(loss, formula, grid, message):
-    with pytest.raises((dps.RequestError, dps.SchemaError), match=message):
-        dps.LossGrid(loss, formula, grid).family(SCHEMA)
-
-
-def test_refusals_of_huber():
-    with pytest.raises(dps.RequestError, match="k of a Huber loss must be a positive number"):
-        dps.Huber("pay ~ x", k=0)
-    with pytest.raises(dps.RequestError, match="has 4 coefficients"):
-        dps.Huber("pay ~ x + age + score", k=1).family(SCHEMA)
-    with pytest.raises(dps.RequestError, match="must be a number"):
-        dps.Huber("ill ~ x", k=1).family(SCHEMA)
-    missing = dps.Schema([dps.Number("a", 0, 1), dps.Number("b", 0, 1, allow_missing=True)])
-    for name in missing.names:
-        with pytest.raises(dps.RequestError, match="missing="):
-            dps.Huber(f"{name} ~ 1", k=1).family(missing)
-
-
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "regression" / "m-estimation.md"
 
 

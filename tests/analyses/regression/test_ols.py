@@ -162,20 +162,6 @@ def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_nois
     assert any("log(pay)" in name for name in release.measured()["first_function"])
 
 
-@pytest.mark.parametrize("analysis", [
-    dps.Mean("pay"), dps.MeanDifference("pay", by="t"), dps.Correlation(["pay", "x"]),
-    dps.Covariance(["pay", "x"]), dps.PCA(["pay", "x"], clip_norm=1), dps.OLS("pay ~ x"),
-    dps.OLS("log(pay) ~ x", clip_norm=1),
-    dps.GraphicalModel(["pay", "x", "t"]),
-], ids=str)  # fmt: skip
-def test_nothing_takes_codes_of_logarithms_for_amounts(analysis):
-    with pytest.raises(
-        dps.RequestError,
-        match=r"only its logarithm has moments: write .* dps.Logistic, .* dps.Lasso",
-    ):
-        dps.plan(LOGS, {"a": analysis}, budget=dps.PureDP(1))
-
-
 def test_ridge_is_that_of_unit_scale(no_noise):
     found, frame = released(dps.OLS("y ~ a + b", ridge=0.2)).infer("o"), rows()
     x = np.column_stack([np.ones(400), (frame["a"] - 5) / 5, (frame["b"] - 1.5) / 2.5])
@@ -241,10 +227,7 @@ def test_collinear_regressors_and_too_few_rows(no_noise):
     assert "more rows than" in few.summary()
 
 
-def test_pickles_hold_no_draws_and_penalties_are_not_negative():
-    for ridge in (-1, np.nan, np.inf, True, "1"):
-        with pytest.raises(dps.RequestError, match="ridge"):
-            dps.OLS("y ~ a", ridge=ridge)
+def test_pickles_hold_no_draws():
     found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(5)).infer("o")
     fresh = len(pickle.dumps(found))
     text = found.summary()
@@ -428,9 +411,6 @@ def test_robust_errors_must_be_asked_for_and_can_be_too_many():
     many = dps.Schema([dps.Number(f"x{i}", 0, 1, missing=0) for i in range(16)])
     with pytest.raises(dps.RequestError, match=r"need [0-9]+ mean products"):
         dps.OLS("x0 ~ " + " + ".join(f"x{i}" for i in range(1, 16)), cov_type="HC1").family(many)
-    for wrong in ("HC3", "hc1", None):
-        with pytest.raises(dps.RequestError, match=r"cov_type.*nonrobust.*HC1"):
-            dps.OLS("y ~ a", cov_type=wrong)
 
 
 def test_rounded_residuals_serve_where_grids_are_finer(no_noise):

@@ -105,41 +105,6 @@ def test_intervals_for_either_target(schema, survey):
     assert result.nobs == 2000
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"probabilities": [0.5, 0.4, 0.2]}, "sum to 1.1"),
-        ({"probabilities": [0.5, 0.5, 0.0]}, "must all be positive"),
-        ({"probabilities": [1.0]}, "at least two"),
-        ({"probabilities": [0.5, float("nan"), 0.5]}, "finite"),
-        ({"probabilities": ["half", "half"]}, "must be numbers"),
-        ({"probabilities": "0.5"}, "list or a mapping"),
-        ({"probabilities": 0.5}, "list or a mapping"),
-        ({"simulations": 10}, "at least 99"),
-        ({"simulations": 999.0}, "whole number"),
-        ({"seed": -1}, "at least 0"),
-        ({"seed": True}, "whole number"),
-    ],
-)
-def test_refuses(arguments, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.GoodnessOfFit(**({"column": "region", "probabilities": P0} | arguments))
-
-
-@pytest.mark.parametrize(
-    ("probabilities", "message"),
-    [
-        ({"north": 0.5, "west": 0.5}, r"unknown labels \['west'\].*no probability for \['south'"),
-        ({"north": 0.5, "south": 0.5}, r"no probability for \['east'\]"),
-        ([0.5, 0.5], "2 probabilities were given, but 'region' has 3"),
-    ],
-)
-def test_refuses_what_does_not_fit_the_schema(schema, probabilities, message):
-    asked = {"g": dps.GoodnessOfFit("region", probabilities)}
-    with pytest.raises(dps.RequestError, match=message):
-        dps.plan(schema, asked, budget=dps.PureDP(1))
-
-
 def scores():
     return dps.Schema([
         dps.Number("score", values=[17.5, 22.0, 27.0], missing=22.0),

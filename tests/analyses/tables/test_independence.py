@@ -230,34 +230,6 @@ def test_a_sparse_stratum_does_not_make_the_interval_run_to_one(no_noise):
     assert 0.18 < low < 0.21 < high < 0.24
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"a": "smoker", "b": "smoker"}, "twice"),
-        ({"a": "smoker", "b": "region", "given": "region"}, "twice"),
-        ({"a": "smoker", "b": "region", "simulations": 10}, "at least 99"),
-        ({"a": "smoker", "b": "region", "seed": -1}, "seed"),
-    ],
-)
-def test_bad_parameters(schema, options, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.Independence(**options).family(schema)
-
-
-@pytest.mark.parametrize(
-    "analysis",
-    [
-        dps.Independence("smoker", "region", given=["age"]),
-        dps.Independence(["smoker"], "region"),
-        dps.GoodnessOfFit(["smoker"], [0.5, 0.5]),
-    ],
-    ids=str,
-)
-def test_lists_of_columns_are_refused_with_a_sentence(schema, analysis):
-    with pytest.raises(dps.RequestError, match="is given by its name"):
-        dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))
-
-
 def declared(columns, survey, test, epsilon=1e5, **options):
     """The test in a schema with these levels."""
     schema = dps.Schema([dps.Category(name, levels) for name, levels in columns.items()])
