@@ -318,13 +318,13 @@ def test_two_packages_of_one_kind_need_a_choice(tmp_path, monkeypatch):
     assert registry.find("smoking") is Smoking
 
 
-def test_kinds_are_imported_one_by_one_and_entry_points_when_they_are_needed():
+def test_an_import_looks_for_no_entry_points_and_a_kind_loads_no_other():
     code = (
         "import sys, dpstats\n"
         "assert not [name for name in sys.modules if name.startswith('dpstats.')]\n"
+        "assert 'importlib.metadata' not in sys.modules\n"
         "from dpstats.analyses.registry import find\nfind('proportion')\n"
         "assert 'dpstats.analyses.counts.proportion' in sys.modules\n"
-        "assert 'importlib.metadata' not in sys.modules\n"
         "assert 'dpstats.analyses.regression.ols' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
