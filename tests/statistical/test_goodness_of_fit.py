@@ -59,7 +59,7 @@ def rates(p0, p, n, budget, runs, tools, every=1, simulations=399, seed=1):
 def test_level(setting, runs, table, tools):
     """60 tests, 20 intervals and verdicts: levels above about .25, coverages below .6 are seen."""
     name, n, budget = setting
-    every, simulations = (1, 399) if runs > 100 else (12 if "cells" in name else 3, 99)
+    every, simulations = (1, 399) if runs > 100 else (10 if "cells" in name else 3, 99)
     p0, few = SHARES[name], len(range(0, runs, every))
     found = rates(p0, p0, n, budget, runs, tools, every, simulations)
     table.level(setting, "calibrated, level", found["calibrated"], runs)
