@@ -208,7 +208,8 @@ def check(setting, runs, table, tools):
         table.level(setting, "any false edge, Holm", false, known)
     table.covers(setting, "simultaneous", jointly, known)
     mean, width = float(np.mean(held)), float(np.mean(widths))
-    spare = 4 * np.std(held) / np.sqrt(known)  # pairs of one run depend on each other
+    # Pairs of one run depend on each other; in few runs all may be covered.
+    spare = 4 * max(np.std(held), 0.05) / np.sqrt(known)
     table.check(
         setting, "single intervals", mean, width, "0.93 to 0.97", known,
         least=0.93 - spare, most=0.97 + spare,
