@@ -3,7 +3,10 @@
 import gc
 import os
 import signal
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +14,9 @@ import pytest
 from hypothesis import settings
 
 import dpstats as dps
+from dpstats.inference.simulation import draw_from
 from dpstats.privacy import noise
+from dpstats.privacy.gaussian import DiscreteGaussian
 
 # No test may depend on wall time or on chance: every run tries the same examples.
 settings.register_profile("dpstats", deadline=None, derandomize=True, print_blob=True)
@@ -56,6 +61,45 @@ def _signals_are_heard() -> None:
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             usual = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
             signal.signal(number, usual)
+
+
+# Folders whose tests are of the noise itself, or of programs that draw it.
+REAL_NOISE = {"privacy", "private", "auditing", "cli", "verifying", "mutants", "benchmarks"}
+
+
+@contextmanager
+def _noise_of(name: str) -> Iterator[None]:
+    """Noise and uniforms with a seed in place of the system's, for a test or a fixture."""
+    if REAL_NOISE & set(name.partition("::")[0].split("/")):
+        yield
+        return
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+
+    def add(sums, scale, law):
+        if law == "gaussian":
+            return sums + draw_from(DiscreteGaussian(scale), len(sums), rng).astype(np.int64)
+        p = -np.expm1(-1 / scale)
+        return sums + rng.geometric(p, len(sums)) - rng.geometric(p, len(sums))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise, "_opendp", add)
+        patch.setattr(noise, "secrets", SimpleNamespace(token_bytes=rng.bytes))
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """No test depends on chance: the noise of each has a seed, which its name decides."""
+    with _noise_of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Fixtures have seeds of their own: tests may come in any order, in several processes."""
+    number = getattr(request, "param_index", 0)
+    with _noise_of(f"{fixturedef.baseid}::{fixturedef.argname} {number}"):
+        return (yield)
 
 
 class _Laplace:

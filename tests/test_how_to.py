@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -89,30 +88,11 @@ def test_the_page_on_the_schema_shows_what_is_printed(capsys):
     assert f"```\n{printed}```" in page
 
 
-def test_the_page_on_reports_runs(tmp_path, monkeypatch):
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    pyplot.switch_backend("Agg")
-    monkeypatch.chdir(tmp_path)
-    run_page("analyse/report.md")
-    pyplot.close("all")
-    written = {path.name for path in tmp_path.iterdir()}
-    assert written == {"report.html", "disclosure.html", "share.svg"}
-
-
 def test_the_page_on_audits_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = run_page("release/audit-a-plan.md")
+    run_page("release/audit-a-plan.md")
     assert ": passed\n" in capsys.readouterr().out
-    assert "dpstats audit plan.json" in page
     assert main(["audit", "plan.json", "--draws", "100", "--json"]) == DONE
-    assert '"passed": true' in capsys.readouterr().out
-
-
-def test_the_page_on_rows_alone_runs(capsys):
-    run_page("analyse/rows-only.md")
-    printed = capsys.readouterr().out
-    assert "Radius of 'smoking': with probability 97.5%" in printed
-    assert "95% certified" in printed
 
 
 def test_it_can_be_inferred_from_rows_alone(example):
@@ -256,17 +236,3 @@ def test_the_page_on_guesses_runs_and_its_file_states_the_same(capsys, tmp_path)
     (table,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "guesses.toml").write_text(table)
     assert dps.Guesses.load(tmp_path / "guesses.toml") == scope["guesses"]
-
-
-def test_the_page_on_other_software_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = (FOLDER / "analyse/export.md").read_text("utf-8")
-    scope = {}
-    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(block, scope)
-    assert "conf_low" in capsys.readouterr().out
-    (commands,) = re.findall(r"```\n(dpstats .*?)```", page, flags=re.DOTALL)
-    for line in commands.strip().splitlines():
-        _, *arguments = shlex.split(line, comments=True)
-        assert main(arguments) == DONE
-    assert "neighbours" in capsys.readouterr().out

@@ -104,24 +104,29 @@ EXAMPLES = {
         dps.Quantile("rent", given="smoker == 'yes'"),
     ],
 }
-# Other examples of the kind reach the same branches at a lower cost.
-SLOW = [
-    dps.Logistic("retired ~ age"),
-    dps.Logistic("retired ~ age + smoker + region"),
-    dps.Logistic("retired ~ age + smoker", stages=2),
-    dps.OLS("age ~ C(region) + smoker"),
-    dps.OLS("pay ~ age + score"),
-]
+# Those that a fast run has: one of each kind, or of each way that it goes.
+FAST = {
+    "correlation": [0], "covariance": [0], "goodness_of_fit": [0], "graphical_model": [0, 3, 4],
+    "group_means": [0], "huber": [0], "independence": [1], "lasso": [0], "logistic": [1, 5],
+    "loss_grid": [0], "mean": [1], "mean_difference": [0], "ols": [2, 4], "pca": [1, 2],
+    "poisson": [0], "proportion": [1], "quantile": [1],
+}  # fmt: skip
 
 
-def marked(example):
-    return pytest.param(example, marks=[pytest.mark.slow] if example in SLOW else [])
+def examples_of(kind):
+    """Parameters of a test: at least one example of every registered kind."""
+    examples = EXAMPLES.get(kind, [kind])
+    fast = FAST.get(kind, range(len(examples)))
+    return [
+        pytest.param(example, marks=[] if i in fast else [pytest.mark.slow])
+        for i, example in enumerate(examples)
+    ]
 
 
 def pytest_generate_tests(metafunc):
     """A test that asks for `example` runs over every registered kind, and fails where none is."""
     if "example" in metafunc.fixturenames:
-        examples = [marked(one) for kind in registry() for one in EXAMPLES.get(kind, [kind])]
+        examples = [example for kind in registry() for example in examples_of(kind)]
         metafunc.parametrize("example", examples, ids=str)
 
 

@@ -7,7 +7,7 @@ import pytest
 import dpstats as dps
 from dpstats.privacy.noise import _noise_from
 
-BUDGETS = [dps.PureDP(1e6), dps.PureDP(1e5), dps.ZCDP(1e6)]
+BUDGETS = [dps.PureDP(1e5), dps.ZCDP(1e6)]
 
 
 def numbers(*names):
@@ -39,7 +39,7 @@ def released(analysis, budget, value=37.0):
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("value", [37.0, 50.0, 81.0])
+@pytest.mark.parametrize("value", [37.0, 50.0])
 @pytest.mark.parametrize("cov_type", ["nonrobust", "HC1"])
 def test_a_constant_response_has_slopes_of_zero(budget, value, cov_type):
     found = released(dps.OLS("k ~ a + g", cov_type=cov_type), budget, value)
@@ -59,9 +59,8 @@ def test_a_constant_response_has_slopes_of_zero(budget, value, cov_type):
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("columns", [["a", "k", "y"], ["a", "b", "y"]])
-@pytest.mark.parametrize("value", [37.0, 81.0])
-def test_partial_correlations_of_a_singular_matrix_are_undefined(budget, columns, value):
-    found = released(dps.GraphicalModel(columns), budget, value)
+def test_partial_correlations_of_a_singular_matrix_are_undefined(budget, columns):
+    found = released(dps.GraphicalModel(columns), budget)
     assert np.isnan(np.asarray(found.params)).all()
     for method in ("noise_aware", "certified"):
         for target in ("population", "table"):
@@ -71,7 +70,7 @@ def test_partial_correlations_of_a_singular_matrix_are_undefined(budget, columns
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("value", [37.0, 50.0, 81.0])
+@pytest.mark.parametrize("value", [37.0, 50.0])
 @pytest.mark.parametrize("analysis", [
     dps.Correlation(["a", "k", "y"]), dps.GraphicalModel(["a", "k", "y"], structure="tree"),
 ], ids=["correlation", "tree"])  # fmt: skip

@@ -138,28 +138,6 @@ def test_equal_rows_have_the_bound_and_independent_ones_have_less(released):
             assert np.all((ratio > low) & (ratio < high)), (name, ratio)
 
 
-def test_results_say_where_their_variance_comes_from(released):
-    frame = panel(np.random.default_rng(8), 200, 4)
-    release = released(frame, ASKED, 4)
-    for name in ASKED:
-        text = " ".join(release.infer(name).summary().split())
-        assert "the sampling variance is that of sums over persons" in text, name
-        assert "persons assumed independent draws" in text
-        assert "4 times" not in text
-    assert "of columns rounded to at most 128 steps" in release.infer("ols").summary()
-    some = released(frame, ASKED, 4, person_totals=["mean"])
-    assert "sums over persons" in some.infer("mean").summary()
-    for name in ("share", "gap", "ols"):
-        assert "taken as 4 times" in " ".join(some.infer(name).summary().split())
-    # The same totals serve every analysis that they hold all of.
-    assert (
-        "sums over persons"
-        in released(frame, {"d": ASKED["difference"]}, 4)
-        .infer(dps.Difference("ill", by="g", groups=(True, False)))
-        .summary()
-    )
-
-
 def test_noise_that_hides_the_variance_of_persons_leaves_the_bound(released):
     frame = panel(np.random.default_rng(9), 400, 4)
     for name in ("mean", "gap", "share", "difference"):

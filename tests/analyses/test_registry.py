@@ -47,16 +47,6 @@ def test_names_of_dpstats_are_those_of_the_registry():
     assert {value.__name__ for value in analyses} - {"Analysis"} == names
 
 
-def test_a_kind_loads_no_other_kind():
-    code = (
-        "import sys\nfrom dpstats.analyses.registry import find\nfind('proportion')\n"
-        "assert 'dpstats.analyses.counts.proportion' in sys.modules\n"
-        "assert 'dpstats.analyses.regression.ols' not in sys.modules\n"
-        "assert 'dpstats.analyses.moments.pca' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_registered_class_is_found():
     with pytest.raises(dps.RequestError, match=r"unknown kind of analysis 'smoking'.*dps.register"):
         analysis_from_dict({"kind": "smoking", "ages": [18]})
@@ -328,22 +318,13 @@ def test_two_packages_of_one_kind_need_a_choice(tmp_path, monkeypatch):
     assert registry.find("smoking") is Smoking
 
 
-def test_import_of_dpstats_looks_for_no_entry_points():
+def test_an_import_looks_for_no_entry_points_and_a_kind_loads_no_other():
     code = (
         "import sys, dpstats\n"
-        "assert 'importlib.metadata' not in sys.modules\n"
         "assert not [name for name in sys.modules if name.startswith('dpstats.')]\n"
+        "assert 'importlib.metadata' not in sys.modules\n"
+        "from dpstats.analyses.registry import find\nfind('proportion')\n"
+        "assert 'dpstats.analyses.counts.proportion' in sys.modules\n"
+        "assert 'dpstats.analyses.regression.ols' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_preview_names_an_analysis_whose_result_is_none(monkeypatch):
-    from dpstats.planning.previews import simulated
-
-    monkeypatch.setattr(simulated, "inferred", lambda *_: 0.3)
-    schema = dps.Schema([dps.Boolean("smoker")])
-    plan = dps.plan(schema, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-    with pytest.raises(
-        dps.errors.RequestError, match=r"Proportion\('smoker'\) must return a result.* float"
-    ):
-        plan.preview(n=1_000)

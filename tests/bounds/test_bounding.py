@@ -308,14 +308,6 @@ def test_a_measured_share_that_is_all_noise_is_no_knowledge(unplanned):
     assert not found.informative.any()
 
 
-def test_no_end_is_minus_zero(unplanned):
-    for release in unplanned.values():
-        for query, options in ASKED:
-            found = release.bound(query, **options)
-            assert not np.signbit(found.low[found.low == 0]).any()
-            assert not np.signbit(found.high[found.high == 0]).any()
-
-
 def test_a_planned_analysis_goes_by_its_name(unplanned):
     release = unplanned["conditions"]
     assert release.bound("m") == release.bound(dps.Mean("income"))
@@ -327,14 +319,3 @@ def test_a_planned_analysis_goes_by_its_name(unplanned):
     assert named.bound("ill") == named.bound(dps.Proportion("ill"))
     with pytest.raises(dps.ConditionError):
         release.bound("m", given="smoker")
-
-
-def test_it_says_which_rows_a_share_is_of_and_what_a_ratio_takes_for_granted():
-    schema = dps.Schema([dps.Boolean("insured", allow_missing=True), dps.Boolean("ill")])
-    plan = dps.plan(schema, {"all": dps.Marginals(["insured", "ill"])}, budget=dps.PureDP(1))
-    rows = pd.DataFrame({"insured": [True, False, None, True] * 250, "ill": [True, False] * 500})
-    release = dps.release(plan, rows, rng=1, m=50)
-    assert release.bound("insured").notes[0] == "of rows with a value of insured"
-    assert not any(note.startswith("of rows") for note in release.bound("ill").notes)
-    ratio = release.bound("insured", over="ill")
-    assert "if there is a row with ill: else there is no ratio" in ratio.notes

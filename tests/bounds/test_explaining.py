@@ -1,13 +1,10 @@
 """What a release says it knows of a question."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.bounds import bounding, consistent
 
 VERDICTS = [
     ("pairs", "smoker & ill", None, "measured"),
@@ -58,28 +55,6 @@ def test_the_verdict(unplanned):
         else:
             assert follows
         assert found.bounds.informative.any() == (verdict != "out of reach")
-
-
-def test_it_names_the_analysis_to_ask_for_and_what_that_would_give(unplanned):
-    found = unplanned["pairs"].explain("smoker & ill", given="age >= 65")
-    assert found.ask == "dps.Proportion('smoker & ill', given='age >= 65')"
-    assert 0 < found.expected_width < found.bounds.width[0]
-    text = str(found)
-    assert text.splitlines()[0] == found.ask
-    assert "bounded: it does not follow from what was measured" in text
-    assert f"ask the custodian to plan {found.ask}; alone, with this budget" in text
-    assert "smoker &amp; ill" in found._repr_html_()
-    assert "Target: the private table itself; for the population use release.bound" in text
-    assert "Target" not in str(unplanned["pairs"].explain("rich"))  # no interval, no target
-
-
-def test_families_of_functions_ask_for_their_tables(unplanned):
-    schema = unplanned["pairs"].schema
-    found = unplanned["pairs"].explain(dps.Cells.condition(schema, "rich & smoker"))
-    assert found.verdict == "bounded"
-    assert found.query == "rich & smoker"
-    assert found.ask == "dps.Marginals(['smoker', 'rich'])"
-    assert math.isnan(found.expected_width)
 
 
 def test_what_cannot_be_explained_is_refused(unplanned):
@@ -178,17 +153,6 @@ def test_shares_in_groups_follow_from_tables_that_share_noise(unplanned):
         assert np.all(np.asarray(result.params) < high)
 
 
-def test_moments_are_not_shown_as_the_estimates_that_follow_from_them(unplanned):
-    for asked in [dps.OLS("income ~ age"), dps.Correlation(["age", "income"])]:
-        release = unplanned["pairs"]
-        for found in (release.explain(asked).bounds, release.bound(asked)):
-            assert all(term.startswith("mean of ") for term in found.terms)
-            assert any("they are not its estimates" in note for note in found.notes)
-        assert "they are not its estimates" in str(release.explain(asked))
-        shares = release.bound(dps.Marginals(["smoker", "region", "ill"], degree=3))
-        assert not any("not its estimates" in note for note in shares.notes)
-
-
 def test_moments_are_bounded_in_units_of_the_columns(unplanned):
     release, asked = unplanned["conditions"], dps.OLS("income ~ age + C(region)")
     found, coded = release.bound(asked), release.bound(asked.family(release.schema).answering)
@@ -204,46 +168,3 @@ def test_moments_are_bounded_in_units_of_the_columns(unplanned):
         np.testing.assert_allclose(found.high[here], shift + scale * coded.high[there])
     assert not any("coded to" in note for note in found.notes)
     assert found.low[place("mean of income")] > 0  # measured, so not the whole range
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [dps.Mean("income"), dps.OLS("income ~ age"), dps.Proportion("smoker", given="ill")],
-)
-def test_an_analysis_is_inferred_once(unplanned, asked, monkeypatch):
-    kind, inferred = type(asked), []
-    infer = kind.infer
-
-    def counted(self, release):
-        inferred.append(release)
-        return infer(self, release)
-
-    monkeypatch.setattr(kind, "infer", counted)
-    for name in ("conditions", "pairs"):
-        inferred.clear()
-        unplanned[name].explain(asked)  # a preview infers it from releases of its own
-        assert sum(one is unplanned[name]._view for one in inferred) == 1, name
-
-
-def test_of_a_large_table_only_the_cells_that_are_printed_are_worked_out(monkeypatch):
-    levels = [f"level {i}" for i in range(40)]
-    schema = dps.Schema([dps.Category("area", levels), dps.Boolean("ill"), dps.Boolean("rich")])
-    asked = {"margins": dps.Marginals(["area", "ill"], 1)}
-    rows = pd.DataFrame({"area": levels * 10, "ill": True, "rich": False})
-    release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows, m=50)
-    worked_out = []
-
-    def counted(sources, question, alpha):
-        worked_out.append(question.term)
-        return consistent.consistent(sources, question, alpha)
-
-    monkeypatch.setattr(bounding, "consistent", counted)
-    table = dps.Marginals(["area", "ill"])
-    found = release.explain(table)
-    assert (found.verdict, len(found.bounds), found.left) == ("bounded", 6, 74)
-    assert "\n  and 75 more\n" in str(found)
-    assert len(worked_out) == 6
-    assert list(found.bounds) == list(release.bound(table))[:6]
-    assert release.explain(dps.Proportion("rich")).left == 0
-    nothing = release.explain(dps.Marginals(["rich"], 1))  # what no answer concerns
-    assert (nothing.verdict, len(worked_out)) == ("out of reach", 86)

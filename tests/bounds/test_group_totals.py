@@ -323,22 +323,3 @@ def test_a_measured_function_keeps_its_certificate_beside_ones_that_were_not():
         at = found.terms.index(name)
         assert found.known_from[at] == "its own noise"
         assert least - 1e-12 <= found.low[at] <= found.high[at] <= most + 1e-12
-
-
-def test_what_is_used_is_counted_once_and_sums_are_called_sums():
-    schema = dps.Schema(
-        [dps.Category("w", list("abcdefghij")), dps.Number("x", 0, 1, points=201, missing=0)]
-    )
-    rows = pd.DataFrame({"w": list("abcdefghij") * 20, "x": np.linspace(0, 1, 200)})
-    for unit, known in (("replace", "2 sums of x that follow from the answers"),
-                        ("add_remove", "3 sums of x that follow from the answers")):  # fmt: skip
-        plan = dps.plan(schema, {"g": dps.GroupMeans("x", by="w")}, budget=dps.PureDP(9), unit=unit)
-        release = dps.release(plan, rows, m=20, rng=1)
-        found = release.explain(dps.Mean("x"))
-        assert found.verdict == "bounded"
-        assert found.bounds.known_from == [known]
-        assert "does not limit" not in str(found)
-        assert release.bound("w == 'a'").known_from == ["2 sums of w that follow from the answers"]
-        every = release.explain(dps.OLS("x ~ C(w)"))
-        assert every.verdict == "bounded"
-        assert every.bounds.informative.all()

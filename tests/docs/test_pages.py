@@ -1,9 +1,11 @@
 """The pages that need nothing but themselves: files, Python and commands run in their order."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot
 
 from dpstats.cli import DONE, main
 from dpstats.privacy.noise import _noise_from
@@ -11,10 +13,14 @@ from dpstats.privacy.noise import _noise_from
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     "coming-from.md",
+    "explanation/inference/what-a-release-can-answer.md",
     "explanation/inference/missing-and-bad-values.md",
     "explanation/privacy/privacy-promise.md",
     "explanation/privacy/sensitivity.md",
     "faq.md",
+    "how-to/analyse/export.md",
+    "how-to/analyse/report.md",
+    "how-to/analyse/rows-only.md",
     "how-to/release/approve-a-plan.md",
     "how-to/plan/choose-a-guarantee.md",
     "how-to/engines/dask.md",
@@ -39,9 +45,10 @@ def shape(line):
 
 def run_command(line):
     """One line of a shell; a comment names the exit code where it is not that of success."""
-    command, _, comment = line.partition("#")
-    expected = int(comment.split()[-1]) if comment else DONE
-    assert main(command.split()[1:]) == expected, line
+    comment = line.partition("#")[2]
+    last = comment.split()[-1] if comment else ""
+    expected = int(last) if last.isdigit() else DONE
+    assert main(shlex.split(line, comments=True)[1:]) == expected, line
 
 
 def run_page(page, capsys):
@@ -55,15 +62,15 @@ def run_page(page, capsys):
             Path(name).write_text(block, encoding="utf-8")
         elif language == "python":
             exec(compile(block, page, "exec"), scope)
-        elif language == "text":  # an excerpt of what was printed so far
-            lines = {shape(line) for line in printed.splitlines()}
+        else:  # commands, or an excerpt of what was printed so far
             for line in block.splitlines():
-                assert shape(line) in lines, line
-        else:
-            for line in block.splitlines():
-                run_command(line)
+                if line.startswith("dpstats "):
+                    run_command(line)
+                elif language == "text":
+                    assert shape(line) in {shape(one) for one in printed.splitlines()}, line
         out, err = capsys.readouterr()
         printed += out + err
+    pyplot.close("all")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -72,6 +79,7 @@ def test_the_page_runs(page, tmp_path, monkeypatch, capsys, seeded_noise):
     if page in NEEDED:
         pytest.importorskip(NEEDED[page])
     monkeypatch.chdir(tmp_path)
+    pyplot.switch_backend("Agg")
     with _noise_from(seeded_noise(4)):
         run_page(page, capsys)
 

@@ -8,7 +8,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.privacy import noise
-from dpstats.results.rendering import Numerals
 
 
 def test_long_tables_are_cut_and_say_so():
@@ -29,10 +28,6 @@ def test_long_tables_are_cut_and_say_so():
     assert lengths[1] - lengths[0] >= 95  # notes depend on the noise
     whole, first = result.conf_int(), result._first(3).conf_int()
     np.testing.assert_allclose(whole[:3], first, rtol=1e-10)
-    header, last = result.summary(most=2).splitlines()[2], result.summary(most=1).splitlines()[4]
-    assert header.endswith("shrunken")
-    assert float(last.split()[-1]) == pytest.approx(result.fitted[0], abs=1e-5)
-    assert "shrunken: the share under the fitted density" in text
 
 
 def test_intervals_are_computed_once(schema, survey, monkeypatch):
@@ -110,16 +105,6 @@ def test_tiny_errors_have_limits(schema, survey):
         assert np.all(widths[-1] < 5 * widths[0]), name
 
 
-def test_results_show_themselves(schema, survey):
-    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
-    release = dps.release(plan, survey, rng=0, m=100)
-    for shown in (plan, plan.preview(2000), release.infer("a"), release.accuracy()):
-        assert repr(shown) == str(shown)
-    assert "smoker: missing or undeclared: counted as 'no'" in str(plan)
-    assert "smoker: missing or undeclared: counted as 'no'" in str(release)
-    assert "<dpstats Release" in repr(release)
-
-
 def test_options_are_checked_before_anything_is_spent(schema, survey, tmp_path):
     plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(3))
@@ -141,30 +126,7 @@ def test_rows_that_miss_the_answers_are_confessed(schema, survey, seeded_noise):
     assert note.endswith("To come closer, use draw='systematic' or draw more rows (k)")
 
 
-MORE, FEWER = "take more candidates (m)", "plan fewer columns"
-
-
-@pytest.mark.parametrize(
-    ("reference", "sizes", "advice"),
-    [
-        (dps.Uniform(), {"m": 2}, [MORE, "plan with reference=dps.LogLinear()", FEWER]),
-        (dps.LogLinear(), {"m": 2}, [MORE, FEWER]),
-        (dps.LogLinear(), {"m": 4, "k": 2}, ["draw more rows (k)", FEWER]),
-        (dps.LogLinear(), {"m": 2, "k": 2}, ["draw more rows (k)", FEWER]),
-    ],
-)
-def test_rows_that_miss_advise_what_is_not_in_force(
-    schema, survey, seeded_noise, reference, sizes, advice
-):
-    asked = {"t": dps.Marginals(["smoker", "age", "region"], degree=2)}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(10), reference=reference)
-    with noise._noise_from(seeded_noise(0)):
-        measured = dps.measure(plan, survey)
-    note = dps.synthesize(measured, rng=0, **sizes).notes[-1]
-    assert note.endswith(f"remain valid. To come closer, {' or '.join(advice)}")
-
-
-@pytest.mark.parametrize("epsilon", [1e-9, 0.001, 100, 10_000, 500_000])
+@pytest.mark.parametrize("epsilon", [1e-9, 0.001, 100, 500_000])
 @pytest.mark.parametrize("fit", ["entropy", "minimax"])
 def test_no_budget_loses_a_release(schema, survey, epsilon, fit):
     plan = dps.plan(
@@ -196,17 +158,6 @@ def test_tests_of_shares_have_small_pvalues(schema, survey):
     assert "p-value = 1\n" in str(release.infer("all").test(0.01, "smaller"))
 
 
-def test_a_statistic_without_a_standard_error_is_left_out():
-    schema = dps.Schema([dps.Number("score", values=[17.5, 22.0, 27.0], missing=22.0)])
-    frame = pd.DataFrame({"score": [17.5, 22.0, 27.0] * 200})
-    plan = dps.plan(schema, {"q": dps.Quantile("score")}, budget=dps.PureDP(5))
-    test = dps.release(plan, frame, rng=0, m=50).infer("q").test(17.5, "larger")
-    assert np.isnan(test.statistic)
-    assert "statistic" not in test.summary()
-    assert "nan" not in test.summary()
-    assert f"p-value = {test.pvalue:.4g}" in test.summary() or test.pvalue < 1e-6
-
-
 def test_html_is_escaped_and_shows_what_the_text_shows():
     schema = dps.Schema([dps.Category("<i>a</i>", ["<b>x", "y&z"]), dps.Category("c", ["u", "v"])])
     rng = np.random.default_rng(0)
@@ -228,49 +179,6 @@ def test_html_is_escaped_and_shows_what_the_text_shows():
         assert f"<td>{row.observed:.1f}</td>" in page
     assert html.escape(str(result.certified)) in page
     assert html.escape(str(release).splitlines()[0]) in release._repr_html_()
-
-
-def test_a_chi_square_result_prints_at_any_alpha(schema, survey):
-    fit = dps.GoodnessOfFit("region", [0.5, 0.3, 0.2], simulations=199)
-    plan = dps.plan(schema, {"fit": fit}, budget=dps.PureDP(1))
-    result = dps.release(plan, survey, rng=0, m=100).infer("fit")
-    low, high = result.conf_int(alpha=0.2)
-    text = result.summary(alpha=0.2)
-    ends = Numerals.of([result.effect, low, high], high - low).interval(low, high)
-    assert f"{ends} (80% interval)" in text
-    assert "certified at alpha = 0.2" in text
-    assert "(95% interval)" in result.summary()
-    assert pickle.loads(pickle.dumps(result)).summary(alpha=0.2) == text
-    result.conf_int(alpha=0.2)[:] = 7
-    assert tuple(result.conf_int(alpha=0.2)) == (low, high)
-    with pytest.raises(dps.RequestError, match="did you mean"):
-        result.summary(alpha=0.95)
-
-
-def test_a_test_has_no_column_of_privacy_to_explain(schema, survey):
-    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
-    result = dps.release(plan, survey, rng=0, m=100).infer("a")
-    assert "privacy: share" in result.summary()
-    assert "privacy: share" not in result.test(0.3).summary()
-
-
-def test_the_share_of_privacy_says_what_it_leaves_out():
-    names = ["x", "y"]
-    schema = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in names])
-    asked = {
-        "plain": dps.OLS("y ~ x"),
-        "robust": dps.OLS("y ~ x", cov_type="HC1"),
-        "pair": dps.Correlation(names),
-        "spread": dps.Covariance(names),
-    }
-    x = (np.arange(2_000) % 50) / 50
-    plan = dps.plan(schema, asked, budget=dps.PureDP(20))
-    release = dps.release(plan, pd.DataFrame({"x": x, "y": x[::-1] ** 2}), rng=0, m=100)
-    for name in asked:
-        text = release.infer(name).summary()
-        assert ("what they allow for that noise is not in the share" in text) == (name != "plain")
-        assert text.count("privacy: share of the variance") == 1
-    assert "not in the share" in release.infer("robust").t_test("x = 0").summary()
 
 
 def test_completion_shows_public_names_with_the_fields():

@@ -148,9 +148,3 @@ def test_predictions_that_cannot_be_made_are_refused_with_a_sentence(found, exog
         found.get_prediction(exog)
     with pytest.raises(dps.RequestError, match="keeps no rows"):
         found.get_prediction()
-
-
-@pytest.mark.parametrize("ridge", [np.int64(1), np.float32(0.1), np.float64(0.1), 1])
-def test_a_ridge_of_numpy_is_a_number(ridge):
-    assert dps.OLS("y ~ a", ridge=ridge).ridge in (0.1, 1.0)
-    assert type(dps.OLS("y ~ a", ridge=ridge).ridge) is float

@@ -38,9 +38,16 @@ def test_a_number_shows_three_digits_of_its_error(value, scale, text):
 AWKWARD = [0.0, -0.0, 1e-12, -1e-12, 3e-5, 0.3, -7.25, 1e4, 1e9, -1e9, np.inf, -np.inf, np.nan]
 
 
+ERRORS = [0.0, 1e-12, 0.02, 1e9, np.inf, np.nan]
+
+
 @pytest.mark.parametrize("estimate", AWKWARD)
-@pytest.mark.parametrize("error", [0.0, 1e-12, 0.02, 1e9, np.inf, np.nan])
-def test_an_estimate_and_its_ends_have_the_same_decimals(estimate, error):
+def test_an_estimate_and_its_ends_have_the_same_decimals(estimate):
+    for error in ERRORS:
+        check_decimals(estimate, error)
+
+
+def check_decimals(estimate, error):
     for low, high in [(estimate - error, estimate + error), (-np.inf, estimate), (-1e-12, 1e9)]:
         values = (estimate, low, high)
         show = Numerals.of(values, error)
@@ -69,8 +76,12 @@ def test_an_estimate_and_its_ends_have_the_same_decimals(estimate, error):
 
 
 @pytest.mark.parametrize("estimate", AWKWARD)
-@pytest.mark.parametrize("error", [0.0, 1e-12, 0.02, 1e9, np.inf, np.nan])
-def test_awkward_numbers_in_a_table(estimate, error):
+def test_awkward_numbers_in_a_table(estimate):
+    for error in ERRORS:
+        check_table(estimate, error)
+
+
+def check_table(estimate, error):
     shown = pd.DataFrame({
         "term": ["a"], "estimate": [estimate], "std_error": [error], "statistic": [estimate],
         "p_value": [-0.0], "conf_low": [-np.inf], "conf_high": [estimate],

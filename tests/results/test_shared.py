@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import re
 from dataclasses import fields, replace
 
 import numpy as np
@@ -107,27 +106,6 @@ def test_vectors_go_by_name(release):
     assert float(release.infer("mean")) == release.infer("mean").params["mean of age"]
     with pytest.raises(dps.RequestError, match=r"single parameter; this one has 3"):
         float(release.infer("gap"))
-
-
-def test_headlines_are_one_line(release):
-    found = results_of(release)
-    number = r"-?[0-9.]+(e[+-][0-9]+)?"
-    estimate = rf": {number} \[{number}, {number}\]"
-    assert re.fullmatch(rf"smoker == 'yes'{estimate}", found["share"].headline)
-    assert re.fullmatch(rf"p [=<] {number}; Cramer's V{estimate}", found["link"].headline)
-    assert re.fullmatch(rf"p [=<] {number}", found["test"].headline)
-    assert found["gap"].headline.count("[") == 3
-    low, high = found["share"].conf_int()
-    shown = [float(x) for x in re.findall(number.replace("(", "(?:"), found["share"].headline)]
-    assert shown == pytest.approx([found["share"].params[0], low, high], abs=0.05 * (high - low))
-
-
-def test_many_parameters_have_a_short_headline(schema, survey):
-    table = dps.Marginals(["smoker", "region"])
-    plan = dps.plan(schema, {"t": table}, budget=dps.PureDP(1))
-    line = dps.release(plan, survey, rng=0, m=100).infer("t").headline
-    assert line.endswith("; and 3 more")
-    assert line.count("[") == 3
 
 
 def test_all_results_print_frame_and_have_intervals_or_not(release):

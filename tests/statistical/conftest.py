@@ -5,13 +5,17 @@ the limits in its last column, and fail where the figure is outside them.
 """
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import dpstats as dps
 from dpstats.inference.simulation import draw_from
+from dpstats.measured.answers import answer
+from dpstats.measured.measurements import Measurements
 from dpstats.privacy.gaussian import DiscreteGaussian
 
 FAILURE = 1e-6  # a right method fails one of these checks about once in a million runs
@@ -58,6 +62,30 @@ def with_noise(exact, source):
         sums[piece] += _noise_of(block.scales, source)
         uniforms[piece] = source.uniforms(block.block.size)
     return replace(exact, noisy_sums=sums, uniforms=uniforms, not_private=True)
+
+
+def fresh(plan, n, draw, runs, seed, laplace):
+    """What analyses see of fresh rows with fresh noise: what was drawn, measurements and a view.
+
+    `draw(rng)` gives the codes of n rows by column, or the exact sums of the plan's family.
+    """
+    rng = np.random.default_rng(seed)
+    source = (laplace if plan.budget.noise == "laplace" else Gaussian)(seed + 1)
+    strategy = plan.strategy if plan.count is not None else replace(plan.strategy, n=n)
+    for _ in range(runs):
+        drawn = draw(rng)
+        sums = [drawn] if isinstance(drawn, np.ndarray) else plan.family.sums(drawn)
+        if plan.count is not None:
+            (scale,) = plan.strategy.scales_of(plan.count)
+            sums = [*sums, n + source(float(scale), 1)]
+        sums = np.concatenate(sums)
+        exact = Measurements(strategy, sums, np.zeros(len(sums)), not_private=True)
+        held = with_noise(exact, source)
+        yield drawn, held, SimpleNamespace(
+            schema=plan.schema, n=held.n, budget=plan.budget,
+            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
+            candidates=dict.fromkeys(plan.schema.names, np.zeros(1, np.int64)), weights=np.ones(1),
+        )  # fmt: skip
 
 
 def clopper_pearson(successes, runs, error=FAILURE):
@@ -131,6 +159,37 @@ def tools(seeded_noise):
         Gaussian=Gaussian,
         latent_codes=latent_codes,
         with_noise=with_noise,
+        fresh=partial(fresh, laplace=seeded_noise),
         clopper_pearson=clopper_pearson,
         at_least=at_least,
     )
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "simulate(settings, few, runs): `few` of the settings in runs[0] runs, and all "
+        "of them, in a slow test, in runs[1]"
+    )  # fmt: skip
+
+
+def pytest_generate_tests(metafunc):
+    """A simulation has a fast test, whose few runs can fail, and a slow one that sees more."""
+    for mark in metafunc.definition.iter_markers("simulate"):
+        settings, few, runs = mark.args[0], mark.kwargs["few"], mark.kwargs["runs"]
+        cases = [pytest.param(settings[i], runs[0], id=f"few-{_shown(settings[i])}") for i in few]
+        cases += [
+            pytest.param(setting, runs[1], id=_shown(setting), marks=pytest.mark.slow)
+            for setting in settings
+        ]
+        metafunc.parametrize(("setting", "runs"), cases)
+
+
+def _shown(setting):
+    """A name that is the same in every process, as those of parallel tests must be."""
+    if isinstance(setting, tuple | list):
+        return "-".join(filter(None, map(_shown, setting)))
+    if isinstance(setting, dps.PureDP | dps.ZCDP | dps.ApproxDP):
+        return str(setting).split(" (")[0]
+    if callable(setting):
+        return setting.__name__
+    return "" if isinstance(setting, np.ndarray | dps.Schema) else str(setting)

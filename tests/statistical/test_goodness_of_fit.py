@@ -3,7 +3,7 @@
 Published figures: Gaboardi et al. (2016) and Kifer and Rogers (2017), rerun in their setting.
 """
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,55 +11,39 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements
 from dpstats.privacy.noise import _noise_from
 
-EQUAL = np.full(4, 0.25)
-PUSH = 0.01 * np.array([1, -1, -1, 1])
-UNEQUAL = np.array([0.5, 1 / 6, 1 / 6, 1 / 6])
-MANY = np.full(30, 1 / 30)
-SPARSE = np.r_[0.9, np.full(9, 0.1 / 9)]
-SETTINGS = {
-    "equal, n 200, eps .05": (EQUAL, 200, 0.05),
-    "equal, n 50000, eps 5": (EQUAL, 50_000, 5.0),
-    "unequal, n 2000, eps .1": (UNEQUAL, 2000, 0.1),
-    "30 cells, n 1000, eps .2": (MANY, 1000, 0.2),
-    "sparse, n 200, eps 5": (SPARSE, 200, 5.0),
-    "sparse, n 200, eps .05": (SPARSE, 200, 0.05),
+SHARES = {
+    "equal": np.full(4, 0.25),
+    "unequal": np.array([0.5, 1 / 6, 1 / 6, 1 / 6]),
+    "20 cells": np.full(20, 0.05),
+    "30 cells": np.full(30, 1 / 30),
+    "sparse": np.r_[0.9, np.full(9, 0.1 / 9)],
 }
+PUSH = 0.01 * np.array([1, -1, -1, 1])
+SETTINGS = [
+    ("equal", 200, dps.PureDP(0.05)), ("equal", 50_000, dps.PureDP(5)),
+    ("unequal", 2_000, dps.PureDP(0.1)), ("30 cells", 1_000, dps.PureDP(0.2)),
+    ("sparse", 200, dps.PureDP(5)), ("sparse", 200, dps.PureDP(0.05)),
+    ("equal", 1_000, dps.ZCDP(0.005)), ("sparse", 200, dps.ZCDP(1)),
+    ("20 cells", 5_000, dps.ZCDP(0.001)),
+]  # fmt: skip
 
 
-def results(p0, p, n, epsilon, runs, tools, simulations=399, seed=1):
-    """Results of the analysis on so many fresh tables of n rows drawn from p."""
-    rng, source = np.random.default_rng(seed), tools.Laplace(seed + 1)
-    schema = dps.Schema([dps.Category("c", [f"l{i}" for i in range(len(p0))])])
-    asked = dps.GoodnessOfFit("c", list(p0), simulations=simulations)
-    plan = dps.plan(schema, {"g": asked}, budget=dps.PureDP(epsilon), n=n)
-    for run in range(runs):
-        counts = rng.multinomial(n, p)
-        noisy = counts + source(float(plan.strategy.scales[0]), len(p))
-        measured = Measurements(plan.strategy, noisy, source.uniforms(len(p)))
-        release = SimpleNamespace(
-            schema=schema,
-            n=n,
-            budget=plan.budget,
-            answers=lambda wanted, m=measured, **options: answer(m, wanted, **options),
-        )
-        fresh = dps.GoodnessOfFit("c", list(p0), simulations=simulations, seed=run)
-        yield counts, fresh.infer(release)
-
-
-def rates(p0, p, n, epsilon, runs, tools, every=1, **options):
+def rates(p0, p, n, budget, runs, tools, every=1, simulations=399, seed=1):
     """Numbers of rejections of each method, and of intervals that cover the effect.
 
     The certified statement, a search that is long with many cells, and the effect, which comes
     with it, in every so many runs.
     """
     effect = np.sqrt(((p - p0) ** 2 / p0).sum())
+    schema = dps.Schema([dps.Category("c", [f"l{i}" for i in range(len(p0))])])
+    asked = dps.GoodnessOfFit("c", list(p0), simulations=simulations)
+    plan = dps.plan(schema, {"g": asked}, budget=budget, n=n)
     found = dict.fromkeys(("calibrated", "pearson", "certified", "private", "covered", "held"), 0)
-    for run, (counts, result) in enumerate(results(p0, p, n, epsilon, runs, tools, **options)):
-        exact = stats.chisquare(counts, n * p0)
+    drawn = tools.fresh(plan, n, lambda rng: rng.multinomial(n, p), runs, seed)
+    for run, (counts, _, view) in enumerate(drawn):
+        result, exact = replace(asked, seed=run).infer(view), stats.chisquare(counts, n * p0)
         found["calibrated"] += result.pvalue <= 0.05
         found["pearson"] += result.pearson_pvalue <= 0.05
         found["private"] += exact.pvalue <= 0.05
@@ -71,74 +55,60 @@ def rates(p0, p, n, epsilon, runs, tools, every=1, **options):
     return found
 
 
-def check_level(name, runs, table, tools, every=1, simulations=399):
-    p0, n, epsilon = SETTINGS[name]
-    found = rates(p0, p0, n, epsilon, runs, tools, every, simulations=simulations)
-    few = len(range(0, runs, every))
-    table.level(name, "calibrated, level", found["calibrated"], runs)
-    table.level(name, "certified, level", found["certified"], few)
-    table.covers(name, "effect interval (approximate)", found["covered"], few, 0.93)
-    table.covers(name, "certified statistic", found["held"], few)
-    naive = 0.15 if epsilon < 1 else 0.0  # what taking noisy counts for counts does
-    table.check(name, "pearson (naive), level", found["pearson"] / runs, runs=runs, least=naive)
-    return found
+@pytest.mark.simulate(SETTINGS, few=(2, 3, 4, 6), runs=(60, 1_000))
+def test_level(setting, runs, table, tools):
+    """60 tests, 20 intervals and verdicts: levels above about .25, coverages below .6 are seen."""
+    name, n, budget = setting
+    every, simulations = (1, 399) if runs > 100 else (10 if "cells" in name else 3, 99)
+    p0, few = SHARES[name], len(range(0, runs, every))
+    found = rates(p0, p0, n, budget, runs, tools, every, simulations)
+    table.level(setting, "calibrated, level", found["calibrated"], runs)
+    table.level(setting, "certified, level", found["certified"], few)
+    table.covers(setting, "effect interval (approximate)", found["covered"], few, 0.93)
+    table.covers(setting, "certified statistic", found["held"], few)
+    # what taking noisy counts for counts does
+    naive = 0.15 if budget.noise == "laplace" and budget.total < 1 else 0.0
+    table.check(setting, "pearson (naive), level", found["pearson"] / runs, runs=runs, least=naive)
+    if runs > 100:  # exact: not conservative either
+        table.covers(setting, "calibrated, level", found["calibrated"], runs, 0.05 * 0.95)
 
 
-@pytest.mark.parametrize("name", list(SETTINGS))
-def test_level(name, table, tools):
-    """60 tests, 20 intervals and verdicts: levels above about .25, coverages below .6 are seen.
+@pytest.mark.simulate([()], few=(0,), runs=(100, 4_000))
+def test_power_next_to_other_private_tests(setting, runs, table, tools):
+    """100 tables: four standard errors around .33 keep off the level, .05, and chance.
 
-    With 30 cells, whose search is long, 10 verdicts.
+    To reach in 4,000: .34, met when the estimate is within two standard errors of it.
     """
-    every = 6 if "30 cells" in name else 3
-    check_level(name, 60, table, tools, every=every, simulations=99)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(SETTINGS))
-def test_level_in_many_tables(name, table, tools):
-    found = check_level(name, 1000, table, tools)
-    # exact: not conservative either
-    table.covers(name, "calibrated, level", found["calibrated"], 1000, 0.05 * 0.95)
-
-
-def check_power(runs, simulations, table, tools, most_level, powers):
-    """Against private tests of the literature; limits are of the calibrated test."""
+    if runs > 1_000:
+        simulations, most = 999, 0.06
+        powers = 0.34 - 2 * np.sqrt(0.34 * 0.66 / runs), 1.0
+    else:
+        simulations, most = 199, 0.05 + 4 * np.sqrt(0.05 * 0.95 / runs)
+        powers = 0.33 + np.array([-4, 4]) * np.sqrt(0.33 * 0.67 / runs)
     setting, power_of = "n 4000, eps .1, +-.01", "MCGOF .284, Kifer-Rogers .313, private data .568"
-    options = {"every": 10, "simulations": simulations}
-    level = rates(EQUAL, EQUAL, 4000, 0.1, runs, tools, **options)
-    power = rates(EQUAL, EQUAL + PUSH, 4000, 0.1, runs, tools, seed=3, **options)
+    p0, options = SHARES["equal"], {"every": 10, "simulations": simulations}
+    level = rates(p0, p0, 4000, dps.PureDP(0.1), runs, tools, **options)
+    power = rates(p0, p0 + PUSH, 4000, dps.PureDP(0.1), runs, tools, seed=3, **options)
     for method, times in (("certified", runs // 10), ("private", runs)):
         table.row(setting, method + ", level", level[method] / times, "", "", times)
         table.row(setting, method + ", power", power[method] / times, "", power_of, times)
     ours = "calibrated, level", level["calibrated"] / runs
-    table.check(setting, *ours, "", "<= .05", runs, most=most_level)
+    table.check(setting, *ours, "", "<= .05", runs, most=most)
     ours = "calibrated, power", power["calibrated"] / runs
     table.check(setting, *ours, "", power_of, runs, least=powers[0], most=powers[1])
 
 
-def test_power_next_to_other_private_tests(table, tools):
-    """150 tables: four standard errors around .33 keep off the level, .05, and chance."""
-    level, reach = 0.05 + 4 * np.sqrt(0.05 * 0.95 / 150), 4 * np.sqrt(0.33 * 0.67 / 150)
-    check_power(150, 199, table, tools, level, (0.33 - reach, 0.33 + reach))
-
-
-@pytest.mark.slow
-def test_power_next_to_other_private_tests_in_many_tables(table, tools):
-    """To reach: .34, met when the estimate is within two standard errors of it."""
-    check_power(4000, 999, table, tools, 0.06, (0.34 - 2 * np.sqrt(0.34 * 0.66 / 4000), 1.0))
-
-
-def check_synthetic_rows(runs, table, tools, simulations=399):
+@pytest.mark.simulate([(1_000, dps.PureDP(0.1))], few=(0,), runs=(60, 1_000))
+def test_synthetic_rows_taken_for_data(setting, runs, table, tools):
     """Naive: the synthetic rows taken for data, k = n = 1000."""
-    n, epsilon, p0 = 1000, 0.1, EQUAL
+    n, budget = setting
     schema = dps.Schema([dps.Category("c", list("abcd"))])
     rng, source = np.random.default_rng(9), tools.Laplace(10)
     naive = ours = 0
+    asked = dps.GoodnessOfFit("c", [0.25] * 4, simulations=99 if runs < 100 else 399)
     for run in range(runs):
-        asked = dps.GoodnessOfFit("c", list(p0), simulations=simulations, seed=run)
-        plan = dps.plan(schema, {"g": asked}, budget=dps.PureDP(epsilon), n=n)
-        rows = pd.DataFrame({"c": rng.choice(list("abcd"), n, p=p0)})
+        plan = dps.plan(schema, {"g": replace(asked, seed=run)}, budget=budget, n=n)
+        rows = pd.DataFrame({"c": rng.choice(list("abcd"), n)})
         with _noise_from(source):
             release = dps.release(plan, rows, m=400, k=n, rng=run)
         counts = release.to_frame()["c"].value_counts().reindex(list("abcd"), fill_value=0)
@@ -148,12 +118,3 @@ def check_synthetic_rows(runs, table, tools, simulations=399):
     chance = (stats.binom.isf(5e-4, runs, 0.05) + 1) / runs  # more than a level of .05 has
     table.check("n = k = 1000, eps .1", "naive on synthetic rows, level", naive / runs, "", ".375",
                 runs, least=chance)  # fmt: skip
-
-
-def test_synthetic_rows_taken_for_data(table, tools):
-    check_synthetic_rows(60, table, tools, simulations=99)
-
-
-@pytest.mark.slow
-def test_synthetic_rows_taken_for_data_in_many_releases(table, tools):
-    check_synthetic_rows(1000, table, tools)

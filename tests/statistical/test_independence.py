@@ -1,114 +1,95 @@
 """Level and power of the test of independence, and coverage for Cramer's V."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.tables.association import Association
-from dpstats.analyses.tables.independence import NoisyTable, _verdict, noisy_table
+from dpstats.analyses.tables.independence import _verdict, noisy_table
 from dpstats.privacy.noise import _noise_from
 
 ALPHA = 0.05
 EVEN = np.full((1, 2, 2), 0.25)
 BENT = np.array([[[1, -1], [-1, 1]]])
+UNEVEN = np.outer([0.1, 0.9], [0.3, 0.7])[np.newaxis]
 SPARSE = np.outer([0.7, 0.25, 0.05], [0.6, 0.3, 0.07, 0.03])[np.newaxis]
+SPARSE_BENT = SPARSE + 0.02 * np.array([[[-1, 1, 0, 0], [1, -1, 0, 0], [0, 0, 0, 0]]])
 STRATA = np.stack([
     0.6 * np.outer([0.3, 0.7], [0.5, 0.3, 0.2]), 0.4 * np.outer([0.8, 0.2], [0.2, 0.2, 0.6])
 ])  # fmt: skip
 UNEQUAL = np.full((5, 1, 1), 0.2) * np.outer([0.1, 0.9], [0.1, 0.9])
 
 
-def law_of(shape, n, epsilon):
-    """A noisy table of this shape, of which only the law is used."""
-    sizes = [size for size in shape if size > 1]
+def draws(p, n, budget, runs, tools, seed):
+    """Noisy tables of fresh rows and fresh noise, of which p are the probabilities, (k, r, c)."""
+    sizes = [size for size in p.shape if size > 1]
     names = "kab"[3 - len(sizes) :]
     schema = dps.Schema(
         [dps.Category(c, [f"{c}{i}" for i in range(s)]) for c, s in zip(names, sizes, strict=True)]
     )
     test = dps.Independence("a", "b", given="k" if "k" in names else None)
-    plan = dps.plan(schema, {"t": test}, budget=dps.PureDP(epsilon), n=n)
-    rows = schema.to_frame({name: np.zeros(n, np.int64) for name in names})
-    return noisy_table(test, dps.release(plan, rows, rng=0, m=2))
+    plan = dps.plan(schema, {"t": test}, budget=budget, n=n)
+    for *_, view in tools.fresh(plan, n, lambda rng: rng.multinomial(n, p.ravel()), runs, seed):
+        yield noisy_table(test, view)
 
 
-def draws(p, n, epsilon, runs, tools, seed):
-    """Noisy tables of fresh rows and fresh noise."""
-    law = law_of(p.shape, n, epsilon)
-    rng, source = np.random.default_rng(seed), tools.Laplace(seed + 1)
-    for _ in range(runs):
-        noise = source(float(law.scales.flat[0]), p.size)
-        sums = (rng.multinomial(n, p.ravel()) + noise).astype(float)
-        yield NoisyTable(replace(law.answers, sums=sums[np.argsort(law.cells.ravel())]), law.cells)
-
-
-def rejections(p, n, epsilon, runs, tools, seed, simulations=199):
+def rejections(p, n, budget, runs, tools, seed, simulations=199):
     rng = np.random.default_rng(seed + 2)
-    tables = draws(p, n, epsilon, runs, tools, seed)
+    tables = draws(p, n, budget, runs, tools, seed)
     return sum(table.test(simulations, rng)[1] <= ALPHA for table in tables)
 
 
-def naive_rejections(p, n, epsilon, runs, tools, seed):
-    """The classical test, with the noisy counts taken for data."""
-    df = (p.shape[1] - 1) * (p.shape[2] - 1) * p.shape[0]
-    found = 0
-    for table in draws(p, n, epsilon, runs, tools, seed):
-        expected = table.expected(table.observed)
-        pearson = np.sum((table.observed - expected) ** 2 / expected)
-        found += stats.chi2.sf(pearson, df) <= ALPHA
-    return found
+LEVELS = [
+    ("even", EVEN, 4000, dps.PureDP(0.1)), ("even", EVEN, 200, dps.PureDP(0.05)),
+    ("even", EVEN, 200, dps.PureDP(5)), ("even", EVEN, 50_000, dps.PureDP(0.05)),
+    ("unequal", UNEVEN, 1000, dps.PureDP(0.1)), ("unequal", UNEVEN, 200, dps.PureDP(5)),
+    ("even 3x4", np.full((1, 3, 4), 1 / 12), 1000, dps.PureDP(0.1)),
+    ("sparse", SPARSE, 200, dps.PureDP(0.05)), ("sparse", SPARSE, 200, dps.PureDP(5)),
+    ("sparse", SPARSE, 50_000, dps.PureDP(0.05)), ("strata", STRATA, 1000, dps.PureDP(0.1)),
+    ("strata", STRATA, 50_000, dps.PureDP(5)), ("5 strata", UNEQUAL, 2000, dps.PureDP(0.033)),
+    ("rare level", np.outer([0.01, 0.99], [0.01, 0.99])[None], 200, dps.PureDP(0.05)),
+    ("even", EVEN, 1000, dps.ZCDP(0.005)),
+    ("even 3x3", np.full((1, 3, 3), 1 / 9), 200, dps.ZCDP(1)),
+    ("unequal 2x3", np.outer([0.2, 0.8], [0.1, 0.3, 0.6])[None], 2000, dps.ZCDP(0.01)),
+]  # fmt: skip
 
 
-LEVELS = {
-    "even 2x2, n=4000, eps .1": (EVEN, 4000, 0.1),
-    "even 2x2, n=200, eps .05": (EVEN, 200, 0.05),
-    "even 2x2, n=200, eps 5": (EVEN, 200, 5),
-    "even 2x2, n=50000, eps .05": (EVEN, 50_000, 0.05),
-    "unequal 2x2, n=1000, eps .1": (np.outer([0.1, 0.9], [0.3, 0.7])[None], 1000, 0.1),
-    "unequal 2x2, n=200, eps 5": (np.outer([0.1, 0.9], [0.3, 0.7])[None], 200, 5),
-    "even 3x4, n=1000, eps .1": (np.full((1, 3, 4), 1 / 12), 1000, 0.1),
-    "sparse 3x4, n=200, eps .05": (SPARSE, 200, 0.05),
-    "sparse 3x4, n=200, eps 5": (SPARSE, 200, 5),
-    "sparse 3x4, n=50000, eps .05": (SPARSE, 50_000, 0.05),
-    "2 strata of 2x3, n=1000, eps .1": (STRATA, 1000, 0.1),
-    "2 strata of 2x3, n=50000, eps 5": (STRATA, 50_000, 5),
-    "5 unequal strata, n=2000, eps .033": (UNEQUAL, 2000, 0.033),
-    "one rare level, n=200, eps .05": (np.outer([0.01, 0.99], [0.01, 0.99])[None], 200, 0.05),
-}
+@pytest.mark.simulate(LEVELS, few=(1, 12, 16), runs=(150, 4_000))
+def test_levels(setting, runs, table, tools):
+    """150 runs: above about .17 is seen."""
+    name, p, n, budget = setting
+    simulations = 99 if runs < 1_000 else 199
+    found = rejections(p, n, budget, runs, tools, 100, simulations)
+    table.level(f"{name}, {n}, {budget}", "ours: level", found, runs, 0.06)
 
 
-def check_levels(runs, table, tools, some=None, simulations=199):
-    for seed, (setting, (p, n, epsilon)) in enumerate(LEVELS.items()):
-        if some is None or seed in some:
-            found = rejections(p, n, epsilon, runs, tools, 100 * seed, simulations)
-            table.level(setting, "ours: level", found, runs, 0.06)
-
-
-def check_power(runs, table, tools, simulations=499):
-    found = rejections(EVEN + 0.01 * BENT, 4000, 0.1, runs, tools, 5, simulations)
-    # the target is met when the estimate is within two standard errors of it
-    least, reference = 0.46 - 2 * np.sqrt(0.25 / runs), ">= .46 (others .399, .447)"
+@pytest.mark.simulate([(4_000, dps.PureDP(0.1))], few=(0,), runs=(200, 4_000))
+def test_power(setting, runs, table, tools):
+    """In many runs two standard errors around the target of .46; in few, of fewer draws, four."""
+    simulations, target, errors = (199, 0.41, 4) if runs < 1_000 else (499, 0.46, 2)
+    found = rejections(EVEN + 0.01 * BENT, *setting, runs, tools, 5, simulations)
+    least, reference = target - errors * np.sqrt(0.25 / runs), ">= .46 (others .399, .447)"
     table.check("+-.01, n=4000, eps .1", "ours: power", found / runs, "", reference, runs, least)
 
 
-def check_synthetic_rows(runs, table, tools):
+@pytest.mark.simulate([(1_000, dps.PureDP(0.1))], few=(0,), runs=(40, 1_000))
+def test_synthetic_rows(setting, runs, table, tools):
     """Rows synthesised from a release, taken for data, and our test on the same release."""
+    n, budget = setting
     schema = dps.Schema([dps.Category("a", ["x", "y"]), dps.Category("b", ["u", "v"])])
     test = dps.Independence("a", "b", simulations=199)
-    plan = dps.plan(schema, {"t": test}, budget=dps.PureDP(0.1), n=1000)
+    plan = dps.plan(schema, {"t": test}, budget=budget, n=n)
     rng, source = np.random.default_rng(9), tools.Laplace(10)
     naive = ours = 0
     for run in range(runs):
-        rows = schema.to_frame({name: rng.integers(0, 2, 1000) for name in "ab"})
+        rows = schema.to_frame({name: rng.integers(0, 2, n) for name in "ab"})
         with _noise_from(source):
-            release = dps.release(plan, rows, rng=run, m=200, k=1000)
+            release = dps.release(plan, rows, rng=run, m=200, k=n)
         frame = release.to_frame()
         counts = np.histogram2d(frame["a"] == "x", frame["b"] == "u", bins=2)[0]
         naive += stats.chi2_contingency(counts, correction=False).pvalue <= ALPHA
-        counted = noisy_table(test, release)
-        ours += counted.test(199, rng)[1] <= ALPHA
+        ours += noisy_table(test, release).test(199, rng)[1] <= ALPHA
     setting = "k = n = 1000, eps .1"
     table.level(setting, "ours: level", ours, runs)
     least = 0.0 if runs < 500 else (stats.binom.isf(5e-7, runs, 0.06) + 1) / runs
@@ -120,82 +101,52 @@ def cramers_v(p):
     return float(np.sqrt(np.sum((p - expected) ** 2 / expected) / (min(p.shape[1:]) - 1)))
 
 
-def check_effect(runs, table, tools, some=None):
-    bent = SPARSE + 0.02 * np.array([[[-1, 1, 0, 0], [1, -1, 0, 0], [0, 0, 0, 0]]])
-    settings = {
-        "even, V=0, n=1000, eps .1": (EVEN, 1000, 0.1),
-        "V=.2, n=1000, eps .1": (EVEN + 0.05 * BENT, 1000, 0.1),
-        "V=.2, n=4000, eps 1": (EVEN + 0.05 * BENT, 4000, 1),
-        "V=.8, n=200, eps 5": (EVEN + 0.2 * BENT, 200, 5),
-        "3x4, n=4000, eps .5": (bent, 4000, 0.5),
-    }
-    for seed, (setting, (p, n, epsilon)) in enumerate(settings.items()):
-        if some is not None and seed not in some:
-            continue
-        rng, truth = np.random.default_rng(seed), cramers_v(p)
-        covered, widths = 0, []
-        for t in draws(p, n, epsilon, runs, tools, 1000 + seed):
-            association = Association(t.expected(t.observed), t.n, t.covariance)
-            low, high = association.interval(t.observed, t.expected, t.noise(400, rng), ALPHA, rng)
-            covered += low - 1e-12 <= truth <= high
-            widths.append(high - low)
-        width = float(np.mean(widths))
-        table.covers(setting, "V (approximate)", covered, runs, 0.93, width)
+EFFECTS = [
+    ("V=0", EVEN, 1000, dps.PureDP(0.1)), ("V=.2", EVEN + 0.05 * BENT, 1000, dps.PureDP(0.1)),
+    ("V=.2", EVEN + 0.05 * BENT, 4000, dps.PureDP(1)), ("3x4", SPARSE_BENT, 4000, dps.PureDP(0.5)),
+    ("V=.8", EVEN + 0.2 * BENT, 200, dps.PureDP(5)),
+]  # fmt: skip
 
 
-def check_certified(runs, table, tools):
-    for setting, p in (("even", EVEN), ("+-.05", EVEN + 0.05 * BENT)):
-        for n in (4000, 20_000):
-            tables = draws(p, n, 1, runs, tools, n)
-            verdicts = [_verdict(t, ALPHA).verdict for t in tables]
-            wrong = "reject" if p is EVEN else "accept"
-            for verdict in ("reject", "accept", "inconclusive"):
-                row = f"{setting}, n={n}, eps 1", f"certified: {verdict}"
-                if verdict == wrong:
-                    table.level(*row, verdicts.count(verdict), runs, ALPHA)
-                else:
-                    table.row(*row, verdicts.count(verdict) / runs, runs=runs)
+@pytest.mark.simulate(EFFECTS, few=(1,), runs=(40, 600))
+def test_intervals_for_cramers_v(setting, runs, table, tools):
+    """40 runs: sees a coverage below .65."""
+    name, p, n, budget = setting
+    rng, truth, covered, widths = np.random.default_rng(1), cramers_v(p), 0, []
+    for t in draws(p, n, budget, runs, tools, 1000):
+        association = Association(t.expected(t.observed), t.n, t.covariance)
+        low, high = association.interval(t.observed, t.expected, t.noise(400, rng), ALPHA, rng)
+        covered += low - 1e-12 <= truth <= high
+        widths.append(high - low)
+    width = float(np.mean(widths))
+    table.covers(f"{name}, {n}, {budget}", "V (approximate)", covered, runs, 0.93, width)
 
 
-def test_levels_and_power_of_a_few(table, tools):
-    """200 runs of two levels, of which above .15 is seen, and of the power; of synthetic rows 40,
-    of intervals 40, which see a coverage below .65, and 20 of verdicts."""
-    check_levels(200, table, tools, some=(1, 12), simulations=99)
-    check_power(200, table, tools, simulations=199)
-    check_synthetic_rows(40, table, tools)
-    check_effect(40, table, tools, some=(1,))
-    check_certified(20, table, tools)
+VERDICTS = [(reach, n, dps.PureDP(1)) for reach in (0.0, 0.05) for n in (4_000, 20_000)]
 
 
-@pytest.mark.parametrize(("p", "n", "epsilon"), [(EVEN, 1000, 0.1), (SPARSE, 1000, 0.1)])
-def test_the_check_sees_a_test_that_ignores_the_noise(p, n, epsilon, table, tools):
-    found = naive_rejections(p, n, epsilon, 300, tools, 77)
-    table.row(
-        f"{p.shape[1:]}, n={n}, eps {epsilon}", "naive: level", found / 300, "", "beyond .06", 300
-    )
-    assert tools.clopper_pearson(found, 300)[0] > 0.06
+@pytest.mark.simulate(VERDICTS, few=(0, 2), runs=(20, 300))
+def test_certified_verdicts(setting, runs, table, tools):
+    reach, n, budget = setting
+    verdicts = [
+        _verdict(t, ALPHA).verdict for t in draws(EVEN + reach * BENT, n, budget, runs, tools, n)
+    ]
+    wrong = "accept" if reach else "reject"
+    for verdict in ("reject", "accept", "inconclusive"):
+        row = f"+-{reach}, n={n}, eps 1", f"certified: {verdict}"
+        if verdict == wrong:
+            table.level(*row, verdicts.count(verdict), runs, ALPHA)
+        else:
+            table.row(*row, verdicts.count(verdict) / runs, runs=runs)
 
 
-@pytest.mark.slow
-def test_levels(table, tools):
-    check_levels(4000, table, tools)
-
-
-@pytest.mark.slow
-def test_power(table, tools):
-    check_power(4000, table, tools)
-
-
-@pytest.mark.slow
-def test_synthetic_rows(table, tools):
-    check_synthetic_rows(1000, table, tools)
-
-
-@pytest.mark.slow
-def test_intervals_for_cramers_v(table, tools):
-    check_effect(600, table, tools)
-
-
-@pytest.mark.slow
-def test_certified_verdicts(table, tools):
-    check_certified(300, table, tools)
+@pytest.mark.parametrize("p", [EVEN, SPARSE], ids=["even", "sparse"])
+def test_the_check_sees_a_test_that_ignores_the_noise(p, table, tools):
+    """The classical test, with the noisy counts taken for data."""
+    found, df = 0, (p.shape[1] - 1) * (p.shape[2] - 1)
+    for noisy in draws(p, 1_000, dps.PureDP(0.1), 100, tools, 77):
+        expected = noisy.expected(noisy.observed)
+        pearson = np.sum((noisy.observed - expected) ** 2 / expected)
+        found += stats.chi2.sf(pearson, df) <= ALPHA
+    table.row(f"{p.shape[1:]}, eps .1", "naive: level", found / 100, "", "beyond .06", 100)
+    assert tools.clopper_pearson(found, 100)[0] > 0.06

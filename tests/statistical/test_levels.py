@@ -30,7 +30,7 @@ EXTRA = {
     "six of 2.5 sd": [25] * 6,
     "six of 3.5 sd": [35] * 6,
 }
-FEW = [("Laplace", 0.0, "1 empty"), ("Gaussian", 0.9, "six of 2.5 sd")]
+WELCH = [(name, mean, extra) for name in LAWS for mean in (0.0, 0.9) for extra in EXTRA]
 
 
 def welch(law, mean, sizes, runs, seed):
@@ -51,7 +51,10 @@ def welch(law, mean, sizes, runs, seed):
     return np.array(found)
 
 
-def check_welch(name, mean, extra, runs, table):
+@pytest.mark.simulate(WELCH, few=(1, 26), runs=(60, 1_000))
+def test_welch(setting, runs, table):
+    """60 runs: at .001 more than 3 are seen; with the empty group in the test there are 4."""
+    name, mean, extra = setting
     found = welch(LAWS[name], mean, [400, 400, *EXTRA[extra]], runs, 11)
     for alpha in LEVELS:
         rejected = np.sum(found <= alpha)
@@ -98,35 +101,14 @@ TABLES = {
 BUDGETS = {"Laplace": dps.PureDP(0.5), "Gaussian": dps.ZCDP(0.02)}
 
 
-def check_independence(name, unit, sizes, runs, table):
+@pytest.mark.simulate(
+    [(name, unit, sizes) for name in BUDGETS for unit in ("replace", "add_remove")
+     for sizes in TABLES],
+    few=(2, 23), runs=(100, 2_000),
+)  # fmt: skip
+def test_independence(setting, runs, table):
+    name, unit, sizes = setting
     found = independence(BUDGETS[name], unit, TABLES[sizes], [0.9, 0.07, 0.03], runs, 6)
     for alpha in LEVELS[:2]:
         rejected = np.sum(found <= alpha)
         table.level(f"{name}, {unit}, {sizes}", f"independence, {alpha}", rejected, runs, alpha)
-
-
-@pytest.mark.parametrize(("name", "mean", "extra"), FEW)
-def test_welch_of_a_few(name, mean, extra, table):
-    """60 runs: at .001 more than 3 are seen; with the empty group in the test there are 4."""
-    check_welch(name, mean, extra, 60, table)
-
-
-@pytest.mark.parametrize(("name", "unit"), [("Laplace", "replace"), ("Gaussian", "add_remove")])
-def test_independence_of_a_few(name, unit, table):
-    check_independence(name, unit, "5 empty", 150, table)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("extra", EXTRA)
-@pytest.mark.parametrize("mean", [0.0, 0.9])
-@pytest.mark.parametrize("name", LAWS)
-def test_welch(name, mean, extra, table):
-    check_welch(name, mean, extra, 1_000, table)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sizes", TABLES)
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("name", BUDGETS)
-def test_independence(name, unit, sizes, table):
-    check_independence(name, unit, sizes, 2_000, table)

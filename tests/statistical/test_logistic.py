@@ -115,7 +115,7 @@ TWO_STAGES = [
 ]  # fmt: skip
 
 
-def study(setting, runs, table, tools, stages=1):
+def check(setting, runs, table, tools, stages=1):
     name, schema, formula, draw, truth, n, budget, unit, widest = setting
     analysis, rng = dps.Logistic(formula, stages=stages), np.random.default_rng(7)
     plan = dps.plan(schema, {"it": analysis}, budget=budget, unit=unit)
@@ -135,38 +135,27 @@ def study(setting, runs, table, tools, stages=1):
     assert width <= widest, (what, width)
 
 
-def test_a_few_releases_cover(table, tools):
-    """A few settings, so that a wrong variance is seen in every run of the tests."""
-    for setting in (CELLS[0], DENSITY[0]):
-        study(setting, 20, table, tools)
-    study(TWO_STAGES[1], 12, table, tools, stages=2)
-    study(EMPTY[3], 30, table, tools)
+@pytest.mark.simulate(CELLS, few=(0,), runs=(20, 400))
+def test_cells_cover(setting, runs, table, tools):
+    check(setting, runs, table, tools)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", CELLS, ids=lambda s: f"{s[0]}-{s[5]}-{s[6].kind}-{s[7]}")
-def test_cells_cover(setting, table, tools):
-    study(setting, 400, table, tools)
+@pytest.mark.simulate(DENSITY, few=(0,), runs=(20, 200))
+def test_fitted_densities_cover(setting, runs, table, tools):
+    check(setting, runs, table, tools)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", DENSITY, ids=lambda s: f"{s[0]}-{s[5]}-{s[6].kind}-{s[7]}")
-def test_fitted_densities_cover(setting, table, tools):
-    study(setting, 200, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stages", [1, 2])
-@pytest.mark.parametrize("setting", EMPTY, ids=lambda s: f"{s[0]}-{s[2]}-{s[6].kind}-{s[7]}")
-def test_other_coefficients_cover_beside_a_level_without_rows(setting, stages, table, tools):
-    study(setting, 200, table, tools, stages=stages)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", TWO_STAGES, ids=lambda s: f"{s[5]}-{s[6].kind}-{s[7]}")
-def test_two_stages_cover(setting, table, tools):
+@pytest.mark.simulate(TWO_STAGES, few=(1,), runs=(12, 200))
+def test_two_stages_cover(setting, runs, table, tools):
     """Rows whose columns depend on each other in what one stage does not measure."""
-    study(setting, 200, table, tools, stages=2)
+    check(setting, runs, table, tools, stages=2)
+
+
+@pytest.mark.simulate(
+    [(stages, *setting) for stages in (1, 2) for setting in EMPTY], few=(3,), runs=(30, 200)
+)
+def test_other_coefficients_cover_beside_a_level_without_rows(setting, runs, table, tools):
+    check(setting[1:], runs, table, tools, stages=setting[0])
 
 
 def without_effects(rng, n):

@@ -1,14 +1,10 @@
 """Coverage of means, of differences of means and of correlations."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.measured.answers import answer
 
 CODES = np.arange(-100, 101)
 UNIT = CODES / 100
@@ -95,25 +91,6 @@ CORRELATIONS = [
 ]
 
 
-def releases(analysis, n, budget, unit, draw, runs, tools, seed):
-    """What the analysis sees of fresh rows (codes from `draw`) with fresh noise."""
-    plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget, unit=unit)
-    rng = np.random.default_rng(seed)
-    source = (tools.Laplace if budget.noise == "laplace" else tools.Gaussian)(seed + 1)
-    exact = dps.measure(plan, SCHEMA.to_frame({c: np.zeros(n, np.int64) for c in SCHEMA.names}))
-    for _ in range(runs):
-        sums = exact.family.sums(draw(rng))
-        if exact.count is not None:
-            sums = [*sums, n + source(float(exact.count.scales[0]), 1)]
-        held = replace(exact, noisy_sums=np.concatenate(sums))
-        held = tools.with_noise(held, source)
-        yield SimpleNamespace(
-            schema=SCHEMA, n=held.n, budget=budget,
-            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
-            candidates=dict.fromkeys(SCHEMA.names, np.zeros(1, np.int64)), weights=np.ones(1),
-        )  # fmt: skip
-
-
 def check(analysis, truth, setting, draw, runs, table, tools, seed=5, of_rows=None):
     """Coverage of both methods; the noise-aware one by its test, which is quicker.
 
@@ -123,8 +100,9 @@ def check(analysis, truth, setting, draw, runs, table, tools, seed=5, of_rows=No
     *name, n, budget, unit = setting
     covered, widths = dict.fromkeys(METHODS, 0), {method: [] for method in METHODS}
     tables = {method: [] for method in METHODS}
-    for run, release in enumerate(releases(analysis, n, budget, unit, draw, runs, tools, seed)):
-        result = analysis.infer(release)
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget, unit=unit)
+    for run, (*_, view) in enumerate(tools.fresh(plan, n, draw, runs, seed)):
+        result = analysis.infer(view)
         low, high = result.conf_int(method="certified")
         covered["certified"] += low <= truth <= high
         covered["noise_aware"] += result.test(truth).pvalue > 0.05
@@ -147,7 +125,10 @@ def check(analysis, truth, setting, draw, runs, table, tools, seed=5, of_rows=No
 
 def check_mean(setting, runs, table, tools):
     law, n = LAWS[setting[0]], setting[1]
-    draw = lambda rng: {"x": rng.choice(CODES, n, p=law)}  # noqa: E731
+
+    def draw(rng):
+        return {"x": rng.choice(CODES, n, p=law)}
+
     check(dps.Mean("x"), float(law @ UNIT), setting, draw, runs, table, tools)
 
 
@@ -185,10 +166,14 @@ def check_equal_means(setting, runs, table, tools):
 
     analysis = dps.GroupMeans("x", by="g", groups=tuple("abcde"[: len(laws)]))
     rejected, covered, each = np.zeros(2, int), 0, np.zeros(len(laws), int)
-    for release in releases(analysis, *setting[2:], draw, runs, tools, 5):
-        result = analysis.infer(release)
+    every = 5 if runs < 100 else 1  # intervals take long
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=setting[3], unit=setting[4])
+    for run, (*_, view) in enumerate(tools.fresh(plan, n, draw, runs, 5)):
+        result = analysis.infer(view)
         rejected[0] += result.anova().pvalue <= 0.05
         rejected[1] += result.pairwise().pvalues.min() <= 0.05
+        if run % every:
+            continue
         ends = result.conf_int(method="certified", simultaneous=True)
         covered += np.all((ends[:, 0] <= 0) & (ends[:, 1] >= 0))
         low, high = np.asarray(result.conf_int()).T
@@ -196,9 +181,9 @@ def check_equal_means(setting, runs, table, tools):
     text = f"{' '.join(laws)}, {shares}, n = {n}, {setting[3]}, {setting[4]}"
     table.level(text, "Welch's F", rejected[0], runs)
     table.level(text, "pairs, Holm", rejected[1], runs)
-    table.covers(text, "all means, certified", covered, runs)
+    table.covers(text, "all means, certified", covered, runs // every)
     for law, share, mine in zip(laws, shares, each, strict=True):
-        table.covers(text, f"mean of {law}, {share}", mine, runs)
+        table.covers(text, f"mean of {law}, {share}", mine, runs // every)
 
 
 def check_correlation(setting, runs, table, tools):
@@ -245,24 +230,10 @@ CHECKS = (
     + [(check_correlation, s) for s in CORRELATIONS]
     + [(check_odd_correlation, s) for s in ODD]
 )
-FEW = [(check_mean, MEANS[2]), (check_mean, MEANS[11]), (check_difference, DIFFERENCES[3]),
-       (check_difference, DIFFERENCES[6]), (check_equal_means, EQUAL_MEANS[1]),
-       (check_correlation, CORRELATIONS[4]),
-       (check_odd_correlation, ODD[0]), (check_odd_correlation, ODD[3])]  # fmt: skip
 
 
-def shown(value):
-    """A name that is the same in every process, as those of parallel tests must be."""
-    return getattr(value, "__name__", str(value))
-
-
-@pytest.mark.parametrize(("one", "setting"), FEW, ids=shown)
-def test_a_few(one, setting, table, tools):
-    """60 runs: sees a coverage below about .72; the slow test of 2,000 runs sees .915."""
-    one(setting, 60, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("one", "setting"), CHECKS, ids=shown)
-def test_all(one, setting, table, tools):
-    one(setting, 2_000, table, tools)
+@pytest.mark.simulate(CHECKS, few=(2, 11, 22, 25, 32, 47, 53, 56), runs=(50, 2_000))
+def test_coverage(setting, runs, table, tools):
+    """50 runs: sees a coverage below about .7; 2,000 see .915."""
+    check_of, of = setting
+    check_of(of, runs, table, tools)

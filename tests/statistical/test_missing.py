@@ -1,14 +1,11 @@
 """Coverage and level of answers from complete cases and subgroups, cells missing not at random."""
 
-from dataclasses import replace
 from functools import lru_cache
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.measured.answers import answer
 
 POINTS = 101
 SCHEMA = dps.Schema([
@@ -96,38 +93,26 @@ SETTINGS = [
     (100, dps.PureDP(1), "add_remove"), (2_000, dps.PureDP(0.3), "add_remove"),
     (10_000, dps.ZCDP(0.1), "add_remove"),
 ]  # fmt: skip
-FEW = [("mean of x", SETTINGS[1]), ("mean of y in g", SETTINGS[6]),
-       ("correlation in g", SETTINGS[6]), ("slope in g", SETTINGS[3])]  # fmt: skip
 
 
-def releases(analysis, n, budget, unit, runs, tools, seed=5, drawn=drawn):
+def views(analysis, setting, runs, tools, rows=drawn):
     """What the analysis sees of fresh rows with fresh noise."""
-    plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget, unit=unit)
-    rng = np.random.default_rng(seed)
-    source = (tools.Laplace if budget.noise == "laplace" else tools.Gaussian)(seed + 1)
-    exact = dps.measure(plan, SCHEMA.to_frame({c: np.zeros(n, np.int64) for c in SCHEMA.names}))
-    for _ in range(runs):
-        codes = drawn(n, rng)
-        sums = exact.family.sums(codes)
-        if exact.count is not None:
-            sums = [*sums, n + source(float(exact.count.scales[0]), 1)]
-        held = tools.with_noise(replace(exact, noisy_sums=np.concatenate(sums)), source)
-        yield SimpleNamespace(
-            schema=SCHEMA, n=held.n, budget=budget,
-            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
-            candidates=dict.fromkeys(SCHEMA.names, np.zeros(1, np.int64)), weights=np.ones(1),
-        )  # fmt: skip
-
-
-def check(name, setting, runs, table, tools, population={}):  # noqa: B006, a cache
-    """Coverage of the last parameter by both methods; the sampling part is approximate: .94."""
-    analysis, truth = ASKED[name]
-    if name not in population:
-        population[name] = float(truth())
-    value = population[name]
     n, budget, unit = setting
+    plan = dps.plan(SCHEMA, {"it": analysis}, budget=budget, unit=unit)
+    for *_, view in tools.fresh(plan, n, lambda rng: rows(n, rng), runs, 5):
+        yield view
+
+
+@lru_cache
+def value_of(name):
+    return float(ASKED[name][1]())
+
+
+def check(name, setting, runs, table, tools):
+    """Coverage of the last parameter by both methods; the sampling part is approximate: .94."""
+    analysis, value = ASKED[name][0], value_of(name)
     covered, widths = dict.fromkeys(METHODS, 0), {method: [] for method in METHODS}
-    for run, release in enumerate(releases(analysis, n, budget, unit, runs, tools)):
+    for run, release in enumerate(views(analysis, setting, runs, tools)):
         result = analysis.infer(release)
         low, high = np.reshape(result.conf_int(method="certified"), (-1, 2))[-1]
         covered["certified"] += low <= value <= high
@@ -140,8 +125,9 @@ def check(name, setting, runs, table, tools, population={}):  # noqa: B006, a ca
         if run < 15:
             widths["noise_aware"].append(np.diff(np.reshape(result.conf_int(), (-1, 2))[-1])[0])
     for method in METHODS:
-        text = f"{name}, n = {n}, {budget}, {unit}"
-        table.covers(text, method, covered[method], runs, 0.94, float(np.median(widths[method])))
+        table.covers(
+            (name, *setting), method, covered[method], runs, 0.94, float(np.median(widths[method]))
+        )
 
 
 def check_quantile(given, setting, runs, table, tools):
@@ -151,7 +137,7 @@ def check_quantile(given, setting, runs, table, tools):
     cuts = truth_of(lambda c: [(complete(c, "x")[0] < cut).mean() for cut in (0, 0.4)], kept)
     assert cuts[0] < 0.55 < cuts[1]
     covered = dict.fromkeys(METHODS, 0)
-    for release in releases(analysis, *setting, runs, tools):
+    for release in views(analysis, setting, runs, tools):
         result = analysis.infer(release)
         for method in METHODS:
             low, high = result.conf_int(method=method)
@@ -160,15 +146,12 @@ def check_quantile(given, setting, runs, table, tools):
         table.covers(f"quantile of x, {given}, {setting}", method, covered[method], runs, 0.95)
 
 
-def test_a_few_quantiles(table, tools):
-    check_quantile("g == 'in'", SETTINGS[3], 40, table, tools)
+QUANTILES = [(given, *setting) for setting in SETTINGS for given in (None, "g == 'in'")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("given", [None, "g == 'in'"])
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_all_quantiles(given, setting, table, tools):
-    check_quantile(given, setting, 500, table, tools)
+@pytest.mark.simulate(QUANTILES, few=(7,), runs=(25, 500))
+def test_quantiles(setting, runs, table, tools):
+    check_quantile(setting[0], setting[1:], runs, table, tools)
 
 
 def independent_inside(n, rng):
@@ -182,7 +165,7 @@ def check_level(setting, runs, table, tools):
     """Level of the test of independence within a subgroup; dependence outside must not count."""
     analysis = dps.Independence("x", "y", given="g == 'in'", simulations=199)
     rejected = certified = 0
-    for release in releases(analysis, *setting, runs, tools, drawn=independent_inside):
+    for release in views(analysis, setting, runs, tools, independent_inside):
         result = analysis.infer(release)
         rejected += result.pvalue <= 0.05
         certified += result.certified.verdict == "reject"
@@ -190,20 +173,15 @@ def check_level(setting, runs, table, tools):
     table.level(setting, "certified", certified, runs)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS[2:], ids=str)
-def test_level_of_independence(setting, table, tools):
-    check_level(setting, 1_000, table, tools)
+@pytest.mark.simulate(SETTINGS[2:], few=(), runs=(0, 1_000))
+def test_level_of_independence(setting, runs, table, tools):
+    check_level(setting, runs, table, tools)
 
 
-@pytest.mark.parametrize(("name", "setting"), FEW, ids=str)
-def test_a_few(name, setting, table, tools):
-    """40 runs: sees a coverage below about .67; the slow test of 2,000 runs sees .915."""
-    check(name, setting, 40, table, tools)
+COVERED = [(name, *setting) for name in ASKED for setting in SETTINGS]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-@pytest.mark.parametrize("name", ASKED)
-def test_all(name, setting, table, tools):
-    check(name, setting, 2_000, table, tools)
+@pytest.mark.simulate(COVERED, few=(1, 13, 41, 52), runs=(30, 2_000))
+def test_coverage(setting, runs, table, tools):
+    """30 runs: sees a coverage below about .6; 2,000 see .915."""
+    check(setting[0], setting[1:], runs, table, tools)

@@ -1,13 +1,9 @@
 """Coverage, level and power of least squares, from noise far above the signal to almost none."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.measured.answers import answer
-from dpstats.measured.measurements import Measurements
 
 CLIPPED = dps.Schema([dps.Number("x", -2, 2, missing=0), dps.Number("y", -2, 2, missing=0)])
 MIXED = dps.Schema([
@@ -138,37 +134,16 @@ def codes_of(schema, rows):
     return codes
 
 
-def noisy(planned, sums, plan, source):
-    scales = plan.strategy.scales_of(planned)
-    drawn = np.zeros(len(sums), dtype=np.int64)
-    for scale in np.unique(scales):
-        same = scales == scale
-        drawn[same] = source(float(scale), int(same.sum()))
-    return sums + drawn
-
-
 def results(setting, runs, tools, seed=1):
     """Results on fresh rows with fresh noise."""
     _, schema, formula, draw, _, n, budget, unit = setting
     analysis = dps.OLS(formula) if isinstance(formula, str) else formula
-    rng = np.random.default_rng(seed)
     public = n if unit == "replace" else None
     plan = dps.plan(
         schema, {"o": analysis}, budget=budget, n=public, unit=unit, reference=dps.Uniform()
     )
-    source = (tools.Gaussian if budget.noise == "gaussian" else tools.Laplace)(seed + 1)
-    for _ in range(runs):
-        codes = codes_of(schema, draw(rng, n))
-        sums = [noisy(p, p.block.sums(codes), plan, source) for p in plan.blocks]
-        if plan.count is not None:
-            sums.append(noisy(plan.count, np.array([n]), plan, source))
-        sums = np.concatenate(sums)
-        held = Measurements(plan.strategy, sums, np.zeros(len(sums)))
-        release = SimpleNamespace(
-            schema=schema, n=held.n, budget=budget,
-            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
-        )  # fmt: skip
-        yield codes, analysis.infer(release)
+    for *_, view in tools.fresh(plan, n, lambda rng: codes_of(schema, draw(rng, n)), runs, seed):
+        yield analysis.infer(view)
 
 
 def check(setting, runs, table, tools, wide_runs):
@@ -176,7 +151,7 @@ def check(setting, runs, table, tools, wide_runs):
     name, _, _, _, truth, n, budget, unit = setting
     held, certified, power = np.zeros(len(truth)), np.zeros(len(truth)), np.zeros(len(truth))
     widths, wide = [], []
-    for run, (_, found) in enumerate(results(setting, runs, tools)):
+    for run, found in enumerate(results(setting, runs, tools)):
         held += found.intervals.pvalues(np.array(truth), "two-sided") >= 0.05
         power += found.pvalues < 0.05
         if run < wide_runs:
@@ -194,24 +169,16 @@ def check(setting, runs, table, tools, wide_runs):
         table.check(which, "widest interval", width.max(), runs=wide_runs, most=WIDEST[name])
 
 
-@pytest.mark.parametrize(
-    "setting", [SETTINGS[i] for i in (1, 7, 14, 15, 19, 20)], ids=lambda s: s[0]
-)
-def test_a_few(setting, table, tools):
-    """40 runs: sees a coverage below about 0.68; the slow test of 400 runs sees 0.88."""
-    check(setting, 40, table, tools, 5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s[0]}-{s[5]}-{s[6].total}")
-def test_coverage(setting, table, tools):
-    check(setting, 400, table, tools, 40)
+@pytest.mark.simulate(SETTINGS, few=(1, 7, 15, 19, 20), runs=(40, 400))
+def test_coverage(setting, runs, table, tools):
+    """40 runs: sees a coverage below about 0.68; 400 see 0.88."""
+    check(setting, runs, table, tools, runs // 10 if runs > 50 else 5)
 
 
 def test_the_check_sees_intervals_that_forget_the_noise(tools):
     """The classical interval at the noisy moments, where noise is most of the error."""
     held, runs = 0, 60
-    for _, found in results(SETTINGS[7], runs, tools):
+    for found in results(SETTINGS[7], runs, tools):
         reach = 1.96 * np.sqrt(found.sampling_variance[1])
         held += abs(found.params[1] - 1) <= reach
     assert not tools.at_least(int(held), runs, 0.95)
@@ -221,7 +188,7 @@ def test_the_check_sees_intervals_that_forget_the_noise(tools):
 def test_the_check_sees_errors_of_equal_variance_assumed_where_they_are_not(cov_type, tools):
     analysis = dps.OLS("y ~ x", cov_type=cov_type)
     setting = ("rare", ROUGH, analysis, uneven(0.05), (), 4_000, dps.PureDP(100), "replace")
-    found = [result for _, result in results(setting, 60, tools)]
+    found = list(results(setting, 60, tools))
     held = sum(f.intervals.pvalues(np.array([0.2, 0.5]), "two-sided")[1] >= 0.05 for f in found)
     assert tools.at_least(int(held), 60, 0.95) == (cov_type == "HC1")
 
@@ -271,11 +238,15 @@ LEFT_OUT = [
 ]
 
 
-def check_left_out(setting, runs, table, tools):
-    """Levels left out, all far above the others: their errors add up."""
+@pytest.mark.simulate(LEFT_OUT, few=(2, 3), runs=(40, 300))
+def test_levels_left_out(setting, runs, table, tools):
+    """Levels left out, all far above the others: their errors add up.
+
+    40 releases: with independent errors of the levels at most 28 cover the worst term.
+    """
     name, (schema, formula, draw, n), truth, budget = setting
     held, left = dict.fromkeys(truth, 0), 0
-    for _, found in results(
+    for found in results(
         ("", schema, formula, draw, (), n, budget, "replace"), runs, tools, seed=3
     ):
         left += len(found.intervals.left.names) / runs
@@ -285,15 +256,3 @@ def check_left_out(setting, runs, table, tools):
     table.check(name, "levels left out", left, least=len(schema["g"].levels) - 3.5)
     for term, count in held.items():
         table.covers(f"{name}, {term}", "noise_aware", count, runs)
-
-
-@pytest.mark.parametrize("setting", LEFT_OUT[:4], ids=lambda s: s[0])
-def test_a_few_with_levels_left_out(setting, table, tools):
-    """40 releases: with independent errors of the levels at most 28 cover the worst term."""
-    check_left_out(setting, 40, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", LEFT_OUT, ids=lambda s: s[0])
-def test_levels_left_out(setting, table, tools):
-    check_left_out(setting, 300, table, tools)

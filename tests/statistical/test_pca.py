@@ -1,7 +1,7 @@
-"""Coverage of covariances, eigenvalues, their shares, loadings and angles.
+"""Coverage of covariances, eigenvalues, their shares, loadings and angles, also of shrunk rows.
 
 Rows are drawn, with replacement, from a table of 100,000 that represents the population, so that
-its eigenvalues are known exactly.
+its eigenvalues are known exactly; of shrunk rows those of rows that are shrunk in floats.
 """
 
 from functools import lru_cache
@@ -44,6 +44,14 @@ def tied(rng):
 def near(rng):
     """Eigenvalues of which two are close."""
     return rng.standard_normal((POPULATION, 4)) * [0.4, 0.33, 0.3, 0.1]
+
+
+def heavy(rng):
+    """Two factors, off the middle; the second half of the columns with heavy tails."""
+    loadings = np.array([[0.3, 0.25, 0.2, 0.2, 0.1, 0.1], [0.1, -0.1, 0.2, -0.1, 0.2, -0.05]])
+    rows = rng.standard_normal((POPULATION, 2)) @ loadings
+    tails = rng.standard_t(4, rows.shape) * np.where(np.arange(6) < 3, 0, 0.1)
+    return 0.25 + rows + 0.1 * rng.standard_normal(rows.shape) + tails
 
 
 # (rows, n, epsilon, standardize)
@@ -192,49 +200,80 @@ def check_covariance(setting, runs, table, tools, seed=4, **options):
         check(table, name, "all covariances", how, together, width)
 
 
-def test_a_few_signs(table, tools):
+def shrunk(rows, norm):
+    z = rows - 0.2
+    return z / np.maximum(1, np.linalg.norm(z, axis=1) / norm)[:, np.newaxis]
+
+
+def truths_of_shrunk(rows, norm):
+    rows = shrunk(rows, norm)
+    values, matrix = truth_of(rows, False)[0], np.cov(rows.T)
+    return {
+        "pca": np.concatenate([values, values / values.sum()]),
+        "cov": matrix[np.triu_indices(6)],
+        "corr": np.corrcoef(rows.T)[np.triu_indices(6, 1)],
+    }
+
+
+SHRUNK = [
+    (4_000, dps.PureDP(1), 0.6, "replace"), (4_000, dps.ZCDP(0.02), 0.6, "add_remove"),
+    (2_000, dps.PureDP(1), 0.5, "replace"), (20_000, dps.PureDP(2), 0.7, "replace"),
+    (20_000, dps.ZCDP(0.03), 0.4, "replace"), (1_000, dps.PureDP(0.3), 0.6, "replace"),
+    (5_000, dps.PureDP(1), 2.0, "replace"),
+]  # fmt: skip
+
+
+@pytest.mark.simulate(SHRUNK, few=(1,), runs=(5, 200))
+def test_shrunk_rows(setting, runs, table, tools):
+    """5 runs: sees intervals of wrong units or forgotten scales, which miss always."""
+    n, budget, norm, unit = setting
+    _, rows, names = world(heavy)
+    center, scale = (dict.fromkeys(names, value) for value in (0.2, 1.0))
+    analyses = {
+        name: make(names, clip_norm=norm, center=center, scale=scale)
+        for name, make in (("pca", dps.PCA), ("cov", dps.Covariance), ("corr", dps.Correlation))
+    }
+    whole, hits, widths = truths_of_shrunk(rows, norm), {}, {}
+    options = {"unit": unit, "budget": budget, "m": 500 if runs < 50 else 2_000}
+    for release, drawn in releases(heavy, n, None, analyses, runs, tools, 3, **options):
+        own = truths_of_shrunk(drawn.to_numpy(), norm)
+        for name in analyses:
+            result = release.infer(name)
+            for method, target in CASES:
+                truth = (whole if target == "population" else own)[name]
+                low, high = result.conf_int(method=method, target=target)[: len(truth)].T
+                slack = 2e-3 * np.abs(truth) + 1e-5  # rows are rounded to 1/8192 of the norm
+                inside = (low <= truth + slack) & (truth <= high + slack)
+                hits.setdefault((name, method, target), []).append(inside)
+                widths.setdefault((name, method, target), []).append(high - low)
+    for key, found in hits.items():
+        worst = int(np.mean(found, axis=0).argmin())
+        check(table, setting, "worst, " + ", ".join(key[:2]), key[2], np.array(found)[:, worst],
+              np.mean(widths[key]))  # fmt: skip
+
+
+@pytest.mark.simulate([()], few=(0,), runs=(6, 300))
+def test_signs(setting, runs, table, tools):
     """6 runs: the widths hardly vary; a coverage of zero is seen."""
-    check_signs(6, table, tools)
+    check_signs(runs, table, tools)
 
 
-def shown(setting):
-    """A name that is the same in every process, as those of parallel tests must be."""
-    return str((setting[0].__name__, *setting[1:]))
+@pytest.mark.simulate(SETTINGS, few=(7,), runs=(10, 200))
+def test_components(setting, runs, table, tools):
+    """10 runs: sees a coverage below about 0.25; 200 see 0.86."""
+    check_pca(setting, runs, table, tools, m=500 if runs < 50 else 2_000)
 
 
-@pytest.mark.parametrize("setting", [SETTINGS[7]], ids=shown)
-def test_a_few_components(setting, table, tools):
-    """10 runs: sees a coverage below about 0.25; the slow test of 200 runs sees 0.86."""
-    check_pca(setting, 10, table, tools, m=500)
-
-
-def test_a_few_covariances(table, tools):
+@pytest.mark.simulate([SETTINGS[i] for i in (0, 1, 2, 4, 5, 13)], few=(4,), runs=(12, 300))
+def test_covariances(setting, runs, table, tools):
     """12 runs: sees a coverage below about 0.35."""
-    check_covariance(SETTINGS[5], 12, table, tools, m=500)
+    check_covariance(setting, runs, table, tools, m=500 if runs < 50 else 2_000)
 
 
-@pytest.mark.parametrize("budget", [None, dps.ZCDP(0.02)], ids=["Laplace", "Gaussian"])
-def test_a_measured_count(budget, table, tools):
+def test_a_measured_count(table, tools):
     """5 runs of 4 columns: sees intervals that miss always, such as by a forgotten scale."""
     setting = near, 2_000, 0.5, False
-    check_pca(setting, 5, table, tools, unit="add_remove", budget=budget, m=500)
-
-
-@pytest.mark.slow
-def test_signs(table, tools):
-    check_signs(300, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS, ids=shown)
-def test_components(setting, table, tools):
-    check_pca(setting, 200, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS[:3] + SETTINGS[4:6] + SETTINGS[13:14], ids=shown)
-def test_covariances(setting, table, tools):
-    check_covariance(setting, 300, table, tools)
+    check_pca(setting, 5, table, tools, unit="add_remove", budget=dps.ZCDP(0.02), m=500)
 
 
 def test_the_check_sees_intervals_that_ignore_the_noise(tools):

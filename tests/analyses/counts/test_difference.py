@@ -162,8 +162,6 @@ def test_result_tests_and_frame(schema, survey):
     pvalue = result.test().pvalue
     assert pvalue == pytest.approx(result.test(1, term="risk ratio").pvalue, abs=5e-3)
     assert pvalue == pytest.approx(result.test(term="odds ratio").pvalue, abs=5e-3)
-    assert "risk ratio = 1" in str(result.test(term="risk ratio"))
-    assert "no p-value is below" not in result.summary()
     assert len(result.intervals.pvalues(0.0, "two-sided")) == 3
     assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
     for options, message in (
@@ -217,48 +215,3 @@ def test_the_four_noises_are_independent(schema, survey):
     release = released(schema, survey, {"a": NORTH_SOUTH, "t": dps.Marginals(["smoker", "region"])})
     covariance = release.infer("a").intervals.answers.noise_covariance
     assert np.count_nonzero(covariance - np.diag(np.diag(covariance))) == 0
-
-
-@pytest.mark.parametrize(
-    ("analysis", "message"),
-    [
-        (dps.Difference(YES, by="region"), "3 levels"),
-        (dps.Difference(YES, by="smoker"), "the column of the groups"),
-        (dps.Difference(YES, by="region", groups=("north", "west")), "west"),
-        (dps.Difference(YES, by="region", groups=("north", "north")), "different"),
-        (dps.Difference(YES, by="age", groups=("[0, 18)", 65)), "bins"),
-    ],
-)
-def test_bad_requests(schema, analysis, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))
-
-
-def test_groups_must_be_a_pair():
-    with pytest.raises(dps.RequestError, match="pair"):
-        dps.Difference(YES, by="region", groups="north")
-    for groups in ((), ("north",), ["north", "south", "east"]):
-        with pytest.raises(dps.RequestError, match="two different levels"):
-            dps.Difference(YES, by="region", groups=groups)
-
-
-def test_round_trip_and_preview(schema, survey, tmp_path):
-    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-
-    assert analysis_from_dict(analysis_to_dict(NORTH_SOUTH)) == NORTH_SOUTH
-    plan = dps.plan(schema, {"a": NORTH_SOUTH}, budget=dps.PureDP(1))
-    assert "difference" in str(plan.preview(2_000).to_frame())
-    release = dps.release(plan, survey, rng=0, m=500)
-    release.save(tmp_path / "a.zip")
-    again = dps.load(tmp_path / "a.zip").infer("a")
-    np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
-
-
-def test_a_measure_is_tested_by_its_term(schema, survey):
-    analysis = dps.Difference("smoker == 'yes'", by="region", groups=("north", "south"))
-    plan = dps.plan(schema, {"d": analysis}, budget=dps.PureDP(1))
-    result = dps.release(plan, survey, rng=0, m=100).infer("d")
-    assert str(result.test()) == str(result.test(term="risk difference"))
-    for wrong in ("odds", 3):
-        with pytest.raises(dps.RequestError, match=r"no term .*'risk ratio', 'odds ratio'"):
-            result.test(term=wrong)

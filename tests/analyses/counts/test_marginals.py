@@ -43,38 +43,6 @@ def test_monomials_are_the_papers_family():
     assert abs(result.params[0] - frame["b0"].mean()) < 0.15
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"degree": 0}, {"degree": 3}, {"degree": True}, {"form": "counts"}, {"form": "monomials"}],
-)
-def test_impossible_marginals(schema, options):
-    with pytest.raises(dps.RequestError):
-        dps.plan(
-            schema,
-            {"t": dps.Marginals(["smoker", "region"], **options)},
-            budget=dps.PureDP(1),
-        )
-
-
-@pytest.mark.parametrize("columns", ["smoker", [], ["smoker", "smoker"], ["smoker", "wage"]])
-def test_impossible_columns(schema, columns):
-    with pytest.raises(dps.RequestError):
-        dps.plan(schema, {"t": dps.Marginals(columns, degree=1)}, budget=dps.PureDP(1))
-
-
-def test_previews_look_at_some_of_many_widths():
-    schema = dps.Schema([dps.Category("a", list(range(30))), dps.Category("b", list(range(20)))])
-    plan = dps.plan(
-        schema, {"t": dps.Marginals(["a", "b"])}, budget=dps.PureDP(1), unit="add_remove"
-    )
-    result = plan.preview(2_000).results["t"][0]
-    for method in ("noise_aware", "certified"):
-        all_widths = np.diff(np.asarray(result.conf_int(method=method)))[:, 0]
-        found = result.preview_widths(method).widths
-        np.testing.assert_allclose(found, all_widths[::2], rtol=1e-12)
-        assert np.median(found) == pytest.approx(np.median(all_widths), rel=0.1)
-
-
 def test_cells_carry_the_share_of_the_fitted_density(survey, schema):
     asked = dps.Marginals(["smoker", "region"])
     plan = dps.plan(schema, {"m": asked}, budget=dps.PureDP(0.02))
@@ -123,20 +91,6 @@ def test_shares_add_up_to_one_though_most_cells_are_empty(unit, budget, seeded_n
     assert shown == pytest.approx(result.fitted[0], abs=1e-3)
     assert (np.diff(result.conf_int())[:, 0] > 0).all()
     assert np.isfinite(result.bse).all()
-
-
-def test_a_single_share_may_be_below_zero_too():
-    def below(scale, size):
-        return np.full(size, -7, dtype=np.int64)
-
-    schema = dps.Schema([dps.Boolean("ill")])
-    plan = dps.plan(schema, {"a": dps.Proportion("ill")}, budget=dps.PureDP(0.2))
-    rows = pd.DataFrame({"ill": [True] * 3 + [False] * 997})
-    with noise._noise_from(below):
-        result = dps.release(plan, rows, rng=0, m=100).infer("a")
-    assert float(result) < 0 == result.conf_int()[0] < result.conf_int()[1]
-    assert "the estimate is below 0 or above 1 by the noise" in result.summary()
-    assert "fitted" not in result.summary()
 
 
 def test_intervals_for_the_table_end_at_whole_counts(survey, schema):

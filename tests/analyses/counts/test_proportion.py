@@ -6,7 +6,6 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 import dpstats as dps
-from dpstats.results.rendering import Numerals
 
 YES = "smoker == 'yes'"
 
@@ -87,54 +86,3 @@ def test_drowned_group_says_so(schema, survey, no_noise):
     assert re.search(r"noise sd [1-9]\d*0 rows", result.summary())  # two digits, no exponent
     low, high = result.conf_int(method="certified")
     assert (low, high) == (0, 1)
-
-
-def test_result_prints_and_frames(schema, survey):
-    result = released(schema, survey, {"a": dps.Proportion(YES)}).infer("a")
-    frame = result.to_frame()
-    assert list(frame.columns) == [
-        "term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high",
-        "privacy_share",
-    ]  # fmt: skip
-    for value in (frame.estimate[0], frame.conf_low[0], frame.conf_high[0]):
-        assert Numerals.of([value], frame.std_error[0])(value) in result.summary()
-    assert "the population" in result.summary()
-    assert "the private table itself" in result.summary(target="table")
-    assert "<table" in result._repr_html_()
-    assert 0 < result.privacy_share[0] < 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"alpha": 0.95}, "did you mean alpha=0.05"),
-        ({"alpha": 0}, "alpha"),
-        ({"method": "exact"}, "noise_aware"),
-        ({"target": "sample"}, "population"),
-    ],
-)
-def test_bad_options(schema, survey, options, message):
-    result = released(schema, survey, {"a": dps.Proportion(YES)}).infer("a")
-    with pytest.raises(dps.RequestError, match=message):
-        result.conf_int(**options)
-
-
-@pytest.mark.parametrize(
-    ("condition", "given"),
-    [
-        ("age >= 65", "age >= 65"),
-        ("age < 18", "age >= 65"),
-        (YES, "smoker == 'yes' or smoker == 'no'"),
-    ],
-)
-def test_conditions_that_say_nothing_are_refused(schema, condition, given):
-    with pytest.raises(dps.RequestError):
-        dps.plan(schema, {"a": dps.Proportion(condition, given=given)}, budget=dps.PureDP(1))
-
-
-def test_unmeasured_is_refused_with_advice(schema, survey):
-    release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])})
-    with pytest.raises(dps.NotMeasuredError, match=r"'age' was not measured; ask the custodian"):
-        release.infer(dps.Proportion("age >= 65"))
-    with pytest.raises(dps.NotMeasuredError, match=r"no analysis 'wage'; it has \['t'\]"):
-        release.infer("wage")

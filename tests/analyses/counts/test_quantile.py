@@ -51,21 +51,17 @@ def test_zero_noise_distribution_is_the_empirical_one(schema, people, no_noise):
     np.testing.assert_allclose(found["score"]["estimate"], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("probability", [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999])
-def test_zero_noise_quantiles_are_in_the_bin_of_pandas(schema, people, no_noise, probability):
-    analyses = {name: dps.Quantile(name, probability) for name in ("age", "closed", "score")}
-    release = released(schema, people, analyses)
-    for name in ("age", "closed"):
-        exact = people["age"].quantile(probability, interpolation="higher")
-        side = "right" if name == "age" else "left"
-        cuts = [0, *EDGES, 100]
-        j = int(np.searchsorted(EDGES, exact, side=side))
-        result = release.infer(name)
-        assert cuts[j] <= result.params[0] <= cuts[j + 1]
-        low, high = result.conf_int()
-        assert low <= exact <= high
-    exact = np.quantile(people["score"], probability, method="inverted_cdf")
-    assert release.infer("score").params[0] == exact
+def test_zero_noise_quantiles_are_in_the_bin_of_pandas(schema, people, no_noise):
+    p, cuts = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.999], np.array([0, *EDGES, 100])
+    release = released(schema, people, {c: dps.Quantile(c, p) for c in ("age", "closed", "score")})
+    exact = people["age"].quantile(p, interpolation="higher").to_numpy()
+    for name, side in (("age", "right"), ("closed", "left")):
+        result, j = release.infer(name), np.searchsorted(EDGES, exact, side=side)
+        assert np.all((cuts[j] <= result.params) & (result.params <= cuts[j + 1]))
+        low, high = result.conf_int().T
+        assert np.all((low <= exact) & (exact <= high))
+    exact = np.quantile(people["score"], p, method="inverted_cdf")
+    assert release.infer("score").params.tolist() == exact.tolist()
 
 
 def test_linear_interpolation_is_exact_for_even_rows(no_noise):
@@ -86,25 +82,6 @@ def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema
     low, high = (ordered[int(stats.binom.ppf(p, 3_000, 0.3))] for p in (0.025, 0.975))
     cuts = np.array([0, *EDGES, 100])
     assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
-
-
-def test_terms_and_several_probabilities(schema, people):
-    result = released(schema, people, {"a": dps.Quantile("age", [0.25, 0.5])}).infer("a")
-    assert result.terms == ["age: quantile 0.25", "age: quantile 0.5"]
-    ends = result.conf_int()
-    assert ends.shape == (2, 2)
-    assert set(ends.ravel()) <= {0, *EDGES, 100}
-    together = result.conf_int(simultaneous=True)
-    np.testing.assert_array_equal(together, result.conf_int(alpha=0.025))
-    certified = result.conf_int(method="certified")
-    assert np.all(certified[:, 0] <= ends[:, 0])
-    assert np.all(ends[:, 1] <= certified[:, 1])
-    assert "declared edges" in result.summary()
-    single = released(schema, people, {"a": dps.Quantile("score")}).infer("a")
-    assert single.conf_int().shape == (2,)
-    assert np.isinf(single.bse[0])
-    assert "width zero" not in single.summary()
-    assert "age: quantile" not in single.summary()
 
 
 @pytest.mark.parametrize("target", ["population", "table"])
@@ -208,67 +185,13 @@ def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):
     assert half == pytest.approx(np.sqrt(np.log(2 / 0.05) / 6_000), rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("column", "probability", "message"),
-    [
-        ("kind", 0.5, "is not a number"),
-        ("plain", 0.5, "edges"),
-        ("age", 0.0, "between 0 and 1"),
-        ("age", [0.5, 1.5], "between 0 and 1; number 2 of them is not"),
-        ("age", [], "one probability"),
-        ("age", [0.5, 0.5], "different"),
-        ("age", "0.5", "between 0 and 1"),
-    ],
-)
-def test_bad_requests(schema, column, probability, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.plan(schema, {"a": dps.Quantile(column, probability)}, budget=dps.PureDP(1))
-
-
-def test_round_trip_and_preview(schema, people, tmp_path):
-    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-
-    for analysis in (dps.Quantile("age"), dps.Quantile("age", [0.1, 0.9])):
-        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
-    plan = dps.plan(schema, {"a": dps.Quantile("age", [0.1, 0.9])}, budget=dps.PureDP(1))
-    assert "quantile" in str(plan.preview(2_000).to_frame())
-    release = dps.release(plan, people, rng=0, m=500)
-    release.save(tmp_path / "a.zip")
-    again = dps.load(tmp_path / "a.zip").infer("a")
-    np.testing.assert_array_equal(again.conf_int(), release.infer("a").conf_int())
-
-
-@pytest.mark.parametrize(
-    ("given", "stored"),
-    [
-        (np.array([0.25, 0.5]), (0.25, 0.5)),
-        (np.array([0.1, 0.3], dtype=np.float32), (0.1, 0.3)),
-        (pd.Series([0.25, 0.5]), (0.25, 0.5)),
-        (np.float32(0.1), 0.1),
-        (np.float64(0.5), 0.5),
-    ],
-    ids=str,
-)
-def test_probabilities_may_be_arrays(given, stored):
-    analysis = dps.Quantile("age", given)
-    assert analysis.probability == stored
-    assert "np." not in repr(analysis)
-    assert hash(analysis) == hash(dps.Quantile("age", stored))
-
-
-@pytest.mark.parametrize("given", [np.ones((2, 2)) / 2, [[0.1], 0.5], {0.5}, np.array(True), "0.5"])
-def test_other_shapes_are_refused(given):
-    with pytest.raises(dps.RequestError, match="probability"):
-        dps.Quantile("age", given)
-
-
-def test_the_distance_of_rows_bounds_the_error_of_every_lipschitz_mean(schema, people):
+def test_the_distance_of_rows_bounds_the_error_of_lipschitz_means(schema, people, seeded_noise):
     """For ten draws of the noise, of a number with edges and of one with declared values."""
     asked = {name: dps.Quantile(name) for name in ("age", "score")}
     plan = dps.plan(schema, asked, budget=dps.PureDP(0.5))
     held = []
     for seed in range(10):
-        with _noise_from(_seeded(seed)):
+        with _noise_from(seeded_noise(seed)):
             release = dps.release(plan, people, rng=seed, m=200)
         rows = release.to_frame()
         for name in asked:
@@ -282,28 +205,6 @@ def test_the_distance_of_rows_bounds_the_error_of_every_lipschitz_mean(schema, p
     assert far > near > stats.wasserstein_distance([22], people["score"]) - 0.5
     with pytest.raises(dps.RequestError, match="a distance needs values"):
         score.wasserstein([None, "x"])
-
-
-def _seeded(seed):
-    """Discrete Laplace noise with a seed."""
-    rng = np.random.default_rng(seed)
-
-    def draw(scale, size):
-        p = -np.expm1(-1 / scale)
-        return rng.geometric(p, size) - rng.geometric(p, size)
-
-    return draw
-
-
-def test_distances_of_dates_are_in_days(no_noise):
-    column = dps.Number(
-        "day", "2024-01-01", "2024-01-31", edges=["2024-01-11"], missing="2024-01-01"
-    )
-    rows = pd.DataFrame({"day": pd.to_datetime(["2024-01-05"] * 50)})
-    plan = dps.plan(dps.Schema([column]), {"day": dps.Quantile("day")}, budget=dps.PureDP(1e6))
-    found = dps.release(plan, rows, m=50, k=10).infer("day")
-    assert 4 <= found.wasserstein(rows["day"], alpha=0.5) <= 10.1
-    assert found.headline == "day: quantile 0.5: 2024-01-06 [2024-01-01, 2024-01-11]"
 
 
 def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
@@ -324,19 +225,12 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
     release = dps.release(plan, rows, rng=0, m=100)
     median, means, groups = map(release.infer, asked)
     assert median.headline == "day: quantile 0.5: 2020-07-01 [2020-06-01, 2020-12-31]"
-    assert "mean of day: 2020-07-01 [2020-06-20, 2020-07-12]; mean of age: 40" in means.headline
-    assert " days  [2020-06-01, 2020-12-31]" in median.summary()
     frame = means.to_frame()
     assert frame["estimate"].dtype == float
     assert frame["date"].tolist() == [pd.Timestamp("2020-07-01"), pd.NaT]
-    assert frame["date_low"][0] <= pd.Timestamp("1970-01-01") + pd.Timedelta(
-        frame["conf_low"][0], "D"
-    )
     assert groups.intervals_frame()["date"].notna().all()
-    assert groups.summary().count("2020-0") >= 4
-    assert median.distribution()["edge"].tolist() == [
-        pd.Timestamp("2020-03-01"), pd.Timestamp("2020-06-01")
-    ]  # fmt: skip
+    edges = [pd.Timestamp("2020-03-01"), pd.Timestamp("2020-06-01")]
+    assert median.distribution()["edge"].tolist() == edges
     test = means.test("2020-07-01", term="mean of day")
     assert test.null == "mean of day = 2020-07-01 in the population"
     assert test.pvalue > 0.5

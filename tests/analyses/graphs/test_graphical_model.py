@@ -1,15 +1,11 @@
 """Graphical models: options, what is measured, estimates without noise, and what results say."""
 
-import re
-from fractions import Fraction
-
 import numpy as np
 import pandas as pd
 import pytest
 from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
-from dpstats.analyses.graphs.graphical_model import _times
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
 
@@ -143,12 +139,6 @@ def test_intervals_widen(release):
     assert np.all(np.diff(result.conf_int(target="table")) < single)
 
 
-def test_verdicts_need_a_tolerance_to_be_absent(release, rows):
-    result = release.infer(dps.GraphicalModel(NAMES))
-    assert "absent" not in result.verdicts(target="table")
-    assert "0 absent," in result.summary(target="table")
-
-
 VARIANTS = {
     "any": ({}, {"alpha": 1e-9}),
     "tree": ({"structure": "tree"}, {"alpha": 1e-9}),
@@ -179,13 +169,6 @@ def test_all_graphs_have_pairs_edges_and_a_matrix(release, variant, options):
     }
 
 
-def test_pairs_without_an_edge_are_a_plain_zero(release):
-    picture = release.infer(dps.GraphicalModel(NAMES, estimator="clime", penalties=[0.3]))
-    zeros = picture.pairs()["estimate"].loc[lambda found: found == 0]
-    assert len(zeros)
-    assert not np.signbit(zeros).any()
-
-
 def test_a_singular_matrix_gets_a_sentence_and_no_number(noisy):
     assert not noisy.known
     assert np.isnan(noisy.params).all()
@@ -199,13 +182,6 @@ def test_a_singular_matrix_gets_a_sentence_and_no_number(noisy):
     assert "clip_norm=" in text
     assert "noise-aware" not in text  # no table
     assert "10 undecided" in text
-
-
-def test_summaries_begin_with_the_strongest_edges(release):
-    lines = release.infer("numbers").summary().splitlines()
-    assert lines[1].startswith("edges: ")
-    first = [line.split("  ")[0] for line in lines if line[:2] in ("a,", "b,", "c,", "d,")]
-    assert set(first[:4]) == {"a, b", "b, c", "c, d", "d, e"}
 
 
 def test_trees(release):
@@ -262,76 +238,6 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
     assert dps.GraphicalModel(names, separators=[["p", "q"]]).separators == (("p", "q"),)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"estimator": "lasso"}, r"estimator must be one of \['inverse', 'glasso', 'clime'\]"),
-        ({"structure": "chain"}, r"structure must be one of \['any', 'tree'\]"),
-        ({"structure": "tree", "tolerance": 0.1}, "neither estimator= nor tolerance="),
-        ({"structure": "tree", "estimator": "clime"}, "neither estimator= nor tolerance="),
-        ({"tolerance": 0}, "tolerance must be a partial correlation between 0 and 1"),
-        ({"tolerance": True}, "tolerance must be"),
-        ({"penalties": [0.1]}, "penalties are for estimator='glasso'"),
-        ({"estimator": "clime", "penalties": [0, 1]}, "numbers between 0 and 1"),
-        ({"estimator": "clime", "penalties": []}, "numbers between 0 and 1"),
-        ({"clip_norm": 1, "given": "yes"}, "give one of the two"),
-        ({"separators": "ab"}, "separators must be the edges of a graph"),
-        ({"separators": [("a", "b"), ("a", "b", "c")]}, "entry 2 is of 3 names"),
-        ({"separators": [(["a"], "b")]}, "entry 1 is of type tuple"),
-        ({"estimator": "clime", "penalties": [0.1, 2.5]}, "between 0 and 1, .* entry 2 is not"),
-        ({"given": 3}, "a condition must be non-empty text, got 3"),
-        ({"given": "yes =="}, "cannot read the condition 'yes =='"),
-        ({"columns": ["a", "b", "a"]}, "different names, and entries 1 and 3 are the same"),
-        ({"columns": ["a", 2]}, "entry 2 is of type int"),
-        ({"columns": ["a"]}, "at least two different columns, got 1"),
-        (
-            {"separators": [("a", "x")]},
-            r"entry 1 of separators does not name two of \['a', 'b', 'c'\]",
-        ),
-        ({"separators": [("a", "b")], "clip_norm": 1}, "not with clip_norm="),
-        ({"separators": [("a", "b")], "structure": "tree"}, "not for a tree"),
-    ],
-)
-def test_wrong_options(options, message):
-    with pytest.raises(RequestError, match=message):
-        dps.GraphicalModel(**{"columns": ["a", "b", "c"]} | options)
-
-
-def test_a_tolerance_may_be_any_real_number():
-    for value in (0.1, np.float32(0.1), Fraction(1, 10)):
-        assert dps.GraphicalModel(["a", "b"], tolerance=value).tolerance == 0.1
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (dps.GraphicalModel(["a", "three"]), "'three' has 3 levels; a graphical model takes"),
-        (dps.GraphicalModel(["a", "yes"], separators=[("a", "yes")]), "'a' is a number"),
-        (
-            dps.GraphicalModel(["a", "yes"], clip_norm=1),
-            "rows of numbers, and 'yes' has two",
-        ),
-        (dps.GraphicalModel(["a", "open"], clip_norm=1), "declare missing= instead"),
-    ],
-)
-def test_columns_that_do_not_suit(model, message):
-    with pytest.raises(RequestError, match=message):
-        dps.plan(SCHEMA, {"g": model}, budget=dps.PureDP(1))
-
-
-def test_models_are_written_and_read():
-    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-
-    for model in (
-        dps.GraphicalModel(["a", "b"], tolerance=0.1, given="yes"),
-        dps.GraphicalModel(["yes", "side"], separators=[("yes", "side")]),
-        dps.GraphicalModel(NAMES, estimator="glasso", penalties=(0.2, 0.1)),
-    ):
-        again = analysis_from_dict(analysis_to_dict(model))
-        assert again == model
-        assert hash(again) == hash(model)
-
-
 def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows):
     def widths(result):
         return np.median(np.diff(result.conf_int(method="certified")))
@@ -344,51 +250,6 @@ def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows)
     assert widths(like.results["g"][0]) == pytest.approx(widths(made.infer("g")), rel=0.1)
     assert "Even rows are an easy case for a graph" in str(even)
     assert "Even rows" not in str(like)
-
-
-def test_even_rows_are_too_good_for_noise_aware_intervals_where_noise_is_large(seeded_noise):
-    """Eight columns of a chain, bounds at three standard deviations: 3 to 6 times as wide."""
-    names, n, rng = [f"x{i}" for i in range(8)], 20_000, np.random.default_rng(0)
-    covariance = 0.4 ** np.abs(np.subtract.outer(range(8), range(8)))
-    rows = pd.DataFrame(rng.multivariate_normal(np.zeros(8), covariance, n), columns=names)
-    schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in names])
-    plan = dps.plan(schema, {"g": dps.GraphicalModel(names)}, budget=dps.PureDP(1), n=n)
-    with _noise_from(seeded_noise(0)):
-        result = dps.release(plan, rows, m=500, rng=0).infer("g")
-    preview = plan.preview()
-    assert 3 < np.median(np.diff(result.conf_int())) / preview.outlooks[0].width < 6
-    assert "noise-aware ones up to 6 times where" in str(preview)
-
-
-def test_factors_of_rows_are_rounded_up():
-    assert [_times(x) for x in (0.4, 1.1, 1.101, 2.0, 9.95, 10.0, 123.0)] == [
-        "1.1", "1.1", "1.2", "2", "10", "10", "130",
-    ]  # fmt: skip
-
-
-def test_where_only_entries_of_the_precision_matrix_are_certified_the_summary_says_so(seeded_noise):
-    """The private table: l > q, but a diagonal entry may be zero."""
-    names = [f"x{i}" for i in range(10)]
-    rows = pd.DataFrame(np.random.default_rng(0).standard_normal((5_000, 10)), columns=names)
-    schema = dps.Schema([dps.Number(name, -3, 3, missing=0) for name in names])
-    plan = dps.plan(schema, {"g": dps.GraphicalModel(names)}, budget=dps.PureDP(3.5), n=5_000)
-    with _noise_from(seeded_noise(0)):
-        result = dps.release(plan, rows, m=500, rng=0).infer("g")
-    ends = result.conf_int(method="certified", target="table")
-    assert np.isfinite(result.precision(target="table")["conf_low"]).all()
-    assert (ends == [-1, 1]).all()
-    assert 'precision(target="table") has finite limits' in result.summary(target="table")
-    assert "has finite limits" not in result.summary()
-
-
-def test_previews_recommend_a_norm_from_five_columns_on():
-    def text(model):
-        plan = dps.plan(SCHEMA, {"g": model}, budget=dps.ZCDP(0.1), n=5_000)
-        return str(plan.preview(5_000))
-
-    assert "clip_norm=1.5 would have about 0.4" in text(dps.GraphicalModel(NAMES))
-    assert "clip_norm" not in text(dps.GraphicalModel(NAMES[:4]))
-    assert "clip_norm=" not in text(dps.GraphicalModel(NAMES, clip_norm=1.5))
 
 
 def test_all_variants_have_one_price():
@@ -424,38 +285,6 @@ def test_published_rows_alone_have_certified_intervals(rows):
         dps.corrected.infer(picture, published, radius=radius, schema=SCHEMA)
 
 
-def test_headlines_say_what_was_found(release, noisy):
-    graph = release.infer("numbers")
-    assert graph.headline.startswith(f"{len(graph.edges())} edges of 10 pairs; ")
-    assert ": 0.5" in graph.headline  # the strongest pairs, not the first
-    tree = release.infer(dps.GraphicalModel(NAMES, structure="tree"))
-    assert tree.headline == "4 of 4 edges sure; estimated tree: a, b; b, c; c, d; d, e"
-    assert noisy.headline == "nearly singular: no estimates"
-
-
-def test_a_summary_may_be_joint_or_adjusted_otherwise(release):
-    graph = release.infer("numbers")
-    each, joint = graph.summary(most=1), graph.summary(most=1, simultaneous=True)
-    number = graph.terms.index(graph.edges()["term"][0])
-    for text, simultaneous in ((each, False), (joint, True)):
-        low, high = graph.conf_int(simultaneous=simultaneous)[number]
-        shown = re.search(r"\[(\S+), (\S+)\]", text)
-        assert [float(shown[1]), float(shown[2])] == pytest.approx([low, high], abs=1e-3)
-    assert "of each interval" in each
-    assert "of all intervals jointly" in joint
-    text = graph.summary(adjust="fdr_bh")
-    assert "P>|z| (BH)" in text
-    assert f"edges: {len(graph.edges(adjust='fdr_bh'))} of 10 pairs" in text
-    assert "Benjamini and Hochberg" in text
-
-
-def test_the_head_of_a_summary_has_its_level(release):
-    graph = release.infer("numbers")
-    assert "at level 0.2," in graph.summary(alpha=0.2)
-    assert "certified at 80%" in graph.summary(alpha=0.2)
-    assert "P>|z| (Holm)" in graph.summary()
-
-
 def test_one_pair_is_tested_by_name(release, rows):
     graph = release.infer("numbers")
     value = float(graph.params["a, b"])
@@ -480,19 +309,3 @@ def test_intervals_and_tests_agree(noisy, rows, seeded_noise):
         low, high = graph.conf_int(alpha=alpha).T
         outside = (low > 0) | (high < 0)
         np.testing.assert_array_equal(outside, np.asarray(graph.p_unadjusted) < alpha)
-
-
-def test_the_mark_of_an_edge_follows_a_long_name():
-    names = ["a" * 40, "b" * 40]
-    schema = dps.Schema([dps.Number(name, -1, 1, missing=0) for name in names])
-    tree = dps.GraphicalModel(names, structure="tree")
-    plan = dps.plan(schema, {"t": tree}, budget=dps.PureDP(1))
-    lines = plan.preview(1_000).results["t"][0].summary().splitlines()
-    name = next(i for i, line in enumerate(lines) if line.startswith(f"{names[0]}, "))
-    assert [line.strip() for line in lines[name + 1 : name + 3]] == [names[1], "(tree, sure)"]
-
-
-def test_names_with_commas_are_quoted():
-    schema = dps.Schema([dps.Number(name, -1, 1, missing=0) for name in ("a, b", "c", "d")])
-    plan = dps.plan(schema, {"g": dps.GraphicalModel(["a, b", "c", "d"])}, budget=dps.PureDP(1))
-    assert list(plan.preview(1_000).widths()["term"]) == ['"a, b", c', '"a, b", d', "c, d"]

@@ -10,9 +10,6 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.moments.clipping import clipped_share
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.planning.plan import Plan
-from dpstats.planning.requests import load_request
 
 NAMES = ["pay", "age", "score", "steps"]
 SCHEMA = dps.Schema([
@@ -71,8 +68,10 @@ def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
     return release.infer("a"), release
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("options", [OPTIONS, {"clip_norm": 0.6}], ids=["centred", "plain"])
+@pytest.mark.parametrize(
+    ("unit", "options"), [("replace", OPTIONS), ("add_remove", {"clip_norm": 0.6})],
+    ids=["centred", "plain"],
+)  # fmt: skip
 def test_zero_noise_components_are_numpys_on_shrunk_rows(no_noise, unit, options):
     z, far = shrunk(rows(), **options)
     assert 100 < far.sum() < 700
@@ -99,9 +98,8 @@ def test_zero_noise_covariance_is_numpys_on_shrunk_rows(no_noise, unit):
     np.testing.assert_allclose(result.location_, center + scale * z.mean(axis=0), rtol=1e-8)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise, unit):
-    z, _ = shrunk(rows(), **OPTIONS)
+def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise):
+    z, unit = shrunk(rows(), **OPTIONS)[0], "add_remove"
     result, release = infer(dps.Correlation(NAMES, **OPTIONS), epsilon=5e6, unit=unit)
     np.testing.assert_allclose(result.matrix, np.corrcoef(z.T), rtol=1e-8)
     own = np.asarray(result.params)
@@ -111,11 +109,6 @@ def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise, unit):
     plain, _ = infer(dps.Correlation(NAMES), epsilon=5e6, unit=unit)
     ratio = np.diff(result.conf_int()) / np.diff(plain.conf_int())
     assert np.all((ratio > 0.6) & (ratio < 1.4))  # sampling is of the fitted density alone
-    assert "those of the fitted density" in result.summary()
-    assert "rows shrunk to norm 2.3" in result.summary()
-    with pytest.raises(dps.RequestError, match="given= names some of them"):
-        dps.Correlation(["age", "pay"], given="age >= 50", clip_norm=1)
-    assert hash(dps.Correlation(NAMES, **OPTIONS)) == hash(dps.Correlation(NAMES, **OPTIONS))
     with pytest.raises(dps.NotMeasuredError):
         release.infer(dps.Correlation(NAMES))
 
@@ -131,17 +124,6 @@ def test_correlations_of_shrunk_rows_hold_those_of_the_table():
         aware, certified = result.conf_int(alpha=1e-3), result.conf_int(method="certified")
         assert np.all((aware[:, 0] <= truth) & (truth <= aware[:, 1]))
         assert np.all(np.diff(result.conf_int()) < np.diff(certified) + 1e-9)
-
-
-def test_the_grain_does_not_matter(no_noise):
-    """Against rows shrunk in floats, without any rounding."""
-    frame = rows()[NAMES].to_numpy(dtype=float)
-    center = np.array([(MIDDLES | CENTER)[name] for name in NAMES], dtype=float)
-    z = (frame - center) / np.array([SCALE[name] for name in NAMES])
-    z /= np.maximum(1, np.linalg.norm(z, axis=1) / OPTIONS["clip_norm"])[:, None]
-    result, _ = infer(dps.PCA(NAMES, **OPTIONS), epsilon=5e6)
-    values = np.linalg.eigvalsh(np.cov(z.T))[::-1]
-    np.testing.assert_allclose(result.explained_variance_, values, rtol=1e-3)
 
 
 def test_a_norm_that_shrinks_nothing_is_the_plain_analysis(no_noise):
@@ -161,8 +143,9 @@ def test_a_norm_that_shrinks_nothing_is_the_plain_analysis(no_noise):
             assert np.all(np.diff(ends) <= 1.5 * np.diff(others) + 1e-3)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.02)], ids=str)
+@pytest.mark.parametrize(
+    ("budget", "unit"), [(dps.PureDP(1), "replace"), (dps.ZCDP(0.02), "add_remove")], ids=str
+)
 def test_the_share_of_shrunk_rows_is_told(unit, budget):
     far = shrunk(rows(), **OPTIONS)[1].mean()
     result, release = infer(dps.Covariance(NAMES, **OPTIONS), unit=unit, budget=budget)
@@ -179,15 +162,13 @@ def test_the_share_of_shrunk_rows_is_told(unit, budget):
 
 
 @pytest.mark.parametrize(
-    "analysis",
+    ("analysis", "unit"),
     [
-        dps.Covariance(NAMES, **OPTIONS),
-        dps.PCA(NAMES, **OPTIONS),
-        dps.PCA(NAMES, standardize=True, clip_norm=1),
+        (dps.Covariance(NAMES, **OPTIONS), "add_remove"), (dps.PCA(NAMES, **OPTIONS), "replace"),
+        (dps.PCA(NAMES, standardize=True, clip_norm=1), "add_remove"),
     ],
     ids=str,
-)
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+)  # fmt: skip
 def test_drowned_intervals_are_all_that_the_ball_allows(analysis, unit):
     result, _ = infer(analysis, budget=dps.PureDP(1e-4), unit=unit)
     for method in ("noise_aware", "certified"):
@@ -202,77 +183,19 @@ def test_drowned_intervals_are_all_that_the_ball_allows(analysis, unit):
     assert "the noise exceeds the" in result.summary()
 
 
-def test_files_requests_and_shared_measurements(tmp_path):
-    for analysis in (dps.Covariance(NAMES, **OPTIONS), dps.PCA(NAMES, n_components=2, **OPTIONS)):
-        plain = analysis_to_dict(analysis)
-        assert plain["center"] == CENTER
-        assert analysis_from_dict(plain) == analysis
-        assert hash(analysis_from_dict(plain)) == hash(analysis)
-        assert analysis != type(analysis)(NAMES, clip_norm=2.3)
+def test_shrunk_rows_are_measured_once_whatever_the_order_of_the_columns():
     both = {"cov": dps.Covariance(NAMES, **OPTIONS), "pca": dps.PCA(NAMES[::-1], **OPTIONS)}
     plan = dps.plan(SCHEMA, both, budget=dps.PureDP(1), n=800)
-    assert len(plan.blocks) == 1  # measured once, whatever the order of the columns
-    plan.save(tmp_path / "plan.json")
-    loaded = Plan.load(tmp_path / "plan.json")
-    assert loaded.analyses == both
-    assert loaded.blocks == plan.blocks
-    release = dps.release(loaded, rows(), rng=0, m=500)
-    release.save(tmp_path / "a.zip")
-    again = dps.load(tmp_path / "a.zip")
-    for name in both:
-        np.testing.assert_array_equal(again.infer(name).conf_int(), release.infer(name).conf_int())
+    assert len(plan.blocks) == 1
+    release = dps.release(plan, rows(), rng=0, m=500)
     pca = release.infer("pca")
     assert pca.columns == tuple(NAMES[::-1])
     np.testing.assert_allclose(pca.spread, [SCALE[name] for name in NAMES[::-1]])
     with pytest.raises(dps.NotMeasuredError, match=r"clipped moments of .* with clip_norm=2\.3, "):
         release.infer(dps.PCA(NAMES, clip_norm=2.3))
-    for options in release.measured()["options"]:
-        asked = eval(f"dict({options})")
-        assert asked == {"clip_norm": 2.3, "center": CENTER | {"score": 2.5}, "scale": SCALE}
-    (tmp_path / "request.toml").write_text(
-        "rows = 800\n[budget]\nepsilon = 1\n"
-        '[[column]]\nname = "a"\nlow = 0\nhigh = 9\nmissing = 0\n'
-        '[[column]]\nname = "b"\nlow = 0\nhigh = 9\nmissing = 0\n[[analysis]]\nname = "p"\n'
-        'kind = "pca"\ncolumns = ["a", "b"]\nclip_norm = 1.5\ncenter = {a = 4}\n'
-        "[analysis.scale]\na = 2.5\n"
-    )
-    request = load_request(tmp_path / "request.toml")
-    assert request.analyses["p"] == dps.PCA(
-        ["a", "b"], clip_norm=1.5, center={"a": 4}, scale={"a": 2.5}
-    )
-    assert "eigenvalues" in str(request.preview())
-
-
-@pytest.mark.parametrize("make", [dps.Covariance, dps.PCA, dps.Correlation])
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"clip_norm": 0}, "clip_norm must be a positive number, got 0"),
-        ({"clip_norm": -1.0}, "positive"),
-        ({"clip_norm": float("nan")}, "positive"),
-        ({"clip_norm": float("inf")}, "positive"),
-        ({"clip_norm": True}, "positive"),
-        ({"clip_norm": "1"}, "positive"),
-        ({"center": {"age": 40}}, "give clip_norm"),
-        ({"scale": {"age": 40}}, "give clip_norm"),
-        (
-            {"clip_norm": 1, "center": 40},
-            "center= must give a number by the name of its column",
-        ),
-        (
-            {"clip_norm": 1, "center": {"steps": 40}},
-            "center= names column 'steps', not among .*'age'",
-        ),
-        ({"clip_norm": 1, "center": {"age": "x"}}, "center of 'age' must be a number"),
-        ({"clip_norm": 1, "center": {"age": None}}, "center of 'age' must be a number"),
-        ({"clip_norm": 1, "scale": {"age": 0}}, "scale of 'age' must be a positive number"),
-        ({"clip_norm": 1, "center": {"age": 101}}, "outside its declared bounds"),
-        ({"clip_norm": 1e-6}, "too small"),
-    ],
-)
-def test_bad_options(make, options, message):
-    with pytest.raises(dps.RequestError, match=message):
-        make(["age", "pay"], **options).family(SCHEMA)
+    (options,) = set(release.measured()["options"])
+    asked = eval(f"dict({options})")
+    assert asked == {"clip_norm": 2.3, "center": CENTER | {"score": 2.5}, "scale": SCALE}
 
 
 @pytest.mark.parametrize("make", [dps.PCA, dps.Covariance, dps.Correlation, dps.GraphicalModel])
@@ -286,12 +209,6 @@ def test_a_norm_that_no_row_exceeds_is_refused_by_a_plan(make):
         with pytest.raises(dps.RequestError, match=f"would shrink no row: .* above {reach:.4g}, "):
             dps.plan(SCHEMA, {"a": wide}, budget=budget)
         assert wide.family(SCHEMA).size  # releases that were made with it can be read
-
-
-def test_numbers_of_numpy_are_plain_numbers():
-    analysis = dps.PCA(NAMES, clip_norm=np.float32(0.7), center={"age": np.int64(40)})
-    assert analysis == dps.PCA(NAMES, clip_norm=0.7, center={"age": 40})
-    assert type(analysis.clip_norm) is float
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
@@ -319,11 +236,3 @@ def test_the_law_of_the_noise_and_what_rows_can_be(unit):
             farthest = np.max(np.linalg.norm((rows - mean) * scale, axis=1))
             assert 0.8 * square < longest <= square
             assert 0.6 * reach < farthest <= reach
-
-
-def test_notes_say_whether_the_kurtosis_was_measured():
-    names = ["age", "pay"]
-    analyses = {"box": dps.Covariance(names), "ball": dps.Covariance(names, clip_norm=1.0)}
-    release = dps.release(dps.plan(SCHEMA, analyses, budget=dps.PureDP(5)), rows(300), rng=0)
-    assert "own kurtosis" in release.infer("box").notes[0]
-    assert "without a kurtosis (not measured)" in release.infer("ball").notes[0]

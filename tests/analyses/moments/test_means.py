@@ -10,7 +10,6 @@ from scipy import stats
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 import dpstats as dps
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.corrected.means import mean_confint
 from dpstats.privacy.noise import _noise_from
 
@@ -238,15 +237,6 @@ def test_a_certified_mean_spends_a_third_of_alpha_on_the_noise(unit):
         assert box[0] < table[0] < table[1] < box[1]
 
 
-@pytest.mark.parametrize("target", ["population", "table"])
-@pytest.mark.parametrize("method", ["noise_aware", "certified"])
-def test_means_together_share_alpha(method, target):
-    result = released(dps.PureDP(20)).infer("means")
-    together = result.conf_int(alpha=0.06, method=method, target=target, simultaneous=True)
-    a_third = result.conf_int(alpha=0.02, method=method, target=target)
-    np.testing.assert_array_equal(together, a_third)
-
-
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_drowned_signals_give_all_that_is_possible_and_a_sentence(unit, seeded_noise):
     with _noise_from(seeded_noise(1)):
@@ -346,29 +336,6 @@ def test_third_and_fourth_powers_take_at_most_three_per_cent(analysis, budget, u
         assert 0 < spent[4] <= 0.03 * budget.total
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: dps.Mean([]), "one number"),
-        (lambda: dps.Mean(["age", "age"]), "different"),
-        (lambda: dps.Mean("region").family(SCHEMA), "not a number"),
-        (lambda: dps.Mean("bare").family(SCHEMA), "missing="),
-        (lambda: dps.MeanDifference("region", by="ill").family(SCHEMA), "not a number"),
-        (lambda: dps.MeanDifference("pay", by="region").family(SCHEMA), "3 levels"),
-        (lambda: dps.MeanDifference("pay", by="ill", groups="true"), "pair"),
-        (lambda: dps.MeanDifference("score", by="score", groups=(22, 27)).family(SCHEMA), "own"),
-        (lambda: dps.MeanDifference("bare", by="ill").family(SCHEMA), "missing="),
-        (lambda: dps.MeanDifference("pay", by="region", groups=("n",)), "two different levels"),
-        (lambda: dps.Correlation("age"), "two or more"),
-        (lambda: dps.Correlation(["age", "age"]), "different"),
-        (lambda: dps.Correlation(["age", "ill"]).family(SCHEMA), "not a number"),
-    ],
-)
-def test_bad_requests(make, message):
-    with pytest.raises(dps.RequestError, match=message):
-        make()
-
-
 def test_bad_values_of_tests():
     release = released(dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="between -1 and 1"):
@@ -387,43 +354,3 @@ def test_bad_values_of_tests():
         release.infer("difference").test(41)
     for end in (-10, 30):
         assert release.infer("one").test(end).pvalue < 0.05
-
-
-@pytest.mark.parametrize("analysis", ANALYSES.values(), ids=str)
-def test_round_trip_and_preview(analysis, tmp_path):
-    assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
-    plan = dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(1))
-    frame = plan.preview(2_000).to_frame()
-    assert frame["analysis"][0] == analysis.kind
-    assert 0 < frame["width"][0] < frame["certified_width"][0]
-    release = dps.release(plan, rows(), rng=0, m=200, k=50)
-    release.save(tmp_path / "a.zip")
-    again = dps.load(tmp_path / "a.zip").infer("it")
-    np.testing.assert_array_equal(again.conf_int(), release.infer("it").conf_int())
-
-
-def test_a_request_in_toml():
-    text = """
-    [budget]
-    epsilon = 1.0
-    [[column]]
-    kind = "number"
-    name = "pay"
-    low = -10
-    high = 30
-    missing = 0
-    [[column]]
-    name = "region"
-    levels = ["n", "s", "w"]
-    [[analysis]]
-    name = "d"
-    kind = "mean_difference"
-    column = "pay"
-    by = "region"
-    groups = ["s", "n"]
-    """
-    import tomllib
-
-    (plain,) = tomllib.loads(text)["analysis"]
-    plain.pop("name")
-    assert analysis_from_dict(plain) == ANALYSES["difference"]

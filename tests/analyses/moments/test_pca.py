@@ -1,10 +1,10 @@
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_info, threadpool_limits
 
 import dpstats as dps
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.privacy.noise import _noise_from
 
 NAMES = ["age", "pay", "score", "steps"]
@@ -76,6 +76,9 @@ def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit):
     np.testing.assert_allclose(result.scores(frame), scores, atol=1e-8)
     np.testing.assert_allclose(result.mean_, numbers.mean(axis=0), rtol=1e-10)
     assert result.n_components_ == 4
+    for name in ("components", "explained_variance", "explained_variance_ratio", "mean",
+                 "n_components", "singular_values"):  # fmt: skip
+        np.testing.assert_array_equal(getattr(result, name), getattr(result, f"{name}_"))
 
 
 def test_intervals_shrink_to_the_table_as_noise_vanishes():
@@ -100,25 +103,27 @@ def test_sampling_part_is_the_classical_one_without_noise(no_noise):
     assert np.all(result.privacy_share < 1e-6)
 
 
-@pytest.mark.parametrize("analysis", [dps.Covariance(NAMES), dps.PCA(NAMES),
-                                      dps.PCA(NAMES, standardize=True)], ids=str)  # fmt: skip
-@pytest.mark.parametrize("budget", [dps.PureDP(1e-4), dps.ZCDP(1e-9)], ids=str)
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(
+    "analysis",
+    [dps.Covariance(NAMES[:3]), dps.PCA(NAMES[:3]), dps.PCA(NAMES[:3], standardize=True)],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("budget", "unit"), [(dps.PureDP(1e-4), "add_remove"), (dps.ZCDP(1e-9), "replace")], ids=str
+)
 def test_drowned_intervals_are_all_that_bounds_allow(analysis, budget, unit):
     result, _, _ = infer(analysis, budget=budget, unit=unit)
     for method in ("noise_aware", "certified"):
         ends = result.conf_int(method=method)
         assert np.all(ends[:, 0] <= ends[:, 1])
         if isinstance(analysis, dps.PCA):
-            most = 4 / np.arange(1, 5)
-            reached = ends[:4] / most[:, np.newaxis]
+            reached = ends[:3] / (3 / np.arange(1, 4))[:, np.newaxis]
             assert np.median(reached[:, 1] - reached[:, 0]) > 0.8
-            np.testing.assert_array_equal(ends[8:], np.tile([-1.0, 1.0], (16, 1)))
-            angles = result.angles(method=method)
-            assert np.all(angles["vector"] == 90)
+            np.testing.assert_array_equal(ends[6:], np.tile([-1.0, 1.0], (9, 1)))
+            assert np.all(result.angles(method=method)["vector"] == 90)
     text = result.summary()
     if isinstance(analysis, dps.PCA):
-        assert "direction of PC1, PC2, PC3, PC4 is unknown" in text
+        assert "direction of PC1, PC2, PC3 is unknown" in text
     assert "the noise exceeds the" in text
 
 
@@ -163,74 +168,18 @@ def test_frames_and_summary():
         result.angles(method="exact")
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_covariance_pvalues_agree_with_intervals(unit):
-    result, _, _ = infer(dps.Covariance(NAMES), epsilon=5.0, unit=unit)
+def test_covariance_pvalues_agree_with_intervals():
+    result, _, _ = infer(dps.Covariance(NAMES), epsilon=5.0, unit="add_remove")
     low, high = result.conf_int().T
     for value in (0.0, 50.0, -2_000.0):
         inside = (low < value) & (value < high)
         np.testing.assert_array_equal(result.intervals.pvalues(value, "two-sided") > 0.05, inside)
 
 
-@pytest.mark.parametrize("make", [dps.Covariance, dps.PCA])
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ("age", "list of names"),
-        (["age"], "at least two"),
-        (["age", "age"], "different"),
-        (["age", "region"], "not a number"),
-        (["age", "height"], "height"),
-    ],
-)
-def test_bad_columns(make, columns, message):
-    with pytest.raises(dps.DpstatsError, match=message):
-        make(columns).family(SCHEMA)
-
-
-@pytest.mark.parametrize("k", [0, 3, 1.0, True])
-def test_bad_numbers_of_components(k):
-    with pytest.raises(dps.RequestError, match="whole number from 1 to 2"):
-        dps.PCA(["age", "pay"], n_components=k)
-    with pytest.raises(dps.RequestError, match="standardize"):
-        dps.PCA(["age", "pay"], standardize=1)
-
-
-def test_numbers_need_a_rule_for_missing_cells():
-    schema = dps.Schema([dps.Number("a", 0, 1), dps.Number("b", 0, 1)])
-    with pytest.raises(dps.RequestError, match="missing="):
-        dps.PCA(["a", "b"]).family(schema)
-
-
-def test_round_trip_file_and_preview(tmp_path):
-    for analysis in (
-        dps.Covariance(["pay", "age"]),
-        dps.PCA(["pay", "age"], standardize=True, n_components=1),
-    ):
-        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
-        result, _, release = infer(analysis)
-        release.save(tmp_path / "a.zip", overwrite=True)
-        again = dps.load(tmp_path / "a.zip").infer("a")
-        np.testing.assert_array_equal(again.conf_int(), result.conf_int())
-        preview = str(release.infer("a").summary())
-        assert "nan" not in preview
-
-
 def test_the_order_of_columns_is_the_users():
     one, _, _ = infer(dps.PCA(["steps", "age"]), epsilon=100.0)
     assert one.columns == ("steps", "age")
     assert one.mean_[0] > 1_000 > one.mean_[1]
-
-
-def test_names_also_go_without_their_underscore():
-    result, frame, _ = infer(dps.PCA(NAMES, n_components=3))
-    for name in ("components", "explained_variance", "explained_variance_ratio", "mean",
-                 "n_components", "singular_values"):  # fmt: skip
-        np.testing.assert_array_equal(getattr(result, name), getattr(result, f"{name}_"))
-    pd.testing.assert_frame_equal(result.transform(frame), result.scores(frame))
-    covariance, _, _ = infer(dps.Covariance(NAMES))
-    np.testing.assert_array_equal(covariance.matrix, covariance.covariance_)
-    assert list(covariance.matrix.columns) == list(covariance.matrix.index) == NAMES
 
 
 def test_singular_values_are_numpys_without_noise(no_noise):
@@ -272,36 +221,6 @@ def test_plots_show_the_intervals():
         ax = dps.plots.loadings(result, components=one)
         np.testing.assert_array_equal(ax.lines[0].get_ydata(), result.components_[1])
         assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PC2"]
-
-
-def test_plots_and_scores_of_something_else_are_refused_with_a_sentence():
-    result, _, _ = infer(dps.PCA(["age", "pay"]))
-    other, _, _ = infer(dps.Mean("age"))
-    for plot in (dps.plots.scree, dps.plots.loadings):
-        with pytest.raises(dps.RequestError, match=r"of a dps\.PCA.*got MeanResult"):
-            plot(other)
-    for wrong in (np.zeros((3, 2)), [[1, 2]]):
-        with pytest.raises(dps.RequestError, match="scores need a DataFrame"):
-            result.scores(wrong)
-    with pytest.raises(dps.RequestError, match="must be numbers"):
-        result.scores(pd.DataFrame({"age": ["x"], "pay": [1]}))
-
-
-@pytest.mark.parametrize("names", [pd.Index(["age", "pay"]), np.array(["age", "pay"])])
-def test_names_may_come_as_an_index_or_an_array(names):
-    for analysis in (dps.PCA, dps.Covariance, dps.Correlation, dps.Mean):
-        made = analysis(names)
-        assert made == analysis(["age", "pay"])
-        assert analysis_from_dict(analysis_to_dict(made)) == made
-
-
-def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
-    import sys
-
-    result, _, _ = infer(dps.PCA(["age", "pay"]))
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(dps.RequestError, match=r"pip install 'dpstats\[plots\]'"):
-        dps.plots.scree(result)
 
 
 @pytest.mark.parametrize("simultaneous", [False, True])
@@ -348,33 +267,7 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
 
 
-def test_small_matrices_are_decomposed_on_one_blas_thread(monkeypatch):
-    seen = []
-
-    def noted(name, own):
-        def decompose(matrices, *args, **options):
-            if np.ndim(matrices) == 3:
-                seen.append((name, min(lib["num_threads"] for lib in threadpool_info())))
-            return own(matrices, *args, **options)
-
-        return decompose
-
-    for name in ("eigh", "eigvalsh", "svd"):
-        monkeypatch.setattr(np.linalg, name, noted(name, getattr(np.linalg, name)))
-    with threadpool_limits(2, user_api="blas"):
-        if any(lib["num_threads"] < 2 for lib in threadpool_info()):
-            pytest.skip("this BLAS has one thread")
-        result, *_ = infer(dps.PCA(NAMES), epsilon=5.0)
-        for method in ("noise_aware", "certified"):
-            result.conf_int(method=method)
-            result.conf_int(method=method, simultaneous=True)
-            result.angles(method=method)
-    assert {name for name, _ in seen} == {"eigh", "eigvalsh", "svd"}
-    assert {threads for _, threads in seen} == {1}
-
-
-@pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize("epsilon", [1e-4, 50.0])
+@pytest.mark.parametrize(("standardize", "epsilon"), [(False, 1e-4), (True, 50.0)])
 def test_the_first_subspace_is_the_first_vector_and_the_last_is_all_space(standardize, epsilon):
     result, *_ = infer(dps.PCA(NAMES, standardize=standardize), epsilon=epsilon)
     for method in ("noise_aware", "certified"):
@@ -383,12 +276,8 @@ def test_the_first_subspace_is_the_first_vector_and_the_last_is_all_space(standa
         assert subspace[-1] == 0
 
 
-def test_loadings_that_do_not_vary_print_without_rounding_errors():
-    """Those of two standardised columns are known: no digits, no error, no width to warn of."""
-    result, *_ = infer(dps.PCA(["age", "pay"], standardize=True), epsilon=50)
-    text = result.summary()
-    assert "PC1: age        0.7071        0    [0.7071, 0.7071]" in text
-    assert "width zero" not in text
-    assert "only their signs are estimated" in text
-    np.testing.assert_array_equal(result.bse[4:], 0)
-    np.testing.assert_allclose(np.abs(result.components_), np.sqrt(0.5), rtol=1e-12)
+def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
+    result, _, _ = infer(dps.PCA(["age", "pay"]))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(dps.RequestError, match=r"pip install 'dpstats\[plots\]'"):
+        dps.plots.scree(result)

@@ -8,7 +8,6 @@ import statsmodels.formula.api as smf
 from scipy import special
 
 import dpstats as dps
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.errors import RequestError
 from dpstats.privacy.noise import _noise_from
 
@@ -293,33 +292,6 @@ def test_rows_with_a_condition_only(rows):
     np.testing.assert_allclose(ours.bse, errors, rtol=0.5)
 
 
-@pytest.mark.parametrize(
-    ("analysis", "message"),
-    [
-        (dps.Logistic("x ~ u"), "must be a column with two levels"),
-        (dps.Logistic("g ~ u"), "two levels, of which the second counts as 1"),
-        (dps.Logistic("C(vote, Treatment('(missing)')) ~ u"), "two levels"),
-        (dps.Poisson("y ~ x"), "number of at least 0"),
-        (dps.Poisson("x ~ u"), "number of at least 0"),
-    ],
-)
-def test_refusals_say_what_to_do(analysis, message):
-    with pytest.raises(RequestError, match=message):
-        dps.plan(SCHEMA, {"it": analysis}, budget=dps.PureDP(1))
-
-
-def test_files_keep_the_parameters():
-    for analysis in (dps.Logistic("y ~ x", given="u"), dps.Poisson("count ~ x", stages=2)):
-        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
-
-
-@pytest.mark.parametrize("stages", [0, 3, True, "2", 2.0, None])
-def test_other_numbers_of_stages_are_refused(stages):
-    for analysis in (dps.Logistic, dps.Poisson):
-        with pytest.raises(RequestError, match="stages must be 1, or 2"):
-            analysis("y ~ x", stages=stages)
-
-
 @pytest.mark.parametrize(("low", "accepted"), [(0.1, False), (0.999, False), (1, True)])
 def test_a_logarithm_as_the_response_of_a_poisson_regression_is_not_negative(low, accepted):
     pay = dps.Number("pay", low, 100, points=11, scale="log", missing=1, edges=[3])
@@ -565,24 +537,3 @@ def test_without_a_baseline_the_differences_of_other_levels_are_known(rows, seed
     ends = np.asarray(found.get_prediction({"x": 0, "g": ["a", "b"]}).conf_int())
     assert ends[0].tolist() == [0, 1]
     assert np.ptp(ends[1]) < 0.2
-
-
-def test_a_result_is_computed_once(rows):
-    release = dps.release(
-        dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x")}, budget=dps.PureDP(3)), rows, k=100, rng=0
-    )
-    found = release.infer("it")
-    assert release.infer("it") is found
-    assert found.get_margeff() is found.get_margeff()
-    other = dps.Logistic("y ~ x")
-    assert release.infer(other) is release.infer(other) is not found
-
-
-def test_previews_of_even_rows_promise_no_more_than_they_can():
-    guesses = dps.Guesses(typical={"x": {"mean": 0, "sd": 0.5}}, shares={"y": 0.1})
-    plan = dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x")}, budget=dps.PureDP(3))
-    even, guessed = plan.preview(n=5_000), plan.preview(n=5_000, like=guesses)
-    widths = [float(one.to_frame()["width"].iloc[0]) for one in (even, guessed)]
-    assert widths[1] > 2 * widths[0]
-    assert "about the least" in " ".join(str(even).split())
-    assert "about the least" not in str(guessed)

@@ -10,9 +10,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.corrected.least_squares import combination_bounds
-from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -164,20 +162,6 @@ def test_regressions_and_means_of_logarithms_are_those_of_the_coded_rows(no_nois
     assert any("log(pay)" in name for name in release.measured()["first_function"])
 
 
-@pytest.mark.parametrize("analysis", [
-    dps.Mean("pay"), dps.MeanDifference("pay", by="t"), dps.Correlation(["pay", "x"]),
-    dps.Covariance(["pay", "x"]), dps.PCA(["pay", "x"], clip_norm=1), dps.OLS("pay ~ x"),
-    dps.OLS("log(pay) ~ x", clip_norm=1),
-    dps.GraphicalModel(["pay", "x", "t"]),
-], ids=str)  # fmt: skip
-def test_nothing_takes_codes_of_logarithms_for_amounts(analysis):
-    with pytest.raises(
-        dps.RequestError,
-        match=r"only its logarithm has moments: write .* dps.Logistic, .* dps.Lasso",
-    ):
-        dps.plan(LOGS, {"a": analysis}, budget=dps.PureDP(1))
-
-
 def test_ridge_is_that_of_unit_scale(no_noise):
     found, frame = released(dps.OLS("y ~ a + b", ridge=0.2)).infer("o"), rows()
     x = np.column_stack([np.ones(400), (frame["a"] - 5) / 5, (frame["b"] - 1.5) / 2.5])
@@ -243,12 +227,7 @@ def test_collinear_regressors_and_too_few_rows(no_noise):
     assert "more rows than" in few.summary()
 
 
-def test_plain_form_pickle_and_arguments():
-    for analysis in (dps.OLS("y ~ a"), dps.OLS("y ~ a*g", ridge=0.1, cov_type="HC1")):
-        assert analysis_from_dict(analysis_to_dict(analysis)) == analysis
-    for ridge in (-1, np.nan, np.inf, True, "1"):
-        with pytest.raises(dps.RequestError, match="ridge"):
-            dps.OLS("y ~ a", ridge=ridge)
+def test_pickles_hold_no_draws():
     found = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(5)).infer("o")
     fresh = len(pickle.dumps(found))
     text = found.summary()
@@ -432,9 +411,6 @@ def test_robust_errors_must_be_asked_for_and_can_be_too_many():
     many = dps.Schema([dps.Number(f"x{i}", 0, 1, missing=0) for i in range(16)])
     with pytest.raises(dps.RequestError, match=r"need [0-9]+ mean products"):
         dps.OLS("x0 ~ " + " + ".join(f"x{i}" for i in range(1, 16)), cov_type="HC1").family(many)
-    for wrong in ("HC3", "hc1", None):
-        with pytest.raises(dps.RequestError, match=r"cov_type.*nonrobust.*HC1"):
-            dps.OLS("y ~ a", cov_type=wrong)
 
 
 def test_rounded_residuals_serve_where_grids_are_finer(no_noise):
@@ -445,17 +421,6 @@ def test_rounded_residuals_serve_where_grids_are_finer(no_noise):
     steps = 2 * 13 / 128  # of y, which a rounding moves by half a step at most
     np.testing.assert_array_less(found.bse, 2 * fit.bse[found.terms] + steps / np.sqrt(400))
     np.testing.assert_array_less(fit.bse[found.terms] / 2, found.bse)
-
-
-def test_notes_say_when_the_noise_drowns_the_fourth_moments():
-    for epsilon, says in ((5, True), (5_000, False)):
-        plan = dps.plan(ROUGH, {"o": dps.OLS("y ~ a + b", cov_type="HC1")},
-                        budget=dps.PureDP(epsilon), reference=dps.Uniform())  # fmt: skip
-        found = dps.release(plan, uneven(), rng=0, m=100).infer("o")
-        assert ("noise on fourth moments" in found.summary()) == says
-        assert np.all(found.sampling_variance > 0)
-    preview = plan.preview(2_000)
-    assert np.isfinite(preview.results["o"][0].bse).all()
 
 
 @pytest.mark.parametrize("formula", ["y ~ a + C(g)", "y ~ a + b - 1"])
@@ -474,23 +439,6 @@ def test_the_noise_on_a_robust_variance_is_what_it_is_said_to_be(formula, seeded
         moved = replace(fourth, answers=shifted).matrix(residual)
         drawn.append(np.einsum("ij,jk,ik->i", scores, moved, scores))
     np.testing.assert_allclose(fourth.noise_sd(scores, residual), np.std(drawn, axis=0), rtol=0.15)
-
-
-def test_requests_and_plans_keep_the_kind_of_errors(tmp_path):
-    path = tmp_path / "request.toml"
-    path.write_text("""
-budget = {epsilon = 1}
-column = [
-  {name = "a", low = 0, high = 10, missing = 5}, {name = "y", low = -5, high = 8, missing = 0},
-]
-analysis = [{name = "o", kind = "ols", formula = "y ~ a", cov_type = "HC1"}]
-""")
-    plan = load_request(path)
-    assert plan.analyses == {"o": dps.OLS("y ~ a", cov_type="HC1")}
-    plan.save(tmp_path / "plan.json")
-    again = dps.Plan.load(tmp_path / "plan.json")
-    assert (again.analyses, again.family) == (plan.analyses, plan.family)
-    assert any(getattr(block, "coarse", False) for block in again.family.blocks)
 
 
 @pytest.mark.parametrize("epsilon", [4, 20, 1e4])

@@ -218,18 +218,6 @@ def test_strong_association_is_found_and_certified(schema, survey):
     assert result.certified.verdict == "reject"
 
 
-def test_intervals_at_any_level(schema, survey):
-    result = released(schema, survey, {"t": dps.Independence("smoker", "region")}).infer("t")
-    for method, target in (("noise_aware", "population"), ("certified", "table")):
-        wide, usual, short = (
-            result.conf_int(alpha=a, method=method, target=target) for a in (0.01, 0.05, 0.3)
-        )
-        assert wide[0] <= usual[0] <= short[0] <= short[1] <= usual[1] <= wide[1]
-        assert wide[1] - wide[0] > short[1] - short[0]
-    with pytest.raises(dps.RequestError, match="noise_aware"):
-        result.conf_int(method="naive")
-
-
 def test_a_sparse_stratum_does_not_make_the_interval_run_to_one(no_noise):
     schema = dps.Schema([dps.Category("k", ["u", "v"]), dps.Boolean("a"), dps.Boolean("b")])
     rng = np.random.default_rng(0)
@@ -240,45 +228,6 @@ def test_a_sparse_stratum_does_not_make_the_interval_run_to_one(no_noise):
     test = dps.Independence("a", "b", given="k", simulations=99)
     low, high = released(schema, rows, {"t": test}, 1e5).infer("t").conf_int()
     assert 0.18 < low < 0.21 < high < 0.24
-
-
-def test_same_seed_same_answer_and_in_files(schema, survey):
-    test = dps.Independence("smoker", "region", simulations=199, seed=3)
-    release = released(schema, survey, {"t": test})
-    assert release.infer("t").pvalue == release.infer(test).pvalue
-    from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-
-    plain = analysis_to_dict(test)
-    assert plain["kind"] == "independence"
-    assert analysis_from_dict(plain) == test
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"a": "smoker", "b": "smoker"}, "twice"),
-        ({"a": "smoker", "b": "region", "given": "region"}, "twice"),
-        ({"a": "smoker", "b": "region", "simulations": 10}, "at least 99"),
-        ({"a": "smoker", "b": "region", "seed": -1}, "seed"),
-    ],
-)
-def test_bad_parameters(schema, options, message):
-    with pytest.raises(dps.RequestError, match=message):
-        dps.Independence(**options).family(schema)
-
-
-@pytest.mark.parametrize(
-    "analysis",
-    [
-        dps.Independence("smoker", "region", given=["age"]),
-        dps.Independence(["smoker"], "region"),
-        dps.GoodnessOfFit(["smoker"], [0.5, 0.5]),
-    ],
-    ids=str,
-)
-def test_lists_of_columns_are_refused_with_a_sentence(schema, analysis):
-    with pytest.raises(dps.RequestError, match="is given by its name"):
-        dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1))
 
 
 def declared(columns, survey, test, epsilon=1e5, **options):

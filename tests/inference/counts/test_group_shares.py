@@ -56,8 +56,9 @@ def counts_of(release):
     return release.answers(GAP._counts(SCHEMA), disjoint=True)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("budget", BUDGETS, ids=("zcdp", "approx"))
+@pytest.mark.parametrize(
+    ("budget", "unit"), list(zip(BUDGETS, UNITS, strict=True)), ids=("zcdp", "approx")
+)
 @pytest.mark.parametrize(
     "asked",
     [
@@ -138,14 +139,6 @@ def test_a_ratio_without_a_finite_draw_keeps_a_lower_end():
     low, high = DrawnShares(replace(answers, sums=sums)).limits(0.05, sampled=False)
     assert np.isfinite(low).all()
     assert high[2] == np.inf
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_persons_have_wider_intervals(unit):
-    one, several = (release_of(dps.ZCDP(2), unit, rows_per_person=k).infer(GAP) for k in (1, 4))
-    widths = [np.diff(np.asarray(result.conf_int())[0]).item() for result in (one, several)]
-    assert widths[1] > 1.5 * widths[0]
-    assert several.rows.allowed_for
 
 
 def test_combined_answers_are_about_as_good_as_the_table_with_the_same_noise():
@@ -266,16 +259,16 @@ def test_counts_beyond_all_rows_say_little():
     [((20, 40), (0.02, 0.05), 4), ((200, 300), (0.3, 0.4), 2), ((60, 60), (0.97, 0.5), 20)],
 )
 def test_coverage(sizes, risks, scale):
-    """300 samples; fails below .95 by 4.9 standard errors of .0126: probability below 1e-6."""
+    """150 samples; fails below .95 by 4.9 standard errors of .0178: probability below 1e-6."""
     rng, covered = np.random.default_rng(1), []
     truth = measures_of(*risks)
-    for seed in range(300):
+    for seed in range(150):
         counts = [(x, n - x) for n, x in zip(sizes, rng.binomial(sizes, risks), strict=True)]
         drawn = drawn_of(counts, scale, seed)
         low, high = drawn.limits(0.05)
         one = DrawnShares(drawn.answers.subset(slice(2))).limits(0.05)
         covered.append([*((low <= truth) & (truth <= high)), one[0][0] <= risks[0] <= one[1][0]])
-    assert np.mean(covered, axis=0).min() >= 0.95 - 4.9 * 0.0126
+    assert np.mean(covered, axis=0).min() >= 0.95 - 4.9 * 0.0178
 
 
 def measures_of(p, q):

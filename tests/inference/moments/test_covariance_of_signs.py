@@ -44,11 +44,6 @@ class Products(dps.Analysis):
         raise NotImplementedError
 
 
-class NoNoise:
-    def __call__(self, scale, size):
-        return np.zeros(size, dtype=np.int64)
-
-
 def rows(n):
     """Numbers and signs that depend on each other; s is rare."""
     rng = np.random.default_rng(0)
@@ -70,7 +65,7 @@ def exact(columns=NAMES, n=3_000, *, unit="replace", standardize=False, epsilon=
         SCHEMA, {"it": analysis}, budget=dps.PureDP(epsilon), unit=unit,
         n=n if unit == "replace" else None,
     )  # fmt: skip
-    with _noise_from(NoNoise()):
+    with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
         release = dps.release(plan, frame, rng=0, m=1_000)
     group = analysis.family(SCHEMA).blocks[0].given
     found = NoisyCovariance.of(release, columns, standardize=standardize, given=group)

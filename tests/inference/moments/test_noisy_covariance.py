@@ -10,6 +10,7 @@ import dpstats as dps
 from dpstats.analyses.moments.certified_radii import CertifiedRadii
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.inference.simulation import draw_noise
+from dpstats.privacy.noise import _noise_from
 
 NAMES = ("a", "b", "c")
 SCHEMA = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in NAMES])
@@ -31,22 +32,15 @@ def rows(n, middle=0.5):
     return pd.DataFrame(np.round(np.clip(found, -1, 1), 2), columns=list(NAMES))
 
 
-class NoNoise:
-    def __call__(self, scale, size):
-        return np.zeros(size, dtype=np.int64)
-
-
 def exact(n=1_500, *, unit="replace", standardize=False, epsilon=1.0, clip_norm=None, **options):
     """The analysis of a release without noise, whose laws are those of epsilon."""
-    from dpstats.privacy.noise import _noise_from
-
     frame = rows(n)
     analysis = dps.Covariance(NAMES, clip_norm=clip_norm)
     plan = dps.plan(
         SCHEMA, {"a": analysis}, budget=dps.PureDP(epsilon), unit=unit,
         n=n if unit == "replace" else None,
     )  # fmt: skip
-    with _noise_from(NoNoise()):
+    with _noise_from(lambda scale, size: np.zeros(size, np.int64)):
         release = dps.release(plan, frame, rng=0, m=1_000, **options)
     ball = None if clip_norm is None else analysis.family(SCHEMA).blocks[0]
     found = NoisyCovariance.of(release, NAMES, standardize=standardize, ball=ball)

@@ -133,16 +133,6 @@ def test_what_was_measured_leaves_no_rest():
     assert some.parts(unrelated)[1][0, 0] > 0.3
 
 
-def test_averages_follow_from_the_weights_and_have_all_errors():
-    some = score(noise=1e-6)
-    average = some.average(lambda b: some.link.slope(some.x @ b) * b[1])
-    found, sampling, privacy = average[:3]
-    values = some.link.slope(some.x @ some.params) * some.params[1]
-    assert found == pytest.approx(float(some.weights @ values))
-    assert 0 < sampling < 1 / N
-    assert privacy > 0
-
-
 def test_what_bins_hide_has_a_variance_of_its_own():
     """None where every number is at the mean of its bin; else it grows, up to that of the rest."""
     none, small, large = (score(noise=1e-6, moved=moved) for moved in (0.0, 0.002, 1.0))
@@ -169,13 +159,6 @@ def test_with_a_pilot_bins_hide_a_difference():
     assert far[0] == pytest.approx(0, abs=1e-15)
     assert 0 < far[1] < far[2] < far[3]
     assert far[2] == pytest.approx(4 * far[1], rel=0.2)
-
-
-def test_the_ridge_does_not_grow_with_the_rows():
-    """However many the rows, an answer with little noise is carried."""
-    some = score(noise=1e-5)
-    gap = np.abs(some.functions @ some.weights - some.answers.means)
-    assert gap.max() < 0.05 * np.abs(some.functions @ some.density - some.answers.means).max()
 
 
 def test_all_noise_of_the_derivative_counts():

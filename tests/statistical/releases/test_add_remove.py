@@ -23,36 +23,25 @@ ASKED = {
     "independence": dps.Independence("exposed", "region", simulations=199),
     "difference": dps.Difference("ill", by="exposed"),
 }
-SETTINGS = {
-    "n=150, eps 1": (150, dps.PureDP(1)),
-    "n=2000, eps .2": (2_000, dps.PureDP(0.2)),
-    "n=40, eps .5": (40, dps.PureDP(0.5)),
-    "n=2000, rho .02": (2_000, dps.ZCDP(0.02)),
-}
+SETTINGS = [
+    (150, dps.PureDP(1)), (2_000, dps.PureDP(0.2)), (40, dps.PureDP(0.5)), (2_000, dps.ZCDP(0.02))
+]  # fmt: skip
 
 
 def releases(n, budget, runs, tools, seed, asked=ASKED):
-    """What analyses see of fresh rows with fresh noise, and the true means of the family."""
+    """Measurements of fresh rows with fresh noise, and what analyses see of them."""
     plan = dps.plan(SCHEMA, asked, budget=budget, unit="add_remove")
-    rng = np.random.default_rng(seed)
-    source = (tools.Laplace if budget.noise == "laplace" else tools.Gaussian)(seed + 1)
-    frame = SCHEMA.to_frame({name: np.zeros(n, np.int64) for name in SCHEMA.names})
-    exact = dps.measure(plan, frame)
-    for _ in range(runs):
-        codes = {
+
+    def draw(rng):
+        return {
             "ill": (rng.random(n) < ILL).astype(np.int64),
             "exposed": (rng.random(n) < EXPOSED).astype(np.int64),
             "region": rng.choice(3, n, p=SHARES),
         }
-        sums = exact.family.sums(codes)
-        count = n + source(float(exact.count.scales[0]), 1)
-        held = replace(exact, noisy_sums=np.concatenate([*sums, count]))
+
+    for codes, held, view in tools.fresh(plan, n, draw, runs, seed):
         truth = np.concatenate(held.published.sums(codes)) / (n * held.published.bounds)
-        held = tools.with_noise(held, source)
-        yield held, truth, SimpleNamespace(
-            schema=SCHEMA, n=held.n, budget=budget, candidates=codes, weights=np.full(n, 1 / n),
-            answers=lambda wanted, held=held, **options: answer(held, wanted, **options),
-        )  # fmt: skip
+        yield held, truth, view
 
 
 def truths(name):
@@ -63,12 +52,14 @@ def truths(name):
     return {"one": ILL, "group": ILL, "difference": [0, 1, 1]}[name]
 
 
-def check_setting(setting, runs, table, tools, every=1):
-    """All methods; those that take most of the time in every so many runs.
+@pytest.mark.simulate(SETTINGS, few=(0, 3), runs=(24, 600))
+def test_level_and_coverage(setting, runs, table, tools):
+    """All methods; in few runs those that take most of the time in a quarter of them.
 
-    Shares are tested at their truth in all runs: far quicker than the inversion of the test.
+    24 runs see a coverage below about .6, 6 of intervals one below .25. The difference does not
+    look at the number of rows; its groups are those of "group", which is tested in all runs.
     """
-    n, budget = SETTINGS[setting]
+    (n, budget), every = setting, 4 if runs < 100 else 1
     covered, times = {}, {}
     rejected = {"fit": 0, "independence": 0}
     certified = 0
@@ -96,22 +87,6 @@ def check_setting(setting, runs, table, tools, every=1):
         table.covers(setting, what, round(share), times[what])
     for name, wrong in rejected.items():
         table.level(setting, f"{name}: level", wrong, runs, 0.06)
-
-
-@pytest.mark.parametrize("setting", ["n=150, eps 1", "n=2000, rho .02"])
-def test_a_few(setting, table, tools):
-    """24 runs: sees a coverage below about .6; with 6 for intervals: below about .25.
-
-    The difference does not look at the number of rows where it is measured; its groups are those
-    of "group", which is tested in all runs, and with a public number it has tests of its own.
-    """
-    check_setting(setting, 24, table, tools, every=4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_all(setting, table, tools):
-    check_setting(setting, 600, table, tools)
 
 
 def test_the_check_sees_a_count_taken_for_exact(table, tools):

@@ -73,23 +73,17 @@ def check_certificate(exact, epsilon, runs, m, table, tools):
             table.level(setting, f"{method}: not conservative", held, times, 0.96)
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_certificate_holds(exact, epsilon, table, tools):
+@pytest.mark.simulate(EPSILONS, few=(0, 1), runs=(250, 20_000))
+def test_the_certificate_holds(exact, setting, runs, table, tools):
     """250 releases without a fit; 5 with one, where the noise is larger.
 
-    What needs a fit to fail needs the many below.
+    What needs a fit to fail needs the many.
     """
-    runs = {"no fit": 60, "perfect fit": 250}
-    if epsilon == 1:
-        runs |= {"entropy": 5, "minimax": 5}
-    check_certificate(exact, epsilon, runs, 40, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_certificate_holds_in_many_releases(exact, epsilon, table, tools):
-    runs = {"no fit": 1000, "perfect fit": 20_000, "entropy": 400, "minimax": 400}
-    check_certificate(exact, epsilon, runs, 500, table, tools)
+    many = runs > 250
+    of = {"no fit": 1_000 if many else 60, "perfect fit": runs}
+    if many or setting == 1:
+        of |= dict.fromkeys(("entropy", "minimax"), 400 if many else 5)
+    check_certificate(exact, setting, of, 500 if many else 40, table, tools)
 
 
 def test_a_certificate_that_is_too_small_would_be_seen(exact, tools):
@@ -102,8 +96,10 @@ def test_a_certificate_that_is_too_small_would_be_seen(exact, tools):
     assert not tools.at_least(held, 300, 1 - ALPHA)
 
 
-def check_size(exact, epsilon, runs, m, table, tools):
+@pytest.mark.simulate(EPSILONS, few=(0,), runs=(1, 10))
+def test_the_certificate_is_small(exact, setting, runs, table, tools):
     """delta <= 1.7 q in every release; entropy's true error no larger than minimax's on average."""
+    epsilon, m = setting, 10_000 if runs == 1 else 20_000
     source, truth = tools.Laplace(22), exact[epsilon].means
     worst, errors = {}, {}
     for run in range(runs):
@@ -124,14 +120,3 @@ def check_size(exact, epsilon, runs, m, table, tools):
         what = f"{method}: largest delta / q"
         table.check(f"epsilon = {epsilon}, m = {m}", what, largest, error, runs=runs, **limits)
     assert np.mean(errors["entropy"]) <= np.mean(errors["minimax"])
-
-
-def test_the_certificate_is_small(exact, table, tools):
-    """One release of each kind, with 10,000 candidates."""
-    check_size(exact, 1, 1, 10_000, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_certificate_is_small_in_ten_releases(exact, epsilon, table, tools):
-    check_size(exact, epsilon, 10, 20_000, table, tools)

@@ -59,7 +59,13 @@ def coverage(epsilon, draw, runs, tools, seed=60):
     return {method: np.array(values) for method, values in found.items()}
 
 
-def check(epsilon, draw, runs, table, tools):
+@pytest.mark.simulate(
+    [(epsilon, draw) for draw in ("systematic", "iid") for epsilon in (0.5, 1, 3, 10)],
+    few=(1, 7), runs=(25, 300),
+)  # fmt: skip
+def test_naive_intervals_cover_badly(setting, runs, table, tools):
+    """25 releases of 62 cells each."""
+    epsilon, draw = setting
     setting = f"epsilon = {epsilon}, k = n = {N}, {draw} rows"
     ample = (epsilon, draw) == (10, "systematic")
     for method, values in coverage(epsilon, draw, runs, tools).items():
@@ -74,16 +80,3 @@ def check(epsilon, draw, runs, table, tools):
         table.check(
             setting, method, rate, width, reference, runs, least=limits[0], most=limits[1]
         )  # fmt: skip
-
-
-@pytest.mark.parametrize(("epsilon", "draw"), [(1, "systematic"), (10, "iid")])
-def test_naive_intervals_cover_badly(epsilon, draw, table, tools):
-    """25 releases of 62 cells each."""
-    check(epsilon, draw, 25, table, tools)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("draw", ["systematic", "iid"])
-@pytest.mark.parametrize("epsilon", [0.5, 1, 3, 10])
-def test_naive_intervals_cover_badly_in_many_releases(epsilon, draw, table, tools):
-    check(epsilon, draw, 300, table, tools)

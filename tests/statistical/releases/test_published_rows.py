@@ -26,10 +26,7 @@ ASKED = {
 }
 ALPHA, BETA = 0.1, 0.05
 N, ILL, SLOPE = 600, 0.3, 0.5
-SETTINGS = {
-    "replace": ("replace", dps.PureDP(2)),
-    "add_remove": ("add_remove", dps.PureDP(2)),
-}
+SETTINGS = [("replace", dps.PureDP(2)), ("add_remove", dps.PureDP(2))]
 
 
 def population(n, rng):
@@ -81,7 +78,7 @@ def covers(found, truth, **options):
 
 def simulate(setting, runs, source, seed):
     """Counts of what held: by name, target and kind of radius; and of false rejections."""
-    unit, budget = SETTINGS[setting]
+    unit, budget = setting
     plan = dps.plan(SCHEMA, ASKED, budget=budget, unit=unit)
     rng, held, wrong = np.random.default_rng(seed), {}, dict.fromkeys(("link", "fit"), 0)
     for _ in range(runs):
@@ -124,18 +121,6 @@ def check(runs, held, wrong):
             assert held[name, "table", "ignored"] < runs / 2, name
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_coverage_from_rows_alone_thinned(setting, seeded_noise):
-    runs = 4
+@pytest.mark.simulate(SETTINGS, few=(0, 1), runs=(4, 300))
+def test_coverage_from_rows_alone(setting, runs, seeded_noise):
     check(runs, *simulate(setting, runs, seeded_noise(3), 4))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_coverage_from_rows_alone(setting, seeded_noise, capsys):
-    runs = 300
-    held, wrong = simulate(setting, runs, seeded_noise(5), 6)
-    with capsys.disabled():
-        for key, count in held.items():
-            print(f"{setting:>12} {' '.join(key):<40} {count / runs:.3f}")
-    check(runs, held, wrong)
