@@ -19,7 +19,7 @@ import dpstats as dps
 from dpstats import files
 from dpstats.cli import main
 from dpstats.errors import DpstatsError, FileFormatError, RequestError
-from dpstats.measured.digest import plan_digest
+from dpstats.measured.strategy import plan_digest
 from dpstats.planning.requests import load_request
 
 SCHEMA = dps.Schema([

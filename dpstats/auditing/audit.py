@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
 import numpy as np
 
 from dpstats.arrays import Floats, Integers
-from dpstats.auditing.findings import Audit, NoiseAudit
-from dpstats.auditing.noise_source import (
-    Event,
-    Loss,
-    epsilon_of,
-    fits,
-    log_ratios,
-    loss_of,
-    together,
-)
-from dpstats.auditing.sensitivities import Tables, audit_blocks
+from dpstats.auditing.findings import Audit, BlockAudit, LossAudit, NoiseAudit
+from dpstats.auditing.noise_source import Event, epsilon_of, fits, log_ratios, loss_of, together
+from dpstats.auditing.pairs import Pair, Search, columns_of, random_rows, sums_of_rows
 from dpstats.checks import Progress, check_whole
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
-from dpstats.measured.strategy import Strategy
+from dpstats.families.block import Block
+from dpstats.measured.contents import kind_of
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.planning.plan import Plan
 from dpstats.privacy.budget import ZCDP
+from dpstats.privacy.laws import POWERS
 from dpstats.private import measure as measuring
 
 _SEED = 20240229  # of the rows that are tried; the noise has none
@@ -29,6 +28,8 @@ _LEAST = 100  # releases of noise on either table
 _FEW, _MANY = 1_000, 50_000  # of those that are usual
 _TIME = 30_000_000  # microseconds, of about 150 for a call and 8 for a function
 _CALL, _FUNCTION = 150, 8
+_TOGETHER = 64  # rows whose sums are compared with those of each
+_PILOTS = (0.0, 1.0, -3.0, np.inf)  # coefficients of a second stage that comes later; any may come
 
 
 def audit(plan: Plan, *, draws: int | None = None, progress: Shown = None) -> Audit:
@@ -104,14 +105,101 @@ def _usual(strategy: Strategy) -> int:
     return min(max(_TIME // (2 * (_CALL * calls + _FUNCTION * functions)), _FEW), _MANY)
 
 
-def _claims(strategy: Strategy) -> dict[str, tuple[Loss, float]]:
-    """What is promised, and the loss of an event in its terms."""
-    budget = strategy.budget
-    claims = {budget.parameter: (loss_of(budget.noise), float(budget.total))}
-    if isinstance(budget, ZCDP):
-        delta = float(budget.delta)
-        claims[f"epsilon at delta = {delta:.3g}"] = epsilon_of(delta), budget.epsilon_at()
-    return claims
+@dataclass(frozen=True)
+class Tables:
+    """Two neighbouring tables: blocks at the pilot that was worst, and their sums over either."""
+
+    blocks: tuple[PlannedBlock, ...]
+    sums: tuple[list[Integers], list[Integers]]
+
+
+def audit_blocks(
+    strategy: Strategy, rng: np.random.Generator, progress: Progress | None = None
+) -> tuple[list[BlockAudit], LossAudit, Tables]:
+    """Search for the largest change of every block, and for the largest loss of them all.
+
+    The search compares floats. What it finds is computed again in rationals, from the sums that
+    would be measured and the scales of the noise as they are drawn.
+    """
+    found: list[tuple[BlockAudit, Pair, PlannedBlock]] = []
+    for number, planned in enumerate(strategy.blocks):
+        if progress is not None:
+            progress("looking for rows that change the sums most", number, len(strategy.blocks) + 1)
+        pilots = [planned.at(c) for c in _PILOTS] if planned.pending else [planned]
+        tried = [(*_audit_block(strategy, one.block, rng), one) for one in pilots]
+        found.append(max(tried, key=lambda one: one[0].reached))
+    audits, pairs, worst = zip(*found, strict=True)
+    loss, tables = _audit_loss(replace(strategy, blocks=worst), pairs, rng)
+    return list(audits), loss, tables
+
+
+def _audit_block(
+    strategy: Strategy, block: Block, rng: np.random.Generator
+) -> tuple[BlockAudit, Pair]:
+    power = POWERS[strategy.budget.noise]
+    pair = _search(strategy, [block], [1 / block.bounds], rng).farthest()
+    claimed = block.moved_by(strategy.neighbours)
+    audited = BlockAudit(
+        kind=kind_of(block),
+        first_function=block.names[0],
+        functions=block.size,
+        rows=pair.tried,
+        every_pair=pair.every and block.degree == 1,  # persons may have different rows
+        reached=_change(strategy, [block], [block.bounds], pair),
+        claimed=claimed.l1 if power == 1 else claimed.l2_squared,
+        additive=_adds(strategy, block, rng),
+    )
+    return audited, pair
+
+
+def _audit_loss(
+    strategy: Strategy, pairs: Sequence[Pair], rng: np.random.Generator
+) -> tuple[LossAudit, Tables]:
+    """The privacy loss: changes over scales, or their squares over twice the squared scales."""
+    blocks, scales = [planned.block for planned in strategy.blocks], strategy.block_scales
+    times = [strategy.rows_per_person**block.degree for block in blocks]
+    weights = [k / scale for k, scale in zip(times, scales, strict=True)]
+    pair = _search(strategy, blocks, weights, rng).farthest(pairs)
+    reached = _change(strategy, blocks, scales, pair) / POWERS[strategy.budget.noise]
+    here, there = (
+        [k * sums_of_rows(block, side) for k, block in zip(times, blocks, strict=True)]
+        for side in (pair.row, pair.other)
+    )
+    loss = LossAudit(reached, strategy.budget.total, pair.every)
+    return loss, Tables(strategy.blocks, (here, there))
+
+
+def _search(
+    strategy: Strategy, blocks: Sequence[Block], weights: Sequence[Floats], rng: np.random.Generator
+) -> Search:
+    columns, replaced = columns_of(strategy.columns, blocks), strategy.unit == "replace"
+    return Search(blocks, weights, POWERS[strategy.budget.noise], columns, replaced, rng)
+
+
+def _change(
+    strategy: Strategy, blocks: Sequence[Block], units: Sequence[Floats | Integers], pair: Pair
+) -> Fraction:
+    """The exact sum of changes by a person of equal rows, or of their squares, each in its unit."""
+    power, total = POWERS[strategy.budget.noise], Fraction(0)
+    for block, own in zip(blocks, units, strict=True):
+        moved = sums_of_rows(block, pair.row) - sums_of_rows(block, pair.other)
+        times, of_unit = strategy.rows_per_person**block.degree, dict[float, int]()
+        for change, unit in zip(moved.tolist(), own.tolist(), strict=True):
+            of_unit[unit] = of_unit.get(unit, 0) + abs(times * change) ** power
+        total += sum((t / Fraction(unit) ** power for unit, t in of_unit.items()), Fraction(0))
+    return total
+
+
+def _adds(strategy: Strategy, block: Block, rng: np.random.Generator) -> bool:
+    """Whether sums over rows are those of every row by itself, which are what was searched."""
+    search = _search(strategy, [block], [np.ones(block.size)], rng)
+    rows = random_rows(search.columns, _TOGETHER, rng)
+    single = np.array([
+        sums_of_rows(block, {name: own[[i]] for name, own in rows.items()})
+        for i in range(_TOGETHER)
+    ])  # fmt: skip
+    searched = np.array_equal(np.rint(search.values(rows)), single)
+    return searched and np.array_equal(sums_of_rows(block, rows), single.sum(axis=0))
 
 
 def _audit_noise(
@@ -134,13 +222,16 @@ def _audit_noise(
         for run in range(draws):
             if progress is not None and run % 100 == 0:
                 progress("drawing noise", number * draws + run, 2 * draws)
-            pairs = zip(tables.blocks, side, strict=True)
-            made[run] = np.concatenate([measuring._noisy(p, own, noise)[0] for p, own in pairs])
+            parts = zip(tables.blocks, side, strict=True)
+            made[run] = np.concatenate([measuring._noisy(p, own, noise)[0] for p, own in parts])
         drawn.append(made)
     here, there = (log_ratios(made, one, other, scales, noise) for made in drawn)
-    half = draws // 2
-    proved = {}
-    for name, (loss, claimed) in _claims(strategy).items():
+    half, budget, proved = draws // 2, strategy.budget, {}
+    claims = [(budget.parameter, loss_of(noise), float(budget.total))]
+    if isinstance(budget, ZCDP):
+        delta = float(budget.delta)
+        claims.append((f"epsilon at delta = {delta:.3g}", epsilon_of(delta), budget.epsilon_at()))
+    for name, loss, claimed in claims:
         event = Event.choose(loss, here[:half], there[:half])
         proved[name] = (event.proves(loss, here[half:], there[half:]), claimed)
     every = np.concatenate([drawn[0] - one, drawn[1] - other])

@@ -21,123 +21,55 @@ _NOT_SHOWN = (
 
 
 @dataclass(frozen=True)
-class BlockAudit:
-    """The largest change of a block's sums by one row, or one person, that was reached.
-
-    Attributes
-    ----------
-    kind, first_function : str
-    functions : int
-    rows : int
-        That were tried, one against the other.
-    every : bool
-        Whether these are all pairs of rows; else an ascent went on from the best.
-    reached, claimed : Fraction
-        In units of each function's bound: L1 for Laplace noise, squared L2 for Gaussian.
-    additive : bool
-        Whether the sums over several rows were those of each, added.
-    """
-
-    kind: str
-    first_function: str
-    functions: int
-    rows: int
-    every: bool
-    reached: Fraction
-    claimed: Fraction
-    additive: bool = True
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing beyond the claim was reached."""
-        return self.additive and self.reached <= self.claimed
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "kind": self.kind,
-            "first_function": self.first_function,
-            "functions": self.functions,
-            "rows": self.rows,
-            "every_pair": self.every,
-            "reached": str(self.reached),
-            "claimed": str(self.claimed),
-            "additive": self.additive,
-            "passed": self.passed,
-        }
-
-
-@dataclass(frozen=True)
 class LossAudit:
-    """The largest privacy loss of the whole plan that was reached.
-
-    Attributes
-    ----------
-    reached, budget : Fraction
-        Epsilon or rho.
-    every : bool
-        Whether all pairs of rows were tried.
-    """
+    """The largest privacy loss of the whole plan that was reached, and the budget."""
 
     reached: Fraction
     budget: Fraction
-    every: bool
+    every_pair: bool  # of rows was tried
 
     @property
     def passed(self) -> bool:
         """Whether it is within the budget."""
         return self.reached <= self.budget
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "reached": str(self.reached),
-            "budget": str(self.budget),
-            "every_pair": self.every,
-            "passed": self.passed,
-        }
+
+@dataclass(frozen=True)
+class BlockAudit:
+    """The largest change of a block's sums by one row, or one person, that was reached.
+
+    In units of each function's bound: L1 for Laplace noise, squared L2 for Gaussian.
+    """
+
+    kind: str
+    first_function: str
+    functions: int
+    rows: int  # that were tried, one against the other
+    every_pair: bool  # these are all rows; else an ascent went on from the best
+    reached: Fraction
+    claimed: Fraction
+    additive: bool = True  # the sums over several rows were those of each, added
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing beyond the claim was reached."""
+        return self.additive and self.reached <= self.claimed
 
 
 @dataclass(frozen=True)
 class NoiseAudit:
-    """What draws of the installed noise showed.
-
-    Attributes
-    ----------
-    draws : int
-        Releases of noise on either of two neighbouring tables.
-    proved : dict of str to (float, float)
-        Losses that the draws prove, with confidence 1 - 1e-6 each, and what is claimed.
-    pvalue : float
-        Of the fit of all draws to their exact laws.
-    tests : int
-        Number of tests that it joins.
-    """
+    """What draws of the installed noise showed, on either of two neighbouring tables."""
 
     draws: int
-    proved: dict[str, tuple[float, float]]
-    pvalue: float
-    tests: int
+    proved: dict[str, tuple[float, float]]  # losses, with confidence 1 - 1e-6 each, and claims
+    pvalue: float  # of the fit of all draws to their exact laws
+    tests: int  # that it joins
 
     @property
     def passed(self) -> bool:
         """Whether no proved loss passes its claim, and the draws fit their law."""
         within = all(found <= claimed for found, claimed in self.proved.values())
         return within and self.pvalue >= MISS
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "draws": self.draws,
-            "confidence": 1 - MISS,
-            "proved": {
-                name: {"proved": found, "claimed": claimed}
-                for name, (found, claimed) in self.proved.items()
-            },
-            "pvalue": self.pvalue,
-            "tests": self.tests,
-            "passed": self.passed,
-        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,18 +116,21 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON: exact numbers as text."""
+        noise = _plain(self.noise) | {"confidence": 1 - MISS}
+        for name, (found, claimed) in self.noise.proved.items():
+            noise["proved"] = noise["proved"] | {name: {"proved": found, "claimed": claimed}}
         return {
             "plan": self.plan,
             "guarantee": self.guarantee,
             "passed": self.passed,
-            "blocks": [block.to_dict() for block in self.blocks],
-            "loss": self.loss.to_dict(),
-            "noise": self.noise.to_dict(),
+            "blocks": [_plain(block) for block in self.blocks],
+            "loss": _plain(self.loss),
+            "noise": noise,
             "not_shown": _NOT_SHOWN,
         }
 
     def __str__(self) -> str:
-        return _printed(self)
+        return _print(self)
 
     def __repr__(self) -> str:
         return str(self)
@@ -204,76 +139,68 @@ class Audit:
         return as_html("dpstats audit", str(self).splitlines())
 
 
-def _printed(audit: Audit) -> str:
+def _plain(part: BlockAudit | LossAudit | NoiseAudit) -> dict[str, Any]:
+    values = {n: str(v) if isinstance(v, Fraction) else v for n, v in vars(part).items()}
+    return values | {"passed": part.passed}
+
+
+def _print(audit: Audit) -> str:
     """Verdict, a line for each block, the whole plan, the noise, and what is not shown."""
-    norm = "L1" if "rho" not in audit.noise.proved else "squared L2"
-    kept = _printed_blocks(audit)
-    left = len(audit.blocks) - len(kept)
-    loss = audit.loss
-    name = next(iter(audit.noise.proved))
-    functions = sum(block.functions for block in audit.blocks)
-    whole: list[object] = ["whole plan", functions, _how(loss.every), f"{float(loss.reached):.6g}",
-                           f"{float(loss.budget):.6g}",
-                           _ratio(float(loss.reached / loss.budget), loss.passed)]  # fmt: skip
-    head: list[object] = ["block", "functions", "rows tried", "reached", "claimed", "ratio"]
-    lines = [
+    name, *_ = audit.noise.proved
+    norm = "squared L2" if "rho" in audit.noise.proved else "L1"
+    failed = [block for block in audit.blocks if not block.passed]
+    passed = [block for block in audit.blocks if block.passed]
+    shown = failed + passed[: max(0, lines_shown(len(audit.blocks), _MOST) - len(failed))]
+    lines = [["block", "functions", "rows tried", "reached", "claimed", "ratio"]]
+    for block in audit.blocks:
+        if any(block is one for one in shown):
+            title = f"{block.kind}: {block.first_function}"
+            title = title if len(title) <= _WIDTH else title[: _WIDTH - 3] + "..."
+            tried = f"{block.rows:,} {_tried(block.every_pair)}"
+            more = "" if block.additive else " (sums of several rows are not those of each)"
+            compared = _compare(block.reached, block.claimed, block.passed, more)
+            lines.append([title, str(block.functions), tried, *compared])
+    functions, loss = sum(block.functions for block in audit.blocks), audit.loss
+    compared = _compare(loss.reached, loss.budget, loss.passed)
+    lines.append(["whole plan", str(functions), _tried(loss.every_pair), *compared])
+    left = len(audit.blocks) - len(shown)
+    checks = [["check", "found", "allowed", ""]]
+    for what, (found, claimed) in audit.noise.proved.items():
+        verdict = "" if found <= claimed else "FAILED"
+        checks.append([f"{what}, proved", f"{found:.4g}", f"at most {claimed:.4g}", verdict])
+    what = f"fit to its law, {audit.noise.tests} tests, p-value"
+    verdict = "" if audit.noise.pvalue >= MISS else "FAILED"
+    checks.append([what, f"{audit.noise.pvalue:.3g}", f"at least {MISS:g}", verdict])
+    return "\n".join([
         f"Audit of plan {short_digest(audit.plan)}: {'passed' if audit.passed else 'FAILED'}",
         audit.guarantee,
         "",
         f"Largest change of the sums by {audit.changed}, {norm}, in units of each function's "
         f"bound; for the whole plan {name}",
-        *_aligned([head, *map(_line, kept), whole]),
-    ]
-    if left:
-        lines.append(f"and {left} more blocks, which passed; --json or to_dict() has them all")
-    lines += ["", f"Noise, {audit.noise.draws:,} draws of all of it on either of two neighbouring "
-              "tables of the rows that tell most", *_noise(audit)]  # fmt: skip
-    return "\n".join([*lines, "", _NOT_SHOWN])
+        *_align(lines),
+        *([f"and {left} more blocks, which passed; --json or to_dict() has them all"] * (left > 0)),
+        "",
+        f"Noise, {audit.noise.draws:,} draws of all of it on either of two neighbouring tables of "
+        "the rows that tell most",
+        *_align(checks),
+        "",
+        _NOT_SHOWN,
+    ])  # fmt: skip
 
 
-def _printed_blocks(audit: Audit) -> list[BlockAudit]:
-    failed = [block for block in audit.blocks if not block.passed]
-    passed = [block for block in audit.blocks if block.passed]
-    most = lines_shown(len(audit.blocks), _MOST)
-    kept = {id(block) for block in (*failed, *passed[: max(0, most - len(failed))])}
-    return [block for block in audit.blocks if id(block) in kept]
-
-
-def _line(block: BlockAudit) -> list[object]:
-    name = f"{block.kind}: {block.first_function}"
-    name = name if len(name) <= _WIDTH else name[: _WIDTH - 3] + "..."
-    ratio = _ratio(float(block.reached / block.claimed), block.passed)
-    if not block.additive:
-        ratio += " (sums of several rows are not those of each)"
-    return [name, block.functions, f"{block.rows:,} {_how(block.every)}",
-            f"{float(block.reached):.6g}", f"{float(block.claimed):.6g}", ratio]  # fmt: skip
-
-
-def _how(every: bool) -> str:
+def _tried(every: bool) -> str:
     return "all pairs" if every else "and a search"
 
 
-def _ratio(ratio: float, passed: bool) -> str:
-    return f"{ratio:.4f}" if passed else f"{ratio:.4f} FAILED"
+def _compare(reached: Fraction, claimed: Fraction, passed: bool, more: str = "") -> list[str]:
+    ratio = f"{float(reached / claimed):.4f}{'' if passed else ' FAILED'}{more}"
+    return [f"{float(reached):.6g}", f"{float(claimed):.6g}", ratio]
 
 
-def _noise(audit: Audit) -> list[str]:
-    rows: list[list[object]] = [["check", "found", "allowed", ""]]
-    for name, (found, claimed) in audit.noise.proved.items():
-        verdict = "" if found <= claimed else "FAILED"
-        rows.append([f"{name}, proved", f"{found:.4g}", f"at most {claimed:.4g}", verdict])
-    fit, verdict = audit.noise.pvalue, "" if audit.noise.pvalue >= MISS else "FAILED"
-    tests = f"fit to its law, {audit.noise.tests} tests, p-value"
-    rows.append([tests, f"{fit:.3g}", f"at least {MISS:g}", verdict])
-    return _aligned(rows)
-
-
-def _aligned(rows: Sequence[Sequence[object]]) -> list[str]:
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of columns, the first to the left."""
-    texts = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = []
-    for first, *rest in texts:
-        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
-        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
-    return lines
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in rows
+    ]

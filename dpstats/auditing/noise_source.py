@@ -36,11 +36,7 @@ Loss = Callable[[Floats, Floats], Floats]
 
 def epsilon_of(delta: float = 0.0) -> Loss:
     """Epsilon at a delta."""
-
-    def loss(p: Floats, q: Floats) -> Floats:
-        return np.asarray(np.log(np.maximum((p - delta) / q, 1.0)))
-
-    return loss
+    return lambda p, q: np.asarray(np.log(np.maximum((p - delta) / q, 1.0)))
 
 
 def rho_of(p: Floats, q: Floats) -> Floats:
@@ -77,14 +73,7 @@ class Event:
 
     @classmethod
     def choose(cls, loss: Loss, here: Floats, there: Floats) -> Event:
-        """The event whose proved loss is largest.
-
-        Parameters
-        ----------
-        loss : Loss
-        here, there : (runs,) arrays
-            Log-likelihood ratios of draws on the first table and on the other.
-        """
+        """The event whose proved loss is largest, for ratios of draws on either table, (runs,)."""
         best = (-1.0, 0.0, 1)
         for sign in (1, -1):
             one, other = (sign * ratios for ratios in (here, there)[::sign])
@@ -117,21 +106,18 @@ def fit_pvalue(draws: Integers, law: LatticeLaw) -> float:
 
     Where not even two cells have as many, the exact binomial test of the draws other than zero.
     """
+    from scipy.stats import binomtest
+
     least = min(max(_CELL, draws.size / _CELLS) / draws.size, 1.0)
     edge = law.quantile(min(2 * least, 0.999))
     points = np.unique(np.linspace(-edge - 1, edge, _POINTS).astype(np.int64))
-    below = law.cdf(points)
-    ends, last = [], 0.0
-    while (i := int(np.searchsorted(below, last + least))) < len(points):
-        if 1 - below[i] < least:
-            break
+    below, ends, last = law.cdf(points), [], 0.0
+    while (i := int(np.searchsorted(below, last + least))) < len(points) and 1 - below[i] >= least:
         ends.append(i)
         last = below[i]
     if not ends:
-        from scipy.stats import binomtest
-
-        others = float(law.tail(1))
-        return float(binomtest(int(np.count_nonzero(draws)), draws.size, others).pvalue)
+        others = int(np.count_nonzero(draws))
+        return float(binomtest(others, draws.size, float(law.tail(1))).pvalue)
     shares = np.diff(np.concatenate([[0.0], below[ends], [1.0]]))
     cells = np.searchsorted(points[ends], draws)  # the first end that is at least the draw
     return _chi_square(np.bincount(cells, minlength=len(shares)), shares)
@@ -163,20 +149,19 @@ def fits(
     Differences of two functions of one release, and of two releases, have the law of a sum of two
     noises. Noise that is shared by functions, or drawn twice, does not.
     """
-    found = []
+    pvalues = []
     for scale in np.unique(scales):
         own = noise[:, scales == scale]
-        one, two = law(float(scale), 1), law(float(scale), 2)
-        found.append(fit_pvalue(own.ravel(), one))
+        half, runs = own.shape[1] // 2, len(own) // 2 * 2
+        pvalues.append(fit_pvalue(own.ravel(), law(float(scale), 1)))
         if scale >= _WIDE:
-            found.append(last_bits_pvalue(own.ravel()))
-        even = len(own) - len(own) % 2
-        found.append(fit_pvalue((own[0:even:2] - own[1:even:2]).ravel(), two))
-        if own.shape[1] > 1:
+            pvalues.append(last_bits_pvalue(own.ravel()))
+        differences = [own[0:runs:2] - own[1:runs:2]]
+        if half:
             mixed = rng.permuted(own, axis=1)
-            half = mixed.shape[1] // 2
-            found.append(fit_pvalue((mixed[:, :half] - mixed[:, half : 2 * half]).ravel(), two))
-    return found
+            differences.append(mixed[:, :half] - mixed[:, half : 2 * half])
+        pvalues += [fit_pvalue(one.ravel(), law(float(scale), 2)) for one in differences]
+    return pvalues
 
 
 def together(pvalues: Sequence[float]) -> float:

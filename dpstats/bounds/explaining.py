@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpstats.analyses.base import answered
+from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.proportion import Proportion
+from dpstats.analyses.moments.correlation import Correlation
+from dpstats.analyses.moments.covariance import Covariance
+from dpstats.analyses.moments.group_means import GroupMeans
+from dpstats.analyses.moments.mean import Mean
 from dpstats.analyses.registry import spelled
-from dpstats.bounds.advice import analyses_for
+from dpstats.analyses.regression.ols import OLS
 from dpstats.bounds.bounding import Asker
+from dpstats.bounds.joint_certificate import places_of
 from dpstats.errors import DpstatsError, NotMeasuredError
 from dpstats.families.block import Block, Family
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.moments import Moments
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.planning.plan import plan
 from dpstats.planning.previews.preview import previewed_width
 from dpstats.results.explanation import COMPARED, SHOWN, Explanation
+from dpstats.schema import Number, Schema, quoted_name
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -77,7 +87,7 @@ def _needed(schema: Schema, analysis: Any) -> list[tuple[Block, ...]]:
 
 
 def _any_measured(sources: Sources, needed: list[tuple[Block, ...]]) -> bool:
-    return any(all(_is_measured(sources, block) for block in blocks) for blocks in needed)
+    return any(all((places_of(sources, block) >= 0).all() for block in blocks) for blocks in needed)
 
 
 def _have_answers(sources: Sources, blocks: tuple[Block, ...]) -> bool:
@@ -86,16 +96,6 @@ def _have_answers(sources: Sources, blocks: tuple[Block, ...]) -> bool:
     except NotMeasuredError:
         return False
     return True
-
-
-def _is_measured(sources: Sources, wanted: Block) -> bool:
-    """Whether every function of a block is itself a measured one."""
-    found = np.zeros(wanted.size, dtype=np.bool_)
-    for block in sources.measurements.published.blocks:
-        derivation = block.derive(wanted, complements=False)
-        if derivation is not None:
-            found |= derivation.terms == 1
-    return bool(found.all())
 
 
 def _expected_width(release: ReleaseView, sources: Sources, analysis: Any) -> float:
@@ -110,3 +110,49 @@ def _expected_width(release: ReleaseView, sources: Sources, analysis: Any) -> fl
     except DpstatsError:  # a plan of its own may need more, such as a number of rows
         return float("nan")
     return float(np.median([previewed_width(result, "noise_aware") for result in results]))
+
+
+_MOST = 3
+
+
+def analyses_for(schema: Schema, blocks: Sequence[Block]) -> str:
+    """Analyses that measure these functions, or what they are about, as you write them.
+
+    Tables for cells and conditions, means, covariances and regressions for moments. The first few,
+    with an ellipsis after them.
+    """
+    texts = list(dict.fromkeys(_analysis_for(schema, block) for block in blocks))
+    return ", ".join([*texts[:_MOST], *(["…"] if len(texts) > _MOST else [])])
+
+
+def _analysis_for(schema: Schema, block: Block) -> str:
+    """The first that can be planned."""
+    for analysis in _candidates(block):
+        try:
+            analysis.family(schema)
+        except DpstatsError:
+            continue
+        return spelled(analysis)
+    return spelled(Marginals([c.name for c in block.columns], len(block.columns)))
+
+
+def _candidates(block: Block) -> Iterator[Any]:
+    numbers = [c.measured_name for c in block.coded if isinstance(c, Number)]
+    if not numbers:
+        return
+    given = None
+    if isinstance(block, Moments):
+        given = None if block.given is None else block.given.label or None
+        if levels := [*block.groups, *block.signs]:
+            of_formula = [c.formula_name for c in block.coded if isinstance(c, Number)]
+            right = [*of_formula[1:], *(f"C({quoted_name(c.name)})" for c in levels)]
+            yield OLS(f"{of_formula[0]} ~ {' + '.join(right)}", given=given)
+    if isinstance(block, GroupMoments):
+        others = [c for c in block.columns if c != block.number]
+        if len(others) == 1 and len(block.groups) > 1:
+            yield GroupMeans(numbers[0], by=others[0].name)
+        if len(block.groups) == 1:
+            yield Mean(numbers[0], given=block.groups[0].label or None)
+    if len(numbers) > 1:
+        yield Covariance(numbers) if given is None else Correlation(numbers, given=given)
+    yield Mean(numbers[0] if len(numbers) == 1 else numbers, given=given)

@@ -101,8 +101,7 @@ def _analyses(held: Release | Measurements | Plan) -> list[str]:
     """The planned analyses as they are written; of those that cannot be read here, the reason."""
     from dpstats.analyses.registry import spelled
     from dpstats.planning.plan import Plan
-    from dpstats.releases.planned_analyses import PlannedAnalyses
-    from dpstats.releases.release import Release
+    from dpstats.releases.release import Release, read_analyses
 
     analyses: Mapping[str, Analysis[Result]]
     unread: dict[str, str] = {}
@@ -110,7 +109,7 @@ def _analyses(held: Release | Measurements | Plan) -> list[str]:
         analyses = held.analyses
     else:
         measurements = held.measurements if isinstance(held, Release) else held
-        analyses, unread = PlannedAnalyses(measurements.requests, held.schema).read()
+        analyses, unread = read_analyses(measurements)
     lines = (f"{name}: {spelled(one)}" for name, one in analyses.items())
     return ["Analyses", *lines, *unread.values()]
 

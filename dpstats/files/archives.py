@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dpstats.errors import FileFormatError
-from dpstats.files.places import MOST_BYTES, as_path, check_kind, check_regular, reserved, shown
+from dpstats.files.places import MOST_BYTES, as_path, check_kind, check_regular, shown
 from dpstats.files.texts import digest_of_bytes, parse_json, to_json
 
 _SMALL = 2**26  # an archive may expand to this, whatever its size
@@ -42,23 +42,19 @@ def _compression(text: str) -> int:
 
 
 def unpack(file: BinaryIO, wanted: Iterable[str], name: str) -> dict[str, str]:
-    """The wanted members of a zip archive as text; `name` is the file's, for messages.
-
-    Raises
-    ------
-    FileFormatError
-        If it is not a zip archive that `pack` could have written, or lacks a member.
-    """
+    """The wanted members of a zip archive as text; `name` is the file's, for messages."""
     try:
         with zipfile.ZipFile(file) as archive:
             infos = {info.filename: info for info in archive.infolist()}
             if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
                 raise FileFormatError(f"{name} would expand to more than {MOST_BYTES} bytes")
-            found = {member: _member(archive, infos.get(member), member, name) for member in wanted}
+            members = {
+                member: _member(archive, infos.get(member), member, name) for member in wanted
+            }
             if len(infos) < len(archive.infolist()):
                 raise FileFormatError(f"{name} holds a member twice; restore it from a copy")
             _check_digests(archive, infos, name)
-            return found
+            return members
     except FileFormatError:
         raise
     except Exception:  # zipfile raises errors of many kinds on damaged archives
@@ -104,20 +100,8 @@ def _check_digests(
             )
 
 
-def save_archive(path: str | Path, members: Mapping[str, str], *, overwrite: bool = False) -> None:
-    """Write texts as one zip archive."""
-    with reserved(path, overwrite=overwrite) as write:
-        write(pack(members))
-
-
 def load_archive(path: str | Path, wanted: Iterable[str]) -> dict[str, str]:
-    """Read the wanted members of a zip archive as text.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is missing, is not a zip archive, or lacks a member.
-    """
+    """Read the wanted members of a zip archive as text."""
     path = as_path(path)
     wanted = tuple(wanted)
     kinds = ["a release"] if "release.json" in wanted else ["measurements", "a release"]

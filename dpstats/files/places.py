@@ -22,14 +22,7 @@ _MEASUREMENTS = "an archive of measurements, which a budget has paid for, withou
 
 
 def as_path(path: object) -> Path:
-    """Return a path given as text or as a Path; a first ``~`` is the home folder.
-
-    Raises
-    ------
-    RequestError
-        For anything else, such as bytes, None or a table, whose content is not quoted; and for an
-        address such as ``s3://bucket/rows.parquet``, which may hold a password.
-    """
+    """Return a path given as text or as a Path; a first ``~`` is the home folder."""
     if not isinstance(path, str | Path):
         raise RequestError(f"a path must be text or a pathlib.Path, got {type(path).__name__}")
     try:
@@ -47,14 +40,7 @@ def as_path(path: object) -> Path:
 
 
 def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
-    """Return the path of a file that may be written.
-
-    Raises
-    ------
-    RequestError
-        If it names anything but a file, a file that exists without `overwrite`, or a record of
-        what was spent, which nothing replaces: a ledger, or measurements without a release.
-    """
+    """Return the path of a file that may be written."""
     path = as_path(path)
     try:
         path.lstat()
@@ -107,11 +93,6 @@ def reserved(
     Gives a function that writes the whole file, or nothing: to a temporary file beside it, which
     is open from the start, then renames it. The temporary file is filled with `size` zeros first,
     so that a full disk is seen now.
-
-    Raises
-    ------
-    RequestError
-        If the file cannot be written.
     """
     path = check_place(path, overwrite=overwrite)
     with _temporary(path) as (file, temporary):
@@ -129,13 +110,7 @@ def reserved(
 
 @contextmanager
 def written_in_parts(path: str | Path, *, overwrite: bool = False) -> Iterator[FileIO]:
-    """An open file that gets its name when all of it is written; without an error, or not at all.
-
-    Raises
-    ------
-    RequestError
-        If the file cannot be written.
-    """
+    """An open file that gets its name once all of it is written, or not at all."""
     path = check_place(path, overwrite=overwrite)
     with _temporary(path) as (file, temporary), _writing(path):
         yield file
@@ -207,13 +182,7 @@ def write_atomically(path: str | Path, data: bytes, *, overwrite: bool = False) 
 
 
 def read_bytes(path: str | Path, most: int | None = None) -> bytes:
-    """Content of a regular file of a bounded size, or only its first bytes.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be read.
-    """
+    """Content of a regular file of a bounded size, or only its first bytes."""
     path = as_path(path)
     try:
         check_regular(path)
@@ -227,12 +196,7 @@ def read_bytes(path: str | Path, most: int | None = None) -> bytes:
 
 
 def check_kind(path: Path, *wanted: str) -> None:
-    """Refuse a file that is recognised as another kind than those that are wanted.
-
-    Raises
-    ------
-    FileFormatError
-    """
+    """Refuse a file that is recognised as another kind than those that are wanted."""
     if other := mistaken(path, *wanted):
         raise FileFormatError(other)
 

@@ -35,14 +35,7 @@ def as_document(document: Mapping[str, Any]) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Value of a JSON text.
-
-    Raises
-    ------
-    ValueError
-        If it is not JSON that `to_json` could have written: numbers that are infinite or of
-        thousands of digits, a key that occurs twice, half a surrogate pair, or deep nesting.
-    """
+    """Value of a JSON text."""
     try:
         value = json.loads(text, object_pairs_hook=_distinct_keys)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
@@ -60,8 +53,8 @@ def from_json(text: str | bytes, kind: str, name: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("dpstats") != kind:
         raise FileFormatError(f"{name} is not a dpstats {kind}")
     if difference(document.get("version"), VERSION) is not None:
-        given = short(document.get("version"))
-        raise FileFormatError(f"{name} has format version {given}; this dpstats reads {VERSION}")
+        version = short(document.get("version"))
+        raise FileFormatError(f"{name} has format version {version}; this dpstats reads {VERSION}")
     return document
 
 
@@ -91,10 +84,10 @@ def reading(what: str, passed: type[DpstatsError] = FileFormatError) -> Iterator
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; a reader of the file might see either of two equal keys."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise ValueError("a key occurs twice")
-    return made
+    return mapping
 
 
 def digest(value: object) -> str:
@@ -126,8 +119,8 @@ def difference(given: object, made: object) -> str | None:
         parts = ((f"[{i}]", *both) for i, both in enumerate(zip(given, made, strict=True)))
     else:
         return None if type(given) is type(made) and repr(given) == repr(made) else ""
-    for name, one, other in parts:
-        inner = difference(one, other)
+    for name, first, second in parts:
+        inner = difference(first, second)
         if inner is not None:
             return name + inner
     return None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,36 +104,33 @@ class Answers(Cached):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What was asked for; second stages at the pilot that they were measured at."""
+        """The requested blocks; second stages at the pilot that they were measured at."""
         return self._rows.blocks
 
-    def subset(self, chosen: slice | Sequence[int]) -> Answers:
+    def subset(self, chosen: slice | Sequence[int]) -> Self:
         """The answers to some of the functions, by a slice or by their numbers."""
-        numbers = range(len(self.sums))[chosen] if isinstance(chosen, slice) else list(chosen)
-        functions = self._rows.functions
-        kept = functions[chosen] if isinstance(chosen, slice) else [functions[f] for f in numbers]
+        chosen = range(len(self.sums))[chosen] if isinstance(chosen, slice) else list(chosen)
         return replace(
             self,
-            names=[self.names[f] for f in numbers],
-            sums=self.sums[numbers],
-            bounds=self.bounds[numbers],
-            uniforms=self.uniforms[numbers],
-            law_of=self.law_of[numbers],
-            _rows=replace(self._rows, functions=kept),
+            names=[self.names[f] for f in chosen],
+            sums=self.sums[chosen],
+            bounds=self.bounds[chosen],
+            uniforms=self.uniforms[chosen],
+            law_of=self.law_of[chosen],
+            _rows=self._rows and self._rows.select(chosen),
         )
 
     def of_counted_rows(self) -> Answers:
-        """The same about the rows that the last function counts, such as those of a subgroup.
+        """The answers about the rows that the last function counts, such as a subgroup.
 
         Their number is not public: it is that noisy count.
         """
-        return replace(
-            self, rows=RowCount(float(self.sums[-1]), self.law(-1), self.rows.rows_per_person)
-        )
+        rows = RowCount(float(self.sums[-1]), self.law(-1), self.rows.rows_per_person)
+        return replace(self, rows=rows)
 
     @cached_property
     def of_persons(self) -> Answers:
-        """The same as if every person had k rows that are all alike, k the most that there can be.
+        """The answers as if every person had k rows that are all alike, k the most of a person.
 
         Sums, their noise and the number of rows are divided by k, or where the number of rows is
         public by what leaves a whole number of persons. Counts are then binomial. Where rows are
@@ -198,10 +195,10 @@ class Answers(Cached):
         if joint is None:  # the covariance with the number of rows of a subgroup is neglected
             return self.noise_variances + shares**2 * (count.variance if count else 0) / self.n**2
         laws, which = joint
-        found = np.zeros(len(shares))
+        variances = np.zeros(len(shares))
         for i, law in enumerate(laws):
-            found[which == i] = law.variance(shares[which == i])
-        return found / self.n**2
+            variances[which == i] = law.variance(shares[which == i])
+        return variances / self.n**2
 
     def noise_less_rows(self, weights: Floats, share: float) -> float:
         """Variance of the noise on a combination (d,) of the sums, less a share of all rows."""
@@ -232,8 +229,8 @@ class Answers(Cached):
         """The noise on the sums as independent ones with weights (d,): each sum's own, if it is."""
         if self.share_noise:
             return self.noise_groups
-        own = np.eye(len(self.sums))
-        return [(weights, self.law(f)) for f, weights in enumerate(own)]
+        units = np.eye(len(self.sums))
+        return [(weights, self.law(f)) for f, weights in enumerate(units)]
 
     @cached_property
     def noise_covariance(self) -> Floats:
@@ -252,7 +249,7 @@ class Answers(Cached):
 
     @cached_property
     def noise_groups(self) -> list[tuple[Floats, LatticeLaw]]:
-        """The same in fewer terms: weights (d,), and the law of the sum that they multiply."""
+        """The noise on the sums in few terms: weights (d,), and the law of what they multiply."""
         laws, which = self._measured
         scales = np.array([law.scale for law in laws])[which]
         columns = np.round(np.vstack([self.weights, scales]), 12)
@@ -273,26 +270,9 @@ def answer(
     disjoint: bool = False,
     with_count: bool = False,
 ) -> Answers:
-    """Estimate functions from the measurements.
+    """Estimate functions from the measurements; see `Release.answers`.
 
-    Parameters
-    ----------
-    measured : Measurements or Sources
-        `Sources` combines the tables once, for many requests to the same measurements.
-    wanted : Family, block, sequence of blocks, or analysis
-        For an analysis, the family that it needs.
-    disjoint : bool
-        Estimate every function of a block by a plain sum of measured ones from one block where
-        they can be; then disjoint conditions have independent noise.
-    with_count : bool
-        Where the number of rows is not public, estimate it too, after the wanted functions.
-
-    Raises
-    ------
-    RequestError
-        If `wanted` holds anything but blocks, or nothing.
-    NotMeasuredError
-        Naming what is missing and what was measured.
+    `Sources` combines the tables once, for many requests to the same measurements.
     """
     sources = measured if isinstance(measured, Sources) else Sources(measured)
     blocks = [sources.as_measured(b) for b in blocks_of(wanted, sources.measurements.schema)]

@@ -9,8 +9,7 @@ one who uses it subtracts beta once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NoReturn
 
@@ -101,20 +100,8 @@ class BoundedAnswers(Answers):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What was asked for."""
+        """The requested blocks."""
         return self._asked
-
-    def subset(self, chosen: slice | Sequence[int]) -> BoundedAnswers:
-        """The answers to some of the functions."""
-        numbers = range(len(self.sums))[chosen] if isinstance(chosen, slice) else list(chosen)
-        return replace(
-            self,
-            names=[self.names[f] for f in numbers],
-            sums=self.sums[numbers],
-            bounds=self.bounds[numbers],
-            uniforms=self.uniforms[numbers],
-            law_of=self.law_of[numbers],
-        )
 
     @property
     def with_count(self) -> None:

@@ -23,18 +23,9 @@ def candidates_to_members(
     counts: Codes,
     order: Codes,
 ) -> dict[str, str]:
-    """The texts of ``candidates.csv`` and, for use in other programs, ``rows.csv``.
+    """The texts of ``candidates.csv`` and, for other programs, ``rows.csv``.
 
-    Parameters
-    ----------
-    columns : Schema
-        The columns of the candidates.
-    candidates : mapping of column name to (m,) int64
-    weights : (m,) float64
-    counts : (m,) int64
-        How many synthetic rows are copies of each candidate.
-    order : (k,) int64
-        Which candidate each row is a copy of, row by row.
+    Codes, weights and counts are (m,); `order` (k,) says which candidate each row is a copy of.
     """
     names = columns.names
     coded = [candidates[name].tolist() for name in names]
@@ -73,15 +64,7 @@ def _widest(column: Column) -> int:
 def candidates_from_members(
     members: Mapping[str, str], columns: Schema
 ) -> tuple[dict[str, Codes], Floats, Codes]:
-    """Candidates, weights and counts from ``candidates.csv``.
-
-    Raises
-    ------
-    FileFormatError
-        If the table has other columns.
-    ValueError, IndexError, OverflowError
-        If its cells are not what `candidates_to_members` writes.
-    """
+    """Candidates, weights and counts from ``candidates.csv``."""
     names = columns.names
     rows = files.from_csv(members["candidates.csv"], (*names, WEIGHT, COUNT), "candidates.csv")
     *coded, shares, copies = zip(*rows, strict=True)

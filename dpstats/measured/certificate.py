@@ -13,9 +13,10 @@ mean of them; the certificate leaves them out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +102,7 @@ class Accuracy:
 
     @property
     def joint_radius(self) -> Floats:
-        """The same for all functions together."""
+        """How far the private means can be from b_f, jointly with probability 1 - alpha."""
         return _furthest(self.noisy, self.joint_ends)
 
     @property
@@ -228,20 +229,8 @@ def published_answers(measured: Measurements | Sources) -> Answers:
 def certify(
     measured: Measurements | Sources, synthetic: Floats, *, alpha: float, target: str
 ) -> Accuracy:
-    """Certificate of means over any synthetic rows, for all test functions that answer.
+    """Certificate of means (|F|,) over any synthetic rows, for all test functions that answer.
 
-    Parameters
-    ----------
-    measured : Measurements or Sources
-    synthetic : (|F|,) float64
-        Means of the published functions over the rows, unit scale.
-    alpha : float
-        The certificate holds with probability at least 1 - alpha.
-    target : str
-        Name, in the text, of what the means are taken over.
-
-    Notes
-    -----
     The noises are independent: bounds whose product of probabilities is 1 - alpha hold jointly,
     exactly so; for the number of rows see `joint_with_count`. Tables that follow from residuals
     share noise: then see `certify_answers`.
@@ -256,19 +245,16 @@ def certify(
     rows, family = measurements.rows, measurements.family
     chosen = _places(family.answering, family)
     laws, which = measurements.laws
-    which, ranges, names = which[chosen], _ranges(family)[:, chosen], family.names
-    single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which]
-    together = joint_with_count(measurements, [laws[i] for i in which], alpha).astype(np.float64)
+    single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which[chosen]]
+    together = joint_with_count(measurements, [laws[i] for i in which[chosen]], alpha)
     return _accuracy(
-        [names[f] for f in chosen],
-        (measurements.sums[chosen].astype(np.float64), family.bounds[chosen], ranges),
-        (single, together),
+        family.answering,
+        measurements.sums[chosen].astype(np.float64),
+        (single, together.astype(np.float64)),
         rows,
         synthetic[chosen],
-        alpha,
-        target,
-        "",
-        family.answering.blocks,
+        alpha=alpha,
+        target=target,
     )
 
 
@@ -297,77 +283,57 @@ def certify_answers(
     target: str,
     analysis: str = "",
 ) -> Accuracy:
-    """Certificate for functions that follow from the measurements: those of one analysis.
+    """Certificate for the d functions of one analysis, at a level of their own.
 
-    Their level is their own: with probability 1 - alpha all functions of this analysis are within
-    their joint bounds. Statements on several analyses at once need a share of alpha each.
-
-    Parameters
-    ----------
-    answers : Answers
-        To the functions, and to the number of rows where it is not public.
-    family : Family
-        The d functions.
-    synthetic : (d,) float64
-        Their means over the rows, unit scale.
-    alpha, target, analysis :
-        See `certify` and `Accuracy`.
-
-    Notes
-    -----
-    b_f is a fixed combination of measured sums whose noise has a known law. Independent ones have
-    exact joint bounds; others share measured noises, and every one gets alpha over their number
-    (Bonferroni's inequality), that of the number of rows included.
+    The answers hold the functions, and the number of rows where it is not public. b_f is a fixed
+    combination of measured sums whose noise has a known law. Independent ones have exact joint
+    bounds; others share measured noises, and every one gets alpha over their number (Bonferroni's
+    inequality), that of the number of rows included.
     """
     check_alpha(alpha)
     rows, d = answers.rows, family.size
-    left = alpha - rows.spent(alpha)
-    single = answers.quantiles(left)[:d]
-    together = joint_noise_quantiles(answers, alpha)
+    single = answers.quantiles(alpha - rows.spent(alpha))[:d]
     return _accuracy(
-        family.names,
-        (answers.sums[:d], family.bounds, _ranges(family)),
-        (single, together),
+        family,
+        answers.sums[:d],
+        (single, joint_noise_quantiles(answers, alpha)),
         rows,
         synthetic,
-        alpha,
-        target,
-        analysis,
-        family.blocks,
+        alpha=alpha,
+        target=target,
+        analysis=analysis,
     )
 
 
 def _accuracy(
-    names: list[str],
-    sums: tuple[Floats, Codes, Floats],
+    family: Family,
+    sums: Floats,
     quantiles: tuple[Floats, Floats],
     rows: RowCount,
     synthetic: Floats,
+    *,
     alpha: float,
     target: str,
-    analysis: str,
-    blocks: tuple[Block, ...],
+    analysis: str = "",
 ) -> Accuracy:
-    """From sums with their bounds and ranges, and quantiles (the count of rows last, if noisy)."""
-    noisy, bounds, _ = sums
-    d, (single, together) = len(names), quantiles
+    """From noisy sums and quantiles of their noise (joint ones with the count of rows last)."""
+    (single, together), unit = quantiles, rows.value * family.bounds
     sizes, joint_sizes = rows.bounds(rows.spent(alpha)), rows.within(0.0)
     if not rows.public:
-        joint_sizes = rows.within(float(together[d]))
-    unit = rows.value * bounds
-    means = noisy / unit
+        joint_sizes = rows.within(float(together[family.size]))
+    together, means = together[: family.size], sums / unit
     return Accuracy(
-        names=names,
+        names=family.names,
         synthetic=synthetic,
         noisy=means,
-        ends=_mean_ends(*sums, single, sizes),
-        joint_ends=_mean_ends(*sums, together[:d], joint_sizes),
+        ends=_mean_ends(family, sums, single, sizes),
+        joint_ends=_mean_ends(family, sums, together, joint_sizes),
         alpha=alpha,
         target=target,
         rows=rows.value if rows.public else joint_sizes,
-        of_sums=np.abs(synthetic - means) + together[:d] / unit,
+        of_sums=np.abs(synthetic - means) + together / unit,
         analysis=analysis,
-        blocks=blocks,
+        blocks=family.blocks,
     )
 
 
@@ -377,21 +343,60 @@ def _places(chosen: Family, whole: Family) -> NDArray[np.intp]:
     return np.flatnonzero(np.concatenate(kept))
 
 
-def _ranges(family: Family) -> Floats:
-    """(2, |F|) smallest and largest values of the functions, unit scale."""
-    low, high = zip(*(block.ranges for block in family.blocks), strict=True)
-    return np.asarray(np.stack([np.concatenate(low), np.concatenate(high)]) / family.bounds)
-
-
 def _furthest(means: Floats, ends: Floats) -> Floats:
     """Distance of each mean from the further end of its interval."""
     return np.asarray(np.abs(means - ends).max(axis=0), dtype=np.float64)
 
 
-def _mean_ends(
-    sums: Floats, bounds: Codes, ranges: Floats, q: Floats, sizes: tuple[int, int]
-) -> Floats:
+def _mean_ends(family: Family, sums: Floats, q: Floats, sizes: tuple[int, int]) -> Floats:
     """Smallest and largest means (2, |F|) of sums within q of the noisy ones, over sizes of n."""
+    bounds = family.bounds
     corners = np.stack([end / (n * bounds) for end in (sums - q, sums + q) for n in sizes])
-    ends = np.stack([corners.min(axis=0), corners.max(axis=0)])
-    return np.asarray(np.clip(ends, ranges[0], ranges[1]))
+    ranges = zip(*(block.ranges for block in family.blocks), strict=True)
+    low, high = (np.concatenate(ends) / bounds for ends in ranges)
+    return np.asarray(np.clip([corners.min(axis=0), corners.max(axis=0)], low, high))
+
+
+def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
+    """Plain data: the headline and the radius of each analysis, every one with its level.
+
+    Bounds are rounded up to four digits, so that they hold and are the same on all machines.
+    """
+    return {
+        "of": whole.target,
+        "level": _level(whole),
+        "delta": _up(whole.delta),
+        "worst": whole.worst,
+        "n": whole.rows,
+        "analyses": {
+            name: {"level": _level(a), "radius": _up(a.delta), "worst": a.worst, "n": a.rows}
+            for name, a in own.items()
+        },
+    }
+
+
+def printed(plain: Mapping[str, Any], whole: Accuracy) -> list[str]:
+    """Lines for a reader, from what `written` gives, and the certificate that it is of."""
+    lines = [
+        f"Accuracy of the rows: with probability {100 * plain['level']:g}% every measured function "
+        f"is within {plain['delta']:g} of the private rows, coarse moments left out "
+        f"(worst: {plain['worst']})"
+    ]
+    if whose := block_of_largest(whole.block, whole.of_tables):
+        lines[0] += f"; {whose}"
+    radii = [f"{name} {one['radius']:g}" for name, one in plain["analyses"].items()]
+    if radii:
+        level = next(iter(plain["analyses"].values()))["level"]
+        lines.append(f"Radius of each analysis, with {100 * level:g}% each: {', '.join(radii)}")
+    return lines
+
+
+def _level(accuracy: Accuracy) -> float:
+    return round(1 - accuracy.alpha, 12)
+
+
+def _up(bound: float) -> float:
+    if not bound > 0:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(bound)) - 3)
+    return float(f"{math.ceil(bound / step * (1 - 1e-12)) * step:.4g}")

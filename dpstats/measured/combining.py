@@ -8,7 +8,7 @@ least variance.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -42,21 +42,16 @@ LawKey = tuple[tuple[float, float, int], ...]
 
 @dataclass(frozen=True)
 class WeightRows:
-    """How to compute the weights, which are too large to keep.
-
-    Attributes
-    ----------
-    sources : Sources
-    blocks : tuple of blocks
-    disjoint : bool
-    functions : sequence of int
-        Those wanted among the functions of the blocks.
-    """
+    """How to compute the weights of some functions of blocks, which are too large to keep."""
 
     sources: Sources
     blocks: tuple[Block, ...]
     disjoint: bool
     functions: Sequence[int]
+
+    def select(self, chosen: Sequence[int]) -> WeightRows:
+        """Weights of some of the functions, by their places."""
+        return replace(self, functions=[self.functions[f] for f in chosen])
 
     def matrix(self) -> Floats:
         """(d, measured functions) weights on the measured noises; other blocks are left out."""
@@ -79,8 +74,8 @@ class WeightRows:
             which = laws if exchangeable else np.arange(len(inside))
             _, examples, of = np.unique(which, return_index=True, return_inverse=True)
             rows = estimate.rows([inside[i] for i in examples])
-            found = [self.sources.joint_key(row) for row in rows]
-            keys += [found[i] for i in of]
+            example_keys = [self.sources.joint_key(row) for row in rows]
+            keys += [example_keys[i] for i in of]
         return keys
 
     def _estimates(self) -> Iterator[tuple[BlockEstimate, list[int]]]:
@@ -120,12 +115,7 @@ class BlockEstimate:
 
 @dataclass(frozen=True, eq=False)
 class Sources(Cached):
-    """The measurements, with their tables combined once.
-
-    Parameters
-    ----------
-    measurements : Measurements
-    """
+    """The measurements, with their tables combined once."""
 
     measurements: Measurements
 
@@ -207,8 +197,8 @@ class Sources(Cached):
         k = self.measurements.rows_per_person
         if self.n is not None:
             return RowCount(float(self.n), rows_per_person=k)
-        found = self.best(ROWS, disjoint=False)
-        return RowCount(float(found.sums[0]), law_of_key(self.measurements, found.laws[0]), k)
+        estimate = self.best(ROWS, disjoint=False)
+        return RowCount(float(estimate.sums[0]), law_of_key(self.measurements, estimate.laws[0]), k)
 
     @cached_property
     def fewest_persons(self) -> RowCount:
@@ -246,7 +236,7 @@ class Sources(Cached):
     def as_measured(self, block: Block) -> Block:
         """The block itself; a second stage at the pilot that it was measured at."""
         scores = (noisy.block for noisy in self.measurements.scores)
-        return next((one for one in scores if one.settles(block)), block)
+        return next((score for score in scores if score.settles(block)), block)
 
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
         """The best single source, or the combination of several where it has less variance.
@@ -370,9 +360,9 @@ class Sources(Cached):
         surprise = self.sums[at] - np.array([value for _, _, value in conditions])
         covariance = (seen * self.variances) @ seen.T + np.diag(self.variances[at])
         gain = np.linalg.solve(covariance, (seen * self.variances) @ rows.T).T
-        own = np.zeros_like(seen)
-        own[np.arange(len(at)), at] = 1
-        return rows + gain @ (own - seen), sums + gain @ surprise
+        own_weights = np.zeros_like(seen)
+        own_weights[np.arange(len(at)), at] = 1
+        return rows + gain @ (own_weights - seen), sums + gain @ surprise
 
     def _key(self, row: Floats) -> LawKey:
         """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""
@@ -403,7 +393,7 @@ def _functions_of(wanted: Table | Indicator) -> Floats:
 
 
 def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
-    """The same for some cells of a table."""
+    """Indicators of some cells of a table, (d, bins of each column...)."""
     functions = np.zeros((len(chosen), table.size))
     functions[np.arange(len(chosen)), list(chosen)] = 1
     return functions.reshape(-1, *table.shape)

@@ -1,4 +1,4 @@
-"""What was measured and what was not, described for an analyst."""
+"""Descriptions of the measured blocks, and of functions that lack a measurement."""
 
 from __future__ import annotations
 
@@ -64,16 +64,7 @@ def options_of(block: Block) -> str:
 def contents(
     measurements: Measurements, answer: Answer, asked: Mapping[str, Family]
 ) -> pd.DataFrame:
-    """One row per measured block: what it is, its noise, and the analyses that use it.
-
-    Parameters
-    ----------
-    measurements : Measurements
-    answer : callable
-        The answers to a block.
-    asked : mapping of name to Family
-        The functions of the planned analyses.
-    """
+    """One row per measured block: what it is, its noise, and the analyses that use it."""
     import pandas as pd
 
     public = measurements.count is None
@@ -91,8 +82,8 @@ def contents(
                 name
                 for name, family in asked.items()
                 if any(
-                    block.settles(one) or block.derive(one, complements=public) is not None
-                    for one in family.blocks
+                    block.settles(wanted) or block.derive(wanted, complements=public) is not None
+                    for wanted in family.blocks
                 )
             ),
         )
@@ -107,17 +98,17 @@ def unasked(blocks: Iterable[Block], wanted: Iterable[Block]) -> list[Block]:
     whole = list(wanted)
     written = {_written(block) for block in whole}
 
-    def part_of(block: Block, one: Block) -> bool:
-        whole_only = type(one).restrict is Block.restrict
-        if type(block) is not type(one) or whole_only or block.size >= one.size:
+    def part_of(block: Block, other: Block) -> bool:
+        whole_only = type(other).restrict is Block.restrict
+        if type(block) is not type(other) or whole_only or block.size >= other.size:
             return False
-        kept = np.isin(one.names, block.names)
-        return bool(kept.any()) and one.restrict(kept).to_dict() == block.to_dict()
+        kept = np.isin(other.names, block.names)
+        return bool(kept.any()) and other.restrict(kept).to_dict() == block.to_dict()
 
     return [
         block
         for block in blocks
-        if _written(block) not in written and not any(part_of(block, one) for one in whole)
+        if _written(block) not in written and not any(part_of(block, other) for other in whole)
     ]
 
 
@@ -126,18 +117,18 @@ def _written(block: Block) -> str:
 
 
 def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
-    """What is missing for a family, such as "'age' was not measured"; empty if nothing is."""
+    """Describe what is missing for a family: "'age' was not measured"; "" if nothing is."""
     unseen = wanted.column_names - measurements.family.column_names
     if unseen:
         names = [repr(name) for name in measurements.schema.names if name in unseen]
         return f"{_listed(names)} {'was' if len(names) == 1 else 'were'} not measured"
-    found: list[str] = []
+    functions: list[str] = []
     for block in wanted.blocks:
         try:
             answer(block)
         except NotMeasuredError:
-            found += _functions(measurements, answer, block)
-    return f"it lacks {_listed(list(dict.fromkeys(found)))}" if found else ""
+            functions += _functions(measurements, answer, block)
+    return f"it lacks {_listed(list(dict.fromkeys(functions)))}" if functions else ""
 
 
 def _functions(measurements: Measurements, answer: Answer, wanted: Block) -> Iterable[str]:
@@ -169,12 +160,12 @@ def _shares(answer: Answer, wanted: Moments) -> set[int]:
         for f, term in enumerate(wanted.terms)
         if all(map(is_level, term))
     }
-    known = set()
+    follow = set()
     for columns in set(levels.values()):
         with suppress(NotMeasuredError):
             answer(Table(tuple(c for c in wanted.columns if c.name in columns)))
-            known.add(columns)
-    return {f for f, columns in levels.items() if columns in known}
+            follow.add(columns)
+    return {f for f, columns in levels.items() if columns in follow}
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -19,9 +19,8 @@ from dpstats.checks import counted
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table
-from dpstats.measured.digest import plan_digest
 from dpstats.measured.row_count import RowCount
-from dpstats.measured.strategy import HasStrategy, Role, Strategy
+from dpstats.measured.strategy import HasStrategy, Role, Strategy, plan_digest
 from dpstats.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class Measurements(HasStrategy):
         return counted(len(self.noisy_sums), "noisy answer")
 
     def summary_lines(self) -> list[str]:
-        """What a release and its measurements say of how they were made."""
+        """Lines on how the measurements were made, for their text and that of a release."""
         lines = [
             f"Budget: {self.budget}; {self.neighbours}; {self.neighbours.persons}",
             f"Columns: {', '.join(self.columns.names)} (only those the plan's analyses touch)",
@@ -251,7 +250,7 @@ class Measurements(HasStrategy):
 
     @property
     def sources(self) -> tuple[NoisyBlock, ...]:
-        """What answers are combined from: all but the reference's own measurement."""
+        """Blocks that answers are combined from: all but the reference's own measurement."""
         counted = () if self.count is None else (self.count,)
         return self.measured + self.scores + self.of_persons + counted
 
@@ -302,7 +301,7 @@ class Measurements(HasStrategy):
         files.write_atomically(path, self.to_bytes(), overwrite=overwrite)
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
+        """The bytes that `save` writes."""
         return files.pack(self.to_members())
 
     @classmethod
@@ -359,8 +358,8 @@ class Measurements(HasStrategy):
             "plan": self.plan_digest,
         }
         functions = _functions(self.strategy)
-        held = zip(functions, self.noisy_sums.tolist(), self.uniforms.tolist(), strict=True)
-        rows = [(*function, noisy_sum, repr(uniform)) for function, noisy_sum, uniform in held]
+        cells = zip(functions, self.noisy_sums.tolist(), self.uniforms.tolist(), strict=True)
+        rows = [(*function, noisy_sum, repr(uniform)) for function, noisy_sum, uniform in cells]
         return {
             "measurements.json": files.to_json(document),
             "answers.csv": files.to_csv(ANSWERS_HEADER, rows),
@@ -395,7 +394,7 @@ class Measurements(HasStrategy):
                 raise TypeError("reference and analyses must be mappings")
             if not isinstance(document["not_private"], bool):
                 raise TypeError("not_private must be true or false")
-            made = cls(
+            measurements = cls(
                 strategy=strategy,
                 noisy_sums=np.array([int(row[3]) for row in rows], dtype=np.int64),
                 uniforms=uniforms,
@@ -403,13 +402,13 @@ class Measurements(HasStrategy):
                 requests={name: dict(plain) for name, plain in document["analyses"].items()},
                 not_private=document["not_private"],
             )
-            if document["plan"] != made.plan_digest:
+            if document["plan"] != measurements.plan_digest:
                 raise ValueError(
                     "they are not those of the plan whose digest they carry; the file was edited "
                     "after it was written"
                 )
-            made._check_written(document, members["answers.csv"])
-        return made
+            measurements._check_written(document, members["answers.csv"])
+        return measurements
 
     def _check_written(self, document: Mapping[str, Any], answers: str) -> None:
         """Refuse texts other than those that these measurements are saved as."""

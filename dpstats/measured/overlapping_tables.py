@@ -63,20 +63,13 @@ class MeasuredTable:
 
     @property
     def scale(self) -> int:
-        """What the counts must be divided by."""
+        """Divisor of the counts."""
         return self.counts.size if self.residual else 1
 
 
 @dataclass(frozen=True, eq=False)
 class OverlappingTables(Cached):
-    """Estimates from all measured tables together.
-
-    Parameters
-    ----------
-    tables : sequence of MeasuredTable
-    n : int or None
-        The public total; None if it is not public, then it is estimated too.
-    """
+    """Estimates from all measured tables together; of the total too, where n is not public."""
 
     tables: Sequence[MeasuredTable]
     n: int | None
@@ -120,21 +113,11 @@ class OverlappingTables(Cached):
         return counts
 
     def rows(self, columns: tuple[Column, ...], functions: Floats, size: int) -> Floats | None:
-        """Weights on the measured functions of the estimated sums of functions of some columns.
+        """Weights (d, size) on the measured functions of the sums of d functions of some columns.
 
-        Parameters
-        ----------
-        columns : tuple of columns
-        functions : (d, bins of each column...) float64
-            Values of d functions on the cells of `columns`.
-        size : int
-            Number of all measured functions.
-
-        Returns
-        -------
-        (d, size) float64, or None
-            The estimate is the weighted sum of noisy counts, plus the public n times the mean of
-            the function; None if it does not follow from the tables.
+        `functions` has their values on the cells, (d, bins of each column...). The estimate is the
+        weighted sum of noisy counts, plus the public n times the mean of the function; None if it
+        does not follow from the tables.
         """
         rows = np.zeros((len(functions), size))
         for subset in self._subsets(columns):

@@ -42,7 +42,7 @@ class RowCount:
 
     @property
     def of_persons(self) -> RowCount:
-        """The same for a result whose noise-aware intervals are for persons drawn independently.
+        """The count for a result whose noise-aware intervals are for independent persons.
 
         With z_i the mean-zero term of row i in a linearised estimate, (sum over the rows of a
         person)^2 is at most their number times the sum of squares (Cauchy and Schwarz): if persons

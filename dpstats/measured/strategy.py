@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats import files
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import short
@@ -66,7 +67,7 @@ class PlannedBlock:
         return isinstance(self.block, PilotScore) and self.block.pilot is None
 
     def at(self, coefficient: float) -> PlannedBlock:
-        """The same with this coefficient of every term of a pending pilot."""
+        """The block with this coefficient of every term of a pending pilot."""
         if not isinstance(self.block, PilotScore) or not self.pending:
             return self
         return replace(self, block=self.block.at(np.full(self.block.size, coefficient)))
@@ -242,17 +243,12 @@ class Strategy(Cached):
         Blocks add up, but residuals under Gaussian noise: one row cannot be the worst for all.
         """
         jointly = self.budget.noise == "gaussian"
-        own = [p for p in self.blocks if not (jointly and isinstance(p.block, Residual))]
-        spent = (p.block.cost(self.budget, self.neighbours, p.multiplier) for p in own)
+        single = [p for p in self.blocks if not (jointly and isinstance(p.block, Residual))]
+        spent = (p.block.cost(self.budget, self.neighbours, p.multiplier) for p in single)
         return sum(spent, residuals_cost(self.blocks, self.budget, self.neighbours))
 
     def check(self) -> None:
-        """Refuse noise that does not spend the budget exactly, and sums that may not be exact.
-
-        Raises
-        ------
-        BudgetError, RequestError
-        """
+        """Refuse noise that does not spend the budget exactly, and sums that may not be exact."""
         if self.cost() != self.budget.total:
             raise BudgetError(
                 f"the noise of the plan spends {self.cost()} and its budget is "
@@ -273,11 +269,11 @@ class Strategy(Cached):
 
     @cached_property
     def block_scales(self) -> tuple[Floats, ...]:
-        """The same of all blocks, in their order; the arrays are read-only."""
-        found = tuple(self.scales_of(planned) for planned in self.blocks)
-        for scales in found:
+        """Scales of the noise of all blocks, in their order; the arrays are read-only."""
+        all_scales = tuple(self.scales_of(planned) for planned in self.blocks)
+        for scales in all_scales:
             scales.flags.writeable = False
-        return found
+        return all_scales
 
     @cached_property
     def scales(self) -> Floats:
@@ -385,12 +381,7 @@ def check_rows(n: object) -> None:
 
 
 def check_totals(neighbours: Neighbours) -> None:
-    """Refuse person totals where persons are not known, or have too many rows.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse person totals where persons are not known, or have too many rows."""
     if neighbours.person is None:
         raise RequestError(
             "person_totals= needs a column that tells persons apart: name it with person=. Without "
@@ -403,3 +394,16 @@ def check_totals(neighbours: Neighbours) -> None:
             f"{neighbours.rows_per_person}: exact sums of squares could pass 64 bits; use fewer "
             "rows of each person, or leave out person_totals="
         )
+
+
+def plan_digest(
+    strategy: Strategy, analyses: Mapping[str, Any], reference: Mapping[str, Any]
+) -> str:
+    """SHA-256 of all that decides what is measured and released; not the number of rows.
+
+    Nor the pilots of second stages, which follow from the first and are not known beforehand.
+    """
+    plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
+    del plain["rows"]
+    plain["blocks"] = [{**b, "pilot": None} if "pilot" in b else b for b in plain["blocks"]]
+    return files.digest(plain)

@@ -1,4 +1,4 @@
-"""What an analysis may use: noisy answers and the fitted density, never rows."""
+"""The view of a release that an analysis gets: noisy answers and a density, never rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpstats.schema import Schema
 
 
 class ReleaseView(Protocol):
-    """What `infer` of an analysis gets: a release, or the simulated release of a preview.
+    """View that `infer` of an analysis gets, of a release or of a simulated one.
 
     Examples
     --------

@@ -29,9 +29,8 @@ from dpstats.display import Shown, as_html, shown_progress, wrapped
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import ROWS
-from dpstats.measured.digest import plan_digest
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows
+from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows, plan_digest
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import (

@@ -33,6 +33,12 @@ _YEAR = 366  # days
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
+def check_figure(plot: str, result: object, wanted: str) -> None:
+    """Refuse what does not name a plot among its `figures`."""
+    if plot not in getattr(result, "figures", ()):
+        raise RequestError(f"this plot needs {wanted}; got {type(result).__name__}")
+
+
 def axes_of(ax: Axes | None, rows: int = 0, across: int = 1) -> Axes:
     """The given axes, or those of a new figure that has room for so many labels on the left.
 
@@ -53,8 +59,8 @@ def axes_of(ax: Axes | None, rows: int = 0, across: int = 1) -> Axes:
     if ax is None:
         width, height = pyplot.rcParams["figure.figsize"]
         size = width * across, max(height, _MARGINS + _ROW * rows)
-        made: Axes = pyplot.subplots(layout="constrained", figsize=size)[1]
-        return made
+        new_axes: Axes = pyplot.subplots(layout="constrained", figsize=size)[1]
+        return new_axes
     if not isinstance(ax, Axes):
         raise RequestError(
             "ax must be a matplotlib Axes, such as the second of plt.subplots() or one of "
@@ -63,34 +69,28 @@ def axes_of(ax: Axes | None, rows: int = 0, across: int = 1) -> Axes:
     return ax
 
 
-def legend_below(
-    ax: Axes, *, room: float = 24, ncols: int = 1, handles: Sequence[Any] | None = None
+def add_legend(
+    ax: Axes,
+    *,
+    room: float | None = 24,
+    ncols: int = 1,
+    handles: Sequence[Any] | None = None,
 ) -> None:
-    """A legend `room` points below the axes, which covers no data, in at most so many columns."""
-    _legend(ax, "upper center", 0, -room, ncols, handles)
+    """Add a legend `room` points below the axes, or above them for None.
 
-
-def legend_above(ax: Axes, *, ncols: int = 1) -> None:
-    """A legend above axes without a title, in at most so many columns."""
-    _legend(ax, "lower center", 1, 4, ncols, None)
-
-
-def _legend(
-    ax: Axes, loc: str, y: float, points: float, ncols: int, handles: Sequence[Any] | None
-) -> None:
-    """A legend so many points above y, in as many of the columns as the figure is wide."""
+    It covers no data, and has at most `ncols` columns: as many as the figure is wide.
+    """
     from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
-    shown = ax.get_legend_handles_labels()[0] if handles is None else handles
-    texts = [str(one.get_label()) for one in shown]
-    longest = max((len(line) for text in texts for line in text.split("\n")), default=1)
+    entries = ax.get_legend_handles_labels()[0] if handles is None else handles
+    texts = [str(handle.get_label()) for handle in entries]
     across, free = _across(ax)
-    size = _points("small")
-    entry = _CHARACTER * longest + _HANDLE
-    fitting = int((free / size + _BETWEEN) / (entry + _BETWEEN))
+    entry = _CHARACTER * max(_longest(texts), 1) + _HANDLE
+    fitting = int((free / _points("small") + _BETWEEN) / (entry + _BETWEEN))
+    loc, y, points = ("lower center", 1, 4.0) if room is None else ("upper center", 0, -room)
     at = blended_transform_factory(across, ax.transAxes)
     ax.legend(
-        handles=shown, loc=loc, bbox_to_anchor=(0.5, y),
+        handles=entries, loc=loc, bbox_to_anchor=(0.5, y),
         bbox_transform=at + ScaledTranslation(0, points / 72, ax.figure.dpi_scale_trans),
         frameon=False, fontsize="small", borderaxespad=0, ncols=max(1, min(ncols, fitting)),
     )  # fmt: skip
@@ -198,7 +198,7 @@ def axis_of(ax: Axes, *, dates: bool = False, log: bool = False) -> None:
         ax.set_xscale("log")
         log_ticks(ax.xaxis, max(3, int(_across(ax)[1] / 60)))
     else:
-        few_ticks(ax)
+        ax.locator_params(axis="x", nbins=4)
 
 
 def log_ticks(axis: Axis, most: int) -> None:
@@ -214,6 +214,12 @@ def log_ticks(axis: Axis, most: int) -> None:
         axis.set_major_locator(LogLocator(subs=subs, numticks=most))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+
+
+def label_down(ax: Axes, names: Sequence[str], what: str) -> None:
+    """Label the rows 0, 1, ... of a plot, the first one on top."""
+    ax.set_yticks(range(len(names)), labels_of(names, what, lines=LINES))
+    ax.set_ylim(len(names) - 0.5, -0.5)
 
 
 def label_rows(names: Sequence[str], lines: int = LINES) -> int:
@@ -235,7 +241,10 @@ def labels_of(
     from matplotlib import font_manager, rcParams
 
     family = font_manager.FontProperties().get_family()
-    paths = [font_manager.findfont(font_manager.FontProperties(family=[one])) for one in family]
+    paths = [
+        font_manager.findfont(font_manager.FontProperties(family=[name_of_font]))
+        for name_of_font in family
+    ]
     fonts = [font_manager.get_font(path) for path in paths]
     as_text = rcParams["svg.fonttype"] == "none"
     return [
@@ -251,9 +260,9 @@ def _lines_of(name: str, lines: int, line: int = _LINE_OF_NAME) -> list[str]:
     if len(name) <= _LONGEST:
         return [name]
     for wide in (line, int(_LONGER * line)) if lines > 1 else ():
-        found = _wrapped(name, wide)
-        if len(found) <= lines:
-            return found
+        wrapped_lines = _wrapped(name, wide)
+        if len(wrapped_lines) <= lines:
+            return wrapped_lines
     kept = (_LONGEST if lines == 1 else lines * (line - 4)) // 2
     cut = f"{name[:kept]}…{name[1 - kept :]}"
     return [cut] if lines == 1 else _wrapped(cut, line)
@@ -263,7 +272,8 @@ def _wrapped(name: str, line: int) -> list[str]:
     """Lines of a name, broken at spaces, but not within a bin "[18, 40)" or before a value."""
     whole = _COMPARED.sub("\\1\u00a0", _BIN.sub("\\1\u00a0\\2", name))
     return [
-        one.replace("\u00a0", " ") for one in textwrap.wrap(whole, line, break_on_hyphens=False)
+        line_of_name.replace("\u00a0", " ")
+        for line_of_name in textwrap.wrap(whole, line, break_on_hyphens=False)
     ]
 
 
@@ -282,8 +292,3 @@ def ink_on(colour: Floats) -> str:
     light = float(linear @ [0.2126, 0.7152, 0.0722]) + 0.05
     dark = ((float(_DARK) + 0.055) / 1.055) ** 2.4 + 0.05
     return _LIGHT if 1.05 / light > light / dark else _DARK
-
-
-def few_ticks(ax: Axes) -> None:
-    """Room between the numbers below the axes."""
-    ax.locator_params(axis="x", nbins=4)

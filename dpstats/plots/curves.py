@@ -1,30 +1,41 @@
-"""Plots of plans: widths of intervals against the budget."""
+"""Plots of curves: widths against the budget, distribution functions, penalties and losses."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpstats.checks import counted, short
+from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
 from dpstats.planning.curve import Curve
-from dpstats.plots.axes import axes_of, labels_of, legend_below, log_ticks, titled
+from dpstats.plots.axes import (
+    add_legend,
+    axes_of,
+    axis_of,
+    check_figure,
+    labels_of,
+    log_ticks,
+    titled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from dpstats.analyses.counts.quantile import QuantileResult
+    from dpstats.analyses.regression.elastic_net import ElasticNetResult
+    from dpstats.analyses.regression.loss_grid import LossGridResult
+    from dpstats.checks import Method, Target
+
 MOST = 10  # lines
 _HALF = 36  # characters of a legend in half the width of a figure
+_FINE = 121  # points along each axis of a picture
 
 
 def check_drawn(analyses: int) -> None:
-    """Refuse more lines than a figure can show.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse more lines than a figure can show."""
     if analyses > MOST:
         raise RequestError(
             f"a figure shows at most {counted(MOST, 'analysis', 'analyses')}, not {analyses}; name "
@@ -88,5 +99,216 @@ def curve(curve: Curve, *, ax: Axes | None = None) -> Axes:
     single = len(names) == 1
     ax.set_ylabel(f"width, {names[0]}" if single else "width, each in the unit of its parameter")
     titled(ax, curve.title)
-    legend_below(ax, room=40, ncols=columns)
+    add_legend(ax, room=40, ncols=columns)
+    return ax
+
+
+def distribution(
+    result: QuantileResult,
+    *,
+    alpha: float = 0.05,
+    method: Method = "noise_aware",
+    target: Target = "population",
+    ax: Axes | None = None,
+) -> Axes:
+    """Distribution function of a number, with a band that holds for all values jointly.
+
+    The axis is logarithmic where the column has ``scale="log"``, and shows dates as dates.
+    Points are the estimates at the declared edges or values. Between two edges nothing is measured:
+    there the band runs from the lower limit on the left to the upper limit on the right, which
+    holds since a distribution function increases.
+
+    Parameters
+    ----------
+    result : QuantileResult
+    alpha : float
+        Error probability of the band as a whole.
+    method : {"noise_aware", "certified"}
+    target : {"population", "table"}
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or for another result, axes or option.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=range(10, 100, 10), missing=50)])
+    >>> plan = dps.plan(schema, {"median": dps.Quantile("age")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"age": [x % 100 for x in range(10_000)]})
+    >>> ax = dps.plots.distribution(dps.release(plan, rows, m=1_000).infer("median"))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('age', 'share of the rows below')
+    >>> ax.figure.savefig("ages.png")
+    """
+    wanted = "the result of a dps.Quantile, such as release.infer('median')"
+    check_figure("distribution", result, wanted)
+    intervals: Any = result.intervals
+    frame = result.distribution(alpha=alpha, method=method, target=target)
+    number, cuts = intervals.number, np.asarray(intervals.cuts, dtype=np.float64)
+    low, high = frame["band_low"].to_numpy(), frame["band_high"].to_numpy()
+    if intervals.discrete:  # F is constant between values, and 1 from the last on
+        low, high = np.append(low, 1.0), np.append(high, 1.0)
+    else:  # one step per bin
+        low, high = np.insert(low, 0, 0.0), np.append(high, 1.0)
+        low, high = np.append(low, low[-1]), np.append(high, high[-1])
+    ax = axes_of(ax)
+    ax.fill_between(
+        cuts, low, high, step="post", color="tab:blue", alpha=0.25, linewidth=0,
+        label=f"band at {1 - alpha:.4g}, jointly",
+    )  # fmt: skip
+    ax.plot(intervals.edges, frame["estimate"], "o", color="tab:blue", label="estimate")
+    ax.set_ylim(-0.02, 1.02)
+    if number.dates or number.scale == "log":
+        axis_of(ax, dates=number.dates, log=number.scale == "log")
+    ax.set_xlabel(labels_of([number.name], lines=3, line=50)[0])
+    below = number.closed == "left" and not intervals.discrete
+    ax.set_ylabel("share of the rows below" if below else "share of the rows up to")
+    titled(ax, f"Distribution function of {number.name}")
+    add_legend(ax, room=36, ncols=2)
+    return ax
+
+
+def path(result: ElasticNetResult, *, size: int = 50, ax: Axes | None = None) -> Axes:
+    """Coefficients along the penalty, from none to nearly least squares; columns scaled to [-1, 1].
+
+    The dashed line is the penalty of the result.
+
+    Parameters
+    ----------
+    result : ElasticNetResult
+    size : int
+        Number of penalties.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or for another result or axes.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 99, missing=0) for name in ("age", "score")])
+    >>> line = dps.Lasso("score ~ age")
+    >>> plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(10))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"age": numbers % 100, "score": numbers % 100 // 2 + numbers % 7})
+    >>> ax = dps.plots.path(dps.release(plan, rows, m=2_000).infer(line))
+    >>> ax.get_xscale()
+    'log'
+    """
+    check_figure("path", result, "the result of a dps.Lasso or dps.ElasticNet")
+    alphas, basis = result.path_in_units(size)
+    penalised = np.flatnonzero(result.design.penalised)
+    ax = axes_of(ax)
+    for j, label in zip(
+        penalised, labels_of([result.terms[j] for j in penalised], "term", lines=3), strict=True
+    ):
+        ax.plot(alphas, basis[:, j], label=label)
+    ax.axvline(result.alpha, color="0.5", linestyle="dashed", linewidth=1)
+    ax.axhline(0, color="0.8", linewidth=0.8, zorder=0)
+    ax.set_xscale("log")
+    ax.invert_xaxis()
+    ax.set_xlabel("penalty")
+    ax.set_ylabel("coefficient,\ncolumns scaled to [-1, 1]")
+    titled(ax, result.title)
+    add_legend(ax, room=40, ncols=4)
+    return ax
+
+
+def risk(
+    result: LossGridResult,
+    *,
+    parameters: Sequence[str] | None = None,
+    alpha: float = USUAL_ALPHA,
+    target: Target = "table",
+    ax: Axes | None = None,
+) -> Axes:
+    """Mean loss over one parameter or two, with the certified set of minimisers.
+
+    Of one parameter: the noisy mean losses at the grid points with bounds that hold jointly, and
+    the set, shaded. Of two: contours of the noisy mean losses, and the set, shaded. Other
+    parameters are at their estimates, and the set is the part of it there.
+
+    Parameters
+    ----------
+    result : LossGridResult
+    parameters : sequence of one or two names, optional
+        Default: the first two, or the only one.
+    alpha : float
+        Probability that the set misses a minimiser.
+    target : {"table", "population"}
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or for another result, axes or parameter.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number("pay", 0, 100, points=101, missing=0)])
+    >>> median = dps.LossGrid(dps.PinballLoss(), "pay ~ 1", {"Intercept": (0, 100, 41)})
+    >>> plan = dps.plan(schema, {"median": median}, budget=dps.ZCDP(0.5))
+    >>> rows = pd.DataFrame({"pay": [min(i % 60, 40) for i in range(20_000)]})
+    >>> ax = dps.plots.risk(dps.release(plan, rows, m=1_000, k=100).infer("median"))
+    >>> ax.get_xlabel()
+    'Intercept'
+    >>> ax.figure.savefig("risk.png")
+    """
+    check_figure("risk", result, "the result of a dps.LossGrid or a dps.Huber")
+    names = list(result.terms[:2] if parameters is None else parameters)
+    if not 1 <= len(set(names)) == len(names) <= 2 or not set(names) <= set(result.terms):
+        raise RequestError(
+            f"parameters must be one or two of {result.terms}, got {short(parameters)}"
+        )
+    drawn = [result.terms.index(name) for name in names]
+    frame = result.risks(alpha=alpha, target=target)
+    ax = axes_of(ax)
+    axes = [result.surface.block.axes[j] for j in drawn]
+    shape = [axis.points for axis in result.surface.block.axes]
+    # The grid points nearest to the estimates of the other parameters.
+    at = tuple(
+        slice(None) if j in drawn else int(np.abs(axis.values - result.params[j]).argmin())
+        for j, axis in enumerate(result.surface.block.axes)
+    )
+    seen = {name: frame[name].to_numpy().reshape(shape)[at] for name in ("risk", "low", "high")}
+    fine = [np.linspace(axis.low, axis.high, _FINE) for axis in axes]
+    places = np.tile(np.asarray(result.params), (_FINE ** len(drawn), 1))
+    for j, values in zip(drawn, np.meshgrid(*fine, indexing="ij"), strict=True):
+        places[:, j] = values.ravel()
+    inside = result.surface.near(alpha, target).possible(places).reshape([_FINE] * len(drawn))
+    labels = labels_of(names)
+    ax.set_xlabel(labels[0])
+    if len(drawn) == 1:
+        low, high = seen["low"], seen["high"]
+        ax.fill_between(axes[0].values, low, high, alpha=0.25, label="bounds, jointly")
+        ax.plot(axes[0].values, seen["risk"], "o-", markersize=3, label="noisy mean loss")
+        ax.fill_between(
+            fine[0], 0, 1, where=inside.tolist(), transform=ax.get_xaxis_transform(), color="0.85",
+            zorder=0, label="possible minimum",
+        )  # fmt: skip
+        ax.set_ylabel("mean loss")
+        add_legend(ax, room=None, ncols=3)
+        return ax
+    if drawn[0] > drawn[1]:
+        seen = {name: values.T for name, values in seen.items()}
+    lines = ax.contour(
+        axes[0].values, axes[1].values, seen["risk"].T, levels=12, colors="0.4", linewidths=0.8
+    )
+    ax.clabel(lines, fontsize="small")
+    ax.contourf(fine[0], fine[1], inside.T, levels=[0.5, 1.5], colors=["tab:orange"], alpha=0.4)
+    ax.plot(result.params[drawn[0]], result.params[drawn[1]], "o", color="black")
+    ax.set_ylabel(labels[1])
+    titled(ax, "noisy mean loss; shaded: possible minimum")
     return ax

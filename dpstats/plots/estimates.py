@@ -1,4 +1,4 @@
-"""Forest plots of estimates, whose intervals show what sampling and what noise leave unknown."""
+"""Plots of estimates with their intervals: forests, eigenvalues and loadings."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from numpy.typing import NDArray
 from dpstats.checks import first_few, short
 from dpstats.errors import RequestError
 from dpstats.plots.axes import (
-    LINES,
+    add_legend,
     axes_of,
     axis_of,
+    check_figure,
+    label_down,
     label_rows,
     labels_of,
-    legend_below,
     panels_of,
     titled,
 )
-from dpstats.results.estimates import EstimateResult
 from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from dpstats.analyses.moments.pca import PCAResult
     from dpstats.arrays import Floats
     from dpstats.checks import Method
+    from dpstats.results.estimates import EstimateResult
 
+_UPRIGHT = 4  # columns up to which their names fit side by side
 _ACROSS = 4  # panels beside each other, of `MOST` terms each
 _POPULATION, _TABLE = "sampling and privacy noise", "privacy noise alone"
 
@@ -91,7 +94,7 @@ def forest(
     ['region=north', 'region=south', 'region=west']
     >>> ax.figure.savefig("means.png")
     """
-    if not isinstance(result, EstimateResult):
+    if not hasattr(result, "terms_by_unit"):
         raise RequestError(
             "this plot needs a result with estimates, such as that of dps.GroupMeans; got "
             f"{type(result).__name__}"
@@ -125,18 +128,18 @@ def forest(
             axis_of(one, dates=set(shown) <= set(result.dates), log=log)
             one.set_visible(bool(part))
     titled(axes[0], result.title)
-    legend_below(axes[-across], ncols=2)
+    add_legend(axes[-across], ncols=2)
     return axes[0] if len(axes) == 1 else np.array(axes, dtype=np.object_)
 
 
 def _edges(numbers: Sequence[Floats], *, log: bool) -> tuple[float, float]:
     """Where the axis of one unit begins and ends."""
-    known = np.concatenate([one[np.isfinite(one)] for one in numbers])
-    if not known.size:
+    finite = np.concatenate([values[np.isfinite(values)] for values in numbers])
+    if not finite.size:
         return (math.exp(-1), math.e) if log else (-1.0, 1.0)
-    known = np.log(known) if log else known
-    room = 0.05 * max(float(np.ptp(known)), 1e-12)
-    low, high = float(known.min()) - room, float(known.max()) + room
+    finite = np.log(finite) if log else finite
+    room = 0.05 * max(float(np.ptp(finite)), 1e-12)
+    low, high = float(finite.min()) - room, float(finite.max()) + room
     return (math.exp(low), math.exp(high)) if log else (low, high)
 
 
@@ -152,13 +155,12 @@ def _draw(
     y = np.arange(len(estimates))
     drawn = ((whole, 1.2, "0.2", 2.1, _POPULATION), (of_table, 4.0, "0.6", 2.0, _TABLE))
     for ends, width, color, order, label in drawn:
-        low, high = _within(ends, *edges).T
+        low, high = np.clip(ends, *edges).T  # infinite ones to the edges
         ax.hlines(y, low, high, color=color, linewidth=width, zorder=order, label=label)
     ax.plot(estimates, y, "o", markersize=5, zorder=3)
     if edges[0] < 0 < edges[1]:
         ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_yticks(y, labels_of(names, "term", lines=LINES))
-    ax.set_ylim(len(y) - 0.5, -0.5)
+    label_down(ax, names, "term")
     ax.set_xlim(*edges)
 
 
@@ -169,17 +171,148 @@ def drawn_of(terms: Sequence[str]) -> list[str]:
 
 def _places(result: EstimateResult, terms: Sequence[str] | None) -> list[int]:
     """Numbers of the terms to draw."""
-    asked = drawn_of(result.terms) if terms is None else list(terms)
-    if not asked or not set(asked) <= set(result.terms):
+    chosen = drawn_of(result.terms) if terms is None else list(terms)
+    if not chosen or not set(chosen) <= set(result.terms):
         raise RequestError(f"terms must be some of {first_few(result.terms)}, got {short(terms)}")
-    if len(asked) > _ACROSS * MOST:
+    if len(chosen) > _ACROSS * MOST:
         raise RequestError(
             f"a forest plot shows at most {_ACROSS * MOST} parameters, and this result has "
-            f"{len(asked)}; name some with terms=, or draw to_frame() yourself"
+            f"{len(chosen)}; name some with terms=, or draw to_frame() yourself"
         )
-    return [result.terms.index(term) for term in asked]
+    return [result.terms.index(term) for term in chosen]
 
 
-def _within(ends: Floats, low: float, high: float) -> Floats:
-    """Limits (d, 2), infinite ones at the edges."""
-    return np.asarray(np.clip(ends, low, high))
+def scree(
+    result: PCAResult,
+    *,
+    ratio: bool = False,
+    alpha: float = 0.05,
+    method: Method = "noise_aware",
+    ax: Axes | None = None,
+) -> Axes:
+    """Eigenvalues, or their shares of the variance, with intervals.
+
+    Parameters
+    ----------
+    result : PCAResult
+    ratio : bool
+        Draw shares instead of eigenvalues.
+    alpha : float
+        Error probability of each interval.
+    method : {"noise_aware", "certified"}
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, `ax` is no Axes, or an option is not known.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 100, missing=50) for name in ("math", "physics")])
+    >>> plan = dps.plan(schema, {"shape": dps.PCA(["math", "physics"])}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 70})
+    >>> shape = dps.release(plan, rows, m=2_000).infer("shape")
+    >>> ax = dps.plots.scree(shape, ratio=True)
+    >>> ax.get_ylabel()
+    'share of the variance'
+    >>> ax.figure.savefig("scree.png")
+    """
+    k, ends, ax = _prepared(result, alpha, method, ax)
+    drawn = slice(k, 2 * k) if ratio else slice(0, k)
+    _bars(ax, np.arange(1, k + 1), result.params[drawn], ends[drawn], label=None)
+    ax.set_xticks(np.arange(1, k + 1))
+    ax.set_xlabel("component")
+    ax.set_ylabel("share of the variance" if ratio else "eigenvalue")
+    ax.set_ylim(bottom=0)
+    return ax
+
+
+def loadings(
+    result: PCAResult,
+    *,
+    components: int | str | Sequence[int | str] = (1, 2),
+    alpha: float = 0.05,
+    method: Method = "noise_aware",
+    ax: Axes | None = None,
+) -> Axes:
+    """Loadings of the columns on some components, with intervals.
+
+    Parameters
+    ----------
+    result : PCAResult
+    components : int, name, or a sequence of them
+        Numbers of components, from 1, or names such as ``"PC1"``.
+    alpha : float
+        Error probability of each interval.
+    method : {"noise_aware", "certified"}
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, `ax` is no Axes, or an option is not known.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Number(name, 0, 100, missing=50) for name in ("math", "physics")])
+    >>> plan = dps.plan(schema, {"shape": dps.PCA(["math", "physics"])}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(10_000))
+    >>> rows = pd.DataFrame({"math": numbers % 100, "physics": numbers % 70})
+    >>> shape = dps.release(plan, rows, m=2_000).infer("shape")
+    >>> ax = dps.plots.loadings(shape, components="PC1")
+    >>> [label.get_text() for label in ax.get_xticklabels()]
+    ['math', 'physics']
+    >>> ax.figure.savefig("loadings.png")
+    """
+    k, ends, ax = _prepared(result, alpha, method, ax)
+    p = len(result.columns)
+    wanted = list(components) if isinstance(components, tuple | list) else [components]
+    numbers = [_number(component, k) for component in wanted]
+    ends = ends[2 * k :].reshape(k, p, 2)
+    places = np.arange(p)
+    for i, number in enumerate(numbers):
+        aside = (i - (len(numbers) - 1) / 2) * 0.6 / len(numbers)
+        weights = result.components_[number - 1]
+        _bars(ax, places + aside, weights, ends[number - 1], label=f"PC{number}")
+    ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+    ax.set_xticks(places, labels_of(result.columns), rotation=90 if p > _UPRIGHT else 0)
+    ax.set_ylabel("loading")
+    ax.set_ylim(-1.05, 1.05)
+    add_legend(ax, room=None, ncols=len(numbers))
+    return ax
+
+
+def _prepared(
+    result: PCAResult, alpha: float, method: Method, ax: Axes | None
+) -> tuple[int, Floats, Axes]:
+    """Number of components, limits (2 k + k p, 2) of all parameters, and where to draw them."""
+    check_figure("scree", result, "the result of a dps.PCA, such as release.infer('shape')")
+    ends = np.asarray(result.conf_int(alpha=alpha, method=method))
+    return result.n_components_, ends, axes_of(ax)
+
+
+def _number(component: object, k: int) -> int:
+    """Number of a component, from 1."""
+    names = {f"PC{i}": i for i in range(1, k + 1)}
+    number = names.get(component) if isinstance(component, str) else component
+    if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 1 <= number <= k:
+        raise RequestError(
+            f"components must be numbers from 1 to {k}, or names such as 'PC1', got "
+            f"{short(component)}"
+        )
+    return int(number)
+
+
+def _bars(ax: Axes, x: object, estimates: object, ends: object, label: str | None) -> None:
+    """Points with intervals, which need not be symmetric about their estimates."""
+    x, estimates, ends = np.asarray(x), np.asarray(estimates), np.asarray(ends)
+    ax.vlines(x, ends[:, 0], ends[:, 1], color="0.5", linewidth=1.2)
+    ax.plot(x, estimates, "o", label=label)

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.analyses.graphs.graph_result import Adjustment, GraphResult
 from dpstats.analyses.graphs.pair_graph import symmetric
-from dpstats.analyses.graphs.penalised_graph_result import PenalisedGraphResult
-from dpstats.analyses.graphs.tree_result import TreeResult
-from dpstats.analyses.moments.correlation import CorrelationResult
-from dpstats.checks import counted, short
+from dpstats.checks import short
 from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
-from dpstats.plots.axes import axes_of, ink_on, labels_of, legend_below, titled
-from dpstats.results.rendering import fixed, significant
+from dpstats.plots.axes import add_legend, axes_of, check_figure, ink_on, labels_of, titled
+from dpstats.results.rendering import fixed
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dpstats.arrays import Floats
+    from dpstats.analyses.graphs.graph_result import Adjustment
+    from dpstats.analyses.graphs.pair_graph import PairGraph
     from dpstats.checks import Target
 
-AnyGraph: TypeAlias = GraphResult | TreeResult | PenalisedGraphResult
-
+_WANTED = (
+    "the result of a dps.GraphicalModel (or, for a matrix, of a dps.Correlation without penalty=), "
+    "such as release.infer('graph')"
+)
 _WIDEST = 8.0  # points, of the line of a correlation of one
 _LABELLED = 12  # columns up to which a matrix shows numbers
 _COLORS = {"positive": "tab:blue", "negative": "tab:red", "not tested": "0.6"}
@@ -38,7 +37,7 @@ _STYLES = {
 
 
 def network(
-    result: AnyGraph,
+    result: PairGraph,
     *,
     alpha: float = USUAL_ALPHA,
     adjust: Adjustment = "holm",
@@ -91,11 +90,16 @@ def network(
     True
     >>> ax.figure.savefig("network.png")
     """
-    lines = _lines(result, alpha, adjust, target, penalty)
+    check_figure("network", result, _WANTED)
+    _check_penalty(result, penalty)
+    lines, title = result._network(alpha=alpha, adjust=adjust, target=target, penalty=penalty)
+    signs = np.where(lines["estimate"] > 0, "positive", "negative")
+    lines["color"] = np.where(lines["basis"] == "not tested", "not tested", signs)
     ax, names = axes_of(ax), result.columns
     turn = 2 * np.pi * np.arange(len(names)) / len(names)
     place = {n: (np.sin(t), np.cos(t)) for n, t in zip(names, turn.tolist(), strict=True)}
-    for first, second, estimate, basis, color, _ in lines.itertuples(index=False):
+    drawn = lines[["first", "second", "estimate", "basis", "color"]]
+    for first, second, estimate, basis, color in drawn.itertuples(index=False):
         (x0, y0), (x1, y1) = place[first], place[second]
         ax.plot(
             [x0, x1], [y0, y1],
@@ -114,14 +118,12 @@ def network(
     ax.set_ylim(-1.3, 1.3)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    titled(ax, _caption(result, lines, alpha, penalty))
+    titled(ax, title)
     _add_legend(ax, lines)
     return ax
 
 
-def matrix(
-    result: AnyGraph | CorrelationResult, *, penalty: float | None = None, ax: Axes | None = None
-) -> Axes:
+def matrix(result: Any, *, penalty: float | None = None, ax: Axes | None = None) -> Axes:
     """All pairs of columns as a matrix, coloured by the (partial) correlation.
 
     Parameters
@@ -152,9 +154,17 @@ def matrix(
     ['a', 'b', 'c']
     >>> ax.figure.savefig("matrix.png")
     """
-    estimates = _estimates(result, penalty)
+    measure = getattr(result, "measure", None)
+    if measure is None:
+        raise RequestError(f"this plot needs {_WANTED}; got {type(result).__name__}")
+    _check_penalty(result, penalty)
+    values, title = result.matrix.to_numpy(copy=True), f"{measure.capitalize()}s"
+    if hasattr(result, "penalties"):
+        values = symmetric(result.pairs(penalty)["estimate"].to_numpy(), len(result.columns))
+        title += result._at_penalty(penalty)
+    elif not getattr(result, "known", True):
+        title = "nearly singular: no estimates"
     ax, names = axes_of(ax), labels_of(result.columns)
-    values = symmetric(estimates, len(names))
     np.fill_diagonal(values, np.nan)
     image = ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)
     colours = image.to_rgba(values)
@@ -166,65 +176,17 @@ def matrix(
             )  # fmt: skip
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)
-    plain = isinstance(result, TreeResult | CorrelationResult)
-    what = "correlation" if plain else "partial correlation"
-    if isinstance(result, GraphResult) and not result.known:
-        titled(ax, "nearly singular: no estimates")
-    else:
-        titled(ax, f"{what.capitalize()}s{_at_penalty(result, penalty)}")
-    ax.figure.colorbar(image, ax=ax, label=what)
+    titled(ax, title)
+    ax.figure.colorbar(image, ax=ax, label=measure)
     return ax
 
 
-def _estimates(result: AnyGraph | CorrelationResult, penalty: float | None) -> Floats:
-    """Estimates of all pairs, row by row above the diagonal; RequestError as in `_pairs`."""
-    if isinstance(result, CorrelationResult) and penalty is None:
-        return np.asarray(result.params)
-    return _pairs(result, penalty)["estimate"].to_numpy()
-
-
-def _pairs(result: Any, penalty: float | None) -> pd.DataFrame:
-    """All pairs of columns; RequestError for another result, or a penalty that it does not have."""
-    if isinstance(result, PenalisedGraphResult):
-        return result.pairs(penalty)
-    if not isinstance(result, GraphResult | TreeResult):
-        raise RequestError(
-            "this plot needs the result of a dps.GraphicalModel (or, for a matrix, of a "
-            "dps.Correlation without penalty=), such as release.infer('graph'); "
-            f"got {type(result).__name__}"
-        )
-    if penalty is not None:
+def _check_penalty(result: object, penalty: float | None) -> None:
+    if penalty is not None and not hasattr(result, "penalties"):
         raise RequestError(
             "penalty= is for the result of estimator='glasso' or 'clime', and this one is a "
             f"{type(result).__name__}, without penalties; got {short(penalty)}"
         )
-    return result.pairs()
-
-
-def _lines(
-    result: AnyGraph, alpha: float, adjust: Adjustment, target: Target, penalty: float | None
-) -> pd.DataFrame:
-    """What is drawn: first, second, estimate, what a line rests on (a style), its color, tested."""
-    import pandas as pd
-
-    pairs = _pairs(result, penalty)
-    if isinstance(result, GraphResult):
-        found = result.joined(alpha=alpha, adjust=adjust, target=target)
-        certified = found["certified"] == "present"
-        found = found.assign(basis=np.where(certified, "certified", "by a test"))
-        known = set(zip(found["first"], found["second"], strict=True))
-        drawn = [pair in known for pair in zip(pairs["first"], pairs["second"], strict=True)]
-        others = pairs[~pairs["tested"] & ~np.array(drawn)]
-        found = pd.concat([others.assign(basis="not tested"), found])
-    elif isinstance(result, TreeResult):
-        found = result.edges(alpha=alpha, target=target)
-        found = found.assign(basis=found["verdict"], tested=True)
-    else:
-        found = result.edges(penalty).assign(basis="at this penalty", tested=True)
-    signs = np.where(found["estimate"] > 0, "positive", "negative")
-    colors = np.where(found["basis"] == "not tested", "not tested", signs)
-    shown = ["first", "second", "estimate", "basis", "color", "tested"]
-    return found.assign(color=colors)[shown]
 
 
 def _add_legend(ax: Axes, lines: pd.DataFrame) -> None:
@@ -242,27 +204,4 @@ def _add_legend(ax: Axes, lines: pd.DataFrame) -> None:
     }
     if shown:
         handles = [Line2D([], [], label=name, **looks) for name, looks in shown.items()]
-        legend_below(ax, room=4, ncols=len(handles), handles=handles)
-
-
-def _caption(result: AnyGraph, lines: pd.DataFrame, alpha: float, penalty: float | None) -> str:
-    """What the edges are."""
-    if isinstance(result, TreeResult):
-        return f"{int(np.sum(lines['basis'] == 'sure'))} sure edges of {len(result.columns) - 1}"
-    edges = counted(int(lines["tested"].sum()), "edge")
-    if isinstance(result, GraphResult):
-        if not result.known:
-            return "nearly singular: no edges can be tested"
-        tested = counted(int(result.tested.sum()), "tested pair")
-        declared = int(np.sum(~lines["tested"] & (lines["basis"] == "certified")))
-        also = f", {counted(declared, 'declared pair')} certified" if declared else ""
-        return f"{edges} of {tested}{also}, level {alpha:g}"
-    return f"{edges}{_at_penalty(result, penalty)}"
-
-
-def _at_penalty(result: AnyGraph | CorrelationResult, penalty: float | None) -> str:
-    """Estimator and penalty of a picture; "" for other results."""
-    if not isinstance(result, PenalisedGraphResult):
-        return ""
-    shown = result.nearest if penalty is None else penalty
-    return f", {result.estimator} at penalty {significant(shown)}"
+        add_legend(ax, room=4, ncols=len(handles), handles=handles)

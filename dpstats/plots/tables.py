@@ -12,15 +12,14 @@ from dpstats.errors import RequestError
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.certificate import Accuracy
 from dpstats.plots.axes import (
-    LINES,
+    add_legend,
     axes_of,
     characters_in,
-    few_ticks,
     fits_across,
     ink_on,
+    label_down,
     label_rows,
     labels_of,
-    legend_below,
     room_across,
     some_of,
     titled,
@@ -74,29 +73,28 @@ def margin(release: Release, column: str, *, alpha: float = 0.05, ax: Axes | Non
     >>> ax.figure.savefig("region.png")
     """
     _check_release(release)
-    asked, labels = Marginals((column,), 1), release.schema[column].bin_labels
+    marginals, labels = Marginals((column,), 1), release.schema[column].bin_labels
     if len(labels) > MOST:
         raise RequestError(
             f"this plot shows at most {MOST} levels, and {column!r} has {len(labels)}; draw "
             "release.infer(dps.Marginals([...], 1)).to_frame() yourself"
         )
-    found = release.infer(asked)
-    low, high = np.asarray(found.conf_int(alpha=alpha, target="table")).reshape(-1, 2).T
-    synthetic = asked.family(release.schema).evaluate(release.candidates).average(
+    result = release.infer(marginals)
+    low, high = np.asarray(result.conf_int(alpha=alpha, target="table")).reshape(-1, 2).T
+    synthetic = marginals.family(release.schema).evaluate(release.candidates).average(
         release.counts / release.k
     )  # fmt: skip
     ax = axes_of(ax, label_rows(labels))
     y = np.arange(len(labels))
     ax.barh(y, synthetic, height=0.7, color="tab:blue", alpha=0.3, label="synthetic rows")
     ax.hlines(y, low, high, color="0.5", linewidth=3, label="privacy noise")
-    ax.plot(np.asarray(found.params), y, "o", color="tab:blue", label="noisy answer")
-    ax.set_yticks(y, labels_of(labels, "level", lines=LINES))
-    ax.set_ylim(len(y) - 0.5, -0.5)
-    ax.set_xlim(left=min(0.0, 1.1 * float(np.min(found.params))))
-    few_ticks(ax)
+    ax.plot(np.asarray(result.params), y, "o", color="tab:blue", label="noisy answer")
+    label_down(ax, labels, "level")
+    ax.set_xlim(left=min(0.0, 1.1 * float(np.min(result.params))))
+    ax.locator_params(axis="x", nbins=4)
     ax.set_xlabel("share of the rows")
     titled(ax, column)
-    legend_below(ax, room=36, ncols=3)
+    add_legend(ax, room=36, ncols=3)
     return ax
 
 
@@ -143,10 +141,10 @@ def table(
     _check_release(release)
     if rows == columns:
         raise RequestError(f"a table needs two different columns, got {short(rows)} twice")
-    asked = Marginals((rows, columns), 2)
-    found, block = release.infer(asked), Cells.table(release.schema, [rows, columns])
-    ends = np.asarray(found.conf_int(alpha=alpha, target="table"))
-    shares = found.displayed
+    marginals = Marginals((rows, columns), 2)
+    result, block = release.infer(marginals), Cells.table(release.schema, [rows, columns])
+    ends = np.asarray(result.conf_int(alpha=alpha, target="table"))
+    shares = result.displayed
     noise = np.maximum(ends[:, 1] - shares, shares - ends[:, 0])
     down = block.columns[0].name == rows
 
@@ -186,7 +184,7 @@ def table(
     ax.invert_yaxis()
     if not ax.texts:
         scale = ax.figure.colorbar(image, ax=ax, location="top", label="% of the rows", aspect=30)
-        few_ticks(scale.ax)
+        scale.ax.locator_params(axis="x", nbins=4)
     return ax
 
 
@@ -238,11 +236,10 @@ def departures(accuracy: Accuracy | Release, *, most: int = 30, ax: Axes | None 
     apart = (accuracy.synthetic - accuracy.noisy)[shown]
     ax.plot(apart, y, "o", color="tab:blue", label="synthetic rows")
     ax.axvline(0, color="0.7", linewidth=0.8, zorder=0)
-    ax.set_yticks(y, labels_of(names, "function", lines=LINES))
-    ax.set_ylim(len(y) - 0.5, -0.5)
-    few_ticks(ax)
+    label_down(ax, names, "function")
+    ax.locator_params(axis="x", nbins=4)
     ax.set_xlabel("difference from the noisy answer", loc="right")  # beside long names
-    legend_below(ax, room=36, ncols=2)
+    add_legend(ax, room=36, ncols=2)
     return ax
 
 

@@ -17,16 +17,9 @@ from dpstats.rows.drawing import Draw, random_order
 from dpstats.rows.generator import Fit
 
 _KEYS = {
-    "serves_inference",
-    "dpstats",
-    "version",
-    "fit",
-    "draw",
-    "row_seed",
-    "notes",
-    "accuracy",
+    "serves_inference", "dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy",
     "limits",
-}
+}  # fmt: skip
 
 
 def load(path: str | Path) -> Release:

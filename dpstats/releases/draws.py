@@ -108,13 +108,13 @@ class Draws:
         RequestError
             If `analyse` returns anything but a pair; and see `dps.pool`.
         """
-        found = []
+        pairs = []
         with shown_progress(progress) as say:
             for done, frame in enumerate(self):
-                found.append(analyse(frame))
+                pairs.append(analyse(frame))
                 if say is not None:
                     say("drawing tables", done + 1, len(self))
-        for pair in found:
+        for pair in pairs:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
                 raise RequestError(
                     "analyse must return a pair, estimates and their sampling variances, such as "
@@ -122,8 +122,8 @@ class Draws:
                 )
         rows = self.tables.sources.rows
         return pool(
-            [one for one, _ in found],
-            [other for _, other in found],
+            [estimates for estimates, _ in pairs],
+            [variances for _, variances in pairs],
             n=self.n,
             rows_per_person=rows.rows_per_person,
         )

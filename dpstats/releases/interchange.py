@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -31,7 +33,7 @@ LIMITS = (
 
 
 def limits(neighbours: Neighbours) -> str:
-    """What a release promises, and what its intervals assume."""
+    """State what a release promises, and what its intervals assume."""
     if neighbours.rows_per_person == 1:
         return LIMITS
     return (
@@ -39,44 +41,6 @@ def limits(neighbours: Neighbours) -> str:
         "Intervals for a population assume rows drawn independently from it, which several rows "
         "of one person are not, unless they say that they allow for that; without survey weights."
     )
-
-
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "sc": "https://schema.org/",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "dct": "http://purl.org/dc/terms/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
-    "conformsTo": "dct:conformsTo",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
-}
 
 
 def row_batches(
@@ -118,28 +82,13 @@ def croissant_of(
     limitations: Sequence[str],
     details: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The description of a release in Croissant 1.0.
+    """The description of a release with k rows in Croissant 1.0 (MLCommons 2024).
 
-    Parameters
-    ----------
-    measurements : Measurements
-    columns : Schema
-        Of the k synthetic rows.
-    k : int
-    name : str
-        Of the data set.
-    archive, digest : str
-        Name of the file of the release, and the SHA-256 of its bytes.
-    limitations : sequence of str
-        How the rows may be used.
-    details : mapping
-        Further properties of the data set, such as its license and url.
-
-    References
-    ----------
-    MLCommons (2024). The Croissant format specification, version 1.0.
+    `archive` and `digest` are the name of its file and the SHA-256 of its bytes, `details` further
+    properties of the data set, such as its license.
     """
     held, rows = measurements, "rows.csv"
+    context = resources.files("dpstats.releases").joinpath("croissant.json").read_text("utf-8")
     about = (
         f"Synthetic rows and noisy measurements under differential privacy: {held.budget}; "
         f"{held.neighbours}. {k} synthetic rows; {held.rows} private rows. "
@@ -147,7 +96,7 @@ def croissant_of(
     )
     levels = [column for column in columns if isinstance(column, Category)]
     return {
-        "@context": _CONTEXT,
+        "@context": json.loads(context),
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": name,
@@ -193,22 +142,22 @@ def croissant_of(
 def _field(column: Column, file: str) -> dict[str, Any]:
     source = {"fileObject": {"@id": file}, "extract": {"column": column.name}}
     note = f"{column.note}. " if column.note else ""
-    made: dict[str, Any] = {
+    description: dict[str, Any] = {
         "@type": "cr:Field",
-        "@id": f"rows/{quote(column.name, safe='')}",
+        "@id": f"rows/{_quoted(column)}",
         "name": column.name,
         "description": f"{note}{column.missing_rule()}",
         "dataType": _data_type(column),
         "source": source,
     }
     if isinstance(column, Category):
-        made["references"] = {"field": {"@id": f"{_id_of_levels(column)}/level"}}
-    return made
+        description["references"] = {"field": {"@id": f"levels/{_quoted(column)}/level"}}
+    return description
 
 
-def _id_of_levels(column: Category) -> str:
-    """An identifier: a space in it would end it."""
-    return f"levels/{quote(column.name, safe='')}"
+def _quoted(column: Column) -> str:
+    """The name of a column in an identifier, which a space would end."""
+    return quote(column.name, safe="")
 
 
 def _data_type(column: Column) -> str:
@@ -228,7 +177,7 @@ def _data_type(column: Column) -> str:
 
 def _levels(column: Category) -> dict[str, Any]:
     """The declared levels of a column as an enumeration."""
-    name = _id_of_levels(column)
+    name = f"levels/{_quoted(column)}"
     return {
         "@type": "cr:RecordSet",
         "@id": name,

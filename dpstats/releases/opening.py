@@ -19,13 +19,7 @@ _START = 2**12  # bytes that show what a text file is
 
 
 def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
-    """The object that a file holds; a request gives its plan.
-
-    Raises
-    ------
-    FileFormatError
-        If it is not a file of dpstats, or is damaged.
-    """
+    """The object that a file holds; a request gives its plan."""
     start = files.read_bytes(path, most=_START)
     if start.startswith(b"PK"):
         return load(path) if _holds_release(path) else Measurements.load(path)
@@ -39,14 +33,7 @@ def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
 
 
 def not_wanted(path: Path, *wanted: str) -> FileFormatError:
-    """The error for a file of another kind than those that are wanted, or of none of dpstats.
-
-    Parameters
-    ----------
-    path : Path
-    *wanted : str
-        As in `files.check_kind`.
-    """
+    """The error for a file of another kind than those wanted, or of none of dpstats."""
     return FileFormatError(
         files.mistaken(path, *wanted)
         or f"{path.name} is not a file of dpstats: neither a release, measurements, a plan, a "
@@ -55,19 +42,13 @@ def not_wanted(path: Path, *wanted: str) -> FileFormatError:
 
 
 def open_release(path: Path) -> Release:
-    """The release that a file holds.
-
-    Raises
-    ------
-    RequestError
-        If it holds something else; with what it holds, and what to do with that.
-    """
+    """The release that a file holds."""
     if path.suffix.lower() == ".toml":  # a request, perhaps, whose plan would open
         files.check_kind(path, "a release")
-    found = open_file(path)
-    match found:
+    opened = open_file(path)
+    match opened:
         case Release():
-            return found
+            return opened
         case Measurements():
             finish = f"dpstats synthesize {shlex.quote(path.name)} -o RELEASE.zip"
             what = f"measurements: make a release of them with: {finish}"

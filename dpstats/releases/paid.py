@@ -56,12 +56,7 @@ def _free(output: Path, paid: Path | None = None) -> Path:
 
 
 def check_apart(output: Path, others: Mapping[str, Path | None]) -> None:
-    """Refuse an output that is one of the files that the command reads.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse an output that is one of the files that the command reads."""
     for what, other in others.items():
         if other is not None and _same(output, other):
             raise RequestError(f"the output {str(output)!r} is the {what}; name another file")
@@ -79,11 +74,6 @@ def places(output: Path, *, overwrite: bool, size: int) -> Iterator[tuple[Write,
     """Open the places of the measurements and of the release, before anything is spent.
 
     `size` bytes are kept free for the measurements.
-
-    Raises
-    ------
-    RequestError
-        If either cannot be written, or measurements of a run that stopped are there.
     """
     paid = place_of_measurements(output)
     try:
@@ -132,12 +122,12 @@ def stopped_in_order() -> Iterator[None]:
 
 
 def _handlers(*names: str) -> dict[int, Any]:
-    """What the program does on each signal that the platform has and that is not ignored."""
+    """Handlers of the signals that the platform has and that are not ignored."""
     if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
         return {}
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     handlers = {number: signal.getsignal(number) for number in numbers}
-    return {number: found for number, found in handlers.items() if found != signal.SIG_IGN}
+    return {number: handler for number, handler in handlers.items() if handler != signal.SIG_IGN}
 
 
 @contextmanager
@@ -194,11 +184,6 @@ def keep_measurements(measurements: Measurements, keep: Write, output: Path) -> 
 
     That is beside the output under another name, if another run has taken theirs, or else in a
     temporary folder.
-
-    Raises
-    ------
-    RequestError
-        If no folder takes them.
     """
     paid, data = place_of_measurements(output), measurements.to_bytes()
     try:

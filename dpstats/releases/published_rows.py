@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from dpstats.analyses.base import Analysis, answered
 from dpstats.analyses.registry import BUILT_IN, spelled
-from dpstats.analyses.tables.chi_square_result import ChiSquareResult
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_counts, check_number, columns_named, short
@@ -84,12 +83,6 @@ def infer(
     -------
     RowsResult, or RowsTest for a chi-square test
 
-    Raises
-    ------
-    RequestError
-        If an argument is out of its range, a function of the analysis has no radius, or the
-        analysis has no certified intervals.
-
     References
     ----------
     Bojkovic, N. and Loh, P.-L. (2024). Differentially private synthetic data with private density
@@ -128,20 +121,21 @@ def infer(
     if not _reads_bounds(analysis, result):
         result = analysis.infer(view.strict)
     view.draws.refused = True
-    k = radius.rows_per_person if isinstance(radius, Radius) else 1
-    if isinstance(result, ChiSquareResult):
+    found: Any = result
+    shared: dict[str, Any] = {"title": result.title, "beta": known.beta, "n": known.n}
+    if hasattr(result, "rows"):
+        k = radius.rows_per_person if isinstance(radius, Radius) else 1
+        shared["rows"] = replace(found.rows, rows_per_person=k)
+    if hasattr(result, "certified_at"):  # a chi-square test
         return RowsTest(
-            title=result.title,
-            null=result.null,
-            cells=result.cells,
-            shares=np.asarray(result.observed) / known.size,
-            beta=known.beta,
-            rows=replace(result.rows, rows_per_person=k),
-            n=known.n,
-            effect_name=result.effect_name,
-            levels=result.levels,
-            largest_effect=result.largest_effect,
-            certified_at=result.certified_at,
+            null=found.null,
+            cells=found.cells,
+            shares=np.asarray(found.observed) / known.size,
+            effect_name=found.effect_name,
+            levels=found.levels,
+            largest_effect=found.largest_effect,
+            certified_at=found.certified_at,
+            **shared,
         )
     if not isinstance(result, EstimateResult):
         raise RequestError(
@@ -149,16 +143,13 @@ def infer(
             "intervals from a radius; infer it from the release"
         )
     return RowsResult(
-        title=result.title,
         terms=result.terms,
         params=Named(np.asarray(result.params), result.terms),
         intervals=result.intervals,
-        beta=known.beta,
-        rows=replace(result.rows, rows_per_person=k),
-        n=known.n,
         scalar=result.scalar,
         notes=[note for note in result.notes if note.startswith(SILENT)],
         dates=result.dates,
+        **shared,
     )
 
 
@@ -173,7 +164,7 @@ def _reads_bounds(analysis: Analysis[Result], result: Result) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """What was published beside the rows.
+    """The radius and the number of rows that were published beside the rows.
 
     Attributes
     ----------
@@ -204,46 +195,41 @@ class _Known:
         beta: float | None,
     ) -> _Known:
         """Checked arguments of `infer`."""
-        own = radius if isinstance(radius, Radius) else None
-        if n is None and own is None:
+        if isinstance(radius, Radius):
+            if n is not None and check_counts(n) != check_counts(radius.n):
+                raise RequestError(f"n differs from that of the radius, {radius.n}; leave n out")
+            if beta is not None:
+                raise RequestError(
+                    f"the radius has its own beta, {radius.alpha:g}; leave beta out, or ask for "
+                    f"release.radius(name, alpha={beta:g})"
+                )
+            n, beta = radius.n, radius.alpha
+        elif n is None:
             raise RequestError(
                 "n is needed with a radius that is not release.radius(name): the number of private "
                 "rows, or a pair (low, high) of bounds on it"
             )
-        ends = check_counts(own.n if own is not None and n is None else n)
-        if own is not None and n is not None and ends != check_counts(own.n):
+        ends = check_counts(n)
+        beta = USUAL_BETA if beta is None else check_number("beta", beta)
+        if not 0 <= beta < 0.5:
             raise RequestError(
-                f"n differs from that of the radius, {own.n}; leave n out: the radius knows it"
-            )
-        if own is not None and beta is not None:
-            raise RequestError(
-                f"the radius has its own beta, {own.alpha:g}; leave beta out, or ask for "
-                f"release.radius(name, alpha={beta:g})"
-            )
-        given = USUAL_BETA if beta is None else check_number("beta", beta)
-        failing = given if own is None else own.alpha
-        if not 0 <= failing < 0.5:
-            raise RequestError(
-                f"beta={failing:g} must be at least 0 and below 1/2: it is the probability "
-                "that the radius fails"
+                f"beta={beta:g} must be at least 0 and below 1/2: it is the probability that the "
+                "radius fails"
             )
         if isinstance(radius, Mapping):
             radii = {name: _checked(f"radius of {name!r}", value) for name, value in radius.items()}
         else:
-            one = _checked("radius", radius)
-            radii = dict.fromkeys(family.names, one)
-        whole = own is not None and own.names == tuple(family.names)
-        sharper: dict[str, float] = {}
-        size = (ends[0] + ends[1]) // 2
-        if own is not None and own.of_sums is not None and own.estimate is not None:
-            sharper = dict(zip(own.names, own.of_sums.tolist(), strict=True))
-            size = int(np.clip(own.estimate, *ends))
-            if size != own.estimate or len(sharper) < len(own.names):  # two of one name
-                sharper = {}
-        of_matrix = own.spectral if own is not None and whole else None
-        if not hasattr(analysis, "spectral_radius"):
-            of_matrix = None
-        return cls(radii, sharper, ends, size, failing, of_matrix)
+            radii = dict.fromkeys(family.names, _checked("radius", radius))
+        size, sharper, spectral = sum(ends) // 2, dict[str, float](), None
+        if isinstance(radius, Radius):
+            if radius.names == tuple(family.names) and hasattr(analysis, "spectral_radius"):
+                spectral = radius.spectral
+            if radius.of_sums is not None and radius.estimate is not None:
+                size = int(np.clip(radius.estimate, *ends))
+                by_name = dict(zip(radius.names, radius.of_sums.tolist(), strict=True))
+                if size == radius.estimate and len(by_name) == len(radius.names):
+                    sharper = by_name  # else two functions have one name
+        return cls(radii, sharper, ends, size, beta, spectral)
 
     @property
     def public(self) -> bool:
@@ -343,7 +329,7 @@ class PublishedRows(Cached):
         radii = np.concatenate([self._radii(block) for block in blocks])
         unit_means = sums / (known.size * units)
         every = zip(names, unit_means.tolist(), radii.tolist(), strict=True)
-        bounds = known.size * units * np.array([known.of_sum(*one) for one in every])
+        bounds = known.size * units * np.array([known.of_sum(*parts) for parts in every])
         count = None if known.public else Bounded(known.off, strict=self.refused)
         if with_count and count is not None:
             names += ROWS.names
@@ -379,9 +365,9 @@ class PublishedRows(Cached):
             derivation = source.derive(block)
             if derivation is None:
                 continue
-            own = np.array([self.known.radii.get(name, np.inf) for name in source.names])
+            source_radii = np.array([self.known.radii.get(name, np.inf) for name in source.names])
             total, used = np.zeros(block.size), derivation.member >= 0
-            np.add.at(total, derivation.member[used], (own * source.bounds)[used])
+            np.add.at(total, derivation.member[used], (source_radii * source.bounds)[used])
             radii = np.where(derivation.terms > 0, np.minimum(radii, total / block.bounds), radii)
         if lacking := [n for n, r in zip(block.names, radii, strict=True) if np.isinf(r)]:
             raise RequestError(
@@ -448,10 +434,11 @@ def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
             f"the rows hold {column.name!r} without a value, and the schema declares no "
             "allow_missing; give the schema of these rows"
         )
-    least, most = float(column.grid[0]), float(column.grid[-1])
-    if np.any((numbers < least) | (numbers > most)):  # of NaN neither is true
+    lowest, highest = float(column.grid[0]), float(column.grid[-1])
+    if np.any((numbers < lowest) | (numbers > highest)):  # of NaN neither is true
         raise RequestError(
-            f"the rows hold a value of {column.name!r} outside {column.text(least)} to "
-            f"{column.text(most)}, which the schema declares; give published rows and their schema"
+            f"the rows hold a value of {column.name!r} outside {column.text(lowest)} to "
+            f"{column.text(highest)}, which the schema declares; give published rows and their "
+            "schema"
         )
     return column.encode_numbers(numbers)  # no published row holds a code for a missing cell

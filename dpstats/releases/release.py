@@ -15,7 +15,7 @@ import numpy as np
 from dpstats import files
 from dpstats.analyses.base import Analysis, R, answered
 from dpstats.analyses.person_totals import possible_blocks
-from dpstats.analyses.registry import spelled
+from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
@@ -28,6 +28,7 @@ from dpstats.checks import (
     counted,
     did_you_mean,
     excerpt,
+    first_few,
     short,
 )
 from dpstats.display import as_html
@@ -37,16 +38,20 @@ from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_to_members
-from dpstats.measured.certificate import Accuracy, certify, certify_answers
+from dpstats.measured.certificate import (
+    Accuracy,
+    certify,
+    certify_answers,
+    printed,
+    written,
+)
 from dpstats.measured.combining import Sources
-from dpstats.measured.contents import contents, lacking
+from dpstats.measured.contents import contents, lacking, unasked
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.published import printed, written
 from dpstats.measured.radius import Radius
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.budget import Budget
 from dpstats.releases.interchange import CAUTION, croissant_of, limits, row_batches
-from dpstats.releases.planned_analyses import PlannedAnalyses
 from dpstats.results.base import INTERVAL_COLUMNS, Result
 from dpstats.rows.drawing import random_order
 from dpstats.rows.generator import inference_density
@@ -56,18 +61,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from dpstats.analyses.base import Analysis
-    from dpstats.arrays import Codes
-    from dpstats.families.block import Block, Family
-    from dpstats.measured.combining import Sources
-    from dpstats.measured.measurements import Measurements
     from dpstats.releases.draws import Draws
-    from dpstats.releases.planned_analyses import PlannedAnalyses
-    from dpstats.results.base import Result
     from dpstats.results.bounds import Bounds
     from dpstats.results.explanation import Explanation
     from dpstats.rows.generator import Seed
-    from dpstats.schema import Schema
 
 
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
@@ -151,7 +148,7 @@ class Release(Cached):
 
     @cached_property
     def _view(self) -> ReleaseView:
-        """What analyses get."""
+        """The view that analyses get."""
         return _View(self)
 
     @property
@@ -169,14 +166,20 @@ class Release(Cached):
         """The budget that was spent."""
         return self.measurements.budget
 
-    @property
-    def _planned(self) -> PlannedAnalyses:
-        return PlannedAnalyses(self.measurements.requests, self.schema)
+    def _named(self, name: str) -> Analysis[Result]:
+        """A planned analysis, read anew: its kind may have been registered since."""
+        requests = self.measurements.requests
+        if name not in requests:
+            raise NotMeasuredError(
+                f"this release has no analysis {name!r}{did_you_mean(name, requests)}; it has "
+                f"{list(requests)}"
+            )
+        return analysis_from_dict(requests[name])
 
     @property
     def analyses(self) -> dict[str, Analysis[Result]]:
         """The planned analyses by name, except those in `unread`."""
-        return self._planned.read()[0]
+        return read_analyses(self.measurements)[0]
 
     @property
     def unread(self) -> dict[str, str]:
@@ -185,10 +188,10 @@ class Release(Cached):
         Their kind is not registered, or another version wrote their parameters. The rest of the
         release works without them.
         """
-        return self._planned.read()[1]
+        return read_analyses(self.measurements)[1]
 
     def measured(self) -> pd.DataFrame:
-        """What you can ask for: what was measured, block by block.
+        """List what was measured, block by block: what you can ask for.
 
         Any analysis that needs only these can be inferred, planned or not. Margins of a table, and
         conditions on its columns, follow from the table.
@@ -215,8 +218,10 @@ class Release(Cached):
         table smoker, ill          4 link, ill
         """
         asked = {
-            name: Family((*needs(one, self.schema).blocks, *possible_blocks(one, self.schema)))
-            for name, one in self.analyses.items()
+            name: Family(
+                (*needs(analysis, self.schema).blocks, *possible_blocks(analysis, self.schema))
+            )
+            for name, analysis in self.analyses.items()
         }
         return contents(self.measurements, self.answers, asked)
 
@@ -292,8 +297,8 @@ class Release(Cached):
         if analysis is not latest and not (isinstance(analysis, str) and analysis == latest):
             result = self._inferred(analysis)
             self._latest[:] = analysis, result
-        found: Result = result
-        return found
+        inferred: Result = result
+        return inferred
 
     @cached_property
     def _latest(self) -> list[Any]:
@@ -302,7 +307,7 @@ class Release(Cached):
 
     def _inferred(self, analysis: str | Analysis[R]) -> Result | R:
         if isinstance(analysis, str):
-            return self._planned.named(analysis).infer(self._view)
+            return self._named(analysis).infer(self._view)
         _check_analysis("infer", analysis)
         try:
             return analysis.infer(self._view)
@@ -312,7 +317,11 @@ class Release(Cached):
             if error.__cause__ is not None or not missing:  # the analysis explains it better
                 raise
         some = not family.column_names.isdisjoint(self.measurements.family.column_names)
-        same = self._planned.about(family.column_names)
+        same = [
+            f"{name!r} ({spelled(planned)})"
+            for name, planned in self.analyses.items()
+            if planned.family(self.schema).column_names == family.column_names
+        ]
         raise NotMeasuredError(
             f"this release cannot answer {spelled(analysis)}: {missing}; ask the custodian to plan "
             "it"
@@ -413,7 +422,7 @@ class Release(Cached):
             means = self.measurements.published.evaluate(self.candidates).average(weights)
             return certify(self._sources, means, alpha=alpha, target=target)
         named = isinstance(analysis, str)
-        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
+        asked = self._named(analysis) if isinstance(analysis, str) else analysis
         _check_analysis("accuracy", asked)
         family = answered(asked, self.schema)
         return certify_answers(
@@ -460,18 +469,18 @@ class Release(Cached):
         (0.975, True)
         """
         _check_analysis("radius", analysis)
-        found = self.accuracy(analysis, alpha=alpha)
-        asked = self._planned.named(analysis) if isinstance(analysis, str) else analysis
+        certificate = self.accuracy(analysis, alpha=alpha)
+        asked = self._named(analysis) if isinstance(analysis, str) else analysis
         spectral = getattr(asked, "spectral_radius", None)
         shares = self.counts / self.k
         return Radius(
-            analysis=found.analysis,
-            names=tuple(found.names),
-            values_of=found.joint_bounds,
+            analysis=certificate.analysis,
+            names=tuple(certificate.names),
+            values_of=certificate.joint_bounds,
             alpha=alpha,
-            n=found.rows,
+            n=certificate.rows,
             spectral=None if spectral is None else spectral(self, shares, alpha),
-            of_sums=found.of_sums,
+            of_sums=certificate.of_sums,
             estimate=self._sources.rows.value,
             rows_per_person=self._sources.rows.rows_per_person,
         )
@@ -612,7 +621,7 @@ class Release(Cached):
         over: str | None = None,
         alpha: float = 0.05,
     ) -> Explanation:
-        """What is known of a question: measured, derivable, bounded or out of reach.
+        """Say how much is known of a question: measured, derivable, bounded or out of reach.
 
         Parameters
         ----------
@@ -646,21 +655,15 @@ class Release(Cached):
         return explain(self._view, self._sources, query, **options, alpha=alpha)
 
     def _asked(self, query: Any, *options: str | None) -> Any:
-        """The planned analysis that a text names, unless it reads as a condition.
-
-        Raises
-        ------
-        ConditionError
-            For a name that is neither a column nor one of a planned analysis.
-        """
+        """The planned analysis that a text names, unless it reads as a condition."""
         if not isinstance(query, str) or any(options):
             return query
-        planned = self._planned.requests
+        planned = self.measurements.requests
         try:
             Cells.condition(self.schema, query)
         except ConditionError as error:
             if query in planned:
-                return self._planned.named(query)
+                return self._named(query)
             if planned and _LONE_NAME.fullmatch(query) and query.strip() not in self.schema:
                 raise ConditionError(
                     f"{excerpt(query)} names an unknown column, and no planned analysis"
@@ -818,7 +821,7 @@ class Release(Cached):
             write(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
+        """The bytes that `save` writes."""
         return files.pack(self._members())
 
     def _members(self) -> dict[str, str]:
@@ -862,13 +865,24 @@ class Release(Cached):
             f"{counted(self.k, 'synthetic row')} ({self._origin()})",
             *held.summary_lines(),
             *(f"Note: {reason}" for reason in self.unread.values()),
-            *(
-                f"Note: {note}"
-                for note in (*self._planned.notes(self.measurements.published), *self.notes)
-            ),
+            *(f"Note: {note}" for note in (*self._notes_of_functions(), *self.notes)),
             *printed(self._published, self._whole),
         ]
         return "\n".join([*lines, limits(held.neighbours)])
+
+    def _notes_of_functions(self) -> list[str]:
+        """A note where blocks were measured that no analysis asks for, as it is read here."""
+        analyses, unread = read_analyses(self.measurements)
+        families = [family_of(analysis, self.schema) for analysis in analyses.values()]
+        wanted = [block for family in families for block in family.blocks]
+        lone = [block.names[0] for block in unasked(self.measurements.published.blocks, wanted)]
+        if not lone:
+            return []
+        why = "an analysis that cannot be read here" if unread else "an earlier version"
+        return [
+            f"{first_few(lone, 4)} were measured, and no analysis asks for them as it is read "
+            f"here; {why} may have"
+        ]
 
     def _origin(self) -> str:
         """Where the rows come from."""
@@ -882,6 +896,21 @@ class Release(Cached):
     def __repr__(self) -> str:
         names = ", ".join(self.measurements.requests)
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
+
+
+def read_analyses(
+    measurements: Measurements,
+) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
+    """The analyses asked for that can be read here by name, and the reasons for the others."""
+    analyses, unread = {}, {}
+    for name, plain in measurements.requests.items():
+        try:
+            analysis = analysis_from_dict(plain)
+            family_of(analysis, measurements.schema)
+            analyses[name] = analysis
+        except RequestError as error:
+            unread[name] = f"analysis {name!r} cannot be read here: {error}"
+    return analyses, unread
 
 
 class _View:

@@ -45,9 +45,11 @@ _STEPS = 30  # of a bisection for a p-value
 
 
 class _FromRows(Cached, Result):
-    """A result that prints at a level which its radius allows."""
+    """A result with certified intervals alone, which prints at a level that its radius allows."""
 
     beta: float
+    rows: RowCount
+    n: tuple[int, int]
 
     @property
     def _shown_alpha(self) -> float:
@@ -61,6 +63,17 @@ class _FromRows(Cached, Result):
     def _repr_html_(self) -> str:
         title, *lines = str(self).splitlines()
         return as_html(title, lines)
+
+    def _foot(self, target: Target) -> str:
+        (low, high), rows = self.n, self.rows
+        known = f"n = {low} private rows" if low == high else f"n = {low} to {high} private rows"
+        if not low <= rows.value <= high:
+            known += f"; about {rows.value} of them are used, by the share of the published rows"
+        return (
+            f"Target: {TARGETS[target]}. {known}. Method: certified, from the rows and a radius "
+            f"that holds with probability {percent(self.beta)}, which is counted."
+            f"{about_persons(rows, target)}"
+        )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -164,10 +177,7 @@ class RowsResult(_FromRows):
         RequestError
             For ``method="noise_aware"``, or an alpha that the radius alone exceeds.
         """
-        check_method(method)
-        check_target(target)
-        if method == "noise_aware":
-            raise RequestError(ONLY_CERTIFIED)
+        _check_certified(method, target)
         left = left_of(alpha, self.beta, target)
         of = self.intervals.simultaneous if simultaneous else self.intervals.conf_int
         ends: Floats = self._once(
@@ -193,7 +203,7 @@ class RowsResult(_FromRows):
         return with_dates(frame, self.dates)
 
     def to_frame(self, *, alpha: float = 0.05, target: Target = "population") -> pd.DataFrame:
-        """The same frame."""
+        """The frame of `intervals_frame`."""
         return self.intervals_frame(alpha=alpha, target=target)
 
     def test(
@@ -231,10 +241,10 @@ class RowsResult(_FromRows):
 
         pvalue = 1.0
         if rejected(0.5):
-            least, pvalue = self.beta, 0.5
+            lowest, pvalue = self.beta, 0.5
             for _ in range(_STEPS):
-                middle = (least + pvalue) / 2
-                least, pvalue = (least, middle) if rejected(middle) else (middle, pvalue)
+                middle = (lowest + pvalue) / 2
+                lowest, pvalue = (lowest, middle) if rejected(middle) else (middle, pvalue)
         return HypothesisResult(
             self.title,
             f"{self.terms[0]} = {Days(0)(value) if dated else f'{value:g}'} in the population",
@@ -272,9 +282,6 @@ class RowsResult(_FromRows):
             after.append("Note: the level is that of each interval, not of all of them jointly")
         header = ["", "on the rows", f"{percent(alpha)} certified"]
         return Page(self.title, (), header, rows, after=after).text()
-
-    def _foot(self, target: Target) -> str:
-        return _footer(self.beta, self.rows, self.n, target)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -337,8 +344,8 @@ class RowsTest(_FromRows):
             Above `beta`.
         """
         left = left_of(alpha, self.beta, "population")
-        found = self._once(left, lambda: self.certified_at(left))
-        return replace(found, alpha=alpha, beta=found.beta + self.beta)
+        certified = self._once(left, lambda: self.certified_at(left))
+        return replace(certified, alpha=alpha, beta=certified.beta + self.beta)
 
     @property
     def has_intervals(self) -> bool:
@@ -378,10 +385,7 @@ class RowsTest(_FromRows):
         RequestError
             For ``method="noise_aware"``, which needs the release, and for the population.
         """
-        check_method(method)
-        check_target(target)
-        if method == "noise_aware":
-            raise RequestError(ONLY_CERTIFIED)
+        _check_certified(method, target)
         if target == "population":
             raise RequestError(f"{no_certified_interval(self.effect_name)}; use target='table'")
         return effect_of(self.verdict(alpha=alpha), self.levels, self.largest_effect)
@@ -405,17 +409,11 @@ class RowsTest(_FromRows):
             low, high = self.conf_int(alpha=alpha, target=target).tolist()
             effect = effect_of_table(self.effect_name, low, high, alpha)
         lines = [f"null hypothesis: {self.null}", str(self.verdict(alpha=alpha)), effect]
-        return Page(self.title, lines, after=[_footer(self.beta, self.rows, self.n, target)]).text()
+        return Page(self.title, lines, after=[self._foot(target)]).text()
 
 
 def left_of(alpha: float, beta: float, target: Target) -> float:
-    """Error left for sampling; for the table, where none is needed, alpha itself.
-
-    Raises
-    ------
-    RequestError
-        If the radius alone may fail with a higher probability.
-    """
+    """Error left for sampling; for the table, where none is needed, alpha itself."""
     alpha = check_alpha(alpha)
     if target == "table" and alpha >= beta:
         return alpha
@@ -428,18 +426,9 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
     return alpha - beta
 
 
-def _footer(beta: float, rows: RowCount, n: tuple[int, int], target: Target) -> str:
-    return (
-        f"Target: {TARGETS[target]}. {_counted(rows, n)}. Method: certified, from the rows and a "
-        f"radius that holds with probability {percent(beta)}, which is counted."
-        f"{about_persons(rows, target)}"
-    )
-
-
-def _counted(rows: RowCount, n: tuple[int, int]) -> str:
-    """The number of private rows as far as it was given, and how many of them were used."""
-    low, high = n
-    known = f"n = {low} private rows" if low == high else f"n = {low} to {high} private rows"
-    if low <= rows.value <= high:
-        return known
-    return f"{known}; about {rows.value} of them are used, by the share of the published rows"
+def _check_certified(method: Method, target: Target) -> None:
+    """Refuse noise-aware intervals, which need the release."""
+    check_method(method)
+    check_target(target)
+    if method == "noise_aware":
+        raise RequestError(ONLY_CERTIFIED)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import html
-import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from dpstats import files
 from dpstats.analyses.registry import spelled
-from dpstats.caching import Cached
-from dpstats.checks import Method, counted
+from dpstats.checks import Method
 from dpstats.error_rates import USUAL_BETA, percent
 from dpstats.measured.certificate import Accuracy
 from dpstats.planning.previews.expected_accuracy import SCALED
@@ -28,323 +23,140 @@ from dpstats.planning.previews.preview import (
 )
 from dpstats.releases.interchange import CAUTION, limits
 from dpstats.releases.release import Release
-from dpstats.reports import figures
 from dpstats.reports.answerable import answerable
-from dpstats.reports.page import (
-    Section,
-    bullets,
-    facts,
-    heading,
-    page,
-    paragraph,
-    prose,
-    scrolling,
-    table,
-)
-from dpstats.reports.pictures import Picture, can_draw
-from dpstats.reports.words import of_several, promise
+from dpstats.reports.page import render
+from dpstats.reports.pictures import Drawing, can_draw, of_certificate, of_margin, of_result
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 
 if TYPE_CHECKING:
     from dpstats.checks import Progress
 
-_NO_PICTURES = "This page has no figures: matplotlib was not installed where it was written."
+_CLAMPED = (
+    "Values outside the declared bounds were clamped to them, and results are for the clamped "
+    "values."
+)
 
 
-@dataclass(frozen=True)
-class AnalystReport(Cached):
-    """The report of one release.
+def analysts_report(
+    release: Release, title: str, progress: Progress | None = None, like: Any = None
+) -> str:
+    """The page; with widths expected of rows that resemble `like`, if it is given."""
+    measurements, analyses, draw = release.measurements, release.analyses, Drawing()
+    results, failed = _infer_all(release, progress)
+    shown = [
+        {
+            "name": name,
+            "headline": result.headline,
+            "shown": _shown(name, result),
+            "figures": draw(of_result(release, name, analyses[name], result)),
+        }
+        for name, result in results.items()
+    ]
+    whole = release.accuracy()
+    said = [limits(measurements.neighbours), *release.notes, *release.unread.values(), _CLAMPED]
+    asked = [
+        [name, spelled(analysis), f"{analysis.family(release.schema).size:,}"]
+        for name, analysis in analyses.items()
+    ]
+    measured = release.measured()[["kind", "columns", "functions", "noise_sd", "analyses"]]
+    return render(
+        "analysts.html",
+        release,
+        title,
+        can_draw=can_draw(),
+        results=shown,
+        failed=failed,
+        whole=whole,
+        misfit=_misfit,
+        left_out=measurements.published.size - len(whole.names),
+        certificate_figures=draw(of_certificate(whole)),
+        certificates=_certificates(release, results),
+        level=percent(USUAL_BETA),
+        scaled=SCALED,
+        caution=CAUTION,
+        margins={name: draw(of_margin(release, name)) for name in release.columns.names},
+        asked=asked + [[name, reason, ""] for name, reason in release.unread.items()],
+        reached=None if like is None else _reached(release, results, like, progress),
+        for_table=FOR_TABLE,
+        rules=[[c.name, c.missing_rule(), c.note] for c in release.columns],
+        limits=said,
+        answerable=answerable(release),
+        measured=[
+            [kind, columns, f"{functions:,}", significant(noise), serves]
+            for kind, columns, functions, noise, serves in measured.itertuples(index=False)
+        ],
+    )
 
-    Attributes
-    ----------
-    release : Release
-    title : str
-    progress : callable, optional
-        Called with a text, the number of analyses so far, and that of all.
-    like : Release, Guesses, data frame or Likeness, optional
-        What the rows of the expected widths resemble; without it the page expects no widths.
-    """
 
-    release: Release
-    title: str
-    progress: Progress | None = None
-    like: Any = None
-
-    def html(self) -> str:
-        """The page."""
-        sections = (
-            self._results(),
-            self._certificate(),
-            self._margins(),
-            self._asked(),
-            self._privacy(),
-            *(() if self.like is None else (self._reached(),)),
-            self._rules(),
-            self._limits(),
-            self._further(),
-        )
-        return page(self.title, self._lead(), sections)
-
-    @cached_property
-    def _keys(self) -> Iterator[int]:
-        """Numbers of the figures."""
-        return itertools.count(1)
-
-    @cached_property
-    def _inferred(self) -> tuple[Mapping[str, Result], Mapping[str, str]]:
-        """Results by name, and why the others have none."""
-        results, failed = {}, dict(self.release.unread)
-        analyses = self.release.analyses
-        for done, name in enumerate(analyses):
-            if self.progress is not None:
-                self.progress("inferring", done, len(analyses))
-            try:
-                results[name] = self.release.infer(name)
-            except Exception as error:  # one of another package may raise anything
-                failed[name] = f"no result: {error}"
-        return results, failed
-
-    @cached_property
-    def _accuracies(self) -> Mapping[str, Accuracy]:
-        """Certificates of the analyses, each at its own level."""
-        found = {}
-        for name in self._inferred[0]:
-            try:
-                found[name] = self.release.accuracy(name, alpha=USUAL_BETA)
-            except Exception:  # as above; the section names those that have none
-                continue
-        return found
-
-    def _pictures(self, pictures: Iterator[Picture]) -> str:
-        if not can_draw():
-            return ""
-        return "\n".join(self._picture(one) for one in pictures)
-
-    def _picture(self, picture: Picture) -> str:
+def _infer_all(
+    release: Release, progress: Progress | None
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Results by name, and why the others have none."""
+    results, failed = {}, dict(release.unread)
+    for done, name in enumerate(release.analyses):
+        if progress is not None:
+            progress("inferring", done, len(release.analyses))
         try:
-            return picture.html(f"figure{next(self._keys)}")
-        except Exception as error:  # the rest of the page does not depend on it
-            return paragraph(f"{picture.title}: no figure could be drawn: {error}", "warn")
+            results[name] = release.infer(name)
+        except Exception as error:  # an analysis of another package may raise anything
+            failed[name] = f"no result: {error}"
+    return results, failed
 
-    def _lead(self) -> Iterator[str]:
-        release = self.release
-        held = release.measurements
-        if held.not_private:
-            yield paragraph(
-                "NOT PRIVATE: the noise came from a source for testing; do not publish.", "warn"
-            )
-        yield paragraph(
-            f"Answers to {counted(len(held.requests), 'planned analysis', 'planned analyses')} on "
-            f"a private table, under differential privacy, with synthetic rows. All of this page "
-            "follows from the published release; no private row was read to write it.",
-            "lead",
+
+def _certificates(release: Release, results: Mapping[str, Result]) -> list[list[str]]:
+    """The certificate of each analysis, at its own level."""
+    rows = []
+    for name in results:
+        try:
+            accuracy = release.accuracy(name, alpha=USUAL_BETA)
+        except Exception:  # as above; the table leaves it out
+            continue
+        numbers = _misfit(accuracy), float(accuracy.joint_radius.max()), accuracy.delta
+        rows.append([name, *map(significant, numbers), accuracy.worst])
+    return rows
+
+
+def _reached(
+    release: Release, results: Mapping[str, Result], like: Any, progress: Progress | None
+) -> dict[str, Any]:
+    """Widths expected from the plan, beside those of the release."""
+    measurements = release.measurements
+    try:
+        expected = preview_strategy(
+            measurements.strategy,
+            {name: release.analyses[name] for name in results},
+            release.n,
+            like,
+            progress=progress,
+            fixed=measurements.reference_spec.get("kind") == "uniform",
         )
-        about = "" if held.rows.public else "about "
-        yield facts([
-            ("Private rows", f"{about}{release.n:,}"),
-            ("Synthetic rows", f"{release.k:,}"),
-            ("Noisy answers", f"{len(held.noisy_sums):,}"),
-            ("Privacy budget", str(release.budget)),
-            ("Digest of the plan", files.short_digest(held.plan_digest)),
-            ("Columns", ", ".join(release.columns.names)),
+    except Exception as error:  # as above
+        return {"error": error}
+    rows = []
+    for outlook in expected.outlooks:
+        width, certified = (previewed_width(results[outlook.name], m) for m in get_args(Method))
+        whole, target = outlook.whole, outlook.certified_target
+        rows.append([
+            outlook.name,
+            significant(outlook.noise),
+            width_text(outlook.width, whole),
+            width_text(width, whole),
+            certified_text(outlook.certified_width, whole, target),
+            certified_text(certified, whole, target),
+            outlook.of or WITHOUT,
         ])  # fmt: skip
-        if not can_draw():
-            yield paragraph(_NO_PICTURES, "note")
-
-    def _asked(self) -> Section:
-        analyses = self.release.analyses
-        rows = [
-            [name, spelled(one), f"{one.family(self.release.schema).size:,}"]
-            for name, one in analyses.items()
-        ]
-        rows += [[name, reason, ""] for name, reason in self.release.unread.items()]
-        asked = table("Planned analyses", ["analysis", "as it was asked", "functions"], rows)
-        return Section("asked", "What was asked", (prose(asked),))
-
-    def _privacy(self) -> Section:
-        held = self.release.measurements
-        header, rows = of_several(held.budget, held.rows_per_person)
-        return Section(
-            "privacy",
-            "Privacy: spent and promised",
-            (
-                paragraph(f"Spent: {held.budget}. {held.neighbours.persons.capitalize()}."),
-                bullets(promise(held.budget, held.neighbours)),
-                *(
-                    [prose(table("Guarantee for several rows of one person", header, rows))]
-                    if held.person is None
-                    else []
-                ),
-                paragraph(
-                    f"The plan with the digest {held.plan_digest} was measured once. Compare the "
-                    "digest with that of the approved plan and of the custodian's ledger.",
-                    "note",
-                ),
-            ),
-        )
-
-    def _reached(self) -> Section:
-        """Widths expected from the plan, beside those of the release."""
-        release, (results, _) = self.release, self._inferred
-        held = release.measurements
-        parts = []
-        chosen = {name: release.analyses[name] for name in results}
-        try:
-            expected = preview_strategy(
-                held.strategy, chosen, release.n, self.like, progress=self.progress,
-                fixed=held.reference_spec.get("kind") == "uniform",
-            )  # fmt: skip
-        except Exception as error:  # as above
-            parts.append(paragraph(f"The plan cannot be previewed here: {error}"))
-        else:
-            rows = []
-            for outlook in expected.outlooks:
-                reached = [previewed_width(results[outlook.name], m) for m in get_args(Method)]
-                most = outlook.whole
-                rows.append([
-                    outlook.name, significant(outlook.noise),
-                    *(width_text(width, most) for width in (outlook.width, reached[0])),
-                    *(
-                        certified_text(width, most, outlook.certified_target)
-                        for width in (outlook.certified_width, reached[1])
-                    ),
-                    outlook.of or WITHOUT,
-                ])  # fmt: skip
-            header = [
-                "analysis", "noise sd", "expected width", "reached", "expected, certified",
-                "reached, certified", "intervals of",
-            ]  # fmt: skip
-            parts += [
-                paragraph(
-                    "Median widths of 95% intervals: as expected from the plan, and as reached. "
-                    f"Expected widths are from simulated releases of {expected.said}."
-                ),
-                prose(table("Widths expected and reached", header, rows), last=True),
-            ]
-            if any(one.certified_target == "table" for one in expected.outlooks):
-                parts.append(paragraph(f"{FOR_TABLE[0].upper()}{FOR_TABLE[1:]}.", "note"))
-            whole = release.accuracy()
-            parts.append(
-                paragraph(
-                    f"Synthetic rows: the largest noise on "
-                    f"{counted(expected.accuracy.functions, 'function')} was expected to be about "
-                    f"{significant(expected.accuracy.delta)} (the median; {SCALED}"
-                    f"{expected.accuracy.whose and '; ' + expected.accuracy.whose}). The rows "
-                    f"came within {significant(_misfit(whole))} of the noisy answers."
-                )
-            )
-        return Section("reached", "The plan against what was reached", tuple(parts))
-
-    def _certificate(self) -> Section:
-        accuracies = self._accuracies
-        rows = [
-            [name, significant(_misfit(one)), significant(float(one.joint_radius.max())),
-             significant(one.delta), one.worst]
-            for name, one in accuracies.items()
-        ]  # fmt: skip
-        header = ["analysis", "misfit to the answers", "noise", "bound", "largest for"]
-        whole = self.release.accuracy()
-        left = self.release.measurements.published.size - len(whole.names)
-        others = f" It leaves out {counted(left, 'function')} that only sampling variances need."
-        return Section(
-            "certificate",
-            "The certificate",
-            (
-                paragraph(" ".join(str(whole).splitlines()) + (others if left else "")),
-                self._pictures(figures.of_certificate(whole)),
-                heading("Per analysis"),
-                paragraph(
-                    f"Each bound holds with probability {percent(USUAL_BETA)} by itself, for all "
-                    f"functions that its analysis uses jointly; {SCALED}."
-                ),
-                prose(table("Certificate of each analysis", header, rows), last=True),
-            ),
-        )
-
-    def _results(self) -> Section:
-        results, failed = self._inferred
-        parts = [
-            paragraph(
-                "Noise-aware intervals account for sampling and for the known law of the privacy "
-                "noise. Certified ones hold for any data, in the worst case. Levels are 95%, each "
-                "interval by itself."
-            )
-        ]
-        for name, result in results.items():
-            shown = _shown(name, result)
-            drawn = figures.of_result(self.release, name, self.release.analyses[name], result)
-            parts += [heading(name), paragraph(result.headline), shown, self._pictures(drawn)]
-        for name, reason in failed.items():
-            parts += [heading(name), paragraph(reason, "warn")]
-        return Section("results", "Results", tuple(parts))
-
-    def _margins(self) -> Section:
-        columns = self.release.columns.names
-        found = [self._pictures(figures.of_margin(self.release, name)) for name in columns]
-        without = [name for name, drawn in zip(columns, found, strict=True) if not drawn]
-        parts = [paragraph(CAUTION), *found]
-        if without and can_draw():
-            parts.append(
-                paragraph(
-                    f"Not drawn, since their levels were not counted or are too many: "
-                    f"{', '.join(without)}."
-                )
-            )
-        return Section("rows", "Synthetic rows against noisy answers", tuple(parts))
-
-    def _rules(self) -> Section:
-        rows = [
-            [column.name, column.missing_rule(), column.note] for column in self.release.columns
-        ]
-        header = ["column", "missing and undeclared cells", "note of the custodian"]
-        return Section(
-            "missing",
-            "Missing and undeclared cells",
-            (prose(table("Rules for missing and undeclared cells", header, rows)),),
-        )
-
-    def _limits(self) -> Section:
-        release = self.release
-        said = [limits(release.measurements.neighbours), *release.notes, *release.unread.values()]
-        said.append(
-            "Values outside the declared bounds were clamped to them, and results are for the "
-            "clamped values."
-        )
-        return Section("limits", "Limits", (bullets(said),))
-
-    def _further(self) -> Section:
-        measured = self.release.measured()
-        rows = [
-            [kind, columns, f"{functions:,}", significant(noise), analyses]
-            for kind, columns, functions, noise, analyses in measured[
-                ["kind", "columns", "functions", "noise_sd", "analyses"]
-            ].itertuples(index=False)
-        ]
-        header = ["measured", "columns", "functions", "noise sd", "serves"]
-        asking = answerable(self.release)
-        return Section(
-            "further",
-            "What else this release can answer",
-            (
-                paragraph(
-                    "Further questions cost no privacy. Open the release with dps.load and ask."
-                ),
-                prose(table("Questions", ["question", "about", "example"], asking)),
-                heading("What was measured"),
-                prose(table("Measured blocks", header, rows), last=True),
-            ),
-        )
+    return {"expected": expected, "widths": rows, "error": None}
 
 
 def _shown(name: str, result: Result) -> str:
-    """The text and the table of a result."""
-    if type(result).__module__.startswith("dpstats."):
-        label = f"Table of {name}"
-        start, end = scrolling(label, "\n").split("\n")
-        shown: str = result._repr_html_()
-        return shown.replace("<table>", f"{start}<table>").replace("</table>", f"</table>{end}")
-    return scrolling(f"Result of {name}", f"<pre>{html.escape(result.summary())}</pre>")
+    """The text and the table of a result, in a box that scrolls."""
+    label = html.escape(name)
+    box = '<div class="scroll" role="group" tabindex="0" aria-label="{} {}">'
+    if not type(result).__module__.startswith("dpstats."):
+        return f"{box.format('Result of', label)}<pre>{html.escape(result.summary())}</pre></div>"
+    start, shown = box.format("Table of", label), str(result._repr_html_())
+    return shown.replace("<table>", f"{start}<table>").replace("</table>", "</table></div>")
 
 
 def _misfit(accuracy: Accuracy) -> float:

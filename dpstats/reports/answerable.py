@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dpstats.analyses.base import answered
@@ -23,63 +23,53 @@ _PAIRED = 12  # columns up to which pairs are tried
 _NAMED = 8  # columns or pairs that a row lists
 
 _MEAN, _LEAST = "mean and variance", "least squares of one column on another"
-_OF_VALUES = (_MEAN, _LEAST)  # of logarithms, where these are what was measured
-_OF_ONE: dict[str, Callable[[str], Any]] = {
-    "shares of all levels of one column": lambda c: Marginals((c,), 1),
-    "quantiles and the distribution function": lambda c: Quantile(c),
-}
-_OF_TWO: dict[str, Callable[[str, str], Any]] = {
-    "table of two columns": lambda a, b: Marginals((a, b), 2),
-    "test of independence": lambda a, b: Independence(a, b),
-    "correlation": lambda a, b: Correlation((a, b)),
-}
 
 
 def answerable(release: Release) -> list[list[str]]:
     """Rows of a table: what can be asked, of which columns, and an example."""
-    names = release.columns.names
-    pairs = list(itertools.combinations(names, 2)) if len(names) <= _PAIRED else []
-    conditions = {column.name: _condition(column) for column in release.columns}
+    columns = {column.name: column for column in release.columns}
+    ones = [(name,) for name in columns]
+    pairs = list(itertools.combinations(columns, 2)) if len(columns) <= _PAIRED else []
+    # The name of what was measured: a logarithm, where that is the scale.
+    measured = {name: getattr(c, "measured_name", name) for name, c in columns.items()}
 
-    def share(*columns: str) -> Proportion:
-        return Proportion(" and ".join(conditions[name] for name in columns))
-
-    written = {c.name: getattr(c, "measured_name", c.name) for c in release.columns}
-
-    def mean(name: str) -> Mean:
-        return Mean(written[name])
-
-    of_one = _OF_ONE | {_MEAN: mean, "conditions on one column": share}
+    def share(*names: str) -> Proportion:
+        return Proportion(" and ".join(_condition(columns[name]) for name in names))
 
     def line(a: str, b: str) -> OLS:
-        """The response a number, on the logarithmic scale where that is the measured one."""
-        first, second = release.schema[a], release.schema[b]
+        """The response is a number."""
+        first, second = columns[a], columns[b]
         if isinstance(first, Category) and isinstance(second, Number):
             first, second = second, first
         return OLS(f"{_term(first)} ~ {_term(second)}")
 
-    least = {_LEAST: line}
-    of_two = _OF_TWO | least | {"conditions on two columns": share}
-    tried: list[tuple[str, Iterable[tuple[str, ...]], Callable[..., Any]]] = [
-        *((what, [(name,) for name in names], make) for what, make in of_one.items()),
-        *((what, pairs, make) for what, make in of_two.items()),
+    questions: list[tuple[str, Sequence[tuple[str, ...]], Callable[..., Any]]] = [
+        ("shares of all levels of one column", ones, lambda c: Marginals((c,), 1)),
+        ("quantiles and the distribution function", ones, lambda c: Quantile(c)),
+        (_MEAN, ones, lambda c: Mean(measured[c])),
+        ("conditions on one column", ones, share),
+        ("table of two columns", pairs, lambda a, b: Marginals((a, b), 2)),
+        ("test of independence", pairs, lambda a, b: Independence(a, b)),
+        ("correlation", pairs, lambda a, b: Correlation((a, b))),
+        (_LEAST, pairs, line),
+        ("conditions on two columns", pairs, share),
     ]
     rows = []
-    for what, groups, make in tried:
-        found = list(_answered(release, groups, make))
-        if found:
-            shown = written if what in _OF_VALUES else {name: name for name in names}
-            listed = [" and ".join(shown[name] for name in group) for group, _ in found[:_NAMED]]
-            more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
-            numbers = (one for names, one in found if _numbers(release, names))
-            example = f"release.infer({spelled(next(numbers, found[0][1]))})"
-            rows.append([what, "; ".join([*listed, *more]), example])
+    for what, groups, make in questions:
+        answers = list(_answered(release, groups, make))
+        if not answers:
+            continue
+        shown = measured if what in (_MEAN, _LEAST) else {name: name for name in columns}
+        about = [" and ".join(shown[name] for name in group) for group, _ in answers[:_NAMED]]
+        more = [f"{len(answers) - _NAMED} more"] if len(answers) > _NAMED else []
+        of_numbers = (  # the simplest example
+            analysis
+            for group, analysis in answers
+            if all(isinstance(columns[name], Number) for name in group)
+        )
+        example = f"release.infer({spelled(next(of_numbers, answers[0][1]))})"
+        rows.append([what, "; ".join([*about, *more]), example])
     return rows
-
-
-def _numbers(release: Release, names: tuple[str, ...]) -> bool:
-    """Whether all of these columns are numbers: the simplest example."""
-    return all(isinstance(release.schema[name], Number) for name in names)
 
 
 def _term(column: Category | Number) -> str:

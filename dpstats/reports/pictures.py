@@ -1,15 +1,32 @@
-"""Plots as SVG inside a page: text stays text, colours follow the page, ids are its own."""
+"""Figures of a page: which ones show a release and its results, and their SVG.
+
+In the page text stays text, colours are those of the page, and ids are those of the figure.
+"""
 
 from __future__ import annotations
 
 import html
 import importlib.util
 import io
+import itertools
+import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpstats import plots
+from dpstats.analyses.base import Analysis
+from dpstats.analyses.counts.marginals import Marginals
+from dpstats.errors import DpstatsError
+from dpstats.measured.certificate import Accuracy
+from dpstats.plots.axes import label_rows
+from dpstats.plots.estimates import drawn_of
+from dpstats.releases.release import Release
+from dpstats.results.base import Result
+from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,11 +68,6 @@ class Picture:
     draw: Callable[[Axes], object]
     height: float = 3.4
 
-    def html(self, key: str) -> str:
-        """A figure; `key` makes its ids different from those of other pictures."""
-        caption = f"<figcaption>{html.escape(self.description)}</figcaption>"
-        return f"<figure>{self.svg(key)}{caption}</figure>"
-
     def svg(self, key: str) -> str:
         """The drawing with a title and a description."""
         from matplotlib import rc_context
@@ -76,13 +88,32 @@ class Picture:
         return _inlined(buffer.getvalue(), key, named)
 
 
+class Drawing:
+    """Draws the figures of a page, each with ids of its own."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def __call__(self, pictures: Iterable[Picture]) -> list[dict[str, Any]]:
+        """Each with its title, description and svg, or the error that stopped it."""
+        figures: list[dict[str, Any]] = []
+        for picture in pictures if can_draw() else ():
+            texts = {"title": picture.title, "description": picture.description}
+            try:
+                svg = picture.svg(f"figure{next(self._numbers)}")
+                figures.append({**texts, "svg": svg, "error": None})
+            except Exception as error:  # the rest of the page does not depend on it
+                figures.append({**texts, "error": str(error)})
+        return figures
+
+
 def can_draw() -> bool:
     """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def _inlined(svg: str, key: str, named: str) -> str:
-    """What matplotlib writes, as a part of a page."""
+    """Turn the SVG of matplotlib into a part of a page."""
     text = svg[svg.index("<svg") :]
     for cut in (r"<metadata>.*?</metadata>", r"<style.*?</style>", r"<!--.*?-->"):
         text = re.sub(cut, "", text, flags=re.DOTALL)
@@ -101,8 +132,151 @@ def _inlined(svg: str, key: str, named: str) -> str:
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
 
     def renamed(found: re.Match[str]) -> str:
-        own = found[1].startswith(f"{key}-")
-        return found[0] if own else f' id="{key}-{found[1]}"' if found[1] in used else ""
+        is_own = found[1].startswith(f"{key}-")
+        return found[0] if is_own else f' id="{key}-{found[1]}"' if found[1] in used else ""
 
     text = re.sub(r' id="([^"]*)"', renamed, text)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
+
+
+_TABLES = 6  # of two columns, drawn for one analysis
+_CELLS = 600  # of a table that is drawn
+_LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
+_SPLIT = (
+    "Thin lines are 95% intervals for the population, with sampling and privacy noise; thick ones "
+    "are those for the private table, whose only error is the privacy noise."
+)
+_MARGIN = (
+    "Points are the noisy answers with 95% intervals for the privacy noise; bars are the shares in "
+    "the synthetic rows."
+)
+
+
+class _Plot(NamedTuple):
+    """A plot of a result: of which name, what it shows, and how it is drawn."""
+
+    title: str
+    text: str
+    draw: Callable[[Any, Axes], object]
+    height: float = 3.4  # inches
+
+
+_PLOTS = {  # by their names in `plots`, which results have in `figures`
+    "distribution": _Plot(
+        "distribution function",
+        "Estimates at the declared edges or values, and a band that holds for all values jointly "
+        "at 95%, with sampling and privacy noise.",
+        lambda result, ax: plots.distribution(result, ax=ax),
+    ),
+    "scree": _Plot(
+        "eigenvalues",
+        "Eigenvalues with 95% intervals, sampling and privacy noise together.",
+        lambda result, ax: plots.scree(result, ax=ax),
+        2.6,
+    ),
+    "loadings": _Plot(
+        "loadings",
+        "Loadings on the first components with 95% intervals.",
+        lambda result, ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
+    ),
+    "network": _Plot(
+        "network",
+        "Columns, joined where they are related; wider lines are stronger relations.",
+        lambda result, ax: plots.network(result, ax=ax),
+        4.2,
+    ),
+    "risk": _Plot(
+        "mean loss",
+        "Noisy mean loss; the shaded parameters can have the least, certified at 95%.",
+        lambda result, ax: plots.risk(result, ax=ax),
+        3.8,
+    ),
+    "path": _Plot(
+        "path of the penalty",
+        "Coefficients along the penalty, for columns scaled to run from -1 to 1 between their "
+        "bounds; the dashed line is the penalty asked for.",
+        lambda result, ax: plots.path(result, ax=ax),
+    ),
+}
+
+
+def of_result(
+    release: Release, name: str, analysis: Analysis[Result], result: Result
+) -> Iterator[Picture]:
+    """The figures of one analysis: of the tables that it is about, or of its result."""
+    tables: list[tuple[str, ...]] = getattr(analysis, "drawn_tables", list)()
+    for columns in tables[:_TABLES]:
+        yield from (of_margin if len(columns) == 1 else _table)(release, *columns)
+    if tables:
+        return
+    for plot in result.figures:
+        if plot == "forest":
+            yield from _forest(name, result)
+            continue
+        title, text, draw, height = _PLOTS[plot]
+        yield Picture(f"{name}: {title}", text, partial(draw, result), height)
+
+
+def of_margin(release: Release, column: str) -> Iterator[Picture]:
+    """The levels of a column, if their answers follow from the measurements."""
+    levels = release.schema[column].bins
+    if 1 < levels <= MOST and _follows(release, Marginals((column,), 1)):
+        yield Picture(
+            f"{column}: synthetic rows and noisy answers",
+            f"{column}. {_MARGIN}",
+            lambda ax: plots.margin(release, column, ax=ax),
+            _LEAST + _ROW * label_rows(release.schema[column].bin_labels),
+        )
+
+
+def of_certificate(accuracy: Accuracy, most: int = 20) -> Iterator[Picture]:
+    """The synthetic rows against the noisy answers, for the functions with the largest bounds."""
+    deep = label_rows(accuracy.names) / len(accuracy.names)
+    most = most if deep == 1 else most // 2  # a figure fits a page
+    shown = min(len(accuracy.names), most)
+    some = "the measured functions" if shown == len(accuracy.names) else (
+        f"the {shown} functions with the largest bounds, of {len(accuracy.names)}"
+    )  # fmt: skip
+    yield Picture(
+        "Synthetic rows and private rows against the noisy answers",
+        f"Means of {some}, each scaled to lie in [-1, 1]. Zero is the noisy answer. Lines hold the "
+        f"private means, all jointly with probability {1 - accuracy.alpha:.4g}; points are the "
+        "synthetic rows.",
+        lambda ax: plots.departures(accuracy, most=most, ax=ax),
+        _LEAST + _ROW * deep * shown,
+    )
+
+
+def _forest(name: str, result: Any) -> Iterator[Picture]:
+    """The parameters, each unit on axes of its own; no intercept, which would hide the others."""
+    terms = drawn_of(result.terms)
+    left_out = ", ".join(term for term in result.terms if term not in terms)
+    if len(terms) <= MOST:
+        yield Picture(
+            f"{name}: estimates",
+            _SPLIT + (f" Not drawn: {left_out}." if left_out else ""),
+            lambda ax: plots.forest(result, terms=terms, ax=ax),
+            _LEAST + _ROW * (label_rows(terms) + 1.5 * (len(result.terms_by_unit) - 1)),
+        )
+
+
+def _table(release: Release, a: str, b: str) -> Iterator[Picture]:
+    """A table of two columns, the one with more levels down."""
+    down, across = sorted((a, b), key=lambda name: -release.schema[name].bins)
+    sizes = [release.schema[name].bins for name in (down, across)]
+    if math.prod(sizes) <= _CELLS and _follows(release, Marginals((a, b), 2)):
+        yield Picture(
+            f"{down} by {across}",
+            f"Table of {down} by {across}: shares of all rows in per cent, and half of their 95% "
+            "intervals for the privacy noise. Darker cells have more rows.",
+            lambda ax: plots.table(release, down, across, ax=ax),
+            min(1.6 + 0.42 * sizes[0], 7.0),
+        )
+
+
+def _follows(release: Release, analysis: Marginals) -> bool:
+    try:
+        release.answers(analysis.family(release.schema))
+    except DpstatsError:
+        return False
+    return True

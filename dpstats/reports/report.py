@@ -11,7 +11,7 @@ from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
 from dpstats.planning.previews.likeness import likeness
 from dpstats.releases.release import Release
-from dpstats.reports.analysts import AnalystReport
+from dpstats.reports.analysts import analysts_report
 from dpstats.reports.board import board_report
 
 Audience: TypeAlias = Literal["analysts", "board"]
@@ -96,6 +96,6 @@ def report(
         text = (
             board_report(release, title)
             if audience == "board"
-            else AnalystReport(release, title, say, like).html()
+            else analysts_report(release, title, say, like)
         )
         write(text.encode())

@@ -35,7 +35,7 @@ def most_power(epsilon: float, delta: float, alarms: float = ALARMS) -> float:
 
 
 def most_power_under(budget: Budget, alarms: float = ALARMS) -> float:
-    """The same bound for a budget; of rho it uses the whole curve, not one epsilon and delta alone.
+    """Bound on the power for a budget; of rho it uses the whole curve, not one (epsilon, delta).
 
     With rho-zCDP the Renyi divergence of order a between neighbours is at most a rho. For the event
     that a test rejects this gives log P <= (1 - 1/a) log Q + (a - 1) rho for every a > 1, least at
@@ -74,7 +74,7 @@ def percent_up(value: float) -> str:
 
 
 def promise(budget: Budget, neighbours: Neighbours) -> list[str]:
-    """What the budget promises to a person, in sentences."""
+    """State what the budget promises to a person, in sentences."""
     epsilon, delta = pair_of(budget)
     public, one = neighbours.unit == "replace", neighbours.rows == "one row"
     content = "content" if neighbours.person is None else "values, except the key,"

@@ -27,9 +27,10 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.residuals import Residual
-from dpstats.rows.ball_potential import BallConditional, BallPotential
 from dpstats.rows.levels import Levels, Single
-from dpstats.rows.subgroup_potential import (
+from dpstats.rows.potentials import (
+    BallConditional,
+    BallPotential,
     Monomial,
     SubgroupConditional,
     SubgroupPotential,

@@ -55,7 +55,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def unwrapped(values: pa.Array) -> pa.Array:
-    """The same cells in a form of which Arrow can choose some.
+    """Cells in a form of which Arrow can choose some.
 
     An extension is its storage, which is what a process without the extension reads; a bool of 8
     bits is a bool, and JSON is the text, number or truth value that it spells. Runs are written
@@ -106,9 +106,9 @@ def _as_text(values: pa.Array) -> pa.Array:
 
 def _of_json(texts: pa.Array) -> pa.Array:
     """JSON, of which each text is read once."""
-    held = plain(texts).dictionary_encode()
-    cells = [_json_cell(text) for text in held.dictionary.to_pylist()]
-    return pa.array(cells, pa.large_binary()).take(held.indices)
+    encoded = plain(texts).dictionary_encode()
+    cells = [_json_cell(text) for text in encoded.dictionary.to_pylist()]
+    return pa.array(cells, pa.large_binary()).take(encoded.indices)
 
 
 def _json_cell(text: bytes | None) -> bytes | None:
@@ -139,20 +139,20 @@ def _cells(values: NDArray[Any]) -> pa.Array:
         bits = np.packbits(values, bitorder="little")
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
     kind = pa.float64() if values.dtype == np.float64 else pa.int64()
-    held = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(held)])
+    contiguous = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(contiguous)])
 
 
 def _texts(texts: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     """Texts as an Arrow array without a null."""
     starts = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    held = [None, pa.py_buffer(starts), pa.py_buffer(b"".join(texts))]
-    made = pa.Array.from_buffers(pa.large_binary(), len(texts), held)
-    return made if made.type == kind else made.cast(kind)
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(b"".join(texts))]
+    array = pa.Array.from_buffers(pa.large_binary(), len(texts), buffers)
+    return array if array.type == kind else array.cast(kind)
 
 
 def _without(values: pa.Array, dropped: pa.Array) -> pa.Array:
-    """The same cells, but null where marked; null where it is unknown whether to."""
+    """Cells with null where marked, or where the mark is null."""
     return pc.if_else(dropped, pa.nulls(1, values.type)[0], values)
 
 
@@ -165,9 +165,9 @@ def _numpy(values: pa.Array, dtype: type[np.generic]) -> NDArray[Any]:
     """Numbers or bools without a null as numpy has them; they may be the cells themselves."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
-    held = np.from_dlpack(values)
-    held.flags.writeable = False
-    return np.asarray(held, dtype=dtype)
+    array = np.from_dlpack(values)
+    array.flags.writeable = False
+    return np.asarray(array, dtype=dtype)
 
 
 _NAN_CELL, _ZERO_CELL, _NOWHERE = (_cells(np.array([value])) for value in (np.nan, 0, -1))
@@ -213,16 +213,16 @@ def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
         used, decimals = np.flatnonzero(np.bincount(bits)), np.empty(2**16)
         decimals[used] = used.astype(np.uint16).view(np.float16).astype(str).astype(np.float64)
         return decimals[bits]
-    found: NDArray[np.float64] = cells.astype(np.float64)
+    decimal: NDArray[np.float64] = cells.astype(np.float64)
     # No two decimals of six digits are one float32: where one is the cell, it is the shortest.
-    whole = np.rint(found * 1e3)  # the product is exact
+    whole = np.rint(decimal * 1e3)  # the product is exact
     near = whole / 1e3
     same = (np.abs(whole) < 10**6) & (near.astype(np.float32) == cells)
-    found[same] = near[same]
+    decimal[same] = near[same]
     left = np.flatnonzero(~same)
     text = pa.array(cells[left]).cast(pa.large_string())
-    found[left] = _numpy(text.cast(pa.float64()), np.float64)
-    return found
+    decimal[left] = _numpy(text.cast(pa.float64()), np.float64)
+    return decimal
 
 
 def numbers_from_text(texts: pa.Array) -> NDArray[np.float64]:
@@ -233,15 +233,15 @@ def numbers_from_text(texts: pa.Array) -> NDArray[np.float64]:
     """
     likely = _starts_as_number(texts)
     try:
-        found = _parsed(texts if likely.all() else _without(texts, _cells(~likely)))
+        numbers = _parsed(texts if likely.all() else _without(texts, _cells(~likely)))
     except pa.ArrowInvalid:  # a text only starts as a number does
-        found = None
-    if found is None:
+        numbers = None
+    if numbers is None:
         return _numbers_by_pattern(texts)
     if not likely.all():
-        found = found.copy()
-        found[~likely] = _numbers_by_pattern(texts.filter(_cells(~likely)))
-    return found
+        numbers = numbers.copy()
+        numbers[~likely] = _numbers_by_pattern(texts.filter(_cells(~likely)))
+    return numbers
 
 
 def _parsed(texts: pa.Array) -> NDArray[np.float64]:
@@ -249,8 +249,8 @@ def _parsed(texts: pa.Array) -> NDArray[np.float64]:
 
     What is no UTF-8 spells none: to check for it first takes a sixth of the time.
     """
-    held = texts.buffers(), texts.null_count, texts.offset
-    numbers = pa.Array.from_buffers(pa.large_string(), len(texts), *held).cast(pa.float64())
+    parts = texts.buffers(), texts.null_count, texts.offset
+    numbers = pa.Array.from_buffers(pa.large_string(), len(texts), *parts).cast(pa.float64())
     return _numpy(_filled(numbers, _NAN_CELL), np.float64)
 
 
@@ -269,8 +269,8 @@ def _numbers_by_pattern(texts: pa.Array) -> NDArray[np.float64]:
     kept = _matching(texts, _NUMBER)
     plain = pc.ascii_lower(pc.ascii_ltrim(pc.ascii_trim_whitespace(kept), "+"))
     for word, digit in ((b"true", b"1"), (b"false", b"0")):
-        known, read = _texts([word, digit], plain.type)
-        plain = pc.if_else(pc.equal(plain, known), read, plain)
+        spelling, digits = _texts([word, digit], plain.type)
+        plain = pc.if_else(pc.equal(plain, spelling), digits, plain)
     return _numpy(_filled(plain.cast(pa.float64()), _NAN_CELL), np.float64)
 
 
@@ -294,8 +294,8 @@ def _days(values: pa.Array) -> NDArray[np.float64]:
     else:
         local = values if values.type.tz is None else pc.local_timestamp(values)
         units, per_day = local.cast(pa.int64()), _PER_DAY[values.type.unit]
-    found = _numpy(_filled(units, _ZERO_CELL), np.int64) // per_day
-    return np.where(_numpy(values.is_null(), np.bool_), np.nan, found)
+    days_since = _numpy(_filled(units, _ZERO_CELL), np.int64) // per_day
+    return np.where(_numpy(values.is_null(), np.bool_), np.nan, days_since)
 
 
 def _days_from_text(texts: pa.Array) -> NDArray[np.float64]:
@@ -343,32 +343,19 @@ def level_codes(
     other: int,
     missing_values: Sequence[Any] = (),
 ) -> NDArray[np.int64]:
-    """Index of each cell among the stored values.
+    """Index (n,) of each cell among the stored values; codes `missing` and `other` elsewhere.
 
-    Parameters
-    ----------
-    values : pyarrow.Array of length n
-        Of any type, or a dictionary in any order.
-    stored : sequence
-        The declared values. Numbers match by value, text exactly. Text that is no declared level
-        matches the one that spells the same number, truth value or day, and so does a number, a
-        bool or a date; of several such levels, the one in the shortest form or none.
-    missing, other : int
-        Codes of missing cells, and of cells with an undeclared value.
-    missing_values : sequence
-        Stored values that are missing cells; they match as the others do.
-
-    Returns
-    -------
-    (n,) int64
+    Numbers match by value, text exactly. Text that is no declared level matches the one that spells
+    the same number, truth value or day, and so does a number, a bool or a date; of several such
+    levels, the one in the shortest form or none. Missing values match as levels do.
     """
     if pa.types.is_dictionary(values.type):  # code the dictionary once, then look up
         coded = level_codes(values.dictionary, stored, missing, other, missing_values)
         return _looked_up(np.append(coded, missing), values.indices)
     values = plain(values)
-    found = _index_of_level(values, (*stored, *missing_values))
-    codes = np.where(found >= 0, found, other)
-    codes[found >= len(stored)] = missing
+    index = _index_of_level(values, (*stored, *missing_values))
+    codes = np.where(index >= 0, index, other)
+    codes[index >= len(stored)] = missing
     codes[_absent(values, numbers=not isinstance(stored[0], str))] = missing
     return codes
 
@@ -399,10 +386,10 @@ def _index_of_level(values: pa.Array, stored: Sequence[Any]) -> NDArray[np.int64
 
 def _index_of_text(texts: pa.Array, stored: Sequence[str]) -> NDArray[np.int64]:
     """Index of each text (n,) among levels: the same text, else the one of the same meaning."""
-    found = _index(texts, _declared(tuple(stored), texts.type))
-    unknown = found < 0
+    index = _index(texts, _declared(tuple(stored), texts.type))
+    unknown = index < 0
     if not unknown.any():
-        return found
+        return index
     readers = (_numbers, _truths, _days_from_text)
     meanings = [
         (read, levels)
@@ -415,22 +402,22 @@ def _index_of_text(texts: pa.Array, stored: Sequence[str]) -> NDArray[np.int64]:
         meant = np.full(len(rest.dictionary), -1)
         for read, levels in meanings:  # a text is at most one of the three
             meant = np.maximum(meant, _index_in(read(rest.dictionary), levels))
-        found[unknown] = meant[_numpy(rest.indices, np.int64)]
-    return found
+        index[unknown] = meant[_numpy(rest.indices, np.int64)]
+    return index
 
 
 def _index_in(cells: NDArray[np.float64], levels: Sequence[float]) -> NDArray[np.int64]:
     """Index of each cell (n,) among the levels; -1 where it is none of them, or NaN."""
     # Adding zero turns -0.0 into 0.0: index_in distinguishes the two.
-    found = _index(_cells(cells + 0.0), _cells(np.asarray(levels, np.float64) + 0.0))
-    found[np.isnan(cells)] = -1
-    return found
+    index = _index(_cells(cells + 0.0), _cells(np.asarray(levels, np.float64) + 0.0))
+    index[np.isnan(cells)] = -1
+    return index
 
 
 def _index(cells: pa.Array, declared: pa.Array) -> NDArray[np.int64]:
     """Index of each cell (n,) among an array; -1 where it is none of them."""
-    found = pc.index_in(cells, value_set=declared)
-    return _numpy(_filled(found, _NOWHERE), np.int64)
+    index = pc.index_in(cells, value_set=declared)
+    return _numpy(_filled(index, _NOWHERE), np.int64)
 
 
 def _numbers(texts: pa.Array) -> NDArray[np.float64]:

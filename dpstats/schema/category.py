@@ -20,18 +20,14 @@ from dpstats.checks import (
     listed,
     short,
 )
-from dpstats.display import as_html
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
+    ColumnFields,
     Level,
     cells_named,
-    check_allow_missing,
     check_name,
-    check_note,
-    drop_defaults,
     quoted_name,
-    read_missing_values,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Category:
+class Category(ColumnFields):
     """A column with declared levels; a code is the index of a level.
 
     Parameters
@@ -87,6 +83,10 @@ class Category:
     """
 
     kind: ClassVar[str] = "category"
+    _missing_is: ClassVar[str] = "a declared level"
+    _keys: ClassVar[tuple[str, ...]] = (
+        "levels", "missing", "allow_missing", "other", "note", "missing_values"
+    )  # fmt: skip
 
     name: str
     levels: Sequence[Level] | Mapping[str, Level]
@@ -101,7 +101,6 @@ class Category:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        check_note(self.name, self.note)
         index = getattr(getattr(self.levels, "index", None), "dtype", None)
         if index is not None and index.kind not in "iu":
             raise SchemaError(
@@ -129,10 +128,8 @@ class Category:
         for label in labels:
             if isinstance(label, str):
                 check_label(f"{self.name!r}: a label", label, SchemaError)
-        check_allow_missing(self.name, self.allow_missing, self.missing, "a declared level")
-        codes = read_missing_values(self, "a declared level")
-        _check_missing_values(self.name, codes, stored)
-        object.__setattr__(self, "missing_values", tuple(dict.fromkeys(codes)))
+        object.__setattr__(self, "stored", stored)
+        self._check_fields()
         if self.allow_missing:
             if MISSING_LABEL in labels:
                 raise SchemaError(
@@ -141,15 +138,27 @@ class Category:
                 )
             labels = (*labels, MISSING_LABEL)
         object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "stored", stored)
         for what, level in (("missing", self.missing), ("other", self.other)):
             if level is not None:
                 self.index(level, what=f"{what}= of column {self.name!r}: ")
 
+    def _check_missing_values(self, codes: Sequence[Level]) -> None:
+        if not all(isinstance(v, str) if self.holds_text else is_number(v) for v in codes):
+            raise SchemaError(
+                f"each of missing_values of {self.name!r} must be "
+                f"{'text' if self.holds_text else 'a number'}, as its stored levels are"
+            )
+        if both := set(codes) & set(self.stored):
+            raise SchemaError(
+                f"{self.name!r}: {short(both.pop())} is a level and one of missing_values; drop it "
+                "from one"
+            )
+        _check_values(self.name, "missing value", codes)
+
     def index(self, label: object, what: str = "") -> int:
         """Code of a label; numbers match by value, text exactly."""
-        for code, known in enumerate(self.labels):
-            if isinstance(known, str) == isinstance(label, str) and known == label:
+        for code, own_label in enumerate(self.labels):
+            if isinstance(own_label, str) == isinstance(label, str) and own_label == label:
                 return code
         raise SchemaError(
             f"{what}{short(label)} is not a level of {self.name!r}"
@@ -247,12 +256,8 @@ class Category:
 
     @property
     def described(self) -> str:
-        """What was declared, in one line."""
+        """The declaration in one line."""
         return f"{self.kind}, {self.bins} levels: {', '.join(self.bin_labels)}"
-
-    def _repr_html_(self) -> str:
-        lines = [self.described, self.missing_rule(), *([self.note] if self.note else [])]
-        return as_html(self.name, lines)
 
     def missing_rule(self) -> str:
         """How missing and undeclared cells are counted, as text."""
@@ -265,20 +270,10 @@ class Category:
             f"undeclared: counted as {self.labels[self.other_code]!r}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as in a schema file."""
-        levels = dict(self.levels) if isinstance(self.levels, Mapping) else list(self.levels)
-        return drop_defaults(
-            {
-                "kind": self.kind,
-                "name": self.name,
-                "levels": levels,
-                "missing": self.missing,
-                "allow_missing": self.allow_missing,
-                "other": self.other,
-                "note": self.note,
-                "missing_values": list(self.missing_values),
-            }
+    def _plain(self, key: str) -> Any:
+        levels = self.levels
+        return (
+            dict(levels) if key == "levels" and isinstance(levels, Mapping) else getattr(self, key)
         )
 
 
@@ -309,6 +304,7 @@ class Boolean(Category):
     """
 
     kind: ClassVar[str] = "boolean"
+    _keys: ClassVar[tuple[str, ...]] = ("missing", "allow_missing", "note", "missing_values")
 
     def __init__(
         self,
@@ -318,23 +314,16 @@ class Boolean(Category):
         note: str = "",
         missing_values: Sequence[Level] = (),
     ) -> None:
-        for attribute, value in (
-            ("name", name),
-            ("levels", (False, True)),
-            ("missing", missing),
-            ("allow_missing", allow_missing),
-            ("other", None),
-            ("note", note),
-            ("missing_values", missing_values),
-        ):
+        given: dict[str, Any] = {
+            "name": name,
+            "levels": (False, True),
+            "missing": missing,
+            "other": None,
+        }
+        given |= {"allow_missing": allow_missing, "note": note, "missing_values": missing_values}
+        for attribute, value in given.items():
             object.__setattr__(self, attribute, value)
         self.__post_init__()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as in a schema file."""
-        plain = super().to_dict()
-        del plain["levels"]
-        return plain
 
     def bins_where(self, comparison: str, value: Level) -> frozenset[int]:
         """As of any category; of text such as 'yes' it says what to write."""
@@ -357,21 +346,6 @@ class _FrozenMapping(dict[str, Level]):
         return hash(tuple(self.items()))
 
 
-def _check_missing_values(name: str, codes: tuple[Level, ...], stored: tuple[Level, ...]) -> None:
-    """Refuse codes of another type than the stored values, and those that are one of them."""
-    text = isinstance(stored[0], str)
-    if not all(isinstance(code, str) if text else is_number(code) for code in codes):
-        raise SchemaError(
-            f"each of missing_values of {name!r} must be {'text' if text else 'a number'}, as its "
-            "stored levels are"
-        )
-    if both := set(codes) & set(stored):
-        raise SchemaError(
-            f"{name!r}: {short(both.pop())} is a level and one of missing_values; drop it from one"
-        )
-    _check_values(name, "missing value", codes)
-
-
 def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
     if len(levels) < 2:
         raise SchemaError(f"{name!r} needs at least two levels, got {len(levels)}")
@@ -388,7 +362,7 @@ def _check_levels(name: str, levels: tuple[Level, ...]) -> None:
         raise SchemaError(f"levels of {name!r} must be distinct (1 and 1.0 are the same level)")
 
 
-def _check_values(name: str, what: str, values: tuple[Level, ...]) -> None:
+def _check_values(name: str, what: str, values: Sequence[Level]) -> None:
     """Refuse values that a cell cannot be compared with exactly, and empty text."""
     numbers = [value for value in values if is_number(value)]
     if not all(map(is_finite, numbers)):  # type: ignore[arg-type]

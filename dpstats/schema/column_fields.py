@@ -1,4 +1,4 @@
-"""The fields that every kind of column has: its name, its levels, its plain form."""
+"""Fields of every kind of column: its name, its note and its rule for missing cells."""
 
 from __future__ import annotations
 
@@ -6,14 +6,83 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from dpstats.checks import check_label, check_text, short
+from dpstats.display import as_html
 from dpstats.errors import SchemaError
 
 Level = str | int | float | bool
 MISSING_LABEL = "(missing)"
 _SHOWN = 4  # codes for missing cells in a line
+
+
+class ColumnFields:
+    """The fields and texts that all kinds of columns share."""
+
+    kind: ClassVar[str]
+    _missing_is: ClassVar[str]  # what `missing` is, for messages
+    _keys: ClassVar[tuple[str, ...]]  # of a schema file after kind and name, in their order
+
+    name: str
+    note: str
+    missing: Any
+    allow_missing: bool
+    missing_values: Sequence[Any]
+
+    def _check_fields(self) -> None:
+        """Check the shared fields, and keep each code for a missing cell once."""
+        codes = self.missing_values
+        check_text(f"column {self.name!r}: note", self.note, SchemaError)
+        rules = f"missing= ({self._missing_is}) or allow_missing=True"
+        if not isinstance(self.allow_missing, bool):
+            raise self._error(
+                f"allow_missing must be true or false, got {short(self.allow_missing)}"
+            )
+        if self.allow_missing and self.missing is not None:
+            raise self._error(f"give {rules}, not both")
+        if isinstance(codes, str) or not isinstance(codes, Sequence):
+            raise self._error("missing_values must be a list, such as [8, 9]")
+        if codes and self.missing is None and not self.allow_missing:
+            raise self._error(
+                f"missing_values need {rules}, which says as what missing cells count"
+            )
+        self._check_missing_values(codes)
+        object.__setattr__(self, "missing_values", tuple(dict.fromkeys(codes)))
+
+    def _error(self, text: str) -> SchemaError:
+        return SchemaError(f"column {self.name!r}: {text}")
+
+    def _check_missing_values(self, codes: Sequence[Any]) -> None:
+        """Refuse codes that no cell of this kind of column can hold."""
+        raise NotImplementedError
+
+    @property
+    def described(self) -> str:
+        """The declaration in one line."""
+        raise NotImplementedError
+
+    def missing_rule(self) -> str:
+        """How cells outside the declaration are counted, as text."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        lines = [self.described, self.missing_rule(), *([self.note] if self.note else [])]
+        return as_html(self.name, lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as in a schema file, without what has its default value."""
+        plain: dict[str, Any] = {"kind": self.kind, "name": self.name}
+        for key in self._keys:
+            value = self._plain(key)
+            default = getattr(type(self), key, None)
+            if value is not None and (key == "points" or value != default):
+                plain[key] = list(value) if isinstance(value, tuple) else value
+        return plain
+
+    def _plain(self, key: str) -> Any:
+        """The value under a key of a schema file; None to leave it out."""
+        return getattr(self, key)
 
 
 def check_name(name: object) -> None:
@@ -31,43 +100,8 @@ def quoted_name(name: str) -> str:
     return name if plain and not keyword.iskeyword(name) else f"`{name}`"
 
 
-def check_note(name: str, note: object) -> None:
-    """Refuse a note that is not text."""
-    check_text(f"column {name!r}: note", note, SchemaError)
-
-
-def check_allow_missing(name: str, allow: object, missing: object, declared: str) -> None:
-    """Refuse an `allow_missing` that is not true or false, or that comes with `missing=`."""
-    if not isinstance(allow, bool):
-        raise SchemaError(f"{name!r}: allow_missing must be true or false, got {short(allow)}")
-    if allow and missing is not None:
-        raise SchemaError(f"{name!r}: give missing= ({declared}) or allow_missing=True, not both")
-
-
-def read_missing_values(column: Any, declared: str) -> tuple[Any, ...]:
-    """Codes for missing cells that a column declares, each once, with the rule that they follow."""
-    where, given = f"column {column.name!r}", column.missing_values
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise SchemaError(f"{where}: missing_values must be a list, such as [8, 9]")
-    if given and column.missing is None and not column.allow_missing:
-        raise SchemaError(
-            f"{where}: missing_values need missing= ({declared}) or allow_missing=True, which says "
-            "as what missing cells count"
-        )
-    return tuple(given)
-
-
 def cells_named(codes: Sequence[object], *others: str) -> str:
     """Cells that share a rule, such as ``missing, 8, 9 or undeclared``."""
     shown = list(map(str, codes)) if len(codes) <= _SHOWN else [f"one of {len(codes)} codes"]
     every = ["missing", *shown, *others]
     return " or ".join([", ".join(every[:-1]), every[-1]] if every[1:] else every)
-
-
-def drop_defaults(plain: dict[str, Any]) -> dict[str, Any]:
-    """Plain data without the keys whose values are the defaults."""
-    defaults = {"allow_missing": False, "edges": [], "closed": "left", "note": ""}
-    defaults |= {"scale": "linear", "missing_values": [], "even_edges": False}
-    return {
-        key: v for key, v in plain.items() if v is not None and (key, v) not in defaults.items()
-    }

@@ -32,7 +32,7 @@ def day_text(day: float) -> str:
 
 
 def bounds_of(number: Any) -> dict[str, object]:
-    """What a `Number` declares that may be dates, by what it is called in messages."""
+    """Fields of a `Number` that may be dates, by their names in messages."""
     edges = number.edges
     first = edges[0] if isinstance(edges, Sequence) and edges else None
     return {"low": number.low, "high": number.high, "edges": first,
@@ -40,20 +40,18 @@ def bounds_of(number: Any) -> dict[str, object]:
 
 
 def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]:
-    """What changes in a `Number` of dates: its fields in days, one point for each day.
-
-    Raises
-    ------
-    SchemaError
-        If some of its fields are dates and others are not.
-    """
+    """Fields of a `Number` of dates in days, with one point for each day."""
     dated = (what for what, value in bounds_of(number).items() if day_of(value) is not None)
-    one = next(dated, "")
+    dated_field = next(dated, "")
 
     def read(what: str, value: object) -> Any:
         day = day_of(value)
         if day is None and not (number.dates and is_number(value)):
-            alike = f", as {one} {'are' if one == 'edges' else 'is'}" if one else ""
+            alike = (
+                f", as {dated_field} {'are' if dated_field == 'edges' else 'is'}"
+                if dated_field
+                else ""
+            )
             got = "" if what.startswith("each") else f"; got {short(value)}"
             raise SchemaError(f"{where}: {what} must be a date such as 2024-05-01{alike}{got}")
         return value if day is None else day

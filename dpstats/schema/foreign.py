@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpstats import files
 from dpstats.checks import is_finite, is_number, short
-from dpstats.errors import SchemaError
+from dpstats.errors import FileFormatError, SchemaError
 from dpstats.schema.dates import day_of
 
 _MOST_POINTS = 10_001  # of a grid that has a point for every whole number
@@ -33,6 +34,27 @@ class Declared:
     todo: tuple[str, ...] = ()
 
 
+def document_of(given: object) -> Mapping[str, Any]:
+    """A mapping, or that of a JSON or YAML file."""
+    if isinstance(given, Mapping):
+        return given
+    path = files.as_path(given)
+    try:
+        text = files.read_bytes(path).decode("utf-8-sig")
+        if path.suffix.lower() in (".yaml", ".yml"):
+            from dpstats.schema.smartnoise import read_yaml
+
+            return read_yaml(text, path.name)
+        document = files.parse_json(text)
+    except FileFormatError as error:
+        raise SchemaError(str(error)) from None
+    except ValueError as error:
+        raise SchemaError(f"{path.name} is not valid JSON: {error}") from None
+    if not isinstance(document, Mapping):
+        raise SchemaError(f"{path.name} must hold a mapping of names")
+    return document
+
+
 def whole_points(low: object, high: object) -> int | None:
     """Points of a grid with one for every whole number; None if there are too many, or none."""
     if not (is_number(low) and is_number(high)) or low != int(low) or high != int(high):  # type: ignore[call-overload]
@@ -46,23 +68,12 @@ def completed(
     add: Mapping[str, Mapping[str, Any]] | None,
     columns: Sequence[str] | None,
 ) -> list[dict[str, Any]]:
-    """Plain columns of a schema file.
+    """Plain columns of a schema file, with what `add` says in place of what the format does not.
 
-    Parameters
-    ----------
-    declared : sequence of Declared
-    add : mapping of column name to keys of a schema file, optional
-        What the format does not say; it replaces what it says. ``None`` as a value removes a key.
-    columns : sequence of str, optional
-        The columns to take; default all.
-
-    Raises
-    ------
-    SchemaError
-        With all that must be added, column by column.
+    SchemaError names all that must be added, column by column. None as a value removes a key.
     """
     add = {} if add is None else add
-    names = [one.name for one in declared]
+    names = [column.name for column in declared]
     if isinstance(columns, str) or not isinstance(add, Mapping):
         raise SchemaError(
             "columns= is a list of names, and add= a mapping of names to keys of a schema file, "
@@ -71,12 +82,12 @@ def completed(
     unknown = [name for name in (*add, *(columns or ())) if name not in names]
     if unknown:
         raise SchemaError(f"there is no column {short(unknown[0])}; columns: {names}")
-    found, lacking = [], []
-    for one in declared:
-        if columns is not None and one.name not in columns:
+    complete, lacking = [], []
+    for column in declared:
+        if columns is not None and column.name not in columns:
             continue
-        added = add.get(one.name, {})
-        plain = {key: v for key, v in {**one.plain, **added}.items() if v is not None}
+        added = add.get(column.name, {})
+        plain = {key: v for key, v in {**column.plain, **added}.items() if v is not None}
         if {"levels", "values"} & set(added):
             plain = {k: v for k, v in plain.items() if k not in ("low", "high", "points", "kind")}
         elif {"low", "high"} <= set(added):  # numbers that the file holds as text
@@ -85,10 +96,10 @@ def completed(
             plain.pop("allow_missing", None)
         if "missing_values" in plain and "missing_values" not in added:
             plain["missing_values"] = _fitting(plain["missing_values"], plain)
-        wanted = [text for text in one.todo if not _settled(text, plain)]
-        if wanted:
-            lacking.append(f"{one.name}: {'; '.join(wanted)}")
-        found.append(plain)
+        missing = [text for text in column.todo if not _settled(text, plain)]
+        if missing:
+            lacking.append(f"{column.name}: {'; '.join(missing)}")
+        complete.append(plain)
     if lacking:
         raise SchemaError(
             "dpstats needs what the file does not say, and never learns it from data. Add for\n  "
@@ -96,7 +107,7 @@ def completed(
             + "\nwith add={'name': {'levels': [...]}} or {'name': {'low': ..., 'high': ...}}; or "
             "name the columns to take with columns=[...]"
         )
-    return found
+    return complete
 
 
 def _fitting(texts: Sequence[str], plain: Mapping[str, Any]) -> list[Any]:
@@ -112,10 +123,10 @@ def _fitting(texts: Sequence[str], plain: Mapping[str, Any]) -> list[Any]:
 
 def _number(text: str) -> int | float | None:
     try:
-        found = json.loads(text)
+        number = json.loads(text)
     except ValueError:
         return None
-    return found if is_number(found) and is_finite(found) else None
+    return number if is_number(number) and is_finite(number) else None
 
 
 def _settled(text: str, plain: Mapping[str, Any]) -> bool:

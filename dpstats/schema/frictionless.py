@@ -77,17 +77,7 @@ def _type_of_levels(column: Category) -> str:
 
 
 def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
-    """The columns that a descriptor declares, each with what is lacking.
-
-    Parameters
-    ----------
-    document : mapping
-        A Table Schema, or a Data Package or Resource that holds one.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """The columns of a Table Schema, or of a Data Package or Resource that holds one."""
     table = _table_schema(document)
     fields = table.get("fields")
     if not isinstance(fields, Sequence) or not all(isinstance(f, Mapping) for f in fields):
@@ -96,19 +86,19 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
 
 
 def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Any = document
-    if "resources" in found:
-        resources = found["resources"]
+    table: Any = document
+    if "resources" in table:
+        resources = table["resources"]
         if not isinstance(resources, Sequence) or len(resources) != 1:
             raise SchemaError(
                 "the data package holds several resources; give the schema of one of them"
             )
-        found = resources[0]
-    if isinstance(found, Mapping) and "fields" not in found and "schema" in found:
-        found = found["schema"]
-    if not isinstance(found, Mapping):
+        table = resources[0]
+    if isinstance(table, Mapping) and "fields" not in table and "schema" in table:
+        table = table["schema"]
+    if not isinstance(table, Mapping):
         raise SchemaError("the Table Schema must be in the file itself, as a mapping with fields")
-    return found
+    return table
 
 
 def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
@@ -129,9 +119,11 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
         plain |= {"levels": levels}
     elif kind in ("integer", "number", "year", "date"):
         low, high = constraints.get("minimum"), constraints.get("maximum")
-        plain |= {key: v for key, v in (("low", low), ("high", high)) if v is not None}
-        todo += [f"{key} (constraints.{word})" for key, word, v in
-                 (("low", "minimum", low), ("high", "maximum", high)) if v is None]  # fmt: skip
+        for key, word, bound in (("low", "minimum", low), ("high", "maximum", high)):
+            if bound is None:
+                todo.append(f"{key} (constraints.{word})")
+            else:
+                plain[key] = bound
         points = whole_points(low, high) if kind in ("integer", "year") else None
         plain |= {} if points is None else {"points": points}
     elif kind == "string":
@@ -152,6 +144,9 @@ def _levels(field: Mapping[str, Any], constraints: Mapping[str, Any]) -> Any:
     """Levels, with labels if there are any; None without them."""
     categories = field.get("categories")
     if isinstance(categories, Sequence) and categories and isinstance(categories[0], Mapping):
-        return {str(one.get("label", one.get("value"))): one.get("value") for one in categories}
-    found = categories or constraints.get("enum")
-    return None if found is None else list(found)
+        return {
+            str(category.get("label", category.get("value"))): category.get("value")
+            for category in categories
+        }
+    levels = categories or constraints.get("enum")
+    return None if levels is None else list(levels)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.checks import check_declared, shortest_decimal
+from dpstats.checks import shortest_decimal
 from dpstats.errors import SchemaError
 
 MAX_POINTS = 2**20 + 1
@@ -20,12 +20,7 @@ MIN_WIDTH, MAX_BOUND = 1e-50, 1e50  # so that variances of products of two colum
 
 
 def lattice_of(where: str, values: Sequence[float]) -> tuple[float, float, int]:
-    """Ends and number of points of the coarsest lattice that holds increasing values.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Ends and number of points of the coarsest lattice that holds increasing values."""
     if len(values) < 2:
         raise SchemaError(f"{where}: values must list at least two numbers")
     check_width(where, values[0], values[-1])
@@ -59,12 +54,6 @@ def even_points(low: float, high: float, steps: int, *, log: bool) -> NDArray[np
     return points
 
 
-def log_middles(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Geometric means (m - 1,) of neighbours: where the nearer one by the logarithm changes."""
-    roots = np.sqrt(points)
-    return np.asarray(roots[1:] * roots[:-1])
-
-
 def check_width(where: str, low: float, high: float) -> None:
     """Refuse bounds whose squares, or those of the width, a float may not hold."""
     if not (float(high) - float(low) >= MIN_WIDTH and max(abs(low), abs(high)) <= MAX_BOUND):
@@ -75,19 +64,8 @@ def check_width(where: str, low: float, high: float) -> None:
         )
 
 
-def finite(what: str, value: object) -> float | int:
-    """A declared number, or a SchemaError."""
-    return check_declared(what, value, SchemaError)
-
-
 def nearest(sorted_values: NDArray[Any], x: NDArray[Any]) -> Codes:
     """Index of the nearest of sorted values, the lower one of a tie."""
     upper = np.clip(np.searchsorted(sorted_values, x), 1, len(sorted_values) - 1)
     lower_is_near = x - sorted_values[upper - 1] <= sorted_values[upper] - x
     return np.where(lower_is_near, upper - 1, upper)
-
-
-def shortest(value: float) -> str:
-    """A declared number as the shortest text that identifies it."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)

@@ -24,7 +24,7 @@ _ROUNDING = 0.02  # by which shares of all levels may miss 1, as rounded ones do
 
 @dataclass(frozen=True)
 class Guesses:
-    """What is publicly known, or believed, of the rows: for `preview`, and for nothing else.
+    """Public knowledge or beliefs about the rows, for `preview` and nothing else.
 
     Take them from published statistics, an earlier survey or experience, never from the private
     rows. A wrong guess makes a preview wrong; it changes neither the privacy nor the validity of
@@ -112,7 +112,7 @@ class Guesses:
             self.shares_of(declared[name])
 
     def select(self, names: Sequence[str]) -> Guesses:
-        """Those of some columns."""
+        """Guesses about some of the columns."""
         wanted = set(names)
         kept: dict[str, Any] = {
             key: {name: said for name, said in getattr(self, key).items() if name in wanted}
@@ -132,29 +132,29 @@ class Guesses:
             return None
         where = f"the guessed shares of {column.name!r}"
         labels = [label for label in column.bin_labels if label != MISSING_LABEL]
-        given = self.shares[column.name]
-        if column.kind == "boolean" and not isinstance(given, Mapping):
-            given = {"True": given}
-        if not isinstance(given, Mapping):
+        guess = self.shares[column.name]
+        if column.kind == "boolean" and not isinstance(guess, Mapping):
+            guess = {"True": guess}
+        if not isinstance(guess, Mapping):
             raise SchemaError(
                 f"{where} must be a mapping of levels to shares, such as {{{labels[0]!r}: 0.3}} or "
-                f'in TOML {{ "{labels[0]}" = 0.3 }}; got {short(given)}'
+                f'in TOML {{ "{labels[0]}" = 0.3 }}; got {short(guess)}'
             )
-        found: dict[str, float] = {}
-        for label, share in given.items():
+        shares: dict[str, float] = {}
+        for label, share in guess.items():
             text = str(label).capitalize() if column.kind == "boolean" else _text(label)
             if text not in labels:
                 raise SchemaError(
                     f"{where} name {short(label)}, which is not one of {first_few(labels)}"
                 )
-            found[text] = _check_share(f"{where}: that of {text!r}", share)
-        total = math.fsum(found.values())
-        left = len(labels) - len(found)
+            shares[text] = _check_share(f"{where}: that of {text!r}", share)
+        total = math.fsum(shares.values())
+        left = len(labels) - len(shares)
         if total > 1 + _ROUNDING or (not left and total < 1 - _ROUNDING):
             wanted = "at most 1" if left else "1"
             raise SchemaError(f"{where} add up to {total:g}; they must add up to {wanted}")
         rest = max(1 - total, 0.0) / left if left else 0.0
-        every = [found.get(label, rest) for label in labels]
+        every = [shares.get(label, rest) for label in labels]
         return [share / math.fsum(every) for share in every]
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,9 +162,9 @@ class Guesses:
         plain: dict[str, Any] = {}
         for name, said in self.typical.items():
             plain.setdefault("typical", {})[name] = {k: _plain(v) for k, v in said.items()}
-        for name, given in self.shares.items():
+        for name, guess in self.shares.items():
             as_text = (
-                {_text(k): v for k, v in given.items()} if isinstance(given, Mapping) else given
+                {_text(k): v for k, v in guess.items()} if isinstance(guess, Mapping) else guess
             )
             plain.setdefault("shares", {})[name] = as_text
         if self.missing:
@@ -208,13 +208,7 @@ class Guesses:
 
 
 def moments_of(column: Column, said: object) -> tuple[float, float]:
-    """Mean and standard deviation in the units of the grid: logarithms, where that is the scale.
-
-    Raises
-    ------
-    SchemaError
-        If no distribution between the bounds has them.
-    """
+    """Mean and standard deviation in the units of the grid: logarithms, where that is the scale."""
     where = f"the typical value of {column.name!r}"
     if not isinstance(column, Number):
         raise SchemaError(
@@ -242,13 +236,13 @@ def moments_of(column: Column, said: object) -> tuple[float, float]:
             )
     else:
         limit = ""
-    most = math.sqrt((mean - low) * (high - mean))
-    if sd >= most * (1 + 1e-3):
+    largest_sd = math.sqrt((mean - low) * (high - mean))
+    if sd >= largest_sd * (1 + 1e-3):
         raise SchemaError(
             f"{where}: {limit}sd is {sd:.4g}, and with that mean the bounds allow at most "
-            f"{most:.4g}; use a smaller one, or wider bounds"
+            f"{largest_sd:.4g}; use a smaller one, or wider bounds"
         )
-    return mean, min(sd, most * (1 - 1e-6))
+    return mean, min(sd, largest_sd * (1 - 1e-6))
 
 
 def _text(label: object) -> str:
@@ -274,12 +268,7 @@ def _check_share(where: str, share: object, *, below_one: bool = False) -> float
 
 
 def _pairs(given: object) -> dict[tuple[str, str], float]:
-    """Correlations by pair of columns.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Correlations by pair of columns."""
     entries = (
         [(*pair, r) if isinstance(pair, tuple) else (pair, r) for pair, r in given.items()]
         if isinstance(given, Mapping)
@@ -292,15 +281,15 @@ def _pairs(given: object) -> dict[tuple[str, str], float]:
     for entry in entries:
         if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 3:
             raise SchemaError(f"correlations of the guesses must be {shape}")
-        one, other, r = entry
-        if not isinstance(one, str) or not isinstance(other, str) or one == other:
+        first, second, r = entry
+        if not isinstance(first, str) or not isinstance(second, str) or first == second:
             raise SchemaError(f"each of the guessed correlations must be {shape}")
         if not is_number(r) or not -1 < r < 1:
             raise SchemaError(
-                f"the guessed correlation of {one!r} and {other!r} must be between -1 and 1, got "
-                f"{short(r)}"
+                f"the guessed correlation of {first!r} and {second!r} must be between -1 and 1, "
+                f"got {short(r)}"
             )
-        if (one, other) in pairs or (other, one) in pairs:
-            raise SchemaError(f"the correlation of {one!r} and {other!r} is guessed twice")
-        pairs[one, other] = float(r)
+        if (first, second) in pairs or (second, first) in pairs:
+            raise SchemaError(f"the correlation of {first!r} and {second!r} is guessed twice")
+        pairs[first, second] = float(r)
     return pairs

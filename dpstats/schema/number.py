@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.checks import (
     check_choice,
+    check_declared,
     first_few,
     is_finite,
     is_number,
@@ -23,41 +25,41 @@ from dpstats.checks import (
     short,
     shortest_decimal,
 )
-from dpstats.display import as_html
-from dpstats.errors import RequestError, SchemaError
+from dpstats.errors import ConditionError, RequestError, SchemaError
 from dpstats.schema.column_fields import (
     MISSING_LABEL,
+    ColumnFields,
     Level,
     cells_named,
-    check_allow_missing,
     check_name,
-    check_note,
-    drop_defaults,
     quoted_name,
-    read_missing_values,
 )
-from dpstats.schema.comparisons import bins_where
 from dpstats.schema.dates import bounds_of, day_of, day_text, days_of_bounds
 from dpstats.schema.grid import (
     MAX_POINTS,
     check_width,
     even_points,
-    finite,
     lattice_of,
-    log_middles,
     nearest,
-    shortest,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _EVEN_BINS = 8
 _FEW_EDGES = 32  # up to which one comparison each is faster than a search
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(ColumnFields):
     """A bounded number, coded to a point of a public grid -K..K.
 
     Sums are of codes and sensitivities are those of codes, whatever values the grid has.
@@ -126,6 +128,11 @@ class Number:
     """
 
     kind: ClassVar[str] = "number"
+    _missing_is: ClassVar[str] = "a value"
+    _keys: ClassVar[tuple[str, ...]] = (
+        "low", "high", "points", "values", "edges", "closed", "missing", "scale", "missing_values",
+        "even_edges", "allow_missing", "note",
+    )  # fmt: skip
 
     name: str
     low: float | date | str | None = None
@@ -144,97 +151,94 @@ class Number:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        check_note(self.name, self.note)
         where = f"column {self.name!r}"
         for what in ("low", "high", "points", "edges", "values", "missing", "missing_values"):
             object.__setattr__(self, what, listed(getattr(self, what)))
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
         if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
-            raise SchemaError(f"{where}: scale='log' is for numbers declared by low and high")
+            raise self._error("scale='log' is for numbers declared by low and high")
         if self.dates or any(day_of(one) is not None for one in bounds_of(self).values()):
             for what, day in days_of_bounds(self, where, Number.points).items():
                 object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
-        object.__setattr__(self, "missing_values", self._read_missing_values(where))
-        for what in ("edges", "values"):
-            given = getattr(self, what)
-            if given is None:
-                continue
-            if isinstance(given, str) or not isinstance(given, Sequence):
-                raise SchemaError(f"{where}: {what} must be a list of numbers")
-            if not all(is_number(value) and is_finite(value) for value in given):
-                raise SchemaError(f"{where}: each of {what} must be a finite number")
-            frozen = tuple(given)
-            for i, (a, b) in enumerate(pairwise(frozen), 1):
-                if a >= b:  # not quoted: a list may be a column of the table, given by mistake
-                    raise SchemaError(
-                        f"{where}: {what} must be strictly increasing, and number {i + 1} of them "
-                        f"is not above number {i}; sort them, and give each once"
-                    )
-            object.__setattr__(self, what, frozen)
+        object.__setattr__(self, "edges", self._increasing("edges"))
         if self.values is None:
             self._check_bounds(where)
+        elif self.low is not None or self.high is not None:
+            raise self._error("give either low and high, or values, not both")
         else:
-            if self.low is not None or self.high is not None:
-                raise SchemaError(f"{where}: give either low and high, or values, not both")
-            low, high, points = lattice_of(where, self.values)
-            for what, found in (("low", low), ("high", high), ("points", points)):
-                object.__setattr__(self, what, found)
-        check_allow_missing(self.name, self.allow_missing, self.missing, "a value")
-        if not isinstance(self.even_edges, bool):
-            raise SchemaError(
-                f"{where}: even_edges must be true or false, got {short(self.even_edges)}"
+            object.__setattr__(self, "values", self._increasing("values"))
+            ends_and_points = zip(
+                ("low", "high", "points"), lattice_of(where, self.values), strict=True
             )
+            for what, number in ends_and_points:
+                object.__setattr__(self, what, number)
+        self._check_fields()
+        if not isinstance(self.even_edges, bool):
+            raise self._error(f"even_edges must be true or false, got {short(self.even_edges)}")
         if self.missing is not None:
-            finite(f"{where}: missing", self.missing)
+            check_declared(f"{where}: missing", self.missing, SchemaError)
             if not self.low <= self.missing <= self.high:
-                raise SchemaError(
-                    f"{where}: missing={self.missing} lies outside the bounds {self.low} and "
-                    f"{self.high}"
+                raise self._error(
+                    f"missing={self.missing} lies outside the bounds {self.low} and {self.high}"
                 )
         if twice := set(self.values or ()) & set(self.missing_values):
-            raise SchemaError(
-                f"{where}: missing_values hold {min(twice)}, which values declare too; drop one"
+            raise self._error(
+                f"missing_values hold {min(twice)}, which values declare too; drop one"
             )
-        self._check_edges(where)
+        self._check_edges()
 
-    def _read_missing_values(self, where: str) -> tuple[float, ...]:
-        codes = read_missing_values(self, "a value")
+    def _check_missing_values(self, codes: Sequence[Any]) -> None:
         if not all(is_number(code) and is_finite(code) for code in codes):
-            raise SchemaError(
-                f"{where}: each of missing_values must be a finite number; cells that hold none "
-                "count as missing in any case"
+            raise self._error(
+                "each of missing_values must be a finite number; cells that "
+                "hold none count as missing in any case"
             )
-        return tuple(dict.fromkeys(codes))
+
+    def _increasing(self, what: str) -> tuple[float, ...]:
+        """A declared list of numbers, checked; not quoted, since it may be a private column."""
+        numbers = getattr(self, what)
+        if isinstance(numbers, str) or not isinstance(numbers, Sequence):
+            raise self._error(f"{what} must be a list of numbers")
+        if not all(is_number(value) and is_finite(value) for value in numbers):
+            raise self._error(f"each of {what} must be a finite number")
+        for i, (a, b) in enumerate(pairwise(numbers), 1):
+            if a >= b:
+                raise self._error(
+                    f"{what} must be strictly increasing, and number {i + 1} of them is not above "
+                    f"number {i}; sort them, and give each once"
+                )
+        return tuple(numbers)
 
     def _check_bounds(self, where: str) -> None:
         if self.low is None or self.high is None:
-            raise SchemaError(
-                f"{where}: declare low and high, or values; they are never learned from data"
+            raise self._error(
+                f"declare low and high, or values; they are never learned from data"
                 f"{_lacking(self.low, self.high)}"
             )
-        low, high = finite(f"{where}: low", self.low), finite(f"{where}: high", self.high)
+        low = check_declared(f"{where}: low", self.low, SchemaError)
+        high = check_declared(f"{where}: high", self.high, SchemaError)
         if not low < high:
-            raise SchemaError(f"{where}: low must be below high, got {low} and {high}")
+            raise self._error(f"low must be below high, got {low} and {high}")
         check_width(where, low, high)
         if self.scale == "log" and low <= 0:
-            raise SchemaError(
-                f"{where}: scale='log' needs low above 0, got {low:g}; values of 0 and below then "
+            raise self._error(
+                f"scale='log' needs low above 0, got {low:g}; values of 0 and below then "
                 "count as low"
             )
         points = self.points
         if type(points) is not int or points < 2 or 2 * self.half_points + 1 > MAX_POINTS:
-            raise SchemaError(
-                f"{where}: points must be a whole number from 2 to {MAX_POINTS} (an even one to "
+            raise self._error(
+                f"points must be a whole number from 2 to {MAX_POINTS} (an even one to "
                 f"{MAX_POINTS // 2}), got {short(points)}"
             )
         if not np.all(self.grid[1:] > self.grid[:-1]):
-            raise SchemaError(
-                f"{where}: {points} points from {low} to {high} are not distinct floats; declare "
+            raise self._error(
+                f"{points} points from {low} to {high} are not distinct floats; declare "
                 "fewer points or wider bounds"
             )
 
-    def _check_edges(self, where: str) -> None:
+    def _check_edges(self) -> None:
         if not self.edges:
             return
         low, high = float(self.low), float(self.high)  # type: ignore[arg-type]
@@ -244,11 +248,11 @@ class Number:
         )  # fmt: skip
         if not inside:
             bounds = f"[{self.text(low)}, {self.text(high)}]"
-            raise SchemaError(f"{where}: edges must lie strictly inside the bounds {bounds}")
+            raise self._error(f"edges must lie strictly inside the bounds {bounds}")
         filled = np.unique(self.bins_of(self.all_codes))
         if len(filled) < self.bins:
-            raise SchemaError(
-                f"{where}: some bin between the edges holds no "
+            raise self._error(
+                f"some bin between the edges holds no "
                 f"{'declared value' if self.values else 'grid point'}; use wider bins"
                 + ("" if self.values else " or more points")
             )
@@ -272,7 +276,7 @@ class Number:
 
     @property
     def measured_name(self) -> str:
-        """What moments are of: ``age``, or ``log(income)`` if that is the scale."""
+        """Name of a moment: ``age``, or ``log(income)`` if that is the scale."""
         return self.formula_name if self.scale == "log" else self.name
 
     @property
@@ -339,7 +343,7 @@ class Number:
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
 
     def with_even_edges(self) -> Number:
-        """The same in eight bins of about as many grid points, or one for each of fewer points.
+        """The column in eight bins of about as many grid points, or one for each of fewer points.
 
         For regressions that count rows in bins, where no edges are declared.
         """
@@ -359,8 +363,8 @@ class Number:
     @property
     def all_codes(self) -> Codes:
         """`codes_in_use`, and the code of missing cells if they have their own."""
-        own = [self.missing_code] if self.allow_missing else []
-        return np.append(self.codes_in_use, np.array(own, np.int64))
+        missing = [self.missing_code] if self.allow_missing else []
+        return np.append(self.codes_in_use, np.array(missing, np.int64))
 
     @property
     def code_range(self) -> tuple[int, int]:
@@ -398,8 +402,8 @@ class Number:
             return tuple(self.text(value) for value in self.values)
         cuts = [self.low, *self.edges, self.high]
         left, right = ("[", ")") if self.closed == "left" else ("(", "]")
-        shown = [self.text(cut) for cut in cuts]
-        texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(shown)]
+        cut_texts = [self.text(cut) for cut in cuts]
+        texts = [f"{left}{a}, {b}{right}" for a, b in pairwise(cut_texts)]
         texts[0], texts[-1] = "[" + texts[0].lstrip("[("), texts[-1].rstrip("])") + "]"
         return tuple(texts)
 
@@ -459,7 +463,45 @@ class Number:
 
         As in pandas, a missing cell satisfies ``!=`` with any value, and no other comparison.
         """
-        return bins_where(self, comparison, value)
+        holds = _COMPARISONS[comparison]
+        if self.allow_missing and value == MISSING_LABEL and comparison in ("==", "!="):
+            return frozenset(i for i in range(self.bins) if holds(i, self.value_bins))
+        if self.dates and (day := day_of(value)) is not None:
+            value = day
+        if not is_number(value):
+            what = "of dates such as '2024-05-01'" if self.dates else "a number"
+            raise ConditionError(
+                f"{self.name!r} is {what} and cannot be compared with {short(value)}"
+            )
+        if self.values and not self.edges:
+            if value in self.values:
+                missing = {self.value_bins} if self.allow_missing and comparison == "!=" else set()
+                return frozenset(i for i, v in enumerate(self.values) if holds(v, value)) | missing
+        elif value in self.edges and not self.even_edges and comparison in self._at_edges:
+            cut = self.edges.index(value) + 1
+            below = comparison == self._at_edges[0]
+            return frozenset(range(cut) if below else range(cut, self.value_bins))
+        shown = repr(day_text(value)) if self.dates else short(value)  # type: ignore[arg-type]
+        raise ConditionError(
+            f"{self.name!r} {comparison} {shown} cannot be measured exactly; {self._allowed()}"
+        )
+
+    @property
+    def _at_edges(self) -> tuple[str, str]:
+        """The comparisons that an edge divides the bins by."""
+        return ("<", ">=") if self.closed == "left" else ("<=", ">")
+
+    def _allowed(self) -> str:
+        """The comparisons that conditions may make, for a message."""
+        if self.values and not self.edges:
+            return f"allowed: ==, !=, <, <=, >, >=, in with {first_few(self.values)}"
+        if not self.edges or self.even_edges:
+            return "the column declares no edges; add edges=[...] to the schema"
+        edges = [self.text(edge) for edge in self.edges] if self.dates else self.edges
+        return (
+            f"allowed: {' or '.join(self._at_edges)} with one of the declared edges "
+            f"{first_few(edges)}; add an edge to the schema if you need another"
+        )
 
     def decode(self, codes: Codes) -> NDArray[Any]:
         """Values of codes in original units: int64 where every grid value is whole, or dates.
@@ -535,7 +577,8 @@ class Number:
     @cached_property
     def _log_middles(self) -> NDArray[np.float64]:
         """Where the nearest point of a logarithmic grid changes; comparisons need no logarithm."""
-        return log_middles(self.grid[self.codes_in_use + self.half_points])
+        roots = np.sqrt(self.grid[self.codes_in_use + self.half_points])
+        return np.asarray(roots[1:] * roots[:-1])
 
     @cached_property
     def missing_code(self) -> int:
@@ -548,7 +591,7 @@ class Number:
 
     @property
     def described(self) -> str:
-        """What was declared, in one line."""
+        """The declaration in one line."""
         if self.values is not None:
             what = f"number, values {', '.join(f'{v:g}' for v in self.values)}"
         elif self.dates:
@@ -557,10 +600,6 @@ class Number:
             what = f"number, {self.low:g} to {self.high:g}, {self.points} points"
             what += " with equal steps of the logarithm" if self.scale == "log" else ""
         return what + (f", bins {' '.join(self.bin_labels)}" if self.edges else "")
-
-    def _repr_html_(self) -> str:
-        lines = [self.described, self.missing_rule(), *([self.note] if self.note else [])]
-        return as_html(self.name, lines)
 
     def missing_rule(self) -> str:
         """How cells without a number, and those out of range, are counted, as text."""
@@ -579,31 +618,20 @@ class Number:
 
     def text(self, value: Any) -> str:
         """A declared number, or date, as the shortest text that identifies it."""
-        return day_text(value) if self.dates else shortest(value)
+        short_text = day_text(value) if self.dates else f"{value:g}"
+        return short_text if self.dates or float(short_text) == value else repr(value)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as in a schema file."""
-        plain: dict[str, Any] = {"kind": self.kind, "name": self.name}
-        if self.dates:
-            plain |= {"low": self.text(self.low), "high": self.text(self.high)}
-            plain |= {"edges": [self.text(edge) for edge in self.edges]}
-            missing = None if self.missing is None else self.text(self.missing)
-        elif self.values is not None:
-            plain |= {"values": list(self.values), "edges": list(self.edges)}
-            missing = self.missing
-        else:
-            plain |= {"low": self.low, "high": self.high, "points": self.points}
-            plain |= {"edges": list(self.edges)}
-            missing = self.missing
-        codes = [self.text(code) for code in self.missing_values]
-        plain |= {"closed": self.closed, "missing": missing, "scale": self.scale}
-        plain |= {"missing_values": codes if self.dates else list(self.missing_values)}
-        plain |= {"even_edges": self.even_edges}
-        return drop_defaults(plain | {"allow_missing": self.allow_missing, "note": self.note})
+    def _plain(self, key: str) -> Any:
+        implied = ("low", "high", "points") if self.values else ("points",) if self.dates else ()
+        value: Any = None if key in implied else getattr(self, key)
+        if self.dates and key in ("edges", "missing_values"):
+            return tuple(map(self.text, value))
+        dated = self.dates and value is not None and key in ("low", "high", "missing")
+        return self.text(value) if dated else value
 
 
 def _lacking(low: object, high: object) -> str:
-    """What is to be declared of the bounds, where one of them is not."""
+    """The bound that is still to be declared, for a message."""
     if low is None and high is None:
         return ""
     other, which = ("low", "smallest") if low is None else ("high", "largest")

@@ -15,7 +15,7 @@ from dpstats import files
 from dpstats.arrays import Codes
 from dpstats.checks import columns_named, counted, did_you_mean, excerpt, first_few, short
 from dpstats.display import as_html, html_table
-from dpstats.errors import DataError, FileFormatError, SchemaError
+from dpstats.errors import DataError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
@@ -27,16 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _KINDS: Mapping[str, type[Column]] = {"boolean": Boolean, "category": Category, "number": Number}
-_KEYS: Mapping[str, frozenset[str]] = {
-    "boolean": frozenset({"name", "missing", "allow_missing", "missing_values", "note"}),
-    "category": frozenset(
-        {"name", "levels", "missing", "allow_missing", "missing_values", "other", "note"}
-    ),
-    "number": frozenset(
-        {"name", "low", "high", "points", "edges", "closed", "values", "missing", "note"}
-        | {"allow_missing", "missing_values", "scale", "even_edges"}
-    ),
-}
+_KEYS = {kind: frozenset({"name", *column._keys}) for kind, column in _KINDS.items()}
 _TELLING = ("levels", "low", "high", "values")  # keys that say which kind a column is
 Column = Category | Number
 
@@ -83,10 +74,10 @@ class Schema:
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
             object.__setattr__(self, "file", TextFile.from_dict(self.file))
-        given: object = self.columns
-        if isinstance(given, str) or not isinstance(given, Iterable):
+        declared: object = self.columns
+        if isinstance(declared, str) or not isinstance(declared, Iterable):
             raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
-        columns = tuple(given)
+        columns = tuple(declared)
         for column in columns:
             if not isinstance(column, Category | Number):
                 raise SchemaError(
@@ -194,21 +185,18 @@ class Schema:
         return pd.DataFrame(frame)
 
     def with_even_edges(self, names: Collection[str]) -> Schema:
-        """The same with `Number.with_even_edges` for some numbers."""
+        """The schema with `Number.with_even_edges` for some numbers."""
         columns = [
-            column.with_even_edges() if column.name in names and isinstance(column, Number) else
-            column for column in self.columns
-        ]  # fmt: skip
+            c.with_even_edges() if c.name in names and isinstance(c, Number) else c for c in self
+        ]
         return replace(self, columns=columns)
 
     @property
     def declared(self) -> Schema:
-        """The same without edges that were not declared."""
+        """The schema without edges that were not declared."""
         columns = [
-            replace(column, edges=(), even_edges=False)
-            if isinstance(column, Number) and column.even_edges
-            else column
-            for column in self.columns
+            replace(c, edges=(), even_edges=False) if isinstance(c, Number) and c.even_edges else c
+            for c in self
         ]
         return replace(self, columns=columns)
 
@@ -227,8 +215,8 @@ class Schema:
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
-        found = None if guesses is None else Guesses.from_dict(guesses)
-        return cls([_column(plain) for plain in columns], found, file)
+        guessed = None if guesses is None else Guesses.from_dict(guesses)
+        return cls([_column(plain) for plain in columns], guessed, file)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -311,10 +299,10 @@ class Schema:
             ...
         dpstats.errors.SchemaError: ... region: levels (constraints.enum, or categories)...
         """
-        from dpstats.schema.foreign import completed
+        from dpstats.schema.foreign import completed, document_of
         from dpstats.schema.frictionless import declared_fields
 
-        return cls.from_dict(completed(declared_fields(_document(document)), add, columns))
+        return cls.from_dict(completed(declared_fields(document_of(document)), add, columns))
 
     def to_frictionless(self) -> dict[str, Any]:
         """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
@@ -370,10 +358,11 @@ class Schema:
         >>> schema["sex"].bin_labels
         ('0', '1', '(missing)')
         """
-        from dpstats.schema.foreign import completed
+        from dpstats.schema.foreign import completed, document_of
         from dpstats.schema.smartnoise import declared_columns
 
-        return cls.from_dict(completed(declared_columns(_document(document), table), add, columns))
+        declared = declared_columns(document_of(document), table)
+        return cls.from_dict(completed(declared, add, columns))
 
     def to_smartnoise(self, table: str) -> dict[str, Any]:
         """Metadata of SmartNoise SQL for one table of these columns, one row per person.
@@ -406,47 +395,25 @@ class Schema:
         alike: dict[str, list[str]] = {}
         for column in self.columns:
             alike.setdefault(column.missing_rule(), []).append(column.name)
-        shown = list(alike.items())[:_RULES_SHOWN]
-        rules = [f"{', '.join(names)}: {rule}" for rule, names in shown]
-        hidden = len(self.columns) - sum(len(names) for _, names in shown)
+        first_rules = list(alike.items())[:_RULES_SHOWN]
+        rules = [f"{', '.join(names)}: {rule}" for rule, names in first_rules]
+        hidden = len(self.columns) - sum(len(names) for _, names in first_rules)
         if hidden:
             rules.append(f"{counted(hidden, 'more column')}: see the schema")
         return f"Cells outside the declaration: {'. '.join(rules)}"
 
     def __str__(self) -> str:
-        width = max(len(name) for name in self.names)
-        lines = []
-        for column in self.columns:
-            note = f" [{column.note}]" if column.note else ""
-            what = f"{column.described}; {column.missing_rule()}{note}"
-            lines.append(f"{column.name:<{width}}  {what}")
-        return "\n".join(lines)
+        width = max(map(len, self.names))
+        notes = (f" [{column.note}]" if column.note else "" for column in self)
+        return "\n".join(
+            f"{column.name:<{width}}  {column.described}; {column.missing_rule()}{note}"
+            for column, note in zip(self, notes, strict=True)
+        )
 
     def _repr_html_(self) -> str:
         header = ["column", "declared", "cells outside the declaration", "note"]
         rows = [[c.name, c.described, c.missing_rule(), c.note] for c in self.columns]
         return as_html("dpstats schema", table=html_table(header, rows))
-
-
-def _document(given: object) -> Mapping[str, Any]:
-    """A mapping, or that of a JSON or YAML file."""
-    if isinstance(given, Mapping):
-        return given
-    path = files.as_path(given)
-    try:
-        text = files.read_bytes(path).decode("utf-8-sig")
-        if path.suffix.lower() in (".yaml", ".yml"):
-            from dpstats.schema.smartnoise import read_yaml
-
-            return read_yaml(text, path.name)
-        found = files.parse_json(text)
-    except FileFormatError as error:
-        raise SchemaError(str(error)) from None
-    except ValueError as error:
-        raise SchemaError(f"{path.name} is not valid JSON: {error}") from None
-    if not isinstance(found, Mapping):
-        raise SchemaError(f"{path.name} must hold a mapping of names")
-    return found
 
 
 def _column(plain: Mapping[str, Any]) -> Column:
@@ -456,8 +423,7 @@ def _column(plain: Mapping[str, Any]) -> Column:
     name = given.get("name")
     where = f"column {excerpt(name) if isinstance(name, str) else short(name)}"
     number = {"low", "high", "values"} & set(given)
-    guessed = "category" if "levels" in given else "number" if number else None
-    kind = given.pop("kind", guessed)
+    kind = given.pop("kind", "category" if "levels" in given else "number" if number else None)
     if not isinstance(kind, str) or kind not in _KINDS:
         got = f"{short(kind)}{did_you_mean(kind, _KINDS)}"
         if kind is None:
@@ -467,8 +433,7 @@ def _column(plain: Mapping[str, Any]) -> Column:
             f"{where}: give levels, or low and high, or values, "
             f"or kind = one of {sorted(_KINDS)}; got {got}"
         )
-    unknown = sorted(set(given) - _KEYS[kind])
-    if unknown:
+    if unknown := sorted(set(given) - _KEYS[kind]):
         raise SchemaError(
             f"{where}: unknown keys {first_few(unknown)}{did_you_mean(unknown, _KEYS[kind])}; "
             f"a {kind} takes {sorted(_KEYS[kind])}"
@@ -476,6 +441,5 @@ def _column(plain: Mapping[str, Any]) -> Column:
     try:
         return _KINDS[kind](**given)
     except TypeError:
-        raise SchemaError(
-            f"{where}: a {kind} needs a name" + (" and levels" if kind == "category" else "")
-        ) from None
+        needs = "a name and levels" if kind == "category" else "a name"
+        raise SchemaError(f"{where}: a {kind} needs {needs}") from None

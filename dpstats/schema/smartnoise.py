@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -50,57 +51,54 @@ def _column(column: Column) -> dict[str, Any]:
 
 
 def declared_columns(document: Mapping[str, Any], table: str | None) -> list[Declared]:
-    """The columns of a table, each with what is lacking; a ``private_id`` is left out.
-
-    Raises
-    ------
-    SchemaError
-    """
-    found = _table(document, table)
-    if not found.get("row_privacy", False) and found.get("max_ids", 1) != 1:
+    """The columns of a table, each with what is lacking; a ``private_id`` is left out."""
+    columns = _table(document, table)
+    if not columns.get("row_privacy", False) and columns.get("max_ids", 1) != 1:
         raise SchemaError(
-            f"a person may have {short(found['max_ids'])} rows (max_ids); dpstats protects one row "
-            "per person: make a table with one row for each"
+            f"a person may have {short(columns['max_ids'])} rows (max_ids); dpstats protects one "
+            "row per person: make a table with one row for each"
         )
     return [
         _declared(name, plain)
-        for name, plain in found.items()
+        for name, plain in columns.items()
         if name not in _OF_TABLE and not (isinstance(plain, Mapping) and plain.get("private_id"))
     ]
 
 
-def _table(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, Any]:
+def _table(document: Mapping[str, Any], name: str | None) -> Mapping[str, Any]:
     """The table, below its collection and its schema."""
     tables: dict[str, Any] = {}
     for collection, schemas in document.items():
         for schema in schemas.values() if isinstance(schemas, Mapping) else ():
             if collection != "engine" and isinstance(schema, Mapping):
                 tables |= schema
-    if wanted is None and len(tables) == 1:
-        wanted = next(iter(tables))
-    found = tables.get(wanted) if wanted is not None else None
-    if not isinstance(found, Mapping):
+    if name is None and len(tables) == 1:
+        name = next(iter(tables))
+    columns = tables.get(name) if name is not None else None
+    if not isinstance(columns, Mapping):
         raise SchemaError(
             "metadata of SmartNoise hold tables below a collection and a schema; name one with "
             f"table=: {first_few(list(tables))}"
         )
-    return found
+    return columns
 
 
 def _declared(name: str, plain: Any) -> Declared:
     kind = plain.get("type") if isinstance(plain, Mapping) else None
-    made: dict[str, Any] = {"name": name}
+    declaration: dict[str, Any] = {"name": name}
     todo: list[str] = []
     if kind == "boolean":
-        made["kind"] = "boolean"
+        declaration["kind"] = "boolean"
     elif kind in ("int", "float"):
         for key, word in (("low", "lower"), ("high", "upper")):
             if plain.get(word) is None:
                 todo.append(f"{key} ({word})")
             else:
-                made[key] = plain[word]
-        points = whole_points(made.get("low"), made.get("high")) if kind == "int" else None
-        made |= {} if points is None else {"points": points}
+                declaration[key] = plain[word]
+        points = (
+            whole_points(declaration.get("low"), declaration.get("high")) if kind == "int" else None
+        )
+        declaration |= {} if points is None else {"points": points}
     elif kind == "string":
         todo.append("levels")
     elif kind == "datetime":
@@ -108,45 +106,43 @@ def _declared(name: str, plain: Any) -> Declared:
     else:
         todo.append(f"levels, or low and high: the type {short(kind)} has no counterpart")
     if kind is not None and plain.get("missing_value") is not None:
-        made["missing"] = plain["missing_value"]
+        declaration["missing"] = plain["missing_value"]
     elif kind is not None and plain.get("nullable", True):
-        made["allow_missing"] = True
-    return Declared(name, made, tuple(todo))
+        declaration["allow_missing"] = True
+    return Declared(name, declaration, tuple(todo))
 
 
 def read_yaml(text: str, name: str) -> dict[str, Any]:
     """Mappings of mappings and single values, which is all of YAML that such metadata use.
 
-    Raises
-    ------
-    SchemaError
-        For anything else: lists, anchors, several lines.
+    SchemaError for anything else: lists, anchors, several lines.
     """
-    root: dict[str, Any] = {}
-    open_ones: list[tuple[int, dict[str, Any]]] = [(-1, root)]
-    last: tuple[int, dict[str, Any], str] | None = None
+    lines = deque[tuple[int, int, str, str]]()
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#") or line.strip() == "---":
             continue
-        found = _LINE.match(re.sub(r"\s+#.*$", "", line).rstrip())
-        if found is None:
+        match = _LINE.match(re.sub(r"\s+#.*$", "", line).rstrip())
+        if match is None:
             raise _no_yaml(name, number)
-        indent, key = len(found["indent"]), _value(found["key"], name, number)
-        if last is not None and indent > last[0]:
-            inner: dict[str, Any] = {}
-            last[1][last[2]] = inner
-            open_ones.append((indent, inner))
-        while len(open_ones) > 1 and open_ones[-1][0] > indent:
-            open_ones.pop()
-        start, holder = open_ones[-1]
-        if start not in (-1, indent) or str(key) in holder:
+        key = str(_value(match["key"], name, number))
+        lines.append((number, len(match["indent"]), key, match["value"] or ""))
+    mapping = _mapping(lines, name) if lines else {}
+    if lines:
+        raise _no_yaml(name, lines[0][0])
+    return mapping
+
+
+def _mapping(lines: deque[tuple[int, int, str, str]], name: str) -> dict[str, Any]:
+    """Take the lines of one mapping, and of those inside it."""
+    mapping: dict[str, Any] = {}
+    start = lines[0][1]
+    while lines and lines[0][1] >= start:
+        number, indent, key, value = lines.popleft()
+        if indent != start or key in mapping:
             raise _no_yaml(name, number)
-        if start == -1:
-            open_ones[-1] = (indent, holder)
-        value = found["value"] or ""
-        holder[str(key)] = _value(value, name, number)
-        last = None if value else (indent, holder, str(key))
-    return root
+        nested = not value and lines and lines[0][1] > indent
+        mapping[key] = _mapping(lines, name) if nested else _value(value, name, number)
+    return mapping
 
 
 def _value(text: str, name: str, line: int) -> Any:

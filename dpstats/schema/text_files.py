@@ -54,43 +54,43 @@ class TextFile:
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", _encoding(self.encoding))
         check_choice("[file]: decimal", self.decimal, (".", ","), SchemaError)
-        given: object = self.delimiter
-        if given is not None and not (isinstance(given, str) and given in _DELIMITERS):
+        delimiter: object = self.delimiter
+        if delimiter is not None and not (isinstance(delimiter, str) and delimiter in _DELIMITERS):
             raise SchemaError(
                 "[file]: delimiter must be the one character that separates cells, such as | or a "
-                f"tab, got {short(given)}"
+                f"tab, got {short(delimiter)}"
             )
-        if self.encoding in _TWO_BYTES and given not in (None, *_OF_TWO_BYTES):
+        if self.encoding in _TWO_BYTES and delimiter not in (None, *_OF_TWO_BYTES):
             raise SchemaError(
-                f"[file]: {short(given)} may be part of a character in {self.encoding}: separate "
-                f"the cells by a comma, semicolon or tab, or {CONVERT}"
+                f"[file]: {short(delimiter)} may be part of a character in {self.encoding}: "
+                f"separate the cells by a comma, semicolon or tab, or {CONVERT}"
             )
 
     @classmethod
     def from_dict(cls, plain: object) -> TextFile:
         """Inverse of `to_dict`."""
-        known = [field.name for field in fields(cls)]
+        keys = [field.name for field in fields(cls)]
         if not isinstance(plain, Mapping):
-            raise SchemaError(f"file must be a table, [file], with keys among {known}")
-        if unknown := sorted(set(plain) - set(known), key=str):
+            raise SchemaError(f"file must be a table, [file], with keys among {keys}")
+        if unknown := sorted(set(plain) - set(keys), key=str):
             raise SchemaError(
-                f"unknown keys {first_few(unknown)} in [file]{did_you_mean(unknown, known)}; it "
-                f"takes {known}"
+                f"unknown keys {first_few(unknown)} in [file]{did_you_mean(unknown, keys)}; it "
+                f"takes {keys}"
             )
         return cls(**plain)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file: what is not the default."""
-        held = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {key: v for key, v in held.items() if v != getattr(type(self), key)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {key: v for key, v in values.items() if v != getattr(type(self), key)}
 
 
 def _encoding(name: object) -> str:
     """The name that Python gives to an encoding in which no cell changes how others are read."""
     try:
-        found = codecs.lookup(name).name  # type: ignore[arg-type]
-        if found in _UTF8 or found in _TWO_BYTES or _has_one_byte_a_character(found):
-            return found
+        encoding = codecs.lookup(name).name  # type: ignore[arg-type]
+        if encoding in _UTF8 or encoding in _TWO_BYTES or _has_one_byte_a_character(encoding):
+            return encoding
     except (LookupError, TypeError, ValueError):
         pass
     raise SchemaError(

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpstats import files
 from dpstats.checks import did_you_mean, first_few
 from dpstats.errors import FileFormatError, SchemaError
-from dpstats.schema.template import unfinished
 
 KEYS = frozenset({
     "rows", "unit", "rows_per_person", "person", "person_totals", "allocation", "weights", "budget",
     "reference", "schema", "column", "analysis", "guesses", "file",
 })  # fmt: skip
+_HEADING = re.compile(r"\s*(\[+[^\[\]]+\]+)\s*(?:#.*)?$")
+_KEY = re.compile(r"""\s*([\w-]+|"[^"]*"|'[^']*')\s*=""")
+_STRING = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')""")
+_OPEN = re.compile(r"""(?<![^\s=,\[{])(\.\.\.|"\.\.\."|'\.\.\.')(?![^\s=,\]}])""")
+_NOTHING = "nothing is decided yet: uncomment the lines of its kind, or delete the column"
 _KINDS = ("a request", "a schema", "guesses")  # one file may hold all of them
 
 
@@ -42,12 +47,7 @@ def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
 
 
 def check_keys(document: Mapping[str, Any]) -> None:
-    """Refuse tables and keys at the top of a file that nothing reads.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Refuse tables and keys at the top of a file that nothing reads."""
     if unknown := sorted(set(document) - KEYS):
         raise SchemaError(
             f"unknown keys {first_few(unknown)}{did_you_mean(unknown, KEYS)}; known: {sorted(KEYS)}"
@@ -55,10 +55,66 @@ def check_keys(document: Mapping[str, Any]) -> None:
 
 
 def _cure(error: ValueError) -> str:
-    """What to do about the commonest fault; the file is not quoted, which may be a table."""
+    """Advice on the commonest fault; the file is not quoted, since it may be a private table."""
     if not str(error).startswith(("Invalid value", "Expected newline")):
         return ""
     return (
         '; text needs double quotes, as in kind = "ols", and single ones inside, as in condition '
         "= \"smoker == 'yes'\"; true and false are in lower case"
     )
+
+
+def unfinished(text: str) -> list[str]:
+    r"""List the places of a file that hold ``...`` and are still to be decided, in order.
+
+    Comments do not count. A column with nothing but its name is one place.
+
+    Examples
+    --------
+    >>> unfinished('[[column]]\nname = "age"\nlow = 0\nhigh = 9\nmissing = ...')
+    ["line 5, column 'age': missing = ..."]
+    """
+    places: list[tuple[int, str]] = []
+    for heading, lines in _tables(text):
+        name, keys, last = "", 0, ""
+        here: list[tuple[int, str]] = []
+        for number, line in lines:
+            name = _name(line) or name
+            if key := _KEY.match(line) or _HEADING.match(line):
+                keys, last = keys + 1, key[1].strip("\"'")
+            if _OPEN.search(_STRING.sub(_blank, line).partition("#")[0]):
+                here.append((number, f"{last} = ..."))
+        column = heading == "[[column]]"
+        if column and name and keys == 1:
+            here = [(lines[0][0], _NOTHING)]
+        where = f"column {name!r}" if column and name else heading or "at the top"
+        places += [(number, f"{where}: {what}") for number, what in here]
+    return [f"line {number}, {what}" for number, what in places]
+
+
+def _name(line: str) -> str:
+    """The name that a line gives to its column, or ""."""
+    if not line.lstrip().startswith("name"):
+        return ""
+    try:
+        return str(tomllib.loads(line).get("name", ""))
+    except tomllib.TOMLDecodeError:
+        return ""
+
+
+def _blank(text: re.Match[str]) -> str:
+    """A string without its content, which may hold dots of its own."""
+    return text[0] if text[0][1:-1] == "..." else '""'
+
+
+def _tables(text: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+    """Headings of the tables of a TOML file with their numbered lines, as far as they look so."""
+    heading, lines = "", list[tuple[int, str]]()
+    for number, line in enumerate(text.splitlines(), 1):
+        begun = _HEADING.match(line)
+        if begun and not begun[1].startswith("[column."):  # such as [column.levels]
+            yield heading, lines
+            heading, lines = begun[1], []
+        else:
+            lines.append((number, line))
+    yield heading, lines

@@ -14,278 +14,214 @@ from datetime import date
 from statistics import NormalDist
 from typing import Any
 
+from dpstats.verifying.blocks import Block, Row
 from dpstats.verifying.columns import Column, day
-from dpstats.verifying.combining import Sources, Update, scales_of
-from dpstats.verifying.functions import (
-    BinOffsets,
-    Block,
-    Condition,
-    Moments,
-    Residual,
-    Row,
-    Table,
-)
+from dpstats.verifying.combining import Combined, scales_of
+from dpstats.verifying.kinds import table
 from dpstats.verifying.noise import jointly, quantile, quantile_of_sum, variance
-from dpstats.verifying.numeric_functions import BallMoments
-from dpstats.verifying.reading import Held, Measured, csv_rows
+from dpstats.verifying.reading import Contents, Measured, csv_rows
 from dpstats.verifying.shapes import is_number
 
 _PLACES = 2e-3  # a combination of Gaussian noises is taken as normal
 _MOST = 30_000_000  # functions times rows that are computed
 
+Rows = Sequence[tuple[Row, int]]
+
 
 @dataclass(frozen=True)
 class Published:
-    """Some functions that the certificate is about, in unit scale.
+    """Functions that the certificate is about: noisy sums, and bounds on their noise, over B."""
 
-    Attributes
-    ----------
-    name : str
-    synthetic, noisy : list of float
-        Means over the rows; noisy sums over the bounds B, not yet over n.
-    low : list of float
-        The least value of every function.
-    radius : list of float
-        The bound on the noise of the noisy sums, over B.
-    """
-
-    name: str
-    synthetic: list[float]
-    noisy: list[float]
-    low: list[float]
-    radius: list[float]
+    block: Block
+    noisy: Sequence[float]
+    radius: Sequence[float]
 
 
-def check_rows(held: Held) -> list[tuple[dict[str, int], int]]:
+def check_rows(contents: Contents) -> Rows:
     """The candidates with how often each is a row; rows.csv must hold these rows."""
-    lines = csv_rows(held, "candidates.csv")
-    names = lines[0][:-2]
-    whole = all(is_number(cell, int) for line in lines[1:] for cell in (*line[:-2], line[-1]))
-    if not whole or not all(is_number(line[-2]) for line in lines[1:]):
-        held.wrong.append("candidates.csv has a number that is not written as dpstats writes it")
+    (*names, weight, count), *lines = csv_rows(contents, "candidates.csv")
+    whole = all(is_number(cell, int) for line in lines for cell in (*line[:-2], line[-1]))
+    if not contents.require(
+        whole and all(is_number(line[-2]) for line in lines),
+        "candidates.csv has a number that is not written as dpstats writes it",
+    ):
         return []
-    found = [
-        ({n: int(c) for n, c in zip(names, line[:-2], strict=True)}, int(line[-1]))
-        for line in lines[1:]
-    ]
-    weights = math.fsum(float(line[-2]) for line in lines[1:])
-    outside = any(row[n] not in held.columns[n].bin_of for row, _ in found for n in names)
-    below = any(float(cell) < 0 for line in lines[1:] for cell in line[-2:])
-    density = abs(weights - 1) < 1e-6 and not outside and not below
-    if lines[0][-2:] != ["_weight", "_count"] or not density:
-        held.wrong.append("candidates.csv holds no density over rows that the schema can code")
+    columns = [contents.columns[name] for name in names]
+    rows = [(dict(zip(names, map(int, line[:-2]), strict=True)), int(line[-1])) for line in lines]
+    if not contents.require(
+        (weight, count) == ("_weight", "_count")
+        and abs(math.fsum(float(line[-2]) for line in lines) - 1) < 1e-6
+        and all(float(cell) >= 0 for line in lines for cell in line[-2:])
+        and all(row[column.name] in column.bin_of for row, _ in rows for column in columns),
+        "candidates.csv holds no density over rows that the schema can code",
+    ):
         return []
-    columns = [held.columns[name] for name in names]
     expected: Counter[tuple[Any, ...]] = Counter()
-    for row, count in found:
-        if count:
-            expected[tuple(_decoded(c, row[c.name]) for c in columns)] += count
-    rows = csv_rows(held, "rows.csv")
-    written = Counter(tuple(map(_read, columns, line)) for line in rows[1:])
-    if rows[0] != names or {*map(len, rows)} != {len(names)} or written != expected:
-        held.wrong.append("rows.csv does not hold the rows of candidates.csv in original units")
-    else:
-        held.said.append(f"rows.csv: {sum(expected.values()):,} rows, those of candidates.csv.")
-    return [(row, count) for row, count in found if count]
+    for row, times in rows:
+        expected[tuple(_decoded(column, row[column.name]) for column in columns)] += times
+    header, *written = csv_rows(contents, "rows.csv")
+    contents.require(
+        header == names and +expected == Counter(tuple(map(_read, columns, r)) for r in written),
+        "rows.csv does not hold the rows of candidates.csv in original units",
+        f"rows.csv: {len(written):,} rows, those of candidates.csv.",
+    )
+    return [(row, times) for row, times in rows if times]
 
 
 def _decoded(column: Column, code: int) -> Any:
     """A value as it can be compared: text of a level, a float, None if missing."""
-    if column.is_number:
-        return None if code == column.missing else _compared(column, column.values[code])
-    return str(column.values[code])
+    if not column.half:
+        return str(column.values[code])
+    return None if code == column.missing else _rounded(column, column.values[code])
 
 
 def _read(column: Column, cell: str) -> Any:
     """The same of a cell of rows.csv; the cell itself if it is not written as dpstats writes it."""
-    if not column.is_number:
+    if not column.half:
         return cell
     if cell == ("" if column.dates else "nan"):
         return None
     if column.dates:
-        value = float(day(cell))
-        return value if date.fromisoformat(cell).isoformat() == cell else cell
+        return float(day(cell)) if date.fromisoformat(cell).isoformat() == cell else cell
     written = is_number(cell, int) or is_number(cell)
-    return _compared(column, float(cell)) if written else cell
+    return _rounded(column, float(cell)) if written else cell
 
 
-def _compared(column: Column, value: float) -> float:
+def _rounded(column: Column, value: float) -> float:
     """To ten digits on a grid of logarithms, where machines may differ in the last ones."""
     return float(f"{value:.10g}") if column.log else float(value)
 
 
-def check_certificate(held: Held) -> list[str]:
+def check_certificate(contents: Contents) -> list[str]:
     """Compare the published certificate with what is computed here; a line for each block."""
-    assert held.release is not None
-    assert held.answers is not None
-    rows = check_rows(held)
-    plain, power = held.release["accuracy"], 1 if held.document["budget"]["kind"] == "pure" else 2
-    alpha = 1 - plain["level"]
-    alpha = round(alpha, 12)
-    family = [one for one in held.blocks if one.role == "family"]
-    sizes = sum(one.block.size for one in family)
-    if not rows or not 0 < alpha < 1:
-        held.wrong.append("the certificate states no level")
+    assert contents.release is not None
+    rows, stated = check_rows(contents), contents.release["accuracy"]
+    alpha = round(1 - stated["level"], 12)
+    if not contents.require(bool(rows) and 0 < alpha < 1, "the certificate states no level"):
         return []
-    if sizes * len(rows) > _MOST and not all(isinstance(o.block, Table) for o in family):
-        return [f"not computed again: {sizes:,} functions on {len(rows):,} different rows"]
-    tables = [[held.columns[name] for name in names] for names in held.document["tables"]]
-    if tables:
-        parts, count, estimate = _combined(held, family, tables, rows, power, alpha)
-    else:
-        parts, count, estimate = _separate(held, family, rows, power, alpha)
-    ends = _sizes(estimate, count)
+    family = [one for one in contents.blocks if one.role == "family"]
+    functions = sum(one.block.size for one in family)
+    counted = all(one.block.kind in ("table", "condition", "residual") for one in family)
+    if functions * len(rows) > _MOST and not counted:
+        contents.undecided.append(
+            "the certificate is not computed again, for it would take long: "
+            f"{functions:,} functions on {len(rows):,} different rows"
+        )
+        return []
+    tables = contents.document["tables"]
+    publish = _combine if tables else _separate
+    parts, n, slack_of_n = publish(contents, family, alpha)
+    high = max(1, math.floor(n + slack_of_n + 1e-9))
+    sizes = [min(high, max(1, math.ceil(n - slack_of_n - 1e-9))), high]
     lines, largest = [], 0.0
     for part in parts:
-        bounds = _bounds(part, round(max(1, round(estimate))), ends)
-        largest = max(largest, max(bounds))
-        n = max(1, round(estimate))
-        lines.append(
-            f"{part.name}: noise within {max(part.radius) / n:.3g}, bound {max(bounds):.3g}"
-        )
-    stated = float(plain["delta"])
+        bound = _largest_error(part, rows, sizes)
+        largest = max(largest, bound)
+        noise = max(part.radius) / max(1, round(n))
+        lines.append(f"{_name(part.block)}: noise within {noise:.3g}, bound {bound:.3g}")
+    delta = float(stated["delta"])
     slack = _PLACES if tables else 1e-9
-    if stated < largest * (1 - slack):
-        held.wrong.append(
-            f"the certificate states delta = {stated:g}, and {largest:.6g} is computed here"
-        )
+    ratio = f", larger by a factor of {delta / largest:.3f}" if delta > 1.001 * largest else ""
+    contents.require(
+        delta >= largest * (1 - slack),
+        f"the certificate states delta = {delta:g}, and {largest:.6g} is computed here",
+        f"Certificate: delta = {delta:g} is at least {largest:.6g}{ratio}.",
+    )
+    if stated["analyses"]:
+        contents.said.append("The radius of each analysis is not computed again: it needs them.")
+    all_n = [stated["n"], *(one["n"] for one in stated["analyses"].values())]
+    if contents.unit == "replace":
+        holds = all(own == contents.document["rows"] for own in all_n)
     else:
-        ratio = (
-            f", larger by a factor of {stated / largest:.3f}" if stated > 1.001 * largest else ""
-        )
-        held.said.append(f"Certificate: delta = {stated:g} is at least {largest:.6g}{ratio}.")
-    if plain["analyses"]:
-        held.said.append("The radius of each analysis is not computed again: it needs them.")
-    n_stated, computed = plain["n"], list(ends)
-    if held.unit == "replace":
-        computed = held.document["rows"]
-        wrong = any(n != computed for n in (n_stated, *_own_sizes(plain)))
-    else:
-        wrong = not all(map(_are_ends, (n_stated, *_own_sizes(plain))))
-        wrong = wrong or not (tables or n_stated == computed)
-    if wrong:
-        held.wrong.append(f"the certificate states n = {n_stated}, and {computed} is computed here")
+        holds = all(map(_is_range, all_n)) and (bool(tables) or stated["n"] == sizes)
+    contents.require(holds, f"the certificate states n = {stated['n']}, and not {sizes} as here")
     return lines
 
 
-def _own_sizes(plain: dict[str, Any]) -> list[Any]:
-    """The numbers of rows that are stated with the radii."""
-    return [one["n"] for one in plain["analyses"].values()]
-
-
-def _are_ends(n: object) -> bool:
+def _is_range(n: object) -> bool:
     """Whether it is two numbers of rows, the smaller one first."""
     return isinstance(n, list) and [*map(type, n)] == [int, int] and 1 <= n[0] <= n[1]
 
 
+def _alone(one: Measured, quantiles: Sequence[float]) -> Published:
+    """Functions by their own answers."""
+    noisy = [t / b for t, b in zip(one.sums, one.block.bounds, strict=True)]
+    radius = [q / b for q, b in zip(quantiles, one.block.bounds, strict=True)]
+    return Published(one.block, noisy, radius)
+
+
 def _separate(
-    held: Held,
-    family: Sequence[Measured],
-    rows: Sequence[tuple[Row, int]],
-    power: int,
-    alpha: float,
+    contents: Contents, family: Sequence[Measured], alpha: float
 ) -> tuple[list[Published], float, float]:
-    """Every function by its own answer; noises are independent.
+    """Every function by its own answer, as noises are independent; n, and a bound on its noise.
 
     The number of rows is the count, or the total of a table where that has less noise.
     """
-    answers = _by_block(held)
+    power = contents.power
     kept = [one for one in family if not one.block.plain.get("coarse")] or list(family)
-    scales = {id(one): scales_of(one, power) for one in held.blocks}
-    every = [s for one in kept for s in scales[id(one)]]
-    counts = [one for one in held.blocks if one.role == "count"]
-    totals = [*counts, *(one for one in family if type(one.block) is Table)] if counts else []
+    scales = {id(one): scales_of(one, power) for one in contents.blocks}
+    every = [scale for one in kept for scale in scales[id(one)]]
+    counts = [one for one in contents.blocks if one.role == "count"]
+    totals = counts + [one for one in family if counts and one.block.kind == "table"]
     noise = {id(one): one.block.size * variance(scales[id(one)][0], power) for one in totals}
     total = min(totals, key=lambda one: noise[id(one)], default=None)
-    own = alpha / (len(every) + 1)
+    n, radius = float(contents.document["rows"] or 0), 0.0
     if total is None:
         limits = jointly(every, power, alpha)
     elif total in counts:
         limits = jointly([*every, *scales[id(total)]], power, alpha)
+        n, radius = float(sum(total.sums)), limits[scales[id(total)][0]]
     else:  # its noise is that of cells: Bonferroni's inequality
+        own, cells = alpha / (len(every) + 1), total.block.size
         limits = jointly(every, power, alpha - own)
-    parts = [
-        Published(
-            _named(one.block),
-            _means(one.block, rows),
-            [t / b for t, b in zip(answers[id(one)], one.block.bounds, strict=True)],
-            _least(one.block),
-            [limits[s] / b for s, b in zip(scales[id(one)], one.block.bounds, strict=True)],
-        )
-        for one in kept
-    ]
-    if total is None:
-        return parts, 0.0, float(held.document["rows"])
-    scale, estimate = scales[id(total)][0], float(sum(answers[id(total)]))
-    if total in counts:
-        return parts, float(limits[scale]), estimate
-    return parts, float(quantile_of_sum(scale, power, total.block.size, own)), estimate
+        n = float(sum(total.sums))
+        radius = quantile_of_sum(scales[id(total)][0], power, cells, own)
+    return [_alone(one, [limits[s] for s in scales[id(one)]]) for one in kept], n, radius
 
 
-def _combined(
-    held: Held,
-    family: Sequence[Measured],
-    tables: Sequence[Sequence[Column]],
-    rows: Sequence[tuple[Row, int]],
-    power: int,
-    alpha: float,
+def _combine(
+    contents: Contents, family: Sequence[Measured], alpha: float
 ) -> tuple[list[Published], float, float]:
-    """Tables from all that see a part of them; every function gets alpha over their number.
-
-    The interaction of some columns is what is left of their counts without smaller margins. A
-    residual over its bound and number of cells estimates it, and so does a table that holds these
-    columns, summed over the others. They are weighted by their precisions, centred, and spread
-    evenly over the other columns. Noise in different interactions is uncorrelated.
-    """
-    count = [one for one in held.blocks if one.role == "count"]
-    others = [one for one in family if not isinstance(one.block, Residual)]
-    others = [one for one in others if not one.block.plain.get("coarse")]
-    public = None if count else float(held.document["rows"])
-    sources = Sources([*family, *count], _by_block(held), power, public)
-    whole = [one.block.columns for one in others if type(one.block) is Table]
-    seen = [one for one in others if isinstance(one.block, Condition) and sources.sees(one.block)]
-    others = [one for one in others if type(one.block) is not Table and one not in seen]
-    wanted = [Table({"kind": "table"}, tuple(columns)) for columns in (*tables, *whole)]
-    total = sum(block.size for block in wanted) + len(seen) + len(count)
-    total += sum(one.block.size for one in others)
-    z = NormalDist().inv_cdf(1 - alpha / (2 * total))
-    updated = Update(sources, seen)
+    """Tables from all that see a part of them; every function gets alpha over their number."""
+    power = contents.power
+    count = [one for one in contents.blocks if one.role == "count"]
+    n = None if count else float(contents.document["rows"])
+    combined = Combined([*family, *count], power, n)
+    others = [o for o in family if o.block.kind != "residual" and not o.block.plain.get("coarse")]
+    whole = [one.block.columns for one in others if one.block.kind == "table"]
+    alone = [one for one in others if one.block.kind != "table" and one not in combined.seen]
+    tables = [[contents.columns[name] for name in names] for names in contents.document["tables"]]
+    wanted = [table(columns) for columns in (*tables, *whole)]
+    wanted += [one.block for one in combined.seen]
+    functions = sum(block.size for block in wanted) + sum(one.block.size for one in alone)
+    own = alpha / (functions + len(count))
+    z = NormalDist().inv_cdf(1 - own / 2)
     parts = []
-    for block in [*wanted, *(one.block for one in seen)]:
-        noisy, variances = updated.estimates(block)
-        radius = [z * math.sqrt(variance) for variance in variances]
-        low = [0.0] * len(noisy)
-        parts.append(Published(_named(block), _means(block, rows), noisy, low, radius))
-    for one in others:
-        pairs = zip(scales_of(one, power), one.block.bounds, strict=True)
-        radius = [quantile(s, power, alpha / total) / b for s, b in pairs]
-        noisy = [t / b for t, b in zip(sources.sums[id(one)], one.block.bounds, strict=True)]
-        name, means = _named(one.block), _means(one.block, rows)
-        parts.append(Published(name, means, noisy, _least(one.block), radius))
-    if public is not None:
-        return parts, 0.0, public
-    (n,), (variance,) = updated.estimates(Table({"kind": "table"}, ()))
-    if whole or seen:
-        return parts, z * math.sqrt(variance), n
-    return parts, float(quantile(scales_of(count[0], power)[0], power, alpha / total)), n
+    for block in wanted:
+        noisy, variances = combined.estimates(block)
+        parts.append(Published(block, noisy, [z * math.sqrt(v) for v in variances]))
+    parts += [_alone(one, [quantile(s, power, own) for s in scales_of(one, power)])
+              for one in alone]  # fmt: skip
+    if n is not None:
+        return parts, n, 0.0
+    (n,), (of_n,) = combined.estimates(table(()))
+    if whole or combined.seen:
+        return parts, n, z * math.sqrt(of_n)
+    return parts, n, quantile(scales_of(count[0], power)[0], power, own)
 
 
-def _bounds(part: Published, n: int, ends: tuple[int, int]) -> list[float]:
+def _largest_error(part: Published, rows: Rows, sizes: Sequence[int]) -> float:
     """The largest distance of a mean over the rows from the private one, range and n allowing."""
-    found = []
-    for y, t, low, q in zip(part.synthetic, part.noisy, part.low, part.radius, strict=True):
-        corners = [min(max(s / size, low), 1.0) for s in (t - q, t + q) for size in ends]
-        found.append(max(abs(y - corner) for corner in corners))
-    return found
+    block, largest = part.block, 0.0
+    means = _means(block, rows)
+    for f, (mean, t, q) in enumerate(zip(means, part.noisy, part.radius, strict=True)):
+        low = -1.0 if block.signed and block.signed[f] else 0.0
+        ends = (min(max(s / n, low), 1.0) for s in (t - q, t + q) for n in sizes)
+        largest = max(largest, *(abs(mean - end) for end in ends))
+    return largest
 
 
-def _sizes(estimate: float, q: float) -> tuple[int, int]:
-    """Bounds on the number of rows."""
-    high = max(1, math.floor(estimate + q + 1e-9))
-    return min(high, max(1, math.ceil(estimate - q - 1e-9))), high
-
-
-def _means(block: Block, rows: Sequence[tuple[Row, int]]) -> list[float]:
+def _means(block: Block, rows: Rows) -> list[float]:
     """Means over the rows, in unit scale."""
     total, k = [0] * block.size, sum(count for _, count in rows)
     names = [column.name for column in block.columns]
@@ -298,28 +234,7 @@ def _means(block: Block, rows: Sequence[tuple[Row, int]]) -> list[float]:
     return [t / (k * b) for t, b in zip(total, block.bounds, strict=True)]
 
 
-def _least(block: Block) -> list[float]:
-    """The least value of every function, over its bound."""
-    if isinstance(block, Moments):
-        odd = [any(n % 2 for f, n in Counter(t).items() if f[1] in (None, -1)) for t in block.terms]
-        return [-1.0 if one else 0.0 for one in odd]
-    if isinstance(block, BallMoments):
-        squares = [0.0 if i == j else -1.0 for i, j in block.pairs]
-        return [-1.0] * len(block.columns) + squares + [-1.0]
-    return [-1.0 if isinstance(block, BinOffsets) else 0.0] * block.size
-
-
-def _by_block(held: Held) -> dict[int, list[int]]:
-    """The noisy sums of every block."""
-    assert held.answers is not None
-    sums, at, found = [int(row[3]) for row in held.answers], 0, {}
-    for one in held.blocks:
-        found[id(one)] = sums[at : at + one.block.size]
-        at += one.block.size
-    return found
-
-
-def _named(block: Block) -> str:
-    if isinstance(block, Condition):
+def _name(block: Block) -> str:
+    if block.kind == "condition":
         return f"condition {block.plain.get('label', '')!r}"
     return f"{block.kind} of {', '.join(column.name for column in block.columns)}"

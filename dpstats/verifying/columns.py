@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
+from functools import cached_property, reduce
 from typing import Any
 
 MISSING = "(missing)"
@@ -15,77 +16,55 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column as the file declares it.
-
-    Attributes
-    ----------
-    name : str
-    codes : tuple of int
-        Every code that a cell can have, that of missing cells last.
-    bin_of : mapping of code to int
-        The level or bin of each code.
-    missing : int or None
-        The code of missing cells, where they have their own.
-    half : int
-        K: a number has codes -K..K; 0 for levels.
-    values : mapping of code to float, or to the text of a level
-        In original units; without the missing cells.
-    ends : (float, float)
-        Bounds of a number; of their logarithms if that is the scale.
-    exact_ends : (Fraction, Fraction)
-        Bounds of a number as they are declared.
-    dates, log : bool
-    """
+    """A column as the file declares it."""
 
     name: str
-    codes: tuple[int, ...]
-    bin_of: dict[int, int]
-    missing: int | None
-    half: int
-    values: dict[int, Any]
-    ends: tuple[float, float] = (0.0, 0.0)
-    exact_ends: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))
+    codes: tuple[int, ...]  # every code that a cell can have, that of missing cells last
+    bin_of: dict[int, int]  # the level or bin of each code
+    missing: int | None  # the code of missing cells, where they have their own
+    half: int  # K: a number has codes -K..K; 0 for levels
+    values: dict[int, Any]  # by code, in original units; of a number without the missing cells
+    ends: tuple[float, float] = (0.0, 0.0)  # of a number; of its logarithm if that is the scale
+    exact_ends: tuple[Fraction, Fraction] = (Fraction(0), Fraction(0))  # as they are declared
     dates: bool = False
     log: bool = False
 
-    @property
+    @cached_property
     def bins(self) -> int:
         """Number of levels or bins, that of missing cells included."""
         return max(self.bin_of.values()) + 1
 
-    @property
-    def is_number(self) -> bool:
-        """Whether it has values and not levels."""
-        return self.half > 0
-
-    def a_code_of(self, bin_number: int) -> int:
-        """Some code in a bin."""
-        return next(code for code in self.codes if self.bin_of[code] == bin_number)
+    @cached_property
+    def one_of_each_bin(self) -> list[int]:
+        """A code of every bin."""
+        return list({self.bin_of[code]: code for code in self.codes}.values())
 
 
 def read_column(plain: dict[str, Any]) -> Column:
     """A column from its keys, see ``docs/reference/schema-file.md``."""
-    kind = plain.get("kind")
-    if kind == "number" or (kind is None and ("low" in plain or "values" in plain)):
-        return _number(plain)
-    if kind not in (None, "boolean", "category"):
-        raise ValueError(f"a column of the unknown kind {kind!r}")
-    levels = [False, True] if kind == "boolean" else list(plain["levels"])
-    if plain.get("allow_missing", False):
-        levels.append(MISSING)
-    codes = tuple(range(len(levels)))
-    missing = codes[-1] if plain.get("allow_missing", False) else None
-    return Column(plain["name"], codes, {c: c for c in codes}, missing, 0, dict(enumerate(levels)))
-
-
-def exact(value: float) -> Fraction:
-    """A declared number as its shortest decimal."""
-    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    kind = plain.get("kind", "number" if {"low", "values"} & set(plain) else "category")
+    if kind == "number":
+        column = _number(plain)
+    else:
+        levels = [False, True] if kind == "boolean" else list(plain["levels"])
+        levels += [MISSING] if plain.get("allow_missing") else []
+        missing = len(levels) - 1 if plain.get("allow_missing") else None
+        codes = tuple(range(len(levels)))
+        at = {code: code for code in codes}
+        column = Column(plain["name"], codes, at, missing, 0, dict(enumerate(levels)))
+    if set(column.bin_of.values()) != set(range(column.bins)):
+        raise ValueError(f"{column.name} has a bin without codes")
+    return column
 
 
 def day(value: Any) -> Any:
     """Days since 1970-01-01 of a date as text; numbers as they are."""
     return (date.fromisoformat(value) - _EPOCH).days if isinstance(value, str) else value
+
+
+def _exact(value: float) -> Fraction:
+    """A declared number as its shortest decimal."""
+    return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 
 def _number(plain: dict[str, Any]) -> Column:
@@ -96,33 +75,31 @@ def _number(plain: dict[str, Any]) -> Column:
         low, high = day(plain["low"]), day(plain["high"])
         points = int(high) - int(low) + 1 if dates else plain.get("points", 1025)
         half = (points - 1) // 2 if points % 2 else points - 1
-        used = list(range(-half, half + 1, 1 if points % 2 else 2))
-        grid = {code: _between(low, high, code + half, 2 * half, log) for code in used}
+        codes = list(range(-half, half + 1, 1 if points % 2 else 2))
+        grid = {code: _between(low, high, code + half, 2 * half, log) for code in codes}
     else:
         low, high = values[0], values[-1]
-        parts = [exact(value) for value in values]
-        middle = (parts[0] + parts[-1]) / 2
-        step = parts[-1] - middle
-        for value in parts:
-            step = _common_divisor(step, value - middle)
-        used = [int((value - middle) / step) for value in parts]
-        half = used[-1]
-        grid = dict(zip(used, map(float, values), strict=True))
+        middle = (_exact(low) + _exact(high)) / 2
+        steps = [_exact(value) - middle for value in values]
+        unit = Fraction(1, math.lcm(*(step.denominator for step in steps)))
+        unit *= reduce(math.gcd, (int(step / unit) for step in steps))
+        codes = [int(step / unit) for step in steps]
+        half = codes[-1]
+        grid = dict(zip(codes, map(float, values), strict=True))
     if values is not None and not edges:
-        bin_of = {code: i for i, code in enumerate(used)}
-    elif plain.get("closed", "left") == "left":
-        bin_of = {code: bisect_right(edges, grid[code]) for code in used}
+        bin_of = {code: i for i, code in enumerate(codes)}
     else:
-        bin_of = {code: bisect_left(edges, grid[code]) for code in used}
-    missing = half + 1 if plain.get("allow_missing", False) else None
+        bisect = bisect_right if plain.get("closed", "left") == "left" else bisect_left
+        bin_of = {code: bisect(edges, grid[code]) for code in codes}
+    missing = half + 1 if plain.get("allow_missing") else None
     if missing is not None:
-        used.append(missing)
         bin_of[missing] = len(values) if values is not None and not edges else len(edges) + 1
+        codes.append(missing)
     ends = (math.log(low), math.log(high)) if log else (float(low), float(high))
+    exact_ends = _exact(low), _exact(high)
     return Column(
-        plain["name"], tuple(used), bin_of, missing, half, grid, ends,
-        (exact(low), exact(high)), dates, log,
-    )  # fmt: skip
+        plain["name"], tuple(codes), bin_of, missing, half, grid, ends, exact_ends, dates, log
+    )
 
 
 def _between(low: float, high: float, steps: int, of: int, log: bool) -> float:
@@ -133,9 +110,3 @@ def _between(low: float, high: float, steps: int, of: int, log: bool) -> float:
         first, last = math.log(low), math.log(high)
         return float(f"{math.exp(first + (last - first) / of * steps):.12g}")
     return float(low) + (float(high) - float(low)) * steps / of
-
-
-def _common_divisor(one: Fraction, other: Fraction) -> Fraction:
-    denominator = one.denominator * other.denominator
-    numerators = one.numerator * other.denominator, other.numerator * one.denominator
-    return Fraction(math.gcd(*numerators), denominator)

@@ -9,10 +9,10 @@ import itertools
 import math
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 _SUMMED = 200.0
 _DIGITS = 80
@@ -31,40 +31,41 @@ def scale_of(multiplier: Fraction, bound: int, power: int) -> float:
     return found
 
 
+@lru_cache(maxsize=512)
+def _gaussian(scale: float) -> list[float]:
+    """P(Z = z) of discrete Gaussian noise at z = 0, 1, .., up to 39 standard deviations."""
+    weights = [math.exp(-0.5 * min(z / scale, 40) ** 2) for z in range(math.ceil(39 * scale) + 3)]
+    total = 1 + 2 * math.fsum(weights[1:])
+    return [weight / total for weight in weights]
+
+
 def beyond(scale: float, power: int, q: int) -> float:
     """P(abs(Z) > q) for discrete Laplace (power 1) or discrete Gaussian (2) noise, q >= 0."""
     if power == 1:
         return 2 * math.exp(-(q + 1) / scale) / (1 + math.exp(-1 / scale))
     if scale <= _SUMMED:
-        last = max(q + 1, math.ceil(39 * scale) + 2)
-        tail = math.fsum(_weight(scale, z) for z in range(q + 1, last + 1))
-        return 2 * tail / _total(scale)
+        return 2 * math.fsum(_gaussian(scale)[q + 1 :])
     # the sum as an integral from q + 1/2, with the first term of Euler and Maclaurin
     y = (q + 0.5) / scale
     density = math.exp(-y * y / 2) / math.sqrt(2 * math.pi)
     return math.erfc(y / math.sqrt(2)) - 2 * density * y / (24 * scale * scale)
 
 
-def _weight(scale: float, z: int) -> float:
-    return math.exp(-0.5 * min(z / scale, 40.0) ** 2)
-
-
-@lru_cache(maxsize=512)
-def _total(scale: float) -> float:
-    weights = (_weight(scale, z) for z in range(1, math.ceil(39 * scale) + 3))
-    return 1 + 2 * math.fsum(weights)
+def _smallest(holds: Callable[[int], bool], guess: int = 1) -> int:
+    """Smallest q >= 0 from which a condition holds on."""
+    low, high = -1, max(1, guess)
+    while not holds(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 @lru_cache(maxsize=4096)
 def quantile(scale: float, power: int, beta: float) -> int:
     """Smallest q with P(abs(Z) > q) <= beta."""
-    low, high = -1, max(1, math.ceil(scale))
-    while beyond(scale, power, high) > beta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if beyond(scale, power, middle) <= beta else (middle, high)
-    return high
+    return _smallest(lambda q: beyond(scale, power, q) <= beta, math.ceil(scale))
 
 
 def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, int]:
@@ -75,20 +76,17 @@ def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, in
     counts = Counter(scales)
     target = math.log1p(-alpha)
     tail = -math.expm1(target / len(scales)) * (1 - 1e-12)
-    found = {scale: quantile(scale, power, tail) for scale in counts}
+    bounds = {scale: quantile(scale, power, tail) for scale in counts}
 
-    def within(scale: float, q: int) -> float:
+    def log_inside(scale: float, q: int) -> float:
         outside = beyond(scale, power, q)
         return counts[scale] * math.log1p(-outside) if outside < 1 else -math.inf
 
-    for scale in sorted(found, key=lambda s: found[s]):
-        rest = math.fsum(within(s, q) for s, q in found.items() if s != scale)
-        low, high = -1, found[scale]
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if within(scale, middle) + rest >= target else (middle, high)
-        found[scale] = high
-    return found
+    for scale in sorted(bounds, key=lambda s: bounds[s]):
+        rest = math.fsum(log_inside(s, q) for s, q in bounds.items() if s != scale)
+        least = partial(lambda s, rest, q: log_inside(s, q) + rest >= target, scale, rest)
+        bounds[scale] = _smallest(least, bounds[scale])
+    return bounds
 
 
 def variance(scale: float, power: int) -> float:
@@ -97,8 +95,7 @@ def variance(scale: float, power: int) -> float:
         return 0.5 / math.sinh(min(0.5 / scale, 700.0)) ** 2
     if scale > _SUMMED:
         return scale * scale
-    last = math.ceil(39 * scale) + 2
-    return 2 * math.fsum(z * z * _weight(scale, z) for z in range(1, last + 1)) / _total(scale)
+    return 2 * math.fsum(z * z * p for z, p in enumerate(_gaussian(scale)))
 
 
 @lru_cache(maxsize=64)
@@ -119,44 +116,22 @@ def quantile_of_sum(scale: float, power: int, terms: int, beta: float) -> int:
     if power == 2 and scale > 1:
         return quantile(scale * math.sqrt(terms), power, beta)
     if power == 1:
-        ratio = math.exp(-1 / scale)
-        least = terms * scale
-        log = terms * math.log1p(-ratio)
+        ratio, log = math.exp(-1 / scale), terms * math.log1p(-math.exp(-1 / scale))
         one: list[float] = []
-        while not one or len(one) < least or one[-1] > 1e-30:
+        while len(one) < terms * scale or one[-1] > 1e-30:
             one.append(math.exp(log))
             log += math.log(ratio * (terms + len(one) - 1) / len(one))
         tails = list(itertools.accumulate(reversed(one)))[::-1]  # P(one >= z)
-
-        def outside(q: int) -> float:
-            return 2 * math.fsum(map(operator.mul, one, tails[q + 1 :]))
-
-    else:
-        last = math.ceil(39 * scale) + 2
-        single = [_weight(scale, z) / _total(scale) for z in range(-last, last + 1)]
-        law = [1.0]
-        for _ in range(terms):
-            law = _convolved(law, single)
-        middle = len(law) // 2
-
-        def outside(q: int) -> float:
-            return 2 * math.fsum(law[middle + q + 1 :])
-
-    low, high = -1, 1
-    while outside(high) > beta:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle_q = (low + high) // 2
-        low, high = (low, middle_q) if outside(middle_q) <= beta else (middle_q, high)
-    return high
-
-
-def _convolved(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    total = [0.0] * (len(one) + len(other) - 1)
-    for i, a in enumerate(one):
-        for j, b in enumerate(other):
-            total[i + j] += a * b
-    return total
+        return _smallest(lambda q: 2 * math.fsum(map(operator.mul, one, tails[q + 1 :])) <= beta)
+    law = [1.0]
+    for _ in range(terms):
+        own = _gaussian(scale)
+        law = [
+            math.fsum(p * law[k] for i, p in enumerate([*own[:0:-1], *own])
+                      if 0 <= (k := z - i) < len(law))
+            for z in range(len(law) + 2 * len(own) - 2)
+        ]  # fmt: skip
+    return _smallest(lambda q: 2 * math.fsum(law[len(law) // 2 + q + 1 :]) <= beta)
 
 
 def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:
@@ -174,12 +149,19 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:
         best, how = _concentrated(r, e), "by zero-concentrated privacy"
         for step in range(2, 121):
             kappa = 2 * r * step / 40
+            a = 2 * PI * PI * kappa / (2 * r)
             if kappa >= 1:
                 break
-            found = _rounded_normal(r, e, kappa)
-            if found is not None and found < best:
-                best = found
-                how = f"by continuous noise of {1 - kappa:.4f} of the variance, rounded at random"
+            if a < Decimal("1.1"):  # so exp(-A) < 1/3
+                continue
+            h = 2 * (-a * (2 - kappa)).exp() / (1 - 3 * (-a).exp())
+            if h < 1:
+                shifted, nu = e - ((1 + h) / (1 - h)).ln(), (2 * r / (1 - kappa)).sqrt()
+                second = shifted.exp() * _upper(shifted / nu + nu / 2)
+                curve = _upper(shifted / nu - nu / 2) - second + Decimal(10) ** -60
+                if curve / (1 - h) < best:
+                    best = curve / (1 - h)
+                    how = f"by noise of {1 - kappa:.4f} of the variance, rounded at random"
         return min(best * _SAFE, Decimal(1)), how
 
 
@@ -189,20 +171,6 @@ def promises(rho: Fraction, epsilon: Fraction, delta: Fraction) -> tuple[bool, D
     with localcontext() as context:
         context.prec = _DIGITS
         return found <= _decimal(delta), found, how
-
-
-def _rounded_normal(rho: Decimal, epsilon: Decimal, kappa: Decimal) -> Decimal | None:
-    a = 2 * PI * PI * kappa / (2 * rho)
-    if a < Decimal("1.1"):  # so exp(-A) < 1/3
-        return None
-    h = 2 * (-a * (2 - kappa)).exp() / (1 - 3 * (-a).exp())
-    if h >= 1:
-        return None
-    shifted = epsilon - ((1 + h) / (1 - h)).ln()
-    nu = (2 * rho / (1 - kappa)).sqrt()
-    first = _upper(shifted / nu - nu / 2)
-    second = shifted.exp() * _upper(shifted / nu + nu / 2)
-    return (first - second + Decimal(10) ** -60) / (1 - h)
 
 
 def _concentrated(rho: Decimal, epsilon: Decimal) -> Decimal:
@@ -215,12 +183,8 @@ def _concentrated(rho: Decimal, epsilon: Decimal) -> Decimal:
 
     low, high = -30.0, math.log((e + 1) / r + 1)
     for _ in range(200):
-        third = (high - low) / 3
-        low, high = (
-            (low, high - third)
-            if height(low + third) < height(high - third)
-            else (low + third, high)
-        )
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, right) if height(left) < height(right) else (left, high)
     b = Decimal(math.exp(low))
     log = b * ((1 + b) * rho - epsilon) - b * (1 + 1 / b).ln() - (1 + b).ln()
     return min(log.exp(), Decimal(1))
@@ -229,13 +193,17 @@ def _concentrated(rho: Decimal, epsilon: Decimal) -> Decimal:
 def _upper(x: Decimal) -> Decimal:
     """P(N > x) to 60 digits after the point: the series of the normal law about zero.
 
-    Beyond 14 standard deviations it is below 1e-43, and a bound of both sides serves.
+    Beyond 14 standard deviations it is below 1e-43, and a bound of both sides serves: Mills' ratio
+    by its continued fraction.
     """
     if x < 0:
         return 1 - _upper(-x)
     density = (-x * x / 2).exp() / (2 * PI).sqrt()
     if x > 14:
-        return _fraction(x) * density
+        ratio = x
+        for k in range(400, 0, -1):
+            ratio = x + k / ratio
+        return density / ratio
     with localcontext() as context:
         context.prec = _DIGITS + 60
         term = total = x
@@ -244,16 +212,8 @@ def _upper(x: Decimal) -> Decimal:
             term = term * x * x / (2 * k + 1)
             total += term
             k += 1
-        found = Decimal("0.5") - total * (-x * x / 2).exp() / (2 * PI).sqrt()
-    return +found
-
-
-def _fraction(x: Decimal) -> Decimal:
-    """Mills' ratio by its continued fraction."""
-    value = x
-    for k in range(400, 0, -1):
-        value = x + k / value
-    return 1 / value
+        upper = Decimal("0.5") - total * (-x * x / 2).exp() / (2 * PI).sqrt()
+    return +upper
 
 
 def _decimal(value: Fraction) -> Decimal:

@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.auditing import pairs
-from dpstats.auditing.pairs import Distance, codes_of, columns_of, farthest, sums_of_rows
+from dpstats.auditing.pairs import Search, codes_of, columns_of, sums_of_rows
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
@@ -34,6 +34,11 @@ BLOCKS = [
 ]
 
 
+def search(block, power, replaced):
+    rng = np.random.default_rng(1)
+    return Search([block], [1 / block.bounds], power, columns_of(SCHEMA, [block]), replaced, rng)
+
+
 def by_comparison(block, power, replaced):
     """The largest change over all pairs of rows, from the sums of each."""
     columns = columns_of(SCHEMA, [block])
@@ -47,47 +52,32 @@ def by_comparison(block, power, replaced):
     return max((np.abs(values - other) ** power).sum(axis=1).max() for other in others)
 
 
-@pytest.mark.parametrize("replaced", [True, False])
-@pytest.mark.parametrize("power", [1, 2])
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.names[-1])
-def test_all_pairs_and_an_ascent_find_the_same(block, power, replaced, monkeypatch):
-    expected = by_comparison(block, power, replaced)
-    distance = Distance((block,), (1 / block.bounds,), power)
-
-    def find():
-        rng = np.random.default_rng(1)
-        return farthest(distance, columns_of(SCHEMA, [block]), replaced=replaced, rng=rng)
-
-    whole = find()
-    assert whole.size == pytest.approx(expected, rel=1e-12)
-    assert whole.every
-    if block.size == 1 or block == ROWS:
-        return
-    monkeypatch.setattr(pairs, "_MOST_ROWS", 4)  # rows to start from
-    searched = find()
-    assert not searched.every
-    assert searched.size == pytest.approx(expected, rel=1e-12)
+def test_all_pairs_and_an_ascent_find_the_same(block, monkeypatch):
+    for power, replaced in itertools.product((1, 2), (True, False)):
+        expected = by_comparison(block, power, replaced)
+        whole = search(block, power, replaced).farthest()
+        assert whole.size == pytest.approx(expected, rel=1e-12)
+        assert whole.every
+        if block.size > 1:
+            with monkeypatch.context() as patch:
+                patch.setattr(pairs, "_MOST_ROWS", 4)  # rows to start from
+                searched = search(block, power, replaced).farthest()
+            assert not searched.every
+            assert searched.size == pytest.approx(expected, rel=1e-12)
 
 
 def test_from_a_few_points_to_the_two_most_distant(monkeypatch):
     for power in [1, 2]:
+        find = search(ROWS, power, True)._most_distant
         values = np.random.default_rng(3).normal(size=(300, 4))
         values[17], values[230] = 40, -40
-        i, j, compared = pairs._farthest_of(values, power, True)
+        i, j, compared = find(values)
         assert ({i, j}, compared) == ({17, 230}, True)
         with monkeypatch.context() as patch:
             patch.setattr(pairs, "_MOST_COMPARED", 0)
-            i, j, compared = pairs._farthest_of(values, power, True)
+            i, j, compared = find(values)
         assert ({i, j}, compared) == ({17, 230}, False)
-
-
-def test_the_place_of_a_pair_in_the_list_of_all():
-    for m in (2, 3, 7):
-        for one, other in itertools.combinations(range(m), 2):
-            values = np.zeros((m, m))
-            values[np.arange(m), np.arange(m)] = 1
-            values[one, one] = values[other, other] = 5
-            assert set(pairs._farthest_of(values, 2, True)[:2]) == {one, other}
 
 
 def test_rows_hold_codes_that_cells_can_have():

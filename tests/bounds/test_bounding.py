@@ -10,7 +10,7 @@ import pytest
 import dpstats as dps
 from dpstats.analyses import questions
 from dpstats.bounds import bounding, consistent, programs
-from dpstats.bounds.ends import Ends
+from dpstats.bounds.bounding import Ends
 from dpstats.families.tables.cells import ROWS
 from dpstats.privacy import noise
 

@@ -12,8 +12,8 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.questions import question_of_conditions
 from dpstats.bounds import bounding, consistent
+from dpstats.bounds.consistent import States, codes_of, merged_levels
 from dpstats.bounds.group_totals import sums_that_follow
-from dpstats.bounds.states import States, codes_of, merged_levels
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema(

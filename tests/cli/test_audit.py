@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.auditing.audit import _usual
+from dpstats.auditing.audit import _usual, audit_blocks
 from dpstats.auditing.findings import NoiseAudit
 from dpstats.auditing.noise_source import Event
-from dpstats.auditing.sensitivities import audit_blocks
 from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
 from dpstats.families import KINDS
 from dpstats.families.tables.cells import Table

@@ -12,7 +12,6 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.base import answered
-from dpstats.errors import RequestError
 from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.certificate import certify, certify_answers
 from dpstats.measured.combining import Sources
@@ -73,26 +72,24 @@ def tails(law, reach=4000):
     return 1 - (np.cumsum(2 * mass) - mass[0])
 
 
-def test_quantiles_are_the_smallest_that_the_exact_law_allows(seeded_noise):
-    for alpha in [0.01, 0.05, 0.3]:
-        for shares in [None, SHARES]:
-            held = measured(seeded_noise(0), shares)
-            certificate = dps.synthesize(held, m=200, rng=0).accuracy(alpha=alpha)
-            unit = held.n * held.family.bounds
-            laws, which = held.laws
-            assert len(laws) == (1 if shares is None else 2)
-            tail = np.array([tails(law) for law in laws])[which]
-            q = np.rint(certificate.radius * unit).astype(int)
-            np.testing.assert_allclose(q / unit, certificate.radius, rtol=1e-12)
-            every = np.arange(len(q))
-            assert np.all(tail[every, q] <= alpha)
-            assert np.all(tail[every, q - 1] > alpha)
-
-            joint = np.rint(certificate.joint_radius * unit).astype(int)
-            np.testing.assert_allclose(joint / unit, certificate.joint_radius, rtol=1e-12)
-            assert np.prod(1 - tail[every, joint]) >= 1 - alpha
-            for i in range(len(laws)):  # none can be lowered for all functions of its law
-                assert np.prod(1 - tail[every, joint - (which == i)]) < 1 - alpha
+@pytest.mark.parametrize("shares", [None, SHARES])
+def test_quantiles_are_the_smallest_that_the_exact_law_allows(seeded_noise, shares):
+    release = dps.synthesize(measured(seeded_noise(0), shares), m=200, rng=0)
+    held = release.measurements
+    unit, (laws, which) = held.n * held.family.bounds, held.laws
+    assert len(laws) == (1 if shares is None else 2)
+    tail, every = np.array([tails(law) for law in laws])[which], np.arange(len(which))
+    for alpha in [0.01, 0.3]:
+        certificate = release.accuracy(alpha=alpha)
+        q = np.rint(certificate.radius * unit).astype(int)
+        np.testing.assert_allclose(q / unit, certificate.radius, rtol=1e-12)
+        assert np.all(tail[every, q] <= alpha)
+        assert np.all(tail[every, q - 1] > alpha)
+        joint = np.rint(certificate.joint_radius * unit).astype(int)
+        np.testing.assert_allclose(joint / unit, certificate.joint_radius, rtol=1e-12)
+        assert np.prod(1 - tail[every, joint]) >= 1 - alpha
+        for i in range(len(laws)):  # none can be lowered for all functions of its law
+            assert np.prod(1 - tail[every, joint - (which == i)]) < 1 - alpha
 
 
 def noise_and_rows_allowed(held, ends):
@@ -110,25 +107,23 @@ def noise_and_rows_allowed(held, ends):
     return np.append(whole[0], whole[1, 0]).astype(int)
 
 
-def test_noise_on_the_number_of_rows_has_its_part_of_alpha(seeded_noise):
-    for alpha in [0.01, 0.05, 0.3]:
-        for shares in [None, {"both": 0.4, "share": 0.6}]:
-            # Noise of a scale that resolves a 25th of alpha, and all cells beyond its reach.
-            held = measured(seeded_noise(0), shares, epsilon=0.05, unit="add_remove", copies=100)
-            certificate = certify(held, held.means, alpha=alpha, target="rows")
-            laws, which = held.laws
-            every = [*(laws[i] for i in which), held.rows.law]  # the number of rows comes last
-            tail, each = np.array([tails(law) for law in every]), np.arange(len(every))
-
-            q = noise_and_rows_allowed(held, certificate.ends)
-            outside, nearer = tail[each, q], tail[each, q - 1]
-            assert np.all(outside[:-1] + outside[-1] <= alpha)
-            assert np.all(nearer > alpha * np.append(np.full(len(which), 24), 1) / 25)
-
-            q = noise_and_rows_allowed(held, certificate.joint_ends)
-            assert np.prod(1 - tail[each, q]) >= 1 - alpha
-            for lowered in set(every):
-                assert np.prod(1 - tail[each, q - [law == lowered for law in every]]) < 1 - alpha
+@pytest.mark.parametrize("shares", [None, {"both": 0.4, "share": 0.6}])
+def test_noise_on_the_number_of_rows_has_its_part_of_alpha(seeded_noise, shares):
+    # Noise of a scale that resolves a 25th of alpha, and all cells beyond its reach.
+    held = measured(seeded_noise(0), shares, epsilon=0.05, unit="add_remove", copies=100)
+    laws, which = held.laws
+    every = [*(laws[i] for i in which), held.rows.law]  # the number of rows comes last
+    tail, each = np.array([tails(law) for law in every]), np.arange(len(every))
+    for alpha in [0.01, 0.3]:
+        certificate = certify(held, held.means, alpha=alpha, target="rows")
+        q = noise_and_rows_allowed(held, certificate.ends)
+        outside, nearer = tail[each, q], tail[each, q - 1]
+        assert np.all(outside[:-1] + outside[-1] <= alpha)
+        assert np.all(nearer > alpha * np.append(np.full(len(which), 24), 1) / 25)
+        q = noise_and_rows_allowed(held, certificate.joint_ends)
+        assert np.prod(1 - tail[each, q]) >= 1 - alpha
+        for lowered in set(every):
+            assert np.prod(1 - tail[each, q - [law == lowered for law in every]]) < 1 - alpha
 
 
 def test_algebra(seeded_noise):
@@ -168,21 +163,14 @@ def test_means_of_rows_are_those_of_the_frame(seeded_noise):
         assert value == pytest.approx(found, abs=1e-12)
 
 
-def test_zero_misfit_leaves_the_noise_quantile_alone(seeded_noise):
-    held = measured(seeded_noise(3))
-    certificate = certify(held, held.means, alpha=0.05, target="rows")
-    np.testing.assert_array_equal(certificate.joint_bounds, certificate.joint_radius)
-    assert certificate.delta == certificate.joint_radius.max()
-    assert "misfit to its noisy answer 0," in str(certificate)
-
-
-def test_without_noise_the_certificate_still_states_what_the_law_allows(seeded_noise):
-    """The radius depends on the law, never on the draw."""
-    quiet, loud = (measured(source) for source in (no_noise, seeded_noise(4)))
-    of_quiet, of_loud = (
-        certify(held, held.means, alpha=0.05, target="rows") for held in (quiet, loud)
+def test_without_a_misfit_the_radius_depends_on_the_law_and_not_on_the_draw(seeded_noise):
+    quiet, loud = (
+        certify(held, held.means, alpha=0.05, target="rows")
+        for held in (measured(no_noise), measured(seeded_noise(4)))
     )
-    np.testing.assert_allclose(of_quiet.joint_radius, of_loud.joint_radius, rtol=1e-12)
+    np.testing.assert_allclose(quiet.joint_radius, loud.joint_radius, rtol=1e-12)
+    np.testing.assert_array_equal(loud.joint_bounds, loud.joint_radius)
+    assert loud.delta == loud.joint_radius.max()
 
 
 def test_unit_scale_of_moments(seeded_noise):
@@ -209,84 +197,43 @@ def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(seeded_noise):
     20,000 releases; the exact rate is the product of the laws, and the count of successes leaves
     its central range once in a million runs.
     """
-    for alpha in [0.05, 0.5]:
-        for shares in [None, SHARES]:
-            exact = measured(no_noise, shares)
-            truth = np.concatenate([block.sums for block in exact.measured])
-            source, runs = seeded_noise(6), 20_000
-            noise = np.concatenate(
-                [
-                    source(float(block.scales[0]), runs * block.block.size).reshape(runs, -1)
-                    for block in exact.measured
-                ],
-                axis=1,
-            )
-            radius = certify(exact, exact.means, alpha=alpha, target="rows").joint_radius
-            held = np.all(np.abs((truth + noise) / N - truth / N) <= radius + 1e-12, axis=1).sum()
-            laws, which = exact.laws
-            q = np.rint(radius * N).astype(int)
-            rate = np.prod(1 - np.array([tails(law) for law in laws])[which, q])
-            assert 1 - alpha <= rate < 1 - alpha + 0.1  # whole numbers cost a little
-            low, high = coverage_limits(rate, runs)
-            assert low <= held <= high
-
-
-def test_it_holds_against_the_private_table(seeded_noise):
-    """60 releases with a fit each: at least the stated share, and each function at its own rate.
-
-    Fails if a Clopper-Pearson bound at one in a million puts the rate below what is stated.
-    """
-    for fit in ["entropy", "minimax"]:
-        exact = measured(no_noise)
-        source, runs = seeded_noise(7), 60
-        joint, single = 0, np.zeros(exact.family.size)
-        for run in range(runs):
-            noisy = [
-                block.sums + source(float(block.scales[0]), block.block.size)
-                for block in exact.measured
-            ]
-            held = replace(exact, noisy_sums=np.concatenate(noisy))
-            certificate = dps.synthesize(held, fit=fit, m=60, rng=run).accuracy(alpha=0.2)
-            error = np.abs(certificate.synthetic - exact.means)
-            joint += bool(np.all(error <= certificate.joint_bounds + 1e-12))
-            single += error <= certificate.bounds + 1e-12
-        lowest = stats.binom.ppf(1e-6, runs, 0.8)
-        assert joint >= lowest
-        assert np.all(single >= lowest)
-        if fit == "minimax":  # it hugs the answers, so its certificate is not wildly conservative
-            assert single.min() < runs
-
-
-def test_refusals(seeded_noise):
-    release = dps.synthesize(measured(seeded_noise(8)), m=50, rng=0)
-    with pytest.raises(RequestError, match=r"did you mean alpha=0\.05"):
-        release.accuracy(alpha=0.95)
-
-
-NUMBERS = dps.Schema([dps.Number(f"x{i}", 0, 100, points=101, missing=50) for i in range(5)])
-
-
-def numbers(n, seed=0):
-    rng = np.random.default_rng(seed)
-    common = rng.normal(0, 8, n)
-    return pd.DataFrame(
-        {f"x{i}": (50 + common + rng.normal(0, 12, n)).clip(0, 100).round() for i in range(5)}
+    exact, source, runs = measured(no_noise, SHARES), seeded_noise(6), 20_000
+    noise = np.concatenate(
+        [
+            source(float(block.scales[0]), runs * block.block.size).reshape(runs, -1)
+            for block in exact.measured
+        ],
+        axis=1,
     )
+    laws, which = exact.laws
+    for alpha in [0.05, 0.5]:
+        radius = certify(exact, exact.means, alpha=alpha, target="rows").joint_radius
+        held = np.all(np.abs(noise / N) <= radius + 1e-12, axis=1).sum()
+        q = np.rint(radius * N).astype(int)
+        rate = np.prod(1 - np.array([tails(law) for law in laws])[which, q])
+        assert 1 - alpha <= rate < 1 - alpha + 0.1  # whole numbers cost a little
+        low, high = coverage_limits(rate, runs)
+        assert low <= held <= high
 
 
 def test_what_only_calibrates_intervals_is_not_in_the_headline(seeded_noise):
-    for budget in [dps.PureDP(1), dps.ZCDP.from_epsilon_delta(1, 1e-6)]:
-        for analysis in [dps.PCA, dps.Correlation]:
-            asked = {"shape": analysis([f"x{i}" for i in range(5)])}
-            plan = dps.plan(NUMBERS, asked, budget=budget)
-            with _noise_from(seeded_noise(1)):  # Laplace noise, of the scale of either budget
-                held = dps.measure(plan, numbers(20_000))
-            certificate = certify(held, held.means, alpha=0.05, target="rows")
-            assert certificate.names == dps.Moments.of(NUMBERS, [f"x{i}" for i in range(5)]).names
-            assert certificate.delta < 0.02
-            coarse = [block for block in held.family.blocks if block.calibrates]
-            assert coarse
-            assert not set(coarse[0].names) & set(certificate.names)
+    names = [f"x{i}" for i in range(5)]
+    schema = dps.Schema([dps.Number(name, 0, 100, points=101, missing=50) for name in names])
+    rng = np.random.default_rng(0)
+    rows = 50 + rng.normal(0, 8, (20_000, 1)) + rng.normal(0, 12, (20_000, 5))
+    private = pd.DataFrame(rows.clip(0, 100).round(), columns=names)
+    for budget, analysis in [
+        (dps.PureDP(1), dps.PCA), (dps.ZCDP.from_epsilon_delta(1, 1e-6), dps.Correlation)
+    ]:  # fmt: skip
+        plan = dps.plan(schema, {"shape": analysis(names)}, budget=budget)
+        with _noise_from(seeded_noise(1)):  # Laplace noise, of the scale of either budget
+            held = dps.measure(plan, private)
+        certificate = certify(held, held.means, alpha=0.05, target="rows")
+        assert certificate.names == dps.Moments.of(schema, names).names
+        assert certificate.delta < 0.02
+        coarse = [block for block in held.family.blocks if block.calibrates]
+        assert coarse
+        assert not set(coarse[0].names) & set(certificate.names)
 
 
 def test_no_bound_exceeds_the_range(seeded_noise):

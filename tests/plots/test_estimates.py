@@ -1,13 +1,14 @@
 """Forest plots: lines are the intervals, for the population and for the private table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 import dpstats as dps
 
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
 LEVELS = ["n", "s", "e"]
 
 
@@ -23,8 +24,6 @@ def result():
 
 
 def test_lines_are_the_intervals_of_both_targets(result):
-    from matplotlib import pyplot
-
     ax = dps.plots.forest(result, alpha=0.1, method="certified", simultaneous=True)
     for lines, target in zip(ax.collections, ("population", "table"), strict=True):
         drawn = np.array([segment[:, 0] for segment in lines.get_segments()])
@@ -34,14 +33,9 @@ def test_lines_are_the_intervals_of_both_targets(result):
     thin, thick = ax.collections
     assert thin.get_zorder() > thick.get_zorder()  # seen also where the other is the longer one
     assert thin.get_linewidth()[0] < thick.get_linewidth()[0]
-    pyplot.close(ax.figure)
 
 
 def test_an_interval_without_an_end_runs_to_the_edge(result):
-    from dataclasses import replace
-
-    from matplotlib import pyplot
-
     class Unbounded:
         def conf_int(self, alpha, method, target):
             return np.array([-np.inf, 4.0, 4.0]), np.array([np.inf, 5.0, 5.0])
@@ -50,14 +44,9 @@ def test_an_interval_without_an_end_runs_to_the_edge(result):
     ax.figure.canvas.draw()
     (first, *_) = ax.collections[0].get_segments()
     np.testing.assert_allclose(first[:, 0], ax.get_xlim())
-    pyplot.close(ax.figure)
 
 
 def test_many_terms_are_drawn_in_panels_on_one_scale(result):
-    from dataclasses import replace
-
-    from matplotlib import pyplot
-
     many, values = [str(i) for i in range(125)], np.arange(125.0)
 
     class Narrow:
@@ -71,12 +60,9 @@ def test_many_terms_are_drawn_in_panels_on_one_scale(result):
     assert drawn == many
     assert [len(ax.get_yticks()) for ax in axes] == [42, 42, 41]
     assert len({ax.get_xlim() for ax in axes}) == 1
-    pyplot.close(axes[0].figure)
 
 
 def test_other_results_and_too_many_parameters_are_refused(result):
-    from dataclasses import replace
-
     with pytest.raises(dps.RequestError, match=r"needs a result with estimates.*FTestResult"):
         dps.plots.forest(result.anova())
     many = [str(i) for i in range(241)]
@@ -88,13 +74,10 @@ def test_other_results_and_too_many_parameters_are_refused(result):
 
 
 def test_some_terms_are_drawn_in_the_order_asked_for(result):
-    from matplotlib import pyplot
-
     asked = result.terms[2::-2]
     ax = dps.plots.forest(result, terms=asked)
     assert [label.get_text() for label in ax.get_yticklabels()] == asked
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [result.params[t] for t in asked])
-    pyplot.close(ax.figure)
     for terms in ([], ["region=x"]):
         with pytest.raises(dps.RequestError, match="terms must be some of"):
             dps.plots.forest(result, terms=terms)
@@ -102,7 +85,6 @@ def test_some_terms_are_drawn_in_the_order_asked_for(result):
 
 def test_slopes_entries_and_ratios_have_axes_on_which_they_are_seen():
     """No intercept beside slopes, and a panel for each unit of a covariance or a comparison."""
-    from matplotlib import pyplot
 
     def drawn(result, terms=None):
         axes = np.atleast_1d(dps.plots.forest(result, terms=terms))
@@ -123,13 +105,10 @@ def test_slopes_entries_and_ratios_have_axes_on_which_they_are_seen():
     assert drawn(line, ["Intercept"]) == [["Intercept"]]
     assert drawn(release.infer("spread")) == [["var(x)"], ["cov(x, y)"], ["var(y)"]]
     assert drawn(release.infer("gap")) == [["risk difference"], ["risk ratio", "odds ratio"]]
-    pyplot.close("all")
 
 
 def test_units_have_panels_and_scales_their_axes(no_noise):
     """Means of two columns, dates among them, and quantiles of a logarithmic column."""
-    from matplotlib import pyplot
-
     schema = dps.Schema([
         dps.Number("day", "2020-01-01", "2020-12-31", missing="2020-06-01"),
         dps.Number("age", 0, 100, points=101, missing=0),
@@ -151,16 +130,12 @@ def test_units_have_panels_and_scales_their_axes(no_noise):
     figure = pyplot.figure()
     with pytest.raises(dps.RequestError, match="several panels"):
         dps.plots.forest(found, ax=figure.add_axes((0, 0, 1, 1)))
-    pyplot.close("all")
 
 
 def test_a_forest_of_a_graph_has_its_pairs():
-    from matplotlib import pyplot
-
     schema = dps.Schema([dps.Number(name, 0, 1, missing=0) for name in "abc"])
     plan = dps.plan(schema, {"graph": dps.GraphicalModel(list("abc"))}, budget=dps.PureDP(20))
     rows = pd.DataFrame(np.random.default_rng(0).random((500, 3)), columns=list("abc"))
     found = dps.release(plan, rows, m=50, k=10).infer("graph")
     ax = dps.plots.forest(found)
     assert [label.get_text() for label in ax.get_yticklabels()] == found.terms
-    pyplot.close(ax.figure)

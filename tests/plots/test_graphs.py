@@ -7,8 +7,6 @@ import pytest
 import dpstats as dps
 from dpstats.errors import RequestError
 
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
 NAMES = ["a", "b", "c"]
 
 
@@ -19,15 +17,6 @@ def release():
     rows = pd.DataFrame(z @ [[1, -0.8, 0.4], [0, 0.6, -0.3], [0, 0, 0.8]], columns=NAMES)
     plan = dps.plan(schema, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(2_000))
     return dps.release(plan, rows, m=1_000, rng=0)
-
-
-@pytest.fixture
-def ax():
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots()
-    yield axes
-    pyplot.close(figure)
 
 
 def test_edges_are_lines_of_their_strength(release, ax):

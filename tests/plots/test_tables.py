@@ -2,14 +2,14 @@
 
 import itertools
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 import dpstats as dps
 
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
 LEVELS = ["n", "s", "e"]
 
 
@@ -26,10 +26,7 @@ def release():
 
 
 def closed(ax):
-    from matplotlib import pyplot
-
     ax.figure.canvas.draw()
-    pyplot.close(ax.figure)
     return ax
 
 
@@ -129,8 +126,6 @@ def test_labels_of_many_rows_do_not_cover_each_other():
 
 
 def test_labels_that_do_not_fit_are_left_out():
-    from matplotlib import pyplot
-
     edges = [f"{year}-{month:02}-01" for year in (2020, 2021) for month in range(1, 13)][1:]
     schema = dps.Schema([
         dps.Number("day", "2020-01-01", "2021-12-31", edges=edges), dps.Category("x", ["a", "b"])
@@ -149,4 +144,3 @@ def test_labels_that_do_not_fit_are_left_out():
         assert labels[0].get_text() == "[2020-01-01, 2020-02-01)"
         shown[width] = len(labels)
     assert shown[4] < shown[12] == 24
-    pyplot.close("all")

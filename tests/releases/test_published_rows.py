@@ -1,6 +1,7 @@
 """Inference from published rows, a radius and n: certified answers, and no others."""
 
 import io
+import itertools
 import zipfile
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -97,19 +98,28 @@ def ends(result, **options):
 def test_one_number_is_never_shorter_than_the_radius_of_each_function(release):
     for name in ESTIMATES:
         radius = release.radius(name)
-        found = inferred(release, name)
-        plain = inferred(release, name, radius=dict(radius), n=radius.n)
-        number = inferred(release, name, radius=radius.max, n=radius.n)
+        found = [
+            inferred(release, name),
+            inferred(release, name, radius=dict(radius), n=radius.n),
+            inferred(release, name, radius=radius.max, n=radius.n),
+        ]
+        assert {one.beta for one in found} == {0.025}
         for target in ("population", "table"):
             for simultaneous in (False, True):
                 options = {"target": target, "simultaneous": simultaneous, "alpha": 0.1}
-                narrow, middle, wide = (ends(one, **options) for one in (found, plain, number))
-                assert not np.isnan(narrow).any()
-                slack = 1e-9 * (1 + np.abs(np.nan_to_num(narrow, posinf=0, neginf=0)))
-                for inner, outer in ((narrow, middle), (middle, wide)):
-                    assert np.all(outer[:, 0] <= inner[:, 0] + slack[:, 0])
-                    assert np.all(outer[:, 1] >= inner[:, 1] - slack[:, 1])
-        assert number.beta == plain.beta == found.beta == 0.025
+                limits = [ends(one, **options).T for one in found]
+                assert not np.isnan(limits).any()
+                slack = 1e-9 * (1 + np.abs(np.nan_to_num(limits[0], posinf=0, neginf=0)))
+                for inner, outer in itertools.pairwise(limits):
+                    assert np.all(outer[0] <= inner[0] + slack[0])
+                    assert np.all(outer[1] >= inner[1] - slack[1])
+    for name in ["fit", "link"]:  # nor does it make a verdict firmer
+        radius = release.radius(name)
+        one = inferred(release, name).certified
+        other = inferred(release, name, radius=radius.max, n=radius.n).certified
+        assert other.low <= one.low + 1e-9
+        assert other.high >= one.high - 1e-9
+        assert other.critical == pytest.approx(one.critical, rel=0.02)
 
 
 # Here the release spends the same share of alpha on the noise and asks for the same joint event.
@@ -126,9 +136,8 @@ SAME = {
 def test_without_misfit_they_are_the_certified_intervals_of_the_release(without_misfit):
     for name in SAME:
         for target in ["population", "table"]:
-            level = (
-                0.025 if target == "population" else 0.05
-            )  # the table spends all of alpha on the noise
+            # the table spends all of alpha on the noise
+            level = 0.025 if target == "population" else 0.05
             radius = without_misfit.radius(name, alpha=level)
             own = ends(without_misfit.infer(name), target=target, **SAME[name])
             found = ends(inferred(without_misfit, name, radius=radius), target=target, **SAME[name])
@@ -143,8 +152,15 @@ def test_without_misfit_they_are_the_certified_intervals_of_the_release(without_
                 assert np.all(np.abs(found - own) <= near)
 
 
-def test_a_proportion_at_the_split_of_the_release():
-    whole = exact({"share": ASKED["share"]}, "replace")
+def test_tests_and_proportions_at_the_split_of_the_release_are_its_own():
+    whole = exact({name: ASKED[name] for name in ("share", "fit", "link")}, "replace")
+    for name in ("fit", "link"):
+        own = whole.infer(name).certified
+        radius = whole.radius(name, alpha=own.beta)
+        found = inferred(whole, name, radius=radius).certified
+        assert found.verdict == own.verdict
+        for part in ("low", "high", "critical", "alpha", "beta"):
+            assert getattr(found, part) == pytest.approx(getattr(own, part), rel=1e-5, abs=1e-3)
     beta = split_for(N, whole.answers(ASKED["share"]).law(0), 0.05)
     radius = whole.radius("share", alpha=beta)
     found = inferred(whole, "share", radius=radius).conf_int()
@@ -153,27 +169,6 @@ def test_a_proportion_at_the_split_of_the_release():
     p = table()["smoker"].mean()
     by_hand = dps.corrected.proportion_confint(p, radius.max, N, beta=beta)
     np.testing.assert_allclose(found, np.ravel(by_hand), rtol=1e-12)
-
-
-def test_chi_square_verdicts_are_those_of_the_release():
-    whole = exact({name: ASKED[name] for name in ("fit", "link")}, "replace")
-    for name in ("fit", "link"):
-        own = whole.infer(name).certified
-        radius = whole.radius(name, alpha=own.beta)
-        found = inferred(whole, name, radius=radius).certified
-        assert found.verdict == own.verdict
-        for part in ("low", "high", "critical", "alpha", "beta"):
-            assert getattr(found, part) == pytest.approx(getattr(own, part), rel=1e-5, abs=1e-3)
-
-
-def test_one_number_never_makes_a_verdict_firmer(release):
-    for name in ["fit", "link"]:
-        radius = release.radius(name)
-        one = inferred(release, name).certified
-        other = inferred(release, name, radius=radius.max, n=radius.n).certified
-        assert other.low <= one.low + 1e-9
-        assert other.high >= one.high - 1e-9
-        assert other.critical == pytest.approx(one.critical, rel=0.02)
 
 
 def test_estimates_are_those_of_the_rows(release):
@@ -270,23 +265,22 @@ def test_arguments_out_of_range(release):
 
 
 def test_rows_that_do_not_fit(release):
-    known = {"radius": 0.01, "n": 100, "schema": SCHEMA}
-    with pytest.raises(RequestError, match=r"no columns 'age' and 'bmi', which dps.Correlation"):
-        dps.corrected.infer(ASKED["pair"], release.to_frame()[["smoker"]], **known)
-    with pytest.raises(RequestError, match=r"'age' as (object|str), and the schema declares"):
-        dps.corrected.infer(ASKED["mean"], pd.DataFrame({"age": ["a"], "bmi": [1]}), **known)
-    with pytest.raises(RequestError, match=r"rows must be a DataFrame with at least one row"):
-        dps.corrected.infer(ASKED["mean"], release.to_frame().head(0), **known)
-    other = release.to_frame().assign(age=101.0)
-    with pytest.raises(
-        RequestError, match="a value of 'age' outside 0 to 100, which the schema declares"
-    ):
-        dps.corrected.infer(ASKED["mean"], other, **known)
-    other = release.to_frame().astype({"region": str}).replace({"region": {"north": "nord"}})
-    with pytest.raises(RequestError, match="hold a value of 'region' that the schema does not"):
-        dps.corrected.infer(ASKED["fit"], other, **known)
-    with pytest.raises(RequestError, match="rows have no names of analyses; got 'share'"):
-        dps.corrected.infer("share", release.to_frame(), **known)
+    rows, known = release.to_frame(), {"radius": 0.01, "n": 100, "schema": SCHEMA}
+    other = rows.astype({"region": str}).replace({"region": {"north": "nord"}})
+    for asked, table, message in [
+        (ASKED["pair"], rows[["smoker"]], r"no columns 'age' and 'bmi', which dps.Correlation"),
+        (
+            ASKED["mean"],
+            pd.DataFrame({"age": ["a"]}),
+            r"'age' as (object|str), and the schema decl",
+        ),
+        (ASKED["mean"], rows.head(0), "rows must be a DataFrame with at least one row"),
+        (ASKED["mean"], rows.assign(age=101.0), "a value of 'age' outside 0 to 100, which the sch"),
+        (ASKED["fit"], other, "hold a value of 'region' that the schema does not"),
+        ("share", rows, "rows have no names of analyses; got 'share'"),
+    ]:
+        with pytest.raises(RequestError, match=message):
+            dps.corrected.infer(asked, table, **known)
 
 
 def test_an_error_that_the_radius_alone_exceeds(release):
@@ -330,8 +324,7 @@ def own_analysis(from_bounds, method):
         def subset(self, chosen):
             return self
 
-    if from_bounds:
-        Intervals.from_bounds = True
+    Intervals.from_bounds = from_bounds
 
     @dps.register
     @dataclass(frozen=True)
@@ -352,19 +345,16 @@ def own_analysis(from_bounds, method):
     return Own()
 
 
-def by_quantile(answers, alpha):
-    return answers.law(0).quantile(alpha) / answers.n
-
-
-def by_variance(answers, alpha):
-    return 2 * np.sqrt(answers.noise_variances)
-
-
 def test_own_analyses_need_intervals_from_bounds(release, registered):
     with pytest.raises(RequestError, match="only a radius of the noise is known"):
-        inferred(release, own_analysis(False, by_variance), radius=0.01, n=N)
+        inferred(
+            release,
+            own_analysis(False, lambda found, alpha: 2 * np.sqrt(found.noise_variances)),
+            radius=0.01,
+            n=N,
+        )
     registry._registered.clear()
-    own = own_analysis(True, by_quantile)
+    own = own_analysis(True, lambda found, alpha: found.law(0).quantile(alpha) / found.n)
     found = inferred(release, own, radius=0.01, n=N)
     # The condition follows from the table: a radius holds for each cell.
     share = release.to_frame()["smoker"].mean()

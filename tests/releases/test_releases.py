@@ -60,34 +60,17 @@ def saved(release, tmp_path):
     return path
 
 
-def same_measurements(first, second):
-    assert first.schema == second.schema
-    assert (first.n, first.unit, first.budget) == (second.n, second.unit, second.budget)
-    assert dict(first.reference_spec) == dict(second.reference_spec)
-    assert json.dumps(first.requests) == json.dumps(second.requests)
-    assert first.not_private == second.not_private
-    assert first.strategy == second.strategy
-    pairs = list(zip(first.measured, second.measured, strict=True))
-    assert (first.reference is None) == (second.reference is None)
-    if first.reference is not None:
-        pairs.append((first.reference, second.reference))
-    for one, other in pairs:
-        assert one.block == other.block
-        np.testing.assert_array_equal(one.sums, other.sums)
-        np.testing.assert_array_equal(one.uniforms, other.uniforms)  # to the last bit
-        np.testing.assert_array_equal(one.scales, other.scales)
-
-
 def same_release(first, second):
-    same_measurements(first.measurements, second.measurements)
-    assert list(first.candidates) == list(second.candidates)
-    for name in first.candidates:
-        np.testing.assert_array_equal(first.candidates[name], second.candidates[name])
-    np.testing.assert_array_equal(first.weights, second.weights)
-    np.testing.assert_array_equal(first.counts, second.counts)
-    assert (first.fit, first.draw, first.notes) == (second.fit, second.draw, second.notes)
+    """Equal releases have equal texts, which hold every number to the last bit."""
+    assert first == second
     pd.testing.assert_frame_equal(first.to_frame(), second.to_frame())
     pd.testing.assert_frame_equal(first.to_frame(weighted=True), second.to_frame(weighted=True))
+    for name in ("weights", "counts"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+    for name in ("noisy_sums", "uniforms"):
+        of = (getattr(one.measurements, name) for one in (first, second))
+        np.testing.assert_array_equal(*of)
+    assert first.measurements.strategy == second.measurements.strategy
     assert str(first) == str(second)
     assert repr(first) == repr(second)
 
@@ -95,9 +78,7 @@ def same_release(first, second):
 @pytest.mark.parametrize(
     ("budget", "reference", "fit", "draw"),
     [
-        (dps.PureDP(1), None, "entropy", "systematic"),
         (dps.PureDP(1), dps.Uniform("grid"), "minimax", "iid"),
-        (dps.PureDP(1), dps.PerturbedHistogram(0.3), "entropy", "iid"),
         (dps.ZCDP(0.1, 1e-6), None, "minimax", "systematic"),
         (dps.ApproxDP(4, 1e-6), dps.PerturbedHistogram(0.3), "entropy", "iid"),
     ],
@@ -106,18 +87,13 @@ def test_a_release_comes_back_to_the_last_bit(budget, reference, fit, draw, tmp_
     release = dps.release(
         planned(budget, reference=reference), table(), m=400, k=250, fit=fit, draw=draw, rng=1
     )
-    path = tmp_path / "release.zip"
+    path, twice = tmp_path / "release.zip", tmp_path / "twice.zip"
     release.save(path)
     again = dps.load(path)
     same_release(release, again)
     for analysis in (*ANALYSES, dps.Proportion("age >= 65")):
-        for method in ("noise_aware", "certified"):
-            np.testing.assert_array_equal(
-                release.infer(analysis).conf_int(method=method),
-                again.infer(analysis).conf_int(method=method),
-            )
-    assert release.accuracy().delta == again.accuracy().delta
-    twice = tmp_path / "twice.zip"
+        ends = (one.infer(analysis).conf_int(method="certified") for one in (release, again))
+        np.testing.assert_array_equal(*ends)
     again.save(twice)
     assert twice.read_bytes() == path.read_bytes()
 
@@ -125,8 +101,7 @@ def test_a_release_comes_back_to_the_last_bit(budget, reference, fit, draw, tmp_
 def test_measurements_come_back_to_the_last_bit(release, saved, tmp_path):
     path = tmp_path / "measurements.zip"
     release.measurements.save(path)
-    same_measurements(release.measurements, dps.Measurements.load(path))
-    same_measurements(release.measurements, dps.Measurements.load(saved))  # a release holds them
+    assert dps.Measurements.load(path) == release.measurements == dps.Measurements.load(saved)
     same_release(release, dps.synthesize(dps.Measurements.load(path), m=500, rng=0))
 
 
@@ -282,11 +257,6 @@ def test_the_order_of_rows_is_repeatable(release):
 
 def test_weighted_frame(release):
     frame = release.to_frame(weighted=True)
-    assert frame.drop(columns="_weight").equals(
-        release.schema.to_frame(release.candidates)[list(frame)[:-1]]
-    )
-    assert list(frame.columns)[-1] == "_weight"
-    assert len(frame) == len(release.weights)
     np.testing.assert_array_equal(frame["_weight"], release.weights)
     share = frame.loc[frame["height"] >= 1.8, "_weight"].sum()
     certificate = release.accuracy(of="weights")
@@ -388,23 +358,12 @@ def broken(text):
     return text[: len(text) // 2]
 
 
-DAMAGE = {
-    "release.json": [
-        removed, emptied, broken, in_json(dpstats="plan"), in_json(version=2), in_json(version=4),
-        in_json(notes=3),
-        in_json(fit=None), lambda text: "[]", lambda text: "3", lambda text: '"' + text,
-        lambda text: text.replace('"draw"', '"drew"'),
-    ],
+DAMAGE = {  # values of the JSON texts are replaced one by one in tests/test_files.py
+    "release.json": [removed, in_json(version=2), lambda text: text.replace('"draw"', '"drew"')],
     "measurements.json": [
-        removed, emptied, broken, in_json(version="1"), in_json(rows="many"), in_json(rows=0),
-        in_json(rows=-5), in_json(rows=None), in_json(budget={"kind": "pure", "epsilon": "1/0"}),
-        in_json(budget=3), in_json(schema=[]), in_json(schema=3), in_json(schema={}),
-        in_json(blocks=[]), in_json(blocks=3), in_json(blocks=[3]), in_json(blocks=[{"kind": "x"}]),
+        removed, in_json(budget={"kind": "pure", "epsilon": "1/0"}),
         lambda text: text.replace('"role": "family"', '"role": "other"', 1),
         lambda text: text.replace('"role": "family"', '"role": "count"', 1),
-        in_json(analyses=3), in_json(analyses={"a": 3}), in_json(analyses={"a": {"kind": 3}}),
-        in_json(analyses={"a": {}}),
-        in_json(unit="add"), in_json(reference=3), in_json(reference={"kind": "y"}),
         lambda text: text.replace('"multiplier"', '"multiplied"'),
     ],
     "answers.csv": [
@@ -420,14 +379,13 @@ DAMAGE = {
         lambda text: text.replace("\n", ",1\n"),
     ],
 }  # fmt: skip
-CASES = [(member, i) for member, changes in DAMAGE.items() for i in range(len(changes))]
 
 
 def test_damaged_members_are_refused(saved):
     whole = saved.read_bytes()
-    for member, which in CASES:
+    for member, change in [(name, c) for name, changes in DAMAGE.items() for c in changes]:
         saved.write_bytes(whole)
-        rewritten(saved, member, DAMAGE[member][which])
+        rewritten(saved, member, change)
         with pytest.raises(FileFormatError) as caught:
             dps.load(saved)
         assert str(saved.parent) not in str(caught.value)  # names the file, not where it lies
@@ -480,7 +438,9 @@ def wide(analyses, unit="replace"):
     return dps.release(plan, rows, rng=0, m=100, k=50)
 
 
-def test_what_was_not_measured_is_named():
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_what_was_not_measured_is_named(unit):
+    release = wide({"t": dps.Marginals(["smoker", "region"]), "pay": dps.Mean("pay")}, unit)
     for asked, message in [
         (dps.Quantile("age"), "dps.Quantile('age'): 'age' was not measured"),
         (dps.Mean(["age", "pay"]), "dps.Mean(['age', 'pay']): 'age' was not measured"),
@@ -508,18 +468,12 @@ def test_what_was_not_measured_is_named():
             "'smoker'",
         ),
     ]:
-        for unit in ["replace", "add_remove"]:
-            release = wide({"t": dps.Marginals(["smoker", "region"]), "pay": dps.Mean("pay")}, unit)
-            with pytest.raises(NotMeasuredError) as refused:
-                release.infer(asked)
-            text = str(refused.value)
-            known = asked.family(WIDE).column_names & {"smoker", "region", "pay"}
-            other = ", or see release.bound for what the answers leave open" if known else ""
-            assert (
-                text == f"this release cannot answer {message}; ask the custodian to plan it{other}"
-            )
-            for internal in ("Indicator", "Table", "Monomials", "GroupMoments", "Block"):
-                assert internal not in text
+        with pytest.raises(NotMeasuredError) as refused:
+            release.infer(asked)
+        known = asked.family(WIDE).column_names & {"smoker", "region", "pay"}
+        other = ", or see release.bound for what the answers leave open" if known else ""
+        text = f"this release cannot answer {message}; ask the custodian to plan it{other}"
+        assert str(refused.value) == text
 
 
 def test_measured_lists_what_can_be_asked():

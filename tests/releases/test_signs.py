@@ -80,13 +80,6 @@ ANALYSES = {
     "given": Mixed("vaccinated == True"),
     "smokers": dps.Proportion("smoker"),
 }
-REFERENCES = {
-    "log-linear": dps.LogLinear(),
-    "uniform": dps.Uniform(),
-    "histogram": dps.PerturbedHistogram(0.2),
-    "kernel": dps.BernsteinKDE(["age"], k=8, share=0.1),
-    "none": None,
-}
 
 
 def values_of(frame, block):
@@ -111,18 +104,18 @@ def values_of(frame, block):
 @pytest.mark.parametrize(
     ("budget", "unit", "reference"),
     [
-        (dps.PureDP(4), "replace", "log-linear"),
-        (dps.ZCDP(1), "add_remove", "none"),
-        (dps.PureDP(4), "add_remove", "uniform"),
-        (dps.ZCDP(1), "replace", "histogram"),
-        (dps.PureDP(4), "replace", "kernel"),
+        (dps.PureDP(4), "replace", dps.LogLinear()),
+        (dps.ZCDP(1), "add_remove", None),
+        (dps.PureDP(4), "add_remove", dps.Uniform()),
+        (dps.ZCDP(1), "replace", dps.PerturbedHistogram(0.2)),
+        (dps.PureDP(4), "replace", dps.BernsteinKDE(["age"], k=8, share=0.1)),
     ],
 )
 def test_from_the_plan_to_the_rows_and_back(budget, unit, reference, seeded_noise, tmp_path):
     from dpstats.privacy.noise import _noise_from
 
     plan = dps.plan(
-        SCHEMA, ANALYSES, budget=budget, unit=unit, reference=REFERENCES[reference],
+        SCHEMA, ANALYSES, budget=budget, unit=unit, reference=reference,
         n=N if unit == "replace" else None, allocation="optimal",
     )  # fmt: skip
     assert str(plan.preview(n=N))

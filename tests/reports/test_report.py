@@ -140,7 +140,7 @@ def test_an_analysis_or_a_figure_that_fails_leaves_the_others(hostile, monkeypat
     monkeypatch.setattr(dps.Release, "infer", fails)
     monkeypatch.setattr(analysts, "preview_strategy", lambda *_, **__: 1 / 0)
     monkeypatch.setattr(pictures.Picture, "svg", lambda *_: 1 / 0)
-    text = analysts.AnalystReport(hostile, "title", like=object()).html()
+    text = analysts.analysts_report(hostile, "title", like=object())
     assert "no result: of another package" in text
     assert "The plan cannot be previewed here: division by zero" in text
     assert "no figure could be drawn: division by zero" in text
@@ -149,8 +149,9 @@ def test_an_analysis_or_a_figure_that_fails_leaves_the_others(hostile, monkeypat
 
 def test_without_matplotlib_the_page_has_no_figures_and_says_so(hostile, monkeypatch):
     monkeypatch.setattr(analysts, "can_draw", lambda: False)
+    monkeypatch.setattr(pictures, "can_draw", lambda: False)
     monkeypatch.setattr(analysts, "preview_strategy", lambda *_, **__: 1 / 0)
-    text = analysts.AnalystReport(hostile, "title").html()
+    text = analysts.analysts_report(hostile, "title")
     assert "<figure" not in text
     assert "matplotlib was not installed" in text
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.results.latex import escaped
+from dpstats.results.rendering import escaped
 
 SCHEMA = dps.Schema(
     [

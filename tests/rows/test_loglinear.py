@@ -17,8 +17,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.privacy.noise import _noise_from
 from dpstats.rows import default_reference, loglinear, reference_from_dict
 from dpstats.rows.entropy import targets
-from dpstats.rows.loglinear import LogLinear
-from dpstats.rows.own_density import own_density
+from dpstats.rows.loglinear import LogLinear, own_density
 from dpstats.rows.uniform import Uniform
 
 SIZES = [4, 3, 5, 2, 6]

@@ -163,50 +163,46 @@ def test_booleans_are_stored_as_bool_or_as_numbers():
 
 
 def test_impossible_categories_are_refused_with_a_reason():
-    for make, says in [
-        (lambda: Category("x", ["a"]), "'x' needs at least two levels, got 1"),
-        (lambda: Category("x", []), "'x' needs at least two levels, got 0"),
-        (lambda: Category("x", ["a", "b", "a"]), "levels of 'x' must be distinct"),
-        (lambda: Category("x", [1, 2, 1.0]), r"must be distinct \(1 and 1.0 are the same level\)"),
-        (lambda: Category("x", {"a": 1, "b": 1}), "levels of 'x' must be distinct"),
-        (
-            lambda: Category("x", ["1", 2]),
-            r"all text, all numbers or all bool; got \['number', 'str",
-        ),
-        (lambda: Category("x", [True, 2]), r"all bool; got \['bool', 'number'\]"),
-        (lambda: Category("x", [None, "a"]), r"all bool; got \['NoneType', 'str'\]"),
-        (lambda: Category("x", [["a"], ["b"]]), r"all bool; got \['list'\]"),
-        (lambda: Category("x", {1: "a", 2: "b"}), "from labels, which are text, to stored values"),
-        (lambda: Category("x", [1.0, math.nan]), "levels of 'x' must be finite.*missing="),
-        (lambda: Category("x", [1, math.inf]), "levels of 'x' must be finite"),
-        (lambda: Category("x", [1, 10**400]), "levels of 'x' must be finite"),
-        (lambda: Category("x", [1, 2**53]), "must be below 2.*53.*store longer codes as text"),
-        (lambda: Category("x", ["", "a"]), "'x': an empty text .* cannot be a level; use missing="),
-        (lambda: Category("x", {"a": 1, "": 2}), "an empty text .* cannot be a level"),
-        (lambda: Category("x", "ab"), "levels of 'x' must be a list or a mapping"),
-        (lambda: Category("x", {"a", "b"}), "levels of 'x' must be a list or a mapping"),
-        (lambda: Category("x", 3), "levels of 'x' must be a list or a mapping"),
-        (
-            lambda: Category("x", ["a", "b"], missing="c"),
-            r"missing= of column 'x': 'c' is not a level of 'x'; levels: \['a', 'b'\]",
-        ),
-        (lambda: Category("x", ["a", "b"], other="c"), "other= of column 'x': 'c' is not a level"),
-        (lambda: Category("x", [1, 2], missing="1"), "'1' is not a level of 'x'"),
-        (
-            lambda: Category("x", ["a", "b"], missing="a", allow_missing=True),
-            "'x': give missing= .* or allow_missing=True",
-        ),
-        (
-            lambda: Category("x", ["a", "b"], allow_missing="false"),
-            "'x': allow_missing must be true or false, got 'false'",
-        ),
-        (lambda: Category("", ["a", "b"]), "a column name must be non-empty text"),
-        (lambda: Category("a`b", ["a", "b"]), "without backticks, got 'a`b'"),
-        (lambda: Category(3, ["a", "b"]), "column name must be non-empty text .*, got 3"),
-        (lambda: Boolean("x", missing="no"), "missing= of column 'x': 'no' is not a level"),
+    for levels, says in [
+        ([], "'x' needs at least two levels, got 0"),
+        (["a", "b", "a"], "levels of 'x' must be distinct"),
+        ([1, 2, 1.0], r"must be distinct \(1 and 1.0 are the same level\)"),
+        ({"a": 1, "b": 1}, "levels of 'x' must be distinct"),
+        (["1", 2], r"all text, all numbers or all bool; got \['number', 'str"),
+        ([True, 2], r"all bool; got \['bool', 'number'\]"),
+        ([None, "a"], r"all bool; got \['NoneType', 'str'\]"),
+        ([["a"], ["b"]], r"all bool; got \['list'\]"),
+        ({1: "a", 2: "b"}, "from labels, which are text, to stored values"),
+        ([1.0, math.nan], "levels of 'x' must be finite.*missing="),
+        ([1, math.inf], "levels of 'x' must be finite"),
+        ([1, 10**400], "levels of 'x' must be finite"),
+        ([1, 2**53], "must be below 2.*53.*store longer codes as text"),
+        (["", "a"], "'x': an empty text .* cannot be a level; use missing="),
+        ({"a": 1, "": 2}, "an empty text .* cannot be a level"),
+        ("ab", "levels of 'x' must be a list or a mapping"),
+        ({"a", "b"}, "levels of 'x' must be a list or a mapping"),
+        (3, "levels of 'x' must be a list or a mapping"),
     ]:
         with pytest.raises(SchemaError, match=says):
-            make()
+            Category("x", levels)
+    for options, says in [
+        (
+            {"missing": "c"},
+            r"missing= of column 'x': 'c' is not a level of 'x'; levels: \['a', 'b'",
+        ),
+        ({"other": "c"}, "other= of column 'x': 'c' is not a level"),
+        ({"missing": "a", "allow_missing": True}, "'x': give missing= .* or allow_missing=True"),
+        ({"allow_missing": "false"}, "'x': allow_missing must be true or false, got 'false'"),
+        ({"name": ""}, "a column name must be non-empty text"),
+        ({"name": "a`b"}, "without backticks, got 'a`b'"),
+        ({"name": 3}, "column name must be non-empty text .*, got 3"),
+    ]:
+        with pytest.raises(SchemaError, match=says):
+            Category(**{"name": "x", "levels": ["a", "b"]} | options)
+    with pytest.raises(SchemaError, match="'1' is not a level of 'x'"):
+        Category("x", [1, 2], missing="1")
+    with pytest.raises(SchemaError, match="missing= of column 'x': 'no' is not a level"):
+        Boolean("x", missing="no")
 
 
 def test_comparisons_of_levels():

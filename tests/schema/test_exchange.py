@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.schema.smartnoise import read_yaml
@@ -25,6 +23,7 @@ EVERY = dps.Schema(
         dps.Number("v", values=[17.5, 22, 27], allow_missing=True),
         dps.Number("i", values=[1, 2, 5]),
         dps.Number("d", "2020-01-01", "2020-12-31", edges=["2020-06-01"], missing="2020-02-01"),
+        dps.Number("odd", -7, 5, points=2, closed="right", allow_missing=True),
         dps.Number("lg", 1, 1000, scale="log", closed="right", edges=[10]),
         dps.Number("nc", 1, 5, points=5, missing=3, missing_values=[8, 9.5]),
         dps.Category("tc", ["a", "b"], other="b", allow_missing=True, missing_values=["x", "9"]),
@@ -61,17 +60,6 @@ def test_frictionless_gives_back_every_column():
     assert again.to_dict() == EVERY.to_dict()
 
 
-@given(
-    st.integers(-50, 50), st.integers(1, 200), st.sampled_from([2, 101, 1025]), st.booleans(),
-    st.sampled_from(["left", "right"]),
-)  # fmt: skip
-def test_frictionless_gives_back_numbers(low, width, points, allow, closed):
-    schema = dps.Schema(
-        [dps.Number("x", low, low + width, points=points, allow_missing=allow, closed=closed)]
-    )
-    assert dps.Schema.from_frictionless(schema.to_frictionless()) == schema
-
-
 def test_frictionless_of_others(tmp_path):
     fields = [
         {"name": "sex", "type": "string", "categories": ["f", "m"]},
@@ -100,7 +88,6 @@ LACKING = {
     "low (constraints.minimum); high (constraints.maximum)": {"type": "number"},
     "x: high (constraints.maximum)": {"type": "integer", "constraints": {"minimum": 0}},
     "the type 'geopoint' has no counterpart": {"type": "geopoint"},
-    "the type 'any' has no counterpart": {},
     "it has trueValues of its own": {"type": "boolean", "trueValues": ["ja"]},
 }
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpstats as dps
 from dpstats.errors import DataError, SchemaError
 from dpstats.schema import Boolean, Category, Number, Schema
 
@@ -170,6 +171,7 @@ def test_the_kind_may_be_left_out_where_the_keys_tell_it(tmp_path):
 
 
 def test_columns_that_cannot_be_read_say_what_to_write():
+    levels = {"name": "x", "levels": ["a", "b"]}
     for column, says in [
         ({"name": "x"}, r"column 'x': give levels, or low and high, or values, or kind"),
         (
@@ -177,22 +179,12 @@ def test_columns_that_cannot_be_read_say_what_to_write():
             r"one of \['boolean', 'category', 'number'\]; got .*'text'",
         ),
         ({"name": "x", "kind": ["number"]}, r"got a list of length 1"),
-        (
-            {"name": "x", "levels": ["a", "b"], "level": 3},
-            r"column 'x': unknown keys \['level'\] \(did you mean 'levels'\?\); a",
-        ),
-        (
-            {"name": "x", "low": 0, "high": 1, "bounds": "auto"},
-            r"unknown keys \['bounds'\]; a numb",
-        ),
-        (
-            {"name": "x", "kind": "boolean", "levels": [1, 2]},
-            r"unknown keys \['levels'\]; a boolean",
-        ),
+        (levels | {"level": 3}, r"column 'x': unknown keys \['level'\] \(did you mean 'levels'"),
+        ({"name": "x", "low": 0, "high": 1, "bounds": "auto"}, r"unknown keys \['bounds'\]; a n"),
+        (levels | {"kind": "boolean"}, r"unknown keys \['levels'\]; a boolean"),
         ({"levels": ["a", "b"]}, "column None: a category needs a name and levels"),
         ({"name": "x", "kind": "category"}, "column 'x': a category needs a name and levels"),
         ({"low": 0, "high": 1}, "column None: a number needs a name"),
-        ({"name": "x", "low": 0}, "column 'x': declare low and high, or values"),
         ({"name": "x", "low": 0}, "high is missing here: the largest value that is possible"),
         ({"name": "x", "high": 0}, "low is missing here: the smallest value that is possible"),
         ({"name": "x", "low": "min", "high": 1}, "low must be a finite number, got 'min'"),
@@ -218,11 +210,10 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
-    with pytest.raises(SchemaError, match=r"cannot read none.toml: No such file"):
-        Schema.load(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SchemaError, match=r"bytes.toml is not valid TOML"):
-        Schema.load(tmp_path / "bytes.toml")
+    for name, says in (("none", "cannot read none.toml: No such"), ("bytes", "is not valid TOML")):
+        with pytest.raises(SchemaError, match=says):
+            Schema.load(tmp_path / f"{name}.toml")
 
 
 def test_impossible_schemas_are_refused():
@@ -298,16 +289,8 @@ def test_rows_are_coded_and_decoded():
     assert frame["wave"].tolist() == [2, 1, 1]
     assert frame["wave"].dtype == np.int64
     some = SCHEMA.decode({"wave": np.array([1]), "smoker": np.array([0])})
-    assert {name: values.tolist() for name, values in some.items()} == {
-        "smoker": ["no"],
-        "wave": [2],
-    }
-
-
-def test_booleans_decode_to_bool():
-    frame = Schema([Boolean("x")]).to_frame({"x": np.array([1, 0])})
-    assert frame["x"].dtype == np.bool_
-    assert frame["x"].tolist() == [True, False]
+    assert {name: v.tolist() for name, v in some.items()} == {"smoker": ["no"], "wave": [2]}
+    assert Schema([Boolean("x")]).to_frame({"x": np.array([1, 0])})["x"].dtype == np.bool_
 
 
 def test_tables_without_a_column_or_with_two_are_refused():
@@ -352,3 +335,41 @@ def test_bounds_that_are_dates_are_read_from_a_file(tmp_path):
     path.write_text("[[column]]\nname = 'x'\nlow = 2020-01-01T12:00:00\nhigh = 2021-01-01\n")
     with pytest.raises(SchemaError, match=r"low must be a date .*, as high is; got datetime"):
         Schema.load(path)
+
+
+def test_text_that_no_file_can_hold_is_refused():
+    for options, sentence in [
+        ({"note": 3}, "note must be text, got int"),
+        ({"note": None}, "note must be text, got NoneType"),
+        ({"note": "\ud800"}, "note holds half a surrogate pair"),
+        ({"name": "a\ud800"}, "a column name holds half a surrogate pair"),
+        ({"name": "a\r"}, "a column name holds a carriage return"),
+        ({"name": "a" * 1_001}, "a column name has 1001 characters; at most 1000"),
+        ({"levels": ["x\r", "y"]}, "a label holds a carriage return"),
+        ({"levels": ["x", "\udfff"]}, "holds half a surrogate pair"),
+        ({"levels": ["x", "y" * 200_000]}, "a label has 200000 characters"),
+        ({"levels": {"x": "1", "y": "\ud800"}}, "a stored text holds half"),
+    ]:
+        with pytest.raises(SchemaError, match=sentence):
+            Category(**{"name": "a", "levels": ["x", "y"]} | options)
+    for make in (lambda: Number("a", 0, 1, note=3), lambda: Boolean("a", note=None)):
+        with pytest.raises(SchemaError, match="note must be text"):
+            make()
+
+
+def test_stored_text_may_hold_a_carriage_return(tmp_path):
+    schema = Schema([Category("a", {"x": "1\r", "y": "2"})])
+    plan = dps.plan(schema, {"t": dps.Marginals(["a"], 1)}, budget=dps.PureDP(1))
+    release = dps.release(plan, pd.DataFrame({"a": ["1\r"] * 30}), m=10, k=10)
+    release.save(tmp_path / "r.zip")
+    assert dps.load(tmp_path / "r.zip") == release
+
+
+def test_names_and_conditions_that_no_file_can_hold_are_refused():
+    schema = Schema([Category("a", ["x", "y"]), Boolean("b")])
+    for name in ("b\r", "\ud800", "b" * 1_001):
+        with pytest.raises(dps.RequestError, match="the name of an analysis h"):
+            dps.plan(schema, {name: dps.Proportion("b")}, budget=dps.PureDP(1))
+    for text in ("b and a == '\ud800'", "b or " * 5_000 + "b"):
+        with pytest.raises(dps.ConditionError):
+            dps.plan(schema, {"p": dps.Proportion(text)}, budget=dps.PureDP(1))

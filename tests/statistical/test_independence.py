@@ -8,8 +8,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.tables.association import Association
-from dpstats.analyses.tables.independence import _verdict, noisy_table
-from dpstats.analyses.tables.noisy_table import NoisyTable
+from dpstats.analyses.tables.independence import NoisyTable, _verdict, noisy_table
 from dpstats.privacy.noise import _noise_from
 
 ALPHA = 0.05

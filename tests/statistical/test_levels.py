@@ -8,8 +8,7 @@ import pytest
 import dpstats as dps
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.moments.one_way import OneWay
-from dpstats.analyses.tables.independence import noisy_table
-from dpstats.analyses.tables.noisy_table import NoisyTable
+from dpstats.analyses.tables.independence import NoisyTable, noisy_table
 from dpstats.families.group_moments import TO_MOMENTS
 from dpstats.inference.simulation import draw_from
 from dpstats.privacy.gaussian import DiscreteGaussian

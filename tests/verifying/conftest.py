@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.verifying import findings, reading
+from dpstats.verifying import blocks, kinds, reading
 
 SCHEMA = dps.Schema([
     dps.Category("region", ["north", "south", "west"]),
@@ -95,14 +95,14 @@ def whole() -> Callable[..., dps.Plan]:
 
 
 @pytest.fixture(scope="session")
-def reread() -> Callable[[dps.Plan], reading.Held]:
+def reread() -> Callable[[dps.Plan], reading.Contents]:
     """The plan as the program reads it from its file."""
-    return lambda plan: reading._held("plan", json.loads(json.dumps(plan.to_dict())))
+    return lambda plan: reading._contents("plan", json.loads(json.dumps(plan.to_dict())))
 
 
 def _differences(plan: dps.Plan) -> list[str]:
     """Where the program and the package do not say the same of a plan's blocks."""
-    held = reading._held("plan", json.loads(json.dumps(plan.to_dict())))
+    held = reading._contents("plan", json.loads(json.dumps(plan.to_dict())))
     power, found = 1 if plan.budget.kind == "pure" else 2, []
     rng = np.random.default_rng(1)
     for number, (planned, one) in enumerate(zip(plan.strategy.blocks, held.blocks, strict=True)):
@@ -112,7 +112,7 @@ def _differences(plan: dps.Plan) -> list[str]:
         codes = {c.name: rng.choice(held.columns[c.name].codes, 60) for c in block.columns}
         filled = planned.at(0.3).block
         if own.kind == "pilot_score":
-            own = reading._block({**one.block.plain, "pilot": list(filled.pilot)}, held.columns)
+            own = kinds.read_block({**one.block.plain, "pilot": list(filled.pilot)}, held.columns)
         if block.columns:
             values = filled.evaluate(codes).matrix().toarray()
             for i in range(60):
@@ -125,7 +125,7 @@ def _differences(plan: dps.Plan) -> list[str]:
                     break
         claimed = block.sensitivity(plan.unit)
         amount = claimed.l1 if power == 1 else claimed.l2_squared
-        finding = findings.find(one.block, plan.unit, power)
+        finding = blocks.find(one.block, plan.unit, power)
         if not finding.reached <= finding.bound <= amount:
             found.append(f"{name}: sensitivity {finding.bound}, claimed {amount}")
         if finding.bound < amount and one.block.kind not in LOOSE:

@@ -19,7 +19,7 @@ import pytest
 import dpstats as dps
 from dpstats.errors import FileFormatError
 from dpstats.files import archives
-from dpstats.verifying import reading
+from dpstats.verifying import certificate, reading
 from dpstats.verifying.arguing import verify
 from dpstats.verifying.shapes import NotReadError
 
@@ -277,7 +277,9 @@ def test_members_together_are_no_larger_than_a_file(saved, monkeypatch):
 def cell(row, column, change):
     def changed(text):
         lines = list(csv.reader(io.StringIO(text)))
-        lines[row][column] = change(lines[row][column])
+        counts = [int(line[-1]) for line in lines[1:]] if row == "most" else []
+        at = 1 + counts.index(max(counts)) if counts else row  # of a row already
+        lines[at][column] = str(change(lines[at][column]))
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerows(lines)
         return buffer.getvalue()
@@ -326,6 +328,71 @@ def test_tables_that_dpstats_does_not_write(texts, tmp_path):
         path = packed(tmp_path / "r.zip", texts | {member: changed})
         assert not loads(path)
         assert agrees(path) == (how == "another order")  # it knows the rows and not their order
+
+
+CELLS = {
+    ("candidates.csv", "a count"): cell("most", -1, lambda c: int(c) + 1),
+    ("candidates.csv", "a code"): cell("most", 0, lambda c: 1 - int(c) if int(c) < 2 else 0),
+    ("candidates.csv", "a weight"): cell(3, -2, lambda c: float(c) + 0.01),
+    ("answers.csv", "an answer"): cell(1, 3, lambda c: int(c) + 3000),
+    ("answers.csv", "a uniform"): cell(1, 4, lambda c: 0.7),
+    ("answers.csv", "another function"): cell(1, 1, lambda c: 1),
+}  # fmt: skip
+
+
+def double_epsilon(plain):
+    plain["budget"]["epsilon"] = "1"  # noise of 2
+
+
+def halve_a_scale(plain):
+    plain["blocks"][1]["multiplier"] = str(Fraction(plain["blocks"][1]["multiplier"]) / 2)
+
+
+def leave_one_out(plain):
+    for block in plain["blocks"]:  # as if the condition cost nothing
+        share = 1 - 1 / Fraction(block["multiplier"]) / 2
+        block["multiplier"] = str(Fraction(block["multiplier"]) * share)
+
+
+def claim_the_other_relation(plain):
+    plain["unit"] = "add_remove"
+
+
+def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
+    path = tmp_path / "r.zip"
+
+    def wrong(changed):
+        return verify(packed(path, changed)).wrong
+
+    for which, change in CELLS.items():
+        assert wrong(texts | {which[0]: change(texts[which[0]])}), which
+    for plant in [double_epsilon, halve_a_scale, leave_one_out, claim_the_other_relation]:
+        assert wrong(in_json(texts, "measurements.json", plant))
+        assert "agrees" not in verify(path).text.splitlines()
+    for delta in [0.999, 0.5]:
+        (found,) = wrong(in_json(texts, "release.json", lambda p, delta=delta: p["accuracy"].update(
+            delta=delta * p["accuracy"]["delta"])))  # fmt: skip
+        assert "the certificate states delta" in found
+    for person in ["at most 2 rows per person; more", "no one", ""]:
+        (found,) = wrong(in_json(texts, "measurements.json", operator.methodcaller(
+            "update", person=person)))  # fmt: skip
+        assert found == "the file does not say that it protects persons with one row"
+    assert wrong(texts) == ()
+    with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        digests = json.loads(archive.read("digests.json"))
+        archive.writestr("more.csv", "")
+    assert "members that dpstats does not write: ['more.csv']" in verify(path).wrong
+    texts = texts | {"rows.csv": texts["rows.csv"] + "\n"}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in (*texts.items(), ("digests.json", json.dumps(digests))):
+            archive.writestr(name, text)
+    assert any("SHA-256" in one for one in verify(path).wrong)
+    right = certificate.jointly
+    monkeypatch.setattr(
+        certificate, "jointly", lambda *given: {s: q // 2 for s, q in right(*given).items()}
+    )
+    assert "larger by a factor" in verify(path).text.split("Certificate: ")[1]
 
 
 CERTIFICATES = {

@@ -1,16 +1,57 @@
-"""The law of a sum of noises, computed twice."""
+"""The law of the noise and what it promises, computed twice."""
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.verifying.noise import quantile_of_sum, variance
+from dpstats.verifying import noise
+
+BUDGETS = {1: dps.PureDP(1), 2: dps.ZCDP(1)}  # by power
+
+
+def test_the_law_of_the_noise():
+    for power, budget in BUDGETS.items():
+        for scale in (0.3, 1.0, 7.5, 150.0, 450.0, 9e5):
+            law = budget.law(scale)
+            assert noise.quantile(scale, power, 0.01) == law.quantile(0.01)
+            for q in (0, 1, int(scale), int(3 * scale), int(6 * scale)):
+                tail = float(law.tail(q + 1))
+                assert noise.beyond(scale, power, q) == pytest.approx(tail, 1e-6)
 
 
 def test_sums_of_noises():
-    for given in [dps.PureDP(1), dps.ZCDP(1)]:
+    for power, budget in BUDGETS.items():
         for terms in [1, 2, 7]:
             for scale in [0.2, 0.9, 1.2, 4.5, 60.0]:
-                law, power = given.law(scale, terms), 1 if given.noise == "laplace" else 2
-                assert variance(scale, power) * terms == pytest.approx(law.variance, rel=1e-9)
+                law = budget.law(scale, terms)
+                variance = noise.variance(scale, power) * terms
+                assert variance == pytest.approx(law.variance, rel=1e-9)
                 for beta in (0.3, 0.01, 1e-6):
-                    assert quantile_of_sum(scale, power, terms, beta) == law.quantile(beta)
+                    assert noise.quantile_of_sum(scale, power, terms, beta) == law.quantile(beta)
+
+
+def test_the_curve_against_exact_sums():
+    """One sum with noise of scale 1/mu: the exact delta is below the bound, and near it."""
+    for scale, epsilon in ((4.0, 1.0), (9.0, 0.5), (25.0, 0.3)):
+        z = np.arange(-60 * int(scale), 60 * int(scale) + 1)
+        p = np.exp(-(z**2) / (2 * scale**2))
+        p /= p.sum()
+        exact = np.clip(p[1:] - np.exp(epsilon) * p[:-1], 0, None).sum()
+        exact = max(exact, np.clip(p[:-1] - np.exp(epsilon) * p[1:], 0, None).sum())
+        rho = 1 / (2 * Fraction(scale) ** 2)
+        found, _ = noise.delta_of(rho, Fraction(repr(epsilon)))
+        assert 0.6 * float(found) < exact <= float(found)
+
+
+def test_the_curve_against_the_package():
+    for epsilon in [Fraction(1, 10), Fraction(1), Fraction(6)]:
+        budget = dps.ApproxDP(epsilon, Fraction(1, 10**6))
+        holds, delta, _ = noise.promises(budget.rho, epsilon, budget.delta)
+        assert holds
+        assert not noise.promises(budget.rho * Fraction(1002, 1000), epsilon, budget.delta)[0]
+        if epsilon == 1:
+            least, little = Fraction(str(delta)), Fraction(1, 10**30)
+            assert noise.promises(budget.rho, epsilon, least + little)[0]
+            assert not noise.promises(budget.rho, epsilon, least - little)[0]

@@ -11,7 +11,8 @@ import dpstats as dps
 from dpstats.auditing.pairs import codes_of
 from dpstats.verifying.arguing import verify
 from dpstats.verifying.columns import read_column
-from dpstats.verifying.reading import NotReadError, _block
+from dpstats.verifying.kinds import read_block
+from dpstats.verifying.shapes import NotReadError
 
 SCHEMA = dps.Schema([
     dps.Category("c", ["a", "b", "c"]), dps.Boolean("b"), dps.Boolean("d"),
@@ -102,7 +103,7 @@ def test_its_person_totals_are_those_of_the_package():
     for name, analysis in TOTALS.items():
         (block,) = analysis.person_totals(SCHEMA)
         columns = {plain["name"]: read_column(plain) for plain in SCHEMA.to_dict()}
-        own = _block(block.to_dict(), columns)
+        own = read_block(block.to_dict(), columns)
         assert list(own.bounds) == block.bounds.tolist()
         for _ in range(30):
             row = {c.name: int(rng.choice(codes_of(c))) for c in block.columns}

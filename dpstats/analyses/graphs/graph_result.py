@@ -267,6 +267,26 @@ class GraphResult(PairGraph, EstimateResult):
         parts = [part for part in (found, frame[present & ~self.tested]) if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else found
 
+    def _network(
+        self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
+    ) -> tuple[pd.DataFrame, str]:
+        """The lines and the title of `dps.plots.network`: `joined`, and pairs not tested."""
+        import pandas as pd
+
+        found = self.joined(alpha=alpha, adjust=adjust, target=target)
+        certified = found["certified"] == "present"
+        found = found.assign(basis=np.where(certified, "certified", "by a test"))
+        pairs = self.pairs().assign(term=self.terms, basis="not tested")
+        others = pairs[~pairs["tested"] & ~pairs["term"].isin(found["term"])]
+        tested = counted(int(self.tested.sum()), "tested pair")
+        title = f"{counted(int(found['tested'].sum()), 'edge')} of {tested}"
+        if declared := int((~found["tested"] & certified).sum()):
+            title += f", {counted(declared, 'declared pair')} certified"
+        title += f", level {alpha:g}"
+        if not self.known:
+            title = "nearly singular: no edges can be tested"
+        return pd.concat([part for part in (others, found) if len(part)] or [found]), title
+
     def verdicts(self, *, alpha: float = USUAL_ALPHA, target: Target = "population") -> list[str]:
         """Certified verdicts on all pairs: present, absent, or undecided.
 

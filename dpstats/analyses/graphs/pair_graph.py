@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.arrays import Floats
+from dpstats.checks import Target
 from dpstats.errors import RequestError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class PairGraph(ABC):
     """
 
     figures: ClassVar[tuple[str, ...]] = ("network",)
+    measure: ClassVar[str] = "partial correlation"  # of a pair, as `dps.plots.matrix` names it
 
     columns: tuple[str, ...]
 
@@ -36,6 +38,15 @@ class PairGraph(ABC):
     @abstractmethod
     def edges(self) -> pd.DataFrame:
         """The edges, strongest first: columns first, second, estimate and further ones."""
+
+    @abstractmethod
+    def _network(
+        self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
+    ) -> tuple[pd.DataFrame, str]:
+        """The lines and the title of `dps.plots.network`, from its options.
+
+        A frame with columns first, second, estimate, and basis: what a line rests on.
+        """
 
     def joined(self, **options: Any) -> pd.DataFrame:
         """The edges of `to_networkx`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -135,6 +135,18 @@ class PenalisedGraphResult(PairGraph, Result):
         frame = self.to_frame()
         same = np.isclose(frame["penalty"], wanted, rtol=_ROUNDED)
         return frame.loc[same, ["first", "second", "estimate"]].reset_index(drop=True)
+
+    def _network(
+        self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
+    ) -> tuple[pd.DataFrame, str]:
+        """The lines and the title of `dps.plots.network`."""
+        found = self.edges(penalty).assign(basis="at this penalty")
+        return found, f"{counted(len(found), 'edge')}{self._at_penalty(penalty)}"
+
+    def _at_penalty(self, penalty: float | None) -> str:
+        """The end of a title: the estimator and the penalty."""
+        shown = self.nearest if penalty is None else penalty
+        return f", {self.estimator} at penalty {significant(shown)}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row per penalty and pair: penalty, first, second, estimate."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ class TreeResult(PairGraph, EstimateResult):
     >>> print(low[0] > high[1], sorted(result.to_networkx().edges))
     True [('a', 'b'), ('b', 'c')]
     """
+
+    measure: ClassVar[str] = "correlation"
 
     columns: tuple[str, ...] = ()
 
@@ -150,6 +152,15 @@ class TreeResult(PairGraph, EstimateResult):
         frame = self.to_frame(alpha=alpha, method=method, target=target)
         found = frame[frame["in_tree"] | (frame["verdict"] == "sure")]
         return strongest_first(found).reset_index(drop=True)
+
+    def _network(
+        self, *, alpha: float, adjust: Any, target: Target, penalty: float | None = None
+    ) -> tuple[pd.DataFrame, str]:
+        """The lines and the title of `dps.plots.network`."""
+        found = self.edges(alpha=alpha, target=target)
+        found = found.assign(basis=found["verdict"])
+        sure = int((found["verdict"] == "sure").sum())
+        return found, f"{sure} sure edges of {len(self.columns) - 1}"
 
     def to_frame(
         self,

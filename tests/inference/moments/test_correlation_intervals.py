@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.moments.correlation_intervals import NoisyPair, _of_kurtosis, _Standardised
+from dpstats.analyses.moments.correlation import NoisyPair, _of_kurtosis, _Standardised
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.noise import _noise_from
 

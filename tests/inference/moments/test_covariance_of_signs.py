@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.moments.correlation_intervals import correlation_spread
+from dpstats.analyses.moments.correlation import correlation_spread
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.inference.moment_matrix import moments_block

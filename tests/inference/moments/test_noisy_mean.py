@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpstats.analyses.moments.correlation_intervals import NoisyPair
+from dpstats.analyses.moments.correlation import NoisyPair
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.families.group_moments import TO_MOMENTS
 from dpstats.privacy.laws import DiscreteLaplace

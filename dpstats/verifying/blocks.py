@@ -1,0 +1,216 @@
+"""Blocks of test functions, and how much one row moves their sums.
+
+A row is a mapping of column name to code. A sensitivity is in units of the functions' bounds B: for
+power 1 the sum of absolute changes, for power 2 that of squared changes, as Laplace and Gaussian
+noise need them. Neighbours replace a row, or add one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from dpstats.verifying.columns import Column
+
+Row = Mapping[str, int]
+Sums = dict[int, int]  # values that are not zero, by function
+Feature = tuple[str, int | None]
+Term = tuple[Feature, ...]
+Argument = Callable[[str, int], tuple[Fraction, str]]  # for a neighbour relation and a power
+Box = dict[str, tuple[int, int]]  # first and last code of every column
+Ranges = tuple[list[int], list[int]]
+Part = tuple[tuple[int, int], ...]  # places of the first and last code of every column
+SIGN = -1
+_MOST = 2_000_000  # functions times pairs of rows, where there is another argument
+_MOST_COMPARED = 3_000_000  # values that are subtracted
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of a sensitivity: what some rows reach, what none exceeds, and why."""
+
+    reached: Fraction
+    bound: Fraction
+    how: str
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Functions that are measured together."""
+
+    plain: dict[str, Any]  # as the file writes it
+    columns: tuple[Column, ...]
+    bounds: Sequence[int]  # B of every function
+    of: Callable[[Row], Sums]
+    argue: Argument | None  # a bound on the sensitivity for any number of rows
+    by_value: Set[str] = frozenset()  # columns of which every code matters, and not the bin alone
+    signed: Sequence[bool] = ()  # functions that can be negative, where some can
+    listed: bool = True  # rows tell all: no pilot comes later, no person has a mean of rows
+    ranges: Callable[[Box], Ranges] | None = None  # of functions over a box of rows, if it is known
+
+    @property
+    def kind(self) -> str:
+        """As the file names it."""
+        return str(self.plain["kind"])
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.bounds)
+
+    def codes(self) -> list[Sequence[int]]:
+        """Codes of every column that functions tell apart."""
+        return [c.codes if c.name in self.by_value else c.one_of_each_bin for c in self.columns]
+
+    def states(self) -> int:
+        """How many rows functions tell apart."""
+        return math.prod(map(len, self.codes()))
+
+
+def by_sets(sets: Iterable[tuple[bool, int]], unit: str, power: int) -> Fraction:
+    """A bound from sets of functions of which a row has absolute values that add up to one at most.
+
+    A set is (whether it can be negative, its number of functions). An added row changes it by one.
+    A replaced one changes a single function that is not negative by one; others by two; and squares
+    by two where no product of the values of two rows is negative, else by four.
+    """
+    changes = [2**power if signed else min(2, count) for signed, count in sets]
+    return Fraction(len(changes) if unit == "add_remove" else sum(changes))
+
+
+def one_set(signed: bool, count: int, how: str) -> Argument:
+    """The argument of a block that is one such set."""
+    return lambda unit, power: (by_sets([(signed, count)], unit, power), how)
+
+
+def alternatives(terms: Iterable[Term]) -> Counter[tuple[Term, tuple[str, ...]]]:
+    """How many terms share all but their levels: a row has a value at one of them at most."""
+    return Counter(
+        (tuple(f for f in t if not is_level(f)), tuple(f[0] for f in t if is_level(f)))
+        for t in terms
+    )
+
+
+def sets_of(terms: Iterable[Term]) -> list[tuple[bool, int]]:
+    """Alternatives, as `by_sets` takes them."""
+    return [(is_signed(values), count) for (values, _), count in alternatives(terms).items()]
+
+
+def is_level(feature: Feature) -> bool:
+    """Whether a feature is the indicator of a level, and not a number or a sign."""
+    return feature[1] is not None and feature[1] != SIGN
+
+
+def is_signed(term: Term) -> bool:
+    """Whether a product can be negative: some number or sign has an odd power."""
+    return any(n % 2 for f, n in Counter(term).items() if not is_level(f))
+
+
+def find(block: Block, unit: str, power: int) -> Finding:
+    """The sensitivity of a block: by all of its rows where these are few, else by an argument."""
+    states, common = block.states(), math.lcm(*set(block.bounds))
+    if block.argue is not None and not (block.listed and states**2 * block.size <= _MOST):
+        argued, how = block.argue(unit, power)
+        exact = block.kind == "residual" and power == 2
+        return Finding(argued if exact else climb(block, unit, power), argued, how)
+    reached, bound = divide(block, unit, power, [common // bound for bound in block.bounds])
+    how = f"all {states:,} rows, in boxes that were divided while two could be farther apart"
+    return Finding(Fraction(reached, common**power), Fraction(bound, common**power), how)
+
+
+def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple[int, int]:
+    """Divide boxes of rows until the two farthest apart are rows: what is reached, and a bound.
+
+    A row that is added is compared with none, on which every function is zero.
+    """
+    names, codes = [column.name for column in block.columns], block.codes()
+
+    def halves(part: Part) -> list[Part]:
+        wide = max(range(len(part)), key=lambda i: part[i][1] - part[i][0])
+        first, last = part[wide]
+        middle = (first + last) // 2
+        sides = (first, middle), (middle + 1, last)
+        return [(*part[:wide], side, *part[wide + 1 :]) for side in sides]
+
+    @cache
+    def at(part: Part) -> Ranges:
+        ends = zip(codes, part, strict=True)
+        box = dict(zip(names, [(own[a], own[b]) for own, (a, b) in ends], strict=True))
+        if all(a == b for a, b in part):
+            values = block.of({name: code for name, (code, _) in box.items()})
+            row = [values.get(f, 0) * weight for f, weight in enumerate(weights)]
+            return row, row
+        if block.ranges is not None:
+            return block.ranges(box)
+        (low, high), (least, most) = map(at, halves(part))
+        return list(map(min, low, least)), list(map(max, high, most))
+
+    def measure(one: Part, other: Part | None) -> int:
+        (low, high), (least, most) = at(one), nothing if other is None else at(other)
+        sizes = [max(h - m, g - n) for n, h, m, g in zip(low, high, least, most, strict=True)]
+        return sum(sizes) if power == 1 else sum([size * size for size in sizes])
+
+    starts = []
+    for column, own in zip(block.columns, codes, strict=True):
+        apart = column.name not in block.by_value
+        starts.append([(i, i) for i in range(len(own))] if apart else [(0, len(own) - 1)])
+    parts = list(itertools.product(*starts))
+    nothing = [0] * block.size, [0] * block.size
+    pairs: list[tuple[Part, Part | None]] = [(part, None) for part in parts]
+    if unit == "replace":
+        pairs = list(itertools.combinations_with_replacement(parts, 2))
+    heap: list[tuple[int, int, Part, Part | None]] = []
+    reached = work = 0
+    while True:
+        for one, other in pairs:
+            work += block.size
+            if (bound := measure(one, other)) > reached:
+                last = tuple((b, b) for _, b in one)
+                reached = max(reached, measure(last, other and tuple((a, a) for a, _ in other)))
+                heapq.heappush(heap, (-bound, work, one, other))
+        if not heap or -heap[0][0] <= reached:
+            return reached, reached
+        if work > _MOST_COMPARED:
+            return reached, -heap[0][0]
+        _, _, one, other = heapq.heappop(heap)
+        widths = [max((b - a for a, b in part or ()), default=0) for part in (one, other)]
+        if one == other:
+            first, last = halves(one)
+            pairs = [(first, first), (first, last), (last, last)]
+        elif widths[1] > widths[0]:
+            pairs = [(one, half) for half in halves(other or ())]
+        else:
+            pairs = [(half, other) for half in halves(one)]
+
+
+def climb(block: Block, unit: str, power: int) -> Fraction:
+    """The largest change that a search finds: from corners, one cell after another is changed."""
+    names, most = [column.name for column in block.columns], min(8, 2 + 4_000 // block.size)
+    values = cache(lambda codes: block.of(dict(zip(names, codes, strict=True))))
+
+    def change(pair: Sequence[tuple[int, ...] | None]) -> Fraction:
+        one, other = ({} if codes is None else values(codes) for codes in pair)
+        by_bound: Counter[int] = Counter()
+        for f in {*one, *other}:
+            by_bound[block.bounds[f]] += abs(one.get(f, 0) - other.get(f, 0)) ** power
+        return sum((Fraction(v, b**power) for b, v in by_bound.items()), Fraction(0))
+
+    ends, cells = [], []
+    for place, (column, codes) in enumerate(zip(block.columns, block.codes(), strict=True)):
+        present = [code for code in codes if code != column.missing] or codes
+        ends.append((present[-1], present[0]))
+        cells += [(place, codes[i * (len(codes) - 1) // (most - 1)]) for i in range(most)]
+    corners = itertools.islice(itertools.product(*ends), min(16, 1 + 20_000 // block.size))
+    rows: list[tuple[int, ...] | None] = [*corners, tuple(low for _, low in ends)]
+    pair = max(itertools.product(rows, rows if unit == "replace" else [None]), key=change)
+    for place, code in (cells * 2)[: 400_000 // block.size]:
+        changed = [row and (*row[:place], code, *row[place + 1 :]) for row in pair]
+        pair = max([pair, (changed[0], pair[1]), (pair[0], changed[1])], key=change)
+    return change(pair)
