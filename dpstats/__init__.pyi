@@ -66,7 +66,7 @@ from .planning.curve import Curve as Curve
 from .planning.plan import Plan as Plan
 from .planning.plan import plan as plan
 from .planning.previews.invented import pretend as pretend
-from .planning.solution import Solution as Solution
+from .planning.solve import Solution as Solution
 from .privacy.budget import ApproxDP as ApproxDP
 from .privacy.budget import PureDP as PureDP
 from .privacy.budget import ZCDP as ZCDP

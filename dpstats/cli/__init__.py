@@ -8,17 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpstats import __version__
-from dpstats.cli import ask, audit, infer, init, ledger, plan, release, report, show, verify
-from dpstats.cli.arguments import a_path, register_from
+from dpstats.cli import infer, ledger, plan, release, show, verify
+from dpstats.cli.arguments import add_output, register_from
 from dpstats.errors import BudgetError, DpstatsError
-from dpstats.terminal import (
-    Unprinted,
-    clear_progress,
-    close_output,
-    prepare_streams,
-    progress,
-    say,
-)
+from dpstats.terminal import Unprinted, clear_progress, close_output, prepare_streams, progress, say
 
 DONE, FAILED, REFUSED, OVER_BUDGET = 0, 1, 2, 3
 _EXITS = (
@@ -91,15 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo", help="run an end-to-end example on a bundled public data set"
     )
-    demo.add_argument(
-        "-o", "--output", type=a_path, help="default: dpstats-demo.zip, which is overwritten"
-    )
-    demo.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
+    add_output(demo, "default: dpstats-demo.zip, which is overwritten", required=False)
     demo.add_argument(
         "--rng", type=int, default=1, help="seed of candidates and rows, never of noise"
     )
     demo.set_defaults(run=_demo)
-    for group in (init, plan, audit, release, show, verify, infer, ask, report, ledger):
+    for group in (plan, release, show, infer, verify, ledger):
         group.add_commands(commands)
     for name in _WITH:
         commands.choices[name].add_argument(

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dpstats.errors import BudgetError
+from dpstats.errors import BudgetError, RequestError
 
 if TYPE_CHECKING:
     from dpstats.planning.plan import Plan
@@ -29,9 +29,14 @@ def a_path(text: str) -> Path:
     return Path(os.path.expanduser(text))
 
 
+def add_output(parser: argparse.ArgumentParser, what: str, *, required: bool = True) -> None:
+    """Add ``-o`` and ``--overwrite``."""
+    parser.add_argument("-o", "--output", type=a_path, required=required, help=what)
+    parser.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
+
+
 def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:
     """Refuse a name that promises another kind of file than is written."""
-    from dpstats.errors import RequestError
     from dpstats.files import check_place
 
     if output.suffix.lower() not in ("", ending):
@@ -40,15 +45,7 @@ def check_ending(output: Path, what: str, ending: str, more: str = "") -> None:
 
 
 def register_from(path: Path) -> None:
-    """Run a Python file that registers analyses, which the user has named.
-
-    Raises
-    ------
-    RequestError
-        If it is none, or fails.
-    """
-    from dpstats.errors import RequestError
-
+    """Run a Python file that registers analyses, which the user has named."""
     name = str(path.resolve())  # no other module has it
     spec = importlib.util.spec_from_file_location(name, path) if path.is_file() else None
     if spec is None or spec.loader is None:
@@ -65,15 +62,8 @@ def register_from(path: Path) -> None:
         ) from error
 
 
-def read_plan(
-    path: Path,
-    rows: int | None = None,
-    start: Path | None = None,
-    rows_per_person: int | None = None,
-    person: str | None = None,
-    person_totals: bool | None = None,
-) -> Plan:
-    """The plan in a file, or that of a request."""
+def read_plan(path: Path, *, start: Path | None = None, **options: Any) -> Plan:
+    """The plan in a file, or that of a request, for which there are options of `load_request`."""
     if path.suffix.lower() == ".json":
         from dpstats.planning.plan import Plan
 
@@ -81,19 +71,12 @@ def read_plan(
     from dpstats.planning.requests import load_request
     from dpstats.releases.opening import open_release
 
-    return load_request(
-        path,
-        rows=rows,
-        rows_per_person=rows_per_person,
-        person=person,
-        person_totals=person_totals,
-        start=None if start is None else open_release(start),
-    )
+    release = None if start is None else open_release(start)
+    return load_request(path, start=release, **options)
 
 
 def read_like(path: Path) -> Release | Guesses:
     """A release, or the guesses in a .toml file; never a table."""
-    from dpstats.errors import RequestError
     from dpstats.releases.opening import open_release
     from dpstats.schema import Guesses
 
@@ -109,7 +92,6 @@ def read_like(path: Path) -> Release | Guesses:
 
 def budget_of(text: str, kind: str, option: str, delta: Any = None) -> Budget:
     """A budget of a kind, from a number or a fraction."""
-    from dpstats.errors import RequestError
     from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
 
     amount = number_of(text)

@@ -1,4 +1,4 @@
-"""The command infer, which prints the results of a release."""
+"""Questions to a release: infer, and for what nobody planned explain and bound."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import argparse
 import csv
 import inspect
 import io
+import json
+import math
 import sys
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dpstats.cli.arguments import Commands, a_path
+from dpstats.errors import RequestError
 from dpstats.terminal import say, show
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpstats.results.base import Result
 
 _ONLY_TEXT = ("simultaneous", "adjust", "penalty")
-_SHOWN = ("method", *_ONLY_TEXT)
+_SINGLE = ("nobs", "statistic", "df", "pvalue", "effect_name", "effect")  # of some results
 
 
 def add_commands(commands: Commands) -> None:
-    """Add infer."""
+    """Add infer, explain and bound."""
     infer = commands.add_parser("infer", help="print the results of a release")
     infer.add_argument("release", type=a_path, help="release.zip")
     infer.add_argument(
@@ -62,9 +70,26 @@ def add_commands(commands: Commands) -> None:
     _add_shown(infer)
     infer.set_defaults(run=_infer)
 
+    explain = commands.add_parser(
+        "explain", help="say whether a release answers a question, from what, and how surely"
+    )
+    _add_question(explain)
+    explain.set_defaults(run=partial(_ask, "explain"))
+    bound = commands.add_parser(
+        "bound", help="certified intervals for a question, measured or not, from a release"
+    )
+    _add_question(bound)
+    bound.add_argument(
+        "--target",
+        choices=("table", "population"),
+        default="table",
+        help="what the intervals cover: the private table (default) or the population",
+    )
+    bound.set_defaults(run=partial(_ask, "bound"))
+
 
 def _add_shown(parser: argparse.ArgumentParser) -> None:
-    """Options of `summary` that some results have; see `_SHOWN`."""
+    """Options of `summary` that some results have."""
     parser.add_argument(
         "--simultaneous",
         action="store_true",
@@ -123,8 +148,6 @@ def _print_tables(
     analyses: Mapping[str, Mapping[str, Any]],
     options: argparse.Namespace,
 ) -> None:
-    from dpstats.cli.inferred_files import as_csv, as_json, frame_of
-    from dpstats.errors import RequestError
     from dpstats.files import formula_note
 
     if other := [name for name in (*_ONLY_TEXT, "most") if getattr(options, name) is not None]:
@@ -138,10 +161,10 @@ def _print_tables(
         if chosen and (why := result.lacking(method, options.target)):
             say(f"dpstats: {name!r} is left out: {why}")
         else:
-            frames[name] = frame_of(result, given)
+            frames[name] = _frame_of(result, given)
     if results and not frames:
         raise RequestError("no analysis is left; choose another --method or --target")
-    text = as_json(results, frames, analyses, given) if options.json else as_csv(frames)
+    text = _as_json(results, frames, analyses, given) if options.json else _as_csv(frames)
     cells = (cell for row in csv.reader(io.StringIO(text)) for cell in row)
     if options.csv and (note := formula_note(cells, "the table")):
         say(f"dpstats: {note}")
@@ -149,24 +172,102 @@ def _print_tables(
 
 
 def _print_summaries(results: Mapping[str, Result], options: argparse.Namespace) -> None:
-    from dpstats.checks import Method
-    from dpstats.errors import RequestError
-
-    asked = {name: getattr(options, name) for name in _SHOWN if getattr(options, name) is not None}
-    if asked.get("method") in get_args(Method):
-        del asked["method"]  # these print in any case
-    for name, result in results.items() if asked else ():  # before anything prints
+    asked = {n: getattr(options, n) for n in _ONLY_TEXT if getattr(options, n) is not None}
+    for name, result in results.items():  # before anything prints
         known = inspect.signature(result.summary).parameters
-        lacking = result.lacking(asked.get("method", "noise_aware")) if "method" in asked else ""
-        other = [option for option in asked if option not in known]
-        if lacking or other:
-            option = f"method {asked['method']}" if lacking else other[0]
+        if other := [option for option in asked if option not in known]:
             raise RequestError(
-                f"--{option} has no meaning for {name!r}{lacking and f': {lacking}'}; name the "
-                "analyses that it is for"
+                f"--{other[0]} has no meaning for {name!r}; name the analyses that it is for"
             )
     for result in results.values():
         summary: Callable[..., str] = result.summary
         if options.most is not None and "most" in inspect.signature(summary).parameters:
             summary = partial(summary, most=options.most)
         show(summary(alpha=options.alpha, target=options.target, **asked), end="\n\n")
+
+
+def _frame_of(result: Result, options: Mapping[str, Any]) -> pd.DataFrame:
+    """The frame of a result with those options of `infer` that it takes."""
+    known = inspect.signature(result.to_frame).parameters
+    frame = result.to_frame(**{o: value for o, value in options.items() if o in known})
+    numbers = frame.select_dtypes("float").columns
+    return frame.assign(**{name: frame[name] + 0.0 for name in numbers})  # no zero is negative
+
+
+def _as_csv(frames: Mapping[str, pd.DataFrame]) -> str:
+    """One table, the name of the analysis first; cells are empty where a column is of others."""
+    import pandas as pd
+
+    for name, frame in frames.items():
+        frame.insert(0, "analysis", name, allow_duplicates=True)
+    whole = pd.concat(frames.values(), ignore_index=True, join="outer")
+    return str(whole.to_csv(index=False, lineterminator="\n"))
+
+
+def _as_json(
+    results: Mapping[str, Result],
+    frames: Mapping[str, pd.DataFrame],
+    analyses: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> str:
+    """A list of results, each with its table and what it says beside it."""
+    found = []
+    for name in frames:
+        result = results[name]
+        one: dict[str, Any] = {"name": name, "analysis": analyses[name], "title": result.title}
+        one |= {"headline": result.headline, **options}
+        one |= {key: getattr(result, key) for key in _SINGLE if hasattr(result, key)}
+        if "conf_low" not in frames[name] and hasattr(result, "conf_int"):  # that of the effect
+            taken = inspect.signature(result.conf_int).parameters
+            one["conf_int"] = result.conf_int(**{o: v for o, v in options.items() if o in taken})
+        one["table"] = frames[name].to_dict("records")
+        for key in ("budget", "notes"):
+            if hasattr(result, key):
+                one[key] = getattr(result, key)
+        found.append(_plain(one))
+    return json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON has: NaN as null, infinities as the texts "inf" and "-inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if isinstance(value, datetime):  # of a frame; NaT is one too
+        return None if value != value else value.date().isoformat()
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("release", type=a_path, help="release.zip")
+    parser.add_argument(
+        "query",
+        help="a condition such as \"smoker == 'yes' and age >= 65\", the name of a planned "
+        "analysis, or an analysis such as \"Mean('age', given=\"smoker == 'yes'\")\"",
+    )
+    parser.add_argument("--given", metavar="CONDITION", help="the share among the rows with it")
+    parser.add_argument("--minus", metavar="CONDITION", help="the difference of the two shares")
+    parser.add_argument("--over", metavar="CONDITION", help="the ratio of the two shares")
+    parser.add_argument(
+        "--alpha", type=float, default=0.05, help="error probability (default: 0.05)"
+    )
+
+
+def _ask(question: str, options: argparse.Namespace) -> None:
+    """Ask `Release.explain` or `Release.bound`, of an analysis where the query is a call of one."""
+    from dpstats.analyses.spelled_text import analysis_from_text, is_call
+    from dpstats.releases.opening import open_release
+
+    release, query = open_release(options.release), options.query
+    names = ("given", "minus", "over", "alpha", "target")
+    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    show(
+        getattr(release, question)(analysis_from_text(query) if is_call(query) else query, **given)
+    )

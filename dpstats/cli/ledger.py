@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dpstats.cli.arguments import Commands, a_path, budget_of, number_of
+from dpstats.errors import RequestError
 from dpstats.terminal import show
 
 
@@ -42,7 +43,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _new_ledger(options: argparse.Namespace) -> None:
-    from dpstats.errors import RequestError
     from dpstats.privacy.ledger import Ledger
 
     if (options.delta is None) == (options.kind == "approx"):

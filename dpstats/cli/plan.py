@@ -1,24 +1,25 @@
-"""Commands before any row is spent on: preview, plan, check."""
+"""Commands before any row is spent on: init, preview, plan, check."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import io
 from typing import TYPE_CHECKING
 
 from dpstats.cli.arguments import (
     TABLE,
     Commands,
     a_path,
+    add_output,
     budget_of,
     check_ending,
     read_like,
     read_plan,
 )
-from dpstats.terminal import progress, show
+from dpstats.errors import DataError, RequestError
+from dpstats.terminal import progress, say, show
 
 if TYPE_CHECKING:
-    from dpstats.planning.curve import Curve
     from dpstats.planning.plan import Plan
     from dpstats.releases import Release
     from dpstats.schema import Guesses
@@ -29,12 +30,25 @@ _UNREAD = 4  # the exit code of a check: some column has no cell that can be rea
 
 
 def add_commands(commands: Commands) -> None:
-    """Add preview, plan and check."""
+    """Add init, preview, plan and check."""
+    init = commands.add_parser(
+        "init", help="write a schema to fill in, from the names of the columns alone"
+    )
+    init.add_argument("data", type=a_path, nargs="?", help=f"{TABLE}; only its header is read")
+    init.add_argument("--header", metavar="A,B,C", help="names of the columns, instead of a file")
+    init.add_argument("--encoding", help="of a text file, such as latin-1; default: utf-8")
+    init.add_argument("--delimiter", help="of a text file; default: that of its first line")
+    init.add_argument("--decimal", help="decimal mark of a text file, . or ,")
+    add_output(init, "survey.toml")
+    init.set_defaults(run=_init)
+
     preview = commands.add_parser(
         "preview", help="show functions, noise and interval widths; reads no data"
     )
     preview.add_argument("request", type=a_path, help="request.toml or plan.json")
-    preview.add_argument("--n", type=int, help="assumed number of rows")
+    preview.add_argument(
+        "--n", type=int, help="assumed number of rows, instead of those of the request"
+    )
     preview.add_argument(
         "--like",
         type=a_path,
@@ -60,17 +74,13 @@ def add_commands(commands: Commands) -> None:
         action="store_true",
         help="print what a theorem promises of the synthetic rows, beside their expected error",
     )
-    preview.add_argument(
-        "-o", "--output", type=a_path, help="for --curve: curve.svg (or .png, .pdf)"
-    )
-    preview.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
+    add_output(preview, "for --curve: curve.svg (or .png, .pdf)", required=False)
     _add_solve(preview)
     preview.set_defaults(run=_preview)
 
     plan = commands.add_parser("plan", help="write a plan for approval")
     plan.add_argument("request", type=a_path, help="request.toml")
-    plan.add_argument("-o", "--output", type=a_path, required=True, help="plan.json")
-    plan.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
+    add_output(plan, "plan.json")
     plan.add_argument(
         "--n",
         type=int,
@@ -126,13 +136,53 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _preview(options: argparse.Namespace) -> None:
-    from dpstats.errors import RequestError
+def _init(options: argparse.Namespace) -> None:
+    from dpstats import files
+    from dpstats.checks import counted
+    from dpstats.private.header import header_of, named
+    from dpstats.releases.paid import check_apart
+    from dpstats.schema import TextFile
+    from dpstats.schema.template import looks_like_key, template
 
+    if (options.data is None) == (options.header is None):
+        raise RequestError(
+            "give a table, or --header with the names of its columns, and not both, as in "
+            "'dpstats init survey.csv -o survey.toml' or 'dpstats init --header age,sex -o "
+            "survey.toml'"
+        )
+    check_apart(options.output, {} if options.data is None else {"table": options.data})
+    check_ending(options.output, "a schema template is a TOML file", ".toml")
+    every = {key: getattr(options, key) for key in ("encoding", "decimal", "delimiter")}
+    given = {key: value for key, value in every.items() if value is not None}
+    file = TextFile(**given)
+    names = named(options.header) if options.data is None else header_of(options.data, file)
+    text = template(names, given)
+    files.write_atomically(options.output, text.encode(), overwrite=options.overwrite)
+    keys = [name for name in names if looks_like_key(name)]
+    written = counted(len(names) - len(keys), "column")
+    show(
+        f"{written} written to {options.output}; complete it before you plan",
+        done=f"{options.output} is written",
+    )
+    for name in keys:
+        say(f"dpstats: {name!r} looks like a key and is not declared; its comment says what to do")
+    if len(names) == 1 and (marks := [mark for mark in "|:^~" if mark in names[0]]):
+        say(
+            f"dpstats: the first line is one field; if {marks[0]} separates its names, add "
+            f"--delimiter '{marks[0]}'"
+        )
+    if options.data is not None:
+        say(
+            "dpstats: the names are the header of the table. If that is a person's row, delete "
+            f"{options.output}, and name the columns with --header in place of the table"
+        )
+
+
+def _preview(options: argparse.Namespace) -> None:
     given = {
         name: getattr(options, name) for name in _TARGETS if getattr(options, name) is not None
     }
-    plan = read_plan(options.request, options.n)
+    plan = read_plan(options.request, rows=options.n)
     like = None if options.like is None else read_like(options.like)
     if options.output is not None and not options.curve:
         raise RequestError("-o is for the figure of --curve")
@@ -159,51 +209,39 @@ def _preview(options: argparse.Namespace) -> None:
 
 def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespace) -> None:
     """The table or figure of widths against the budget."""
-    from dpstats.errors import RequestError
-    from dpstats.files import check_place
-    from dpstats.plots.curves import check_drawn
+    from dpstats.files import check_place, write_atomically
+    from dpstats.plots.curves import check_drawn, curve
     from dpstats.releases.paid import check_apart
 
-    if options.output is None:
+    place = options.output
+    if place is None:
         show(plan.curve(options.n, of=options.of, like=like, progress=progress()))
         return
-    check_apart(options.output, {"request": options.request, "pattern": options.like})
-    if options.output.suffix.lower().lstrip(".") not in _FIGURES:
+    check_apart(place, {"request": options.request, "pattern": options.like})
+    form = place.suffix.lower().lstrip(".")
+    if form not in _FIGURES:
         raise RequestError(f"name the figure .{', .'.join(_FIGURES)}, as in curve.svg")
-    check_place(options.output, overwrite=options.overwrite)
+    check_place(place, overwrite=options.overwrite)
     check_drawn(len(plan.analyses if options.of is None else options.of))
-    found = plan.curve(options.n, of=options.of, like=like, progress=progress())
-    _draw(found, options.output, options.overwrite)
-    show(f"written to {options.output}", done=f"{options.output} is written")
-
-
-def _draw(curve: Curve, place: Path, overwrite: bool) -> None:
-    """Write the figure, of the kind that the name says."""
-    import io
-
-    from dpstats.errors import RequestError
-    from dpstats.files import write_atomically
-    from dpstats.plots.curves import curve as draw
-
-    buffer = io.BytesIO()
     try:
         from matplotlib import pyplot
     except ImportError:
         raise RequestError(
             "figures need matplotlib; install it with: pip install 'dpstats[plots]'"
         ) from None
+    widths = plan.curve(options.n, of=options.of, like=like, progress=progress())
     pyplot.switch_backend("Agg")
     figure, ax = pyplot.subplots(layout="constrained")
-    draw(curve, ax=ax)
-    figure.savefig(buffer, format=place.suffix.lower().lstrip("."))
+    curve(widths, ax=ax)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=form)
     pyplot.close(figure)
-    write_atomically(place, buffer.getvalue(), overwrite=overwrite)
+    write_atomically(place, buffer.getvalue(), overwrite=options.overwrite)
+    show(f"written to {place}", done=f"{place} is written")
 
 
 def _effect(text: str) -> float | list[float]:
     """An effect size: a number, or several."""
-    from dpstats.errors import RequestError
-
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
@@ -217,8 +255,8 @@ def _plan(options: argparse.Namespace) -> None:
     from dpstats.releases.paid import check_apart
 
     plan = read_plan(
-        options.request, options.n, options.start, options.rows_per_person, options.person,
-        options.person_totals,
+        options.request, rows=options.n, rows_per_person=options.rows_per_person,
+        person=options.person, person_totals=options.person_totals, start=options.start,
     )  # fmt: skip
     check_apart(options.output, {"request": options.request, "start": options.start})
     check_ending(options.output, "a plan is a JSON file", ".json")
@@ -229,7 +267,6 @@ def _plan(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> bool:
     """Print the fit; whether every column has a cell that can be read."""
     from dpstats.checks import columns_named
-    from dpstats.errors import DataError
     from dpstats.private.fit_of_schema import check
 
     fit = check(read_plan(options.plan), options.data)

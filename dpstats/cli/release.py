@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpstats.cli.arguments import TABLE, Commands, a_path, check_ending, read_plan
+from dpstats.cli.arguments import TABLE, Commands, a_path, add_output, check_ending, read_plan
+from dpstats.errors import RequestError
 from dpstats.terminal import agrees, attended, progress, say, show
 
 if TYPE_CHECKING:
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
     from dpstats.planning.plan import Plan
     from dpstats.privacy.ledger import Ledger
 
-_ZIP = (
-    "a release is a zip archive",
-    ".zip",
-    "; its synthetic rows are in it as rows.csv",
-)
+_ZIP = ("a release is a zip archive", ".zip", "; its synthetic rows are in it as rows.csv")
 
 
 def add_commands(commands: Commands) -> None:
@@ -28,8 +25,7 @@ def add_commands(commands: Commands) -> None:
     release = commands.add_parser("release", help="measure a table once and write a release")
     release.add_argument("plan", type=a_path, help="plan.json or request.toml")
     release.add_argument("data", type=a_path, help=TABLE)
-    release.add_argument("-o", "--output", type=a_path, required=True, help="release.zip")
-    release.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
+    add_output(release, "release.zip")
     looked = release.add_mutually_exclusive_group()
     looked.add_argument(
         "--checked", action="store_true", help="somebody has looked at 'dpstats check' before"
@@ -49,8 +45,7 @@ def add_commands(commands: Commands) -> None:
         "synthesize", help="write a release from measurements; spends nothing"
     )
     synthesize.add_argument("measurements", type=a_path, help="measurements.zip or release.zip")
-    synthesize.add_argument("-o", "--output", type=a_path, required=True, help="release.zip")
-    synthesize.add_argument("--overwrite", action="store_true", help="overwrite an existing output")
+    add_output(synthesize, "release.zip")
     _add_synthesis(synthesize)
     synthesize.set_defaults(run=_synthesize)
 
@@ -76,13 +71,7 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_digest(plan: Plan, given: str | None) -> None:
-    """Refuse a plan that is not the one that was approved.
-
-    Raises
-    ------
-    RequestError
-    """
-    from dpstats.errors import RequestError
+    """Refuse a plan that is not the one that was approved."""
     from dpstats.files import short_digest
 
     if given is None:
@@ -121,8 +110,6 @@ def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
 
     The program decides nothing by the fit: a refusal that depends on the data is an output.
     """
-    from dpstats.errors import RequestError
-
     if options.checked or options.unchecked:
         return
     if not attended():

@@ -1,4 +1,4 @@
-"""The command show, which prints what a file of dpstats holds; it reads that file alone."""
+"""The commands show and report: what a file of dpstats holds, as text and as a page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dpstats.cli.arguments import Commands, a_path
-from dpstats.terminal import show
+from dpstats.cli.arguments import Commands, a_path, add_output, check_ending, read_like
+from dpstats.errors import RequestError
+from dpstats.terminal import progress, say, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,7 @@ _MOST = 60  # rows of the table of measurements
 
 
 def add_commands(commands: Commands) -> None:
-    """Add show."""
+    """Add show and report."""
     shown = commands.add_parser("show", help="print what a file of dpstats holds")
     shown.add_argument("file", type=a_path, help="a release, measurements, a plan or a ledger")
     form = shown.add_mutually_exclusive_group()
@@ -46,14 +47,33 @@ def add_commands(commands: Commands) -> None:
     )
     shown.set_defaults(run=_show)
 
+    report = commands.add_parser("report", help="write a release as one HTML page")
+    report.add_argument("release", type=a_path, help="release.zip")
+    add_output(report, "report.html")
+    report.add_argument(
+        "--audience",
+        choices=("analysts", "board"),
+        default="analysts",
+        help="analysts (default): results, certificate and limits; board: what leaves the building "
+        "and by which proof, for the custodian and those who decide on the release",
+    )
+    report.add_argument(
+        "--like",
+        type=a_path,
+        metavar="FILE",
+        help="compare the widths with those expected of rows like these: release.zip, or a .toml "
+        "file with [guesses], such as the request (a release holds no guesses)",
+    )
+    report.add_argument("--title", help="heading of the page")
+    report.set_defaults(run=_report)
+
 
 def _show(options: argparse.Namespace) -> None:
+    from dpstats.files import as_document
     from dpstats.privacy.ledger import Ledger
     from dpstats.releases.opening import open_file, open_release
 
     if options.croissant:
-        from dpstats.files import as_document
-
         found = open_release(options.file)
         show(as_document(found.to_croissant(options.file.stem, file=options.file)), wrap=False)
         return
@@ -64,9 +84,6 @@ def _show(options: argparse.Namespace) -> None:
         return
     held = open_file(options.file)
     if options.frictionless:
-        from dpstats.errors import RequestError
-        from dpstats.files import as_document
-
         if isinstance(held, Ledger):
             raise RequestError(f"{options.file.name} is a ledger, which has no schema")
         show(as_document(held.schema.to_frictionless()), wrap=False)
@@ -148,3 +165,22 @@ def _measured(held: Release | Measurements | Plan) -> tuple[pd.DataFrame, str, s
         title = f"{what} (noise_scale is in rows, for functions in [-1, 1])"
         whole = "plan.strategy.blocks" if isinstance(held, Plan) else "measurements.strategy.blocks"
     return table if table["options"].any() else table.drop(columns=["options"]), title, whole
+
+
+def _report(options: argparse.Namespace) -> None:
+    from dpstats.releases.opening import open_release
+    from dpstats.releases.paid import check_apart
+    from dpstats.reports.pictures import can_draw
+    from dpstats.reports.report import report
+
+    check_apart(options.output, {"release": options.release, "pattern": options.like})
+    check_ending(options.output, "a report is a page", ".html", "; print it to PDF in a browser")
+    release = open_release(options.release)
+    if options.audience == "analysts" and not can_draw():
+        say("dpstats: no figures: install matplotlib with: pip install 'dpstats[plots]'")
+    like = None if options.like is None else read_like(options.like)
+    report(
+        release, options.output, audience=options.audience, title=options.title, like=like,
+        overwrite=options.overwrite, progress=progress(),
+    )  # fmt: skip
+    show(f"written to {options.output}", done=f"{options.output} is written")

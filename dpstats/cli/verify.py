@@ -1,15 +1,30 @@
-"""The command verify, a second opinion on a file by a program that shares nothing with dpstats."""
+"""Checks: audit, a search for losses above a claim, and verify, a second opinion on a file."""
 
 from __future__ import annotations
 
 import argparse
 
-from dpstats.cli.arguments import Commands, a_path
-from dpstats.terminal import show
+from dpstats.cli.arguments import Commands, a_path, read_plan
+from dpstats.errors import FileFormatError
+from dpstats.terminal import progress, show
 
 
 def add_commands(commands: Commands) -> None:
-    """Add verify."""
+    """Add audit and verify."""
+    audit = commands.add_parser(
+        "audit",
+        help="search for rows and draws of noise that show more than a plan claims; reads no data",
+    )
+    audit.add_argument("plan", type=a_path, help="plan.json or request.toml")
+    audit.add_argument(
+        "--draws",
+        type=int,
+        metavar="N",
+        help="releases of noise on either of two tables (default: about half a minute's)",
+    )
+    audit.add_argument("--json", action="store_true", help="print JSON")
+    audit.set_defaults(run=_audit)
+
     verify = commands.add_parser(
         "verify", help="recompute sensitivities, budget and certificate from the file alone"
     )
@@ -17,10 +32,19 @@ def add_commands(commands: Commands) -> None:
     verify.set_defaults(run=_verify)
 
 
+def _audit(options: argparse.Namespace) -> bool:
+    """Whether the audit passed."""
+    from dpstats.auditing.audit import audit
+    from dpstats.files import to_json
+
+    found = audit(read_plan(options.plan), draws=options.draws, progress=progress())
+    show(to_json(found.to_dict()) if options.json else found)
+    return found.passed
+
+
 def _verify(options: argparse.Namespace) -> bool:
     """Print the argument; False if anything does not agree or cannot be decided."""
     from dpstats import files
-    from dpstats.errors import FileFormatError
     from dpstats.releases.opening import not_wanted
     from dpstats.verifying.arguing import verify
     from dpstats.verifying.shapes import NotReadError

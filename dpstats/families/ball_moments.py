@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import columns_named, first_few, short, shortest_decimal
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.features import Term
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import require_answered
-from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Number, Schema
@@ -249,11 +248,11 @@ class BallMoments(Block):
             total[-1] += np.count_nonzero(outside)
         return total
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The functions at m points, in integer units."""
+    def functions(self, codes: Mapping[str, Codes]) -> Codes:
+        """Values (d, n) int64."""
         rows, outside = self._shrunk(codes)
         i, j = np.triu_indices(len(rows))
-        return DenseValues(np.vstack([rows, rows[i] * rows[j], outside]).astype(np.float64))
+        return np.vstack([rows, rows[i] * rows[j], outside])
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """A rational bound; exact for squared L2 if p >= 2 (but for rounding); see the notes.
@@ -292,12 +291,6 @@ class BallMoments(Block):
             for part in (Fraction(i, 64) for i in range(1, 129))  # t k
         )
         return Sensitivity(_root(min(weighted)), (2 + k) ** 2 / 2) + shrunk
-
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The same moments only: with other columns, centres or norms rows shrink differently."""
-        if wanted != self:
-            return None
-        return Derivation(np.arange(self.size, dtype=np.int64), self.size)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

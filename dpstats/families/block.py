@@ -7,8 +7,9 @@ paper's scale f = g_f / B_f lies in [-1, 1].
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -98,12 +99,16 @@ class Block(Cached, ABC):
         Whether every function depends on all columns, so that none follows from fewer.
     degree : int
         Sums over a person of k equal rows are k^degree times those over one row.
+    keys, scope : sequence of hashable, hashable
+        What each function is, among blocks of one kind and scope; () if it follows from none.
     """
 
     kind: ClassVar[str]
     needs_codes: ClassVar[bool] = True
     joint: ClassVar[bool] = False
     degree: ClassVar[int] = 1
+    keys: Sequence[Hashable] = ()
+    scope: Hashable = None
 
     if TYPE_CHECKING:  # a field of some blocks, a property of others
 
@@ -132,23 +137,34 @@ class Block(Cached, ABC):
         """One short name per function."""
 
     @abstractmethod
+    def functions(self, codes: Mapping[str, Codes]) -> NDArray[Any]:
+        """Values (d, n) of the functions, whole numbers, of rows: column name -> (n,) codes."""
+
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Exact sums (d,) int64 over rows, given as column name -> (n,) codes."""
+        return np.asarray(self.functions(codes).sum(axis=1, dtype=np.int64))
 
-    @abstractmethod
     def evaluate(self, codes: Mapping[str, Codes]) -> Values:
-        """The functions at m points, given as column name -> (m,) codes."""
+        """The functions at m points, given as column name -> (m,) codes; in integer units."""
+        return DenseValues(self.functions(codes).astype(np.float64, copy=False))
 
     @abstractmethod
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Sensitivity of the sums to one row under a neighbour relation."""
 
-    @abstractmethod
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """How functions of `wanted` follow from this block's sums, if any do.
 
-        Without `complements`, only as sums: never as n minus a sum.
+        By default those follow that both blocks hold. Without `complements`, only as sums: never as
+        n minus a sum.
         """
+        if wanted == self:
+            return Derivation(np.arange(self.size), self.size)
+        if type(wanted) is not type(self) or wanted.scope != self.scope:
+            return None
+        at = {key: f for f, key in enumerate(wanted.keys)}
+        member = np.array([at.get(key, -1) for key in self.keys], dtype=np.int64)
+        return Derivation(member, wanted.size) if np.any(member >= 0) else None
 
     def terms_of(self, wanted: Block, *, complements: bool = True) -> Codes | None:
         """(d,) number of this block's functions in each of `wanted`, as `derive` adds them."""
@@ -166,9 +182,9 @@ class Block(Cached, ABC):
         """
         return self
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Plain data from which `from_dict` builds the block again."""
+        return {"kind": self.kind, "columns": [column.name for column in self.columns]}
 
     @classmethod
     @abstractmethod
@@ -309,6 +325,42 @@ class Family:
             codes[name] if name in coded else columns[name].bins_of(codes[name])
             for name in sorted(columns)
         ]
+
+
+@dataclass(frozen=True)
+class DenseValues:
+    """Function values at m points as a (d, m) float64 array."""
+
+    array: Floats
+
+    @property
+    def size(self) -> int:
+        """Number of functions."""
+        return len(self.array)
+
+    def at(self, points: NDArray[np.intp]) -> DenseValues:
+        """The same at some of the points."""
+        return DenseValues(self.array[:, points])
+
+    def average(self, weights: Floats) -> Floats:
+        """(d,) weighted sums."""
+        return self.array @ weights
+
+    def combine(self, coefficients: Floats) -> Floats:
+        """(m,) combinations."""
+        return coefficients @ self.array
+
+    def matrix(self) -> csr_array[Any]:
+        """(d, m) sparse matrix."""
+        from scipy import sparse
+
+        return sparse.csr_array(self.array)
+
+
+def noise_ratio(price: Fraction, allowed: Fraction, budget: Budget) -> int:
+    """Smallest ratio of noise scales at which functions of this price cost at most `allowed`."""
+    ratio = math.ceil(price / allowed)
+    return math.isqrt(ratio - 1) + 1 if POWERS[budget.noise] == 2 else ratio
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.privacy.neighbours import Sensitivity
-from dpstats.schema import Category, Column
+from dpstats.schema import Category, Column, Number
 
 _MOST_PATTERNS = 2**22  # entries of all arrays of `_by_thresholds`: about a tenth of a second
 _STEPS = 64
@@ -94,6 +94,58 @@ def product(one: Iterable[Feature], other: Iterable[Feature]) -> Term | None:
     if twice := sorted(grouped & {name for name, _ in signs}):
         raise RequestError(f"a product holds the sign of {twice[0]!r} or its levels, not both")
     return (*numbers, *signs, *sorted(levels, key=str))
+
+
+def known_features(columns: Iterable[Column], *, signs: bool = False) -> set[Feature]:
+    """Numbers, levels and bins of columns, and with `signs` the signs of those that have one."""
+    known: set[Feature] = set()
+    for column in columns:
+        levels = range(column.bins) if column.bins > 1 else ()
+        known.update((column.name, level) for level in levels)
+        if isinstance(column, Number):
+            known.add((column.name, None))
+        elif signs and has_sign(column):
+            known.add((column.name, SIGN))
+    return known
+
+
+def are_terms(terms: Collection[Term], known: set[Feature]) -> bool:
+    """Whether these are distinct products of known features, at least one, as `product` does."""
+    distinct = 0 < len(set(terms)) == len(terms)
+    within = known.issuperset(itertools.chain.from_iterable(terms))
+    return distinct and within and all(product(term, ()) == term for term in terms)
+
+
+def term_names(
+    terms: Iterable[Term],
+    columns: Iterable[Column],
+    numbers: Mapping[str, str] = {},  # it is not changed
+    constant: str = "rows",
+) -> list[str]:
+    """Such as ``age^2*sign(smoker)*region=north``, with other words for some numbers."""
+    labels = {column.name: column.bin_labels for column in columns}
+    names = []
+    for term in terms:
+        powers = [f"^{times}" if times > 1 else "" for times in Counter(term).values()]
+        written = [
+            numbers.get(name, name) if level is None else feature_name((name, level), labels[name])
+            for name, level in dict.fromkeys(term)
+        ]
+        names.append("*".join(map("".join, zip(written, powers, strict=True))) or constant)
+    return names
+
+
+def terms_from_plain(plain: Any) -> list[Term]:
+    """Terms as files write them, lists of names and levels."""
+    return [tuple((str(name), level) for name, level in term) for term in plain]
+
+
+def rounded(number: Number, steps: int, codes: Codes) -> Codes:
+    """Codes on a grid of so many steps to either side, halves away from the middle."""
+    half = number.half_points
+    if steps == half:
+        return codes
+    return np.asarray(np.sign(codes) * ((2 * steps * np.abs(codes) + half) // (2 * half)))
 
 
 def is_signed(term: Iterable[Feature]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,10 +13,9 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.conditions import MAX_CELLS, cell_set
 from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
-from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -150,10 +150,10 @@ class GroupMoments(Block):
         inside = [group.holds(codes) for group in self.groups]
         return np.concatenate([self._parts(of_number[held]).sum(axis=1) for held in inside])
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The functions at m points, in integer units."""
-        parts = self._parts(codes[self.number.name]).astype(np.float64)
-        return DenseValues(np.concatenate([parts * group.holds(codes) for group in self.groups]))
+    def functions(self, codes: Mapping[str, Codes]) -> Codes:
+        """Values (d, n) int64."""
+        parts = self._parts(codes[self.number.name])
+        return np.concatenate([parts * group.holds(codes) for group in self.groups])
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact: a row weighs one, in L1, and at most one in squared L2 (at x = 1 or -1).
@@ -164,15 +164,15 @@ class GroupMoments(Block):
         times = Fraction(2 if unit == "replace" else 1)
         return Sensitivity(times, times)
 
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The groups that both hold."""
-        if not isinstance(wanted, GroupMoments) or wanted.number != self.number:
-            return None
-        at = {group: len(PARTS) * i for i, group in enumerate(wanted.groups)}
-        member = [at[g] + p if g in at else -1 for g in self.groups for p in range(len(PARTS))]
-        if max(member) < 0:
-            return None
-        return Derivation(np.array(member, dtype=np.int64), wanted.size)
+    @property
+    def keys(self) -> Sequence[tuple[Subgroup, str]]:  # type: ignore[override]
+        """Group and part of each function."""
+        return list(itertools.product(self.groups, PARTS))
+
+    @property
+    def scope(self) -> Number:  # type: ignore[override]
+        """The number."""
+        return self.number
 
     def restrict(self, kept: NDArray[np.bool_]) -> GroupMoments:
         """Groups of which some function is marked in `kept`, (d,) bool."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,23 +16,25 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block, DenseValues, noise_ratio
 from dpstats.families.features import (
     SIGN,
     Feature,
     Term,
     alternatives,
-    feature_name,
+    are_terms,
     has_sign,
     indicator,
     is_level,
     is_signed,
+    known_features,
     product,
     replacement,
+    rounded,
+    term_names,
+    terms_from_plain,
 )
 from dpstats.families.subgroups import Subgroup, require_answered
-from dpstats.families.tables.cells import DenseValues
-from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -101,17 +102,11 @@ class Moments(Block):
     def __post_init__(self) -> None:
         # The sensitivity counts every function once, each within its range.
         names = [column.name for column in self.columns]
-        known: set[Feature] = {(c.name, None) for c in self.columns if isinstance(c, Number)}
-        known |= {(c.name, SIGN) for c in self.columns if has_sign(c)}
-        known |= {(c.name, i) for c in self.columns if c.bins > 1 for i in range(c.bins)}
         if (
-            not self.terms
-            or len(set(names)) < len(names)
-            or len(set(self.terms)) < len(self.terms)
-            or not all(product(term, ()) == term for term in self.terms)
+            len(set(names)) < len(names)
+            or not are_terms(self.terms, known_features(self.columns, signs=True))
             or (() in self.terms and self.given is None)
             or (self.robust and not self.coarse)
-            or not known.issuperset(itertools.chain.from_iterable(self.terms))
         ):
             raise RequestError(
                 f"moments of {names} need distinct terms, each a sorted product of numbers, of "
@@ -233,9 +228,8 @@ class Moments(Block):
         halves = [term for term in self._halves[0] if term]
         calibrated = Moments.of_terms(self.columns, halves, given=self.given)
         price = budget.price(calibrated.sensitivity(unit))
-        most = price * (ROBUST if self.robust else CALIBRATION)
-        ratio, power = budget.price(self.sensitivity(unit)) / most, POWERS[budget.noise]
-        factor = math.isqrt(math.ceil(ratio) - 1) + 1 if power == 2 else math.ceil(ratio)
+        allowed = price * (ROBUST if self.robust else CALIBRATION)
+        factor = noise_ratio(budget.price(self.sensitivity(unit)), allowed, budget)
         return min(factor, COARSE_NOISE) if self.robust else max(factor, COARSE_NOISE)
 
     @property
@@ -250,18 +244,8 @@ class Moments(Block):
 
     def named(self, numbers: Mapping[str, str]) -> list[str]:
         """Names in which the numbers, by column, are written in another way."""
-        labels = {c.name: c.bin_labels for c in self.columns}
-        written: dict[Feature, str] = {(name, None): text for name, text in numbers.items()}
         suffix = "" if self.given is None else f", {self.given.name}"
-        return [
-            "*".join(
-                (written.get(feature) or feature_name(feature, labels.get(feature[0], ())))
-                + (f"^{power}" if power > 1 else "")
-                for feature, power in Counter(term or (("rows", None),)).items()
-            )
-            + suffix
-            for term in self.terms
-        ]
+        return [name + suffix for name in term_names(self.terms, self.columns, numbers)]
 
     def _steps(self, column: Number) -> int:
         """Steps from the middle of a number's range to its ends."""
@@ -309,14 +293,11 @@ class Moments(Block):
         return values
 
     def _feature(self, column: Column, level: int | None, codes: Codes) -> NDArray[Any]:
-        """One factor (n,); coarse grids round to the nearest step, halves away from the middle."""
+        """One factor (n,); coarse grids round to the nearest step."""
         if level is not None:
             return indicator(level, column.bins_of(codes))
         assert isinstance(column, Number)
-        half, steps = column.half_points, self._steps(column)
-        if steps == half:
-            return codes
-        return np.asarray(np.sign(codes) * ((2 * steps * np.abs(codes) + half) // (2 * half)))
+        return rounded(column, self._steps(column), codes)
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Sums (d,) int64: Gram matrices of halves over some rows, added in int64.
@@ -363,16 +344,21 @@ class Moments(Block):
                     total[f] = values ** len(term) @ counts
         return total
 
+    def functions(self, codes: Mapping[str, Codes]) -> Codes:
+        """Values (d, n) int64."""
+        return np.asarray(self._products(codes, np.int64))
+
     def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
         """The functions at m points, in integer units."""
+        return DenseValues(self._products(codes, np.float64))
+
+    def _products(self, codes: Mapping[str, Codes], dtype: type[np.generic]) -> NDArray[Any]:
         _, left, right = self._halves
-        values = self._half_values(codes, np.float64)
-        products = np.empty((self.size, values.shape[1]))
+        values = self._half_values(codes, dtype)
+        products = np.empty((self.size, values.shape[1]), dtype)
         for row, i, j in zip(products, left, right, strict=True):  # without copies of all halves
             np.multiply(values[i], values[j], out=row)
-        if self.given is not None:
-            products *= self.given.holds(codes)
-        return DenseValues(products)
+        return products if self.given is None else products * self.given.holds(codes)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """A rational bound, exact for all first and second moments of numbers and signs (notes).
@@ -401,16 +387,15 @@ class Moments(Block):
         l1, l2_squared = max(replaced.l1, count), max(replaced.l2_squared, count)
         return Sensitivity(l1, l2_squared)
 
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The moments that both hold; those that only `wanted` holds have no terms."""
-        if not isinstance(wanted, Moments) or (wanted.coarse, wanted.given) != (
-            self.coarse,
-            self.given,
-        ):
-            return None
-        at = {term: i for i, term in enumerate(wanted.terms)}
-        member = np.array([at.get(term, -1) for term in self.terms], dtype=np.int64)
-        return Derivation(member, wanted.size) if np.any(member >= 0) else None
+    @property
+    def keys(self) -> Sequence[Term]:  # type: ignore[override]
+        """The terms."""
+        return self.terms
+
+    @property
+    def scope(self) -> tuple[bool, Subgroup | None]:  # type: ignore[override]
+        """Grids and rows of the sums."""
+        return self.coarse, self.given
 
     def _cure(self, f: int, most: int) -> tuple[list[str], str]:
         """Columns of a term, and the points at which its product is at most `most`."""
@@ -433,7 +418,7 @@ class Moments(Block):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Moments:
         """Inverse of `to_dict`."""
-        terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
+        terms = terms_from_plain(plain["terms"])
         given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
         coarse, robust = (bool(plain.get(key, False)) for key in ("coarse", "robust"))
         return Moments.of_terms(schema, terms, coarse, given, robust)

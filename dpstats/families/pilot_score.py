@@ -19,18 +19,19 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.features import (
     Feature,
     Term,
     alternatives,
-    feature_name,
+    are_terms,
     indicator,
     is_level,
-    product,
+    known_features,
+    term_names,
+    terms_from_plain,
 )
 from dpstats.families.subgroups import Subgroup, require_answered
-from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -91,15 +92,12 @@ class PilotScore(Block):
         name, level = self.response
         column = by_name.get(name)
         features = set(itertools.chain.from_iterable(self.terms))
-        known: set[Feature] = {(c.name, None) for c in self.columns if isinstance(c, Number)}
-        known |= {(c.name, i) for c in self.columns if c.bins > 1 for i in range(c.bins)}
+        known = known_features(self.columns)
         pilot = self.pilot if self.pilot is not None else (0,) * len(self.terms)
         if (
-            not self.terms
-            or len(by_name) < len(self.columns)
-            or len(set(self.terms)) < len(self.terms)
-            or not all(product(term, ()) == term for term in self.terms)
-            or not known.issuperset({*features, self.response})
+            len(by_name) < len(self.columns)
+            or not are_terms(self.terms, known)
+            or self.response not in known
             or name in {used for used, _ in features}
             or self.link not in _LINKS
             or (self.link == "logit") != (level is not None)
@@ -157,12 +155,9 @@ class PilotScore(Block):
     @property
     def names(self) -> list[str]:
         """Such as ``score of age*region=north``."""
-        labels = {column.name: column.bin_labels for column in self.columns}
         suffix = "" if self.given is None else f", {self.given.name}"
-        return [
-            "score of " + ("*".join(feature_name(f, labels[f[0]]) for f in term) or "1") + suffix
-            for term in self.terms
-        ]
+        names = term_names(self.terms, self.columns, constant="1")
+        return [f"score of {name}{suffix}" for name in names]
 
     @cached_property
     def _grids(self) -> list[int]:
@@ -192,7 +187,7 @@ class PilotScore(Block):
         means = odds / (1 + odds) if self.link == "logit" else np.minimum(odds / top, 1.0)
         return np.asarray(np.rint(means * UNIT), dtype=np.int64)
 
-    def _functions(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
+    def functions(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
         """Values (d, n) in integer units; every step is exact in 64 bits."""
         by_name = {column.name: column for column in self.columns}
         size = len(codes[self.columns[0].name])
@@ -219,14 +214,6 @@ class PilotScore(Block):
             found *= self.given.holds(codes)
         return np.asarray(np.clip(found, -UNIT, UNIT))
 
-    def sums(self, codes: Mapping[str, Codes]) -> Codes:
-        """Exact sums (d,) int64 over rows."""
-        return np.asarray(self._functions(codes).sum(axis=1, dtype=np.int64))
-
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The functions at m points, in integer units."""
-        return DenseValues(self._functions(codes).astype(np.float64))
-
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """See the notes of the class; whatever the pilot."""
         sets = alternatives(self.terms)
@@ -248,10 +235,6 @@ class PilotScore(Block):
         """Whether a block is this one at a pilot that was not known."""
         return self.pilot is not None and wanted == replace(self, pilot=None)
 
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Itself."""
-        return Derivation(np.arange(self.size), self.size) if wanted == self else None
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -266,7 +249,7 @@ class PilotScore(Block):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> PilotScore:
         """Inverse of `to_dict`."""
-        terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
+        terms = terms_from_plain(plain["terms"])
         name, level = plain["response"]
         given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
         block = cls.of(schema, terms, (str(name), level), str(plain["link"]), given)

@@ -62,15 +62,13 @@ class Split:
     ) -> list[Fraction]:
         """Noise multipliers of all blocks, which spend the amount exactly, or of some by number."""
         numbers = range(len(blocks)) if chosen is None else list(chosen)
-        if self.shares is not None:
-            parts = self._by_shares(blocks)
-            some, total = [parts[i] for i in numbers], total_of(parts)
-        elif self.allocation == "equal":
+        if self.shares is None and self.allocation == "equal":
             # Then every multiplier is the total over the amount, times the factor.
             some = [relative_price([blocks[i]], self.budget, self.neighbours) for i in numbers]
             total = relative_price(blocks, self.budget, self.neighbours)
         else:
-            parts = [self._optimal(block) for block in blocks]
+            optimal = self.shares is None
+            parts = [self._optimal(b) for b in blocks] if optimal else self._by_shares(blocks)
             some, total = [parts[i] for i in numbers], total_of(parts)
         return [
             blocks[i].multiplier(self.budget, self.neighbours, self.amount * part / total)
@@ -82,15 +80,8 @@ class Split:
     ) -> list[Fraction]:
         """Multipliers of the blocks that leave a part of the amount to something else.
 
-        The part is the one of the least sum of variances, those of a block weighted.
-
-        Parameters
-        ----------
-        blocks : sequence of Block
-        weights : sequence of float
-            Of the variances of every block.
-        variances : float
-            Weighted sum of the variances of what gets the rest, if it spends one.
+        The part gives the least sum of variances, with weights for those of every block.
+        `variances` is the weighted sum for what gets the rest, if it spends one.
         """
         parts = [self._optimal(one, weight) for one, weight in zip(blocks, weights, strict=True)]
         rest = self._least(Fraction(variances / (1 if self.budget.noise == "gaussian" else 2)))
@@ -131,10 +122,7 @@ class Split:
         number: Mapping[Block, int],
         sources: BlockIndex,
     ) -> list[int]:
-        """Numbers of the measured blocks that answer the needs of a block.
-
-        A block answers itself where it is measured; else those it follows from do.
-        """
+        """Numbers of the measured blocks that answer a block: itself, or those it follows from."""
         if wanted in number:
             return [number[wanted]]
         complements = self.neighbours.unit == "replace"
@@ -157,13 +145,7 @@ def _root(value: Fraction, power: int) -> Fraction:
 
 
 def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:
-    """Positive rational shares of all analyses.
-
-    Raises
-    ------
-    RequestError
-        If an analysis is not named, or a share is not a positive number.
-    """
+    """Positive rational shares of all analyses."""
     if not isinstance(shares, Mapping) or set(shares) != set(names):
         given = list(shares) if isinstance(shares, Mapping) else shares
         raise RequestError(f"shares must name every analysis: {names}; got {short(given)}")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 
 from dpstats.analyses.base import Analysis, combines
+from dpstats.analyses.person_totals import person_blocks, possible_blocks
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import check_label, excerpt, short
+from dpstats.checks import check_label, did_you_mean, excerpt, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
 from dpstats.families.ball_moments import BallMoments
@@ -20,161 +22,16 @@ from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import Strategy, check_rows
+from dpstats.measured.strategy import Strategy, check_rows, check_totals
 from dpstats.privacy.budget import Budget, check_budget
+from dpstats.privacy.neighbours import Neighbours
 from dpstats.results.base import Result
 from dpstats.rows.base import Reference
 from dpstats.schema import Schema
 
 _EDITED = "it was edited by hand: make it again with dps.plan"
 
-
-def blocks_asked(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
-    """The blocks of an analysis; RequestError unless their sensitivities are proven."""
-    blocks = family_of(analysis, schema).blocks
-    for block in blocks:
-        if not is_library_block(block):
-            raise RequestError(
-                f"{spelled(analysis)} asks for a block of class {type(block).__name__}, whose "
-                "sensitivity is not proven; ask for blocks of dpstats, such as dps.Cells or "
-                "dps.Moments"
-            )
-    return blocks
-
-
-def with_even_edges(schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Schema:
-    """The schema with even bins for the numbers without edges that regressions count rows in.
-
-    The others must do without: what they refuse of the schema as it is declared, they still refuse.
-    """
-    lacking: dict[str, tuple[str, ...]] = {}
-    for name, analysis in analyses.items():
-        with _about(name):
-            lacking[name] = getattr(analysis, "without_bins", lambda schema: ())(schema)
-    chosen = {column for columns in lacking.values() for column in columns}
-    if chosen:
-        asked_by_name({n: a for n, a in analyses.items() if not lacking[n]}, schema)
-    return schema.with_even_edges(chosen) if chosen else schema
-
-
-@contextmanager
-def _about(name: str) -> Iterator[None]:
-    """Errors that begin with the name of the analysis they are about."""
-    try:
-        yield
-    except RequestError as error:
-        raise type(error)(f"analysis {name!r}: {error}") from error
-
-
-def asked_by_name(
-    analyses: Mapping[str, Analysis[Result]], schema: Schema
-) -> dict[str, tuple[Block, ...]]:
-    """The same of all analyses; errors begin with the name of the analysis they are about."""
-    found = {}
-    for name, analysis in analyses.items():
-        with _about(name):
-            found[name] = blocks_asked(analysis, schema)
-    return found
-
-
-def refuse_needless_norms(blocks: Iterable[Block]) -> None:
-    """Refuse to shrink rows to a norm that none exceeds; files of such plans can still be read.
-
-    Raises
-    ------
-    RequestError
-    """
-    for block in blocks:
-        if isinstance(block, BallMoments) and block.clip_norm**2 > block.squared_reach:
-            raise RequestError(
-                f"clip_norm={float(block.clip_norm):g} would shrink no row: within the declared "
-                f"bounds of {[number.name for number in block.numbers]} no norm is above "
-                f"{math.sqrt(block.squared_reach):.4g}, and the noise grows with the square of "
-                "clip_norm; give a smaller one, or leave it out"
-            )
-
-
-def check_asked(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
-    """Refuse a plan that does not measure what its analyses ask for, or measures more.
-
-    Raises
-    ------
-    RequestError
-        If an analysis could not be inferred, a block is not one that some analysis asks for, or a
-        block stands twice.
-    """
-    if not analyses:
-        raise RequestError("the plan asks for no analysis; make it again with dps.plan")
-    blocks, every = strategy.published.blocks, []
-    published, measured = BlockIndex(blocks), BlockIndex(strategy.family.blocks)
-    for name, analysis in analyses.items():
-        sources = published if combines(analysis, strategy.schema) else measured
-        for wanted in blocks_asked(analysis, strategy.schema):
-            every.append(wanted)
-            follows = sources.derivable(wanted, complements=strategy.unit == "replace")
-            if not follows.all():
-                lacking = wanted.names[int(np.argmin(follows))]
-                raise RequestError(
-                    f"analysis {name!r} needs {excerpt(lacking)}, which the plan does not measure; "
-                    f"{_EDITED}"
-                )
-    for block, times in Counter(blocks).items():
-        if times > 1:
-            raise RequestError(f"the plan measures {excerpt(block.names[0])} twice; {_EDITED}")
-    for block in unasked(blocks, every):
-        raise RequestError(
-            f"the plan measures {excerpt(block.names[0])} by functions that none of its analyses "
-            f"asks for; {_EDITED}"
-        )
-
-
-def check_stages(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
-    """Refuse a plan without the second stages that its analyses have, or with others.
-
-    Raises
-    ------
-    RequestError
-    """
-    wanted = list(dict.fromkeys(second_stages(analyses, strategy.schema).values()))
-    found = [planned.block for planned in strategy.scores]
-    fits = [[one == block or one.settles(block) for one in found] for block in wanted]
-    if len(found) != len(wanted) or not all(map(any, fits)):
-        raise RequestError(
-            "the plan does not measure the second stages of its analyses; it was edited by hand: "
-            "make it again with dps.plan"
-        )
-
-
-def check_start(strategy: Strategy, start: Measurements | None) -> None:
-    """Refuse a plan that does not add known second stages alone to what was measured before.
-
-    Or that knows pilots without a release that they come from.
-
-    Raises
-    ------
-    RequestError
-    """
-    if start is None:
-        if not all(planned.pending for planned in strategy.scores):
-            raise RequestError(
-                "the plan has the pilot of a second stage, which its first stage gives; it was "
-                "edited by hand: make it again with dps.plan"
-            )
-        return
-    old = start.strategy
-    new = [planned for planned in strategy.blocks if planned not in old.blocks]
-    if (
-        [planned for planned in strategy.blocks if planned in old.blocks] != list(old.blocks)
-        or not new
-        or any(planned.role != "score" or planned.pending for planned in new)
-        or (strategy.schema, strategy.neighbours, strategy.n, strategy.tables)
-        != (old.schema, old.neighbours, old.n, old.tables)
-        or strategy.budget.kind != old.budget.kind
-    ):
-        raise RequestError(
-            "the plan does not add second stages to what its start measured; it was edited by "
-            "hand: make it again with dps.plan"
-        )
+PersonTotals: TypeAlias = bool | Sequence[str]
 
 
 def check_arguments(
@@ -184,12 +41,7 @@ def check_arguments(
     n: int | None,
     reference: Reference | None,
 ) -> None:
-    """Refuse arguments of `plan` of the wrong type.
-
-    Raises
-    ------
-    BudgetError, RequestError
-    """
+    """Refuse arguments of `plan` of the wrong type."""
     if not isinstance(schema, Schema):
         raise RequestError("the first argument must be a dps.Schema; read one with dps.Schema.load")
     if not isinstance(analyses, Mapping) or not analyses:
@@ -211,4 +63,186 @@ def check_arguments(
     if reference is not None and (isinstance(reference, type) or not hasattr(reference, "share")):
         raise RequestError(
             f"reference must be a density such as dps.Uniform(), got {short(reference)}"
+        )
+
+
+def blocks_asked(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
+    """The blocks of an analysis; RequestError unless their sensitivities are proven."""
+    blocks = family_of(analysis, schema).blocks
+    for block in blocks:
+        if not is_library_block(block):
+            raise RequestError(
+                f"{spelled(analysis)} asks for a block of class {type(block).__name__}, whose "
+                "sensitivity is not proven; ask for blocks of dpstats, such as dps.Cells or "
+                "dps.Moments"
+            )
+    return blocks
+
+
+def asked_by_name(
+    analyses: Mapping[str, Analysis[Result]], schema: Schema
+) -> dict[str, tuple[Block, ...]]:
+    """The blocks of all analyses; errors begin with the name of the analysis they are about."""
+    asked = {}
+    for name, analysis in analyses.items():
+        with _about(name):
+            asked[name] = blocks_asked(analysis, schema)
+    return asked
+
+
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    try:
+        yield
+    except RequestError as error:
+        raise type(error)(f"analysis {name!r}: {error}") from error
+
+
+def with_even_edges(schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Schema:
+    """The schema with even bins for the numbers without edges that regressions count rows in.
+
+    The others must do without: what they refuse of the schema as it is declared, they still refuse.
+    """
+    lacking: dict[str, tuple[str, ...]] = {}
+    for name, analysis in analyses.items():
+        with _about(name):
+            lacking[name] = getattr(analysis, "without_bins", lambda schema: ())(schema)
+    chosen = {column for columns in lacking.values() for column in columns}
+    if chosen:
+        asked_by_name({n: a for n, a in analyses.items() if not lacking[n]}, schema)
+    return schema.with_even_edges(chosen) if chosen else schema
+
+
+def refuse_needless_norms(blocks: Iterable[Block]) -> None:
+    """Refuse to shrink rows to a norm that none exceeds; files of such plans can still be read."""
+    for block in blocks:
+        if isinstance(block, BallMoments) and block.clip_norm**2 > block.squared_reach:
+            raise RequestError(
+                f"clip_norm={float(block.clip_norm):g} would shrink no row: within the declared "
+                f"bounds of {[number.name for number in block.numbers]} no norm is above "
+                f"{math.sqrt(block.squared_reach):.4g}, and the noise grows with the square of "
+                "clip_norm; give a smaller one, or leave it out"
+            )
+
+
+def person_totals_asked(
+    person_totals: PersonTotals,
+    analyses: Mapping[str, Analysis[Result]],
+    schema: Schema,
+    neighbours: Neighbours,
+) -> dict[str, tuple[Block, ...]]:
+    """The products of person totals to measure, by the name of the analysis."""
+    if person_totals is False:
+        return {}
+    check_totals(neighbours)
+    if person_totals is True:
+        possible = {name: possible_blocks(a, schema) for name, a in analyses.items()}
+        able = {name: blocks for name, blocks in possible.items() if blocks}
+        if not able:
+            raise RequestError(
+                "no analysis of this plan has intervals from person totals: leave out "
+                "person_totals="
+            )
+        return able
+    names = list(person_totals) if isinstance(person_totals, list | tuple) else []
+    unknown = [name for name in names if not isinstance(name, str) or name not in analyses]
+    if not names or unknown:
+        got = f"{first_few(unknown)}{did_you_mean(unknown, analyses)}"
+        raise RequestError(
+            "person_totals must be True, or names of analyses of the plan, "
+            f"{list(analyses)}; got {got if unknown else short(person_totals)}"
+        )
+    asked = {name: person_blocks(analyses[name], schema) for name in names}
+    for name, blocks in asked.items():
+        if not blocks:
+            raise RequestError(
+                f"{name!r} has no intervals from person totals; these are for Mean, "
+                "MeanDifference, Proportion, Difference, and OLS without clip_norm="
+            )
+    return asked
+
+
+def with_person_totals(
+    strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
+) -> dict[str, tuple[Block, ...]]:
+    """The analyses whose products of person totals are all measured, with these blocks."""
+    if not strategy.of_persons:
+        return {}
+    measured = BlockIndex([planned.block for planned in strategy.of_persons])
+    used = {name: possible_blocks(a, strategy.schema) for name, a in analyses.items()}
+    return {
+        name: blocks
+        for name, blocks in used.items()
+        if blocks and all(measured.derivable(block).all() for block in blocks)
+    }
+
+
+def check_measured(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
+    """Refuse a plan file that does not measure what its analyses ask for, or measures more."""
+    _check_families(strategy, analyses)
+    stages = list(dict.fromkeys(second_stages(analyses, strategy.schema).values()))
+    scores = [planned.block for planned in strategy.scores]
+    fits = [any(score == stage or score.settles(stage) for score in scores) for stage in stages]
+    if len(scores) != len(stages) or not all(fits):
+        raise RequestError(
+            f"the plan does not measure the second stages of its analyses; {_EDITED}"
+        )
+    totals = [planned.block for planned in strategy.of_persons]
+    used = {block for of in with_person_totals(strategy, analyses).values() for block in of}
+    if len(set(totals)) < len(totals) or not used.issuperset(totals):
+        raise RequestError(
+            "the plan measures person totals that none of its analyses has, or has some twice; "
+            + _EDITED
+        )
+
+
+def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
+    if not analyses:
+        raise RequestError("the plan asks for no analysis; make it again with dps.plan")
+    blocks, asked = strategy.published.blocks, []
+    published, measured = BlockIndex(blocks), BlockIndex(strategy.family.blocks)
+    for name, analysis in analyses.items():
+        sources = published if combines(analysis, strategy.schema) else measured
+        for wanted in blocks_asked(analysis, strategy.schema):
+            asked.append(wanted)
+            follows = sources.derivable(wanted, complements=strategy.unit == "replace")
+            if not follows.all():
+                lacking = wanted.names[int(np.argmin(follows))]
+                raise RequestError(
+                    f"analysis {name!r} needs {excerpt(lacking)}, which the plan does not measure; "
+                    f"{_EDITED}"
+                )
+    for block, times in Counter(blocks).items():
+        if times > 1:
+            raise RequestError(f"the plan measures {excerpt(block.names[0])} twice; {_EDITED}")
+    for block in unasked(blocks, asked):
+        raise RequestError(
+            f"the plan measures {excerpt(block.names[0])} by functions that none of its analyses "
+            f"asks for; {_EDITED}"
+        )
+
+
+def check_start(strategy: Strategy, start: Measurements | None) -> None:
+    """Refuse a plan that does not add known second stages alone to what was measured before.
+
+    Or that knows pilots without a release that they come from.
+    """
+    if start is None:
+        if not all(planned.pending for planned in strategy.scores):
+            raise RequestError(
+                f"the plan has the pilot of a second stage, which its first stage gives; {_EDITED}"
+            )
+        return
+    old = start.strategy
+    new = [planned for planned in strategy.blocks if planned not in old.blocks]
+    if (
+        [planned for planned in strategy.blocks if planned in old.blocks] != list(old.blocks)
+        or not new
+        or any(planned.role != "score" or planned.pending for planned in new)
+        or (strategy.schema, strategy.neighbours, strategy.n, strategy.tables)
+        != (old.schema, old.neighbours, old.n, old.tables)
+        or strategy.budget.kind != old.budget.kind
+    ):
+        raise RequestError(
+            f"the plan does not add second stages to what its start measured; {_EDITED}"
         )

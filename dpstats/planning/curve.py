@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -15,16 +15,13 @@ from dpstats.checks import Method, Progress
 from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
-from dpstats.planning.measures import Subject, Width, finer
-from dpstats.planning.previews.likeness import Likeness
+from dpstats.planning.measures import Subject, Width
 from dpstats.planning.previews.pretended import seen_by_analyses
-from dpstats.planning.previews.preview import width_text
+from dpstats.planning.previews.preview import edges_of_quantile, width_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.analyses.base import Analysis
-    from dpstats.results.base import Result
 
 _FLAT = 0.05  # of the least width, by which the others of a flat curve exceed it at most
 
@@ -120,53 +117,47 @@ class Curve:
 
 
 def curve_of(
-    strategy: Strategy,
-    analyses: Mapping[str, Analysis[Result]],
+    subjects: Sequence[Subject],
     at: Mapping[Fraction, Strategy],
     n: int,
-    like: Likeness,
     method: Method,
-    alpha: float,
     *,
     required: bool,
-    progress: Progress | None = None,
+    progress: Progress | None,
 ) -> Curve:
-    """The widths of analyses under the strategies of several budgets.
+    """The widths of analyses of one plan under the strategies of several budgets.
 
-    Raises
-    ------
-    RequestError
-        If none has intervals, or if one that is `required` has none.
+    RequestError if none has intervals, or if one that is `required` has none.
     """
     widths: dict[str, Floats] = {}
     whose: dict[str, str] = {}
-    notes = []
-    total = len(analyses) * len(at)
-    for done, (name, analysis) in enumerate(analyses.items()):
-        found = []
+    notes, total = [], len(subjects) * len(at)
+    for done, subject in enumerate(subjects):
+        name, of_budget = subject.name, []
         try:
-            subject = Subject(strategy, analysis, name, like, alpha)
             measure = Width(subject, method, few=False)
-            for step, one in enumerate(at.values()):
+            for step, strategy in enumerate(at.values()):
                 if progress is not None:
                     progress("previewing", done * len(at) + step, total)
-                found.append(measure(seen_by_analyses(one, n), n, n))
+                of_budget.append(measure(seen_by_analyses(strategy, n), n, n))
         except BudgetError:
             raise
         except RequestError:
             if required:
                 raise
             continue
-        widths[name], whose[name] = np.array(found), measure.whose
+        widths[name] = found = np.array(of_budget)
+        whose[name] = measure.whose
         if len(found) > 1 and np.isfinite(found).all() and np.ptp(found) <= _FLAT * min(found):
-            why = finer(subject) or "the sampling of the rows decides its width"
+            why = edges_of_quantile(subject.analysis, subject.strategy.schema)
+            why = why or "the sampling of the rows decides its width"
             notes.append(f"{name}: more budget hardly helps here: {why}")
     if not widths:
         raise RequestError("no analysis of the plan has intervals: there is no width to show")
     if progress is not None:
         progress("done", total, total)
-    budgets = np.array([float(total) for total in at])
+    strategy, like = subjects[0].strategy, subjects[0].like
     return Curve(
-        strategy.budget.parameter, budgets, widths, whose, n, method, alpha,
-        like.said(strategy.columns), tuple(notes),
+        strategy.budget.parameter, np.array([float(total) for total in at]), widths, whose, n,
+        method, subjects[0].alpha, like.said(strategy.columns), tuple(notes),
     )  # fmt: skip

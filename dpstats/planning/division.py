@@ -34,15 +34,9 @@ _WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows a
 
 @dataclass(frozen=True)
 class Division:
-    """What is measured for the family, and how much the number of rows costs.
+    """What is measured for the family, and the amount for the number of rows, zero if it is public.
 
-    Attributes
-    ----------
-    blocks : list of PlannedBlock
-    tables : tuple of Table
-        Published tables that follow from residuals among the blocks.
-    count : Fraction
-        Amount for the number of rows; zero where it is public.
+    The `tables` are published and follow from residuals among the blocks.
     """
 
     blocks: list[PlannedBlock]
@@ -60,7 +54,7 @@ def divide(
     some analysis needs as it was measured is left out of this.
     """
     family = _merged(rule)
-    combined = {name for name, one in analyses.items() if combines(one, schema)}
+    combined = {name for name, analysis in analyses.items() if combines(analysis, schema)}
     together = _combined_tables(rule, combined, family) if weights != "equal" else []
     multipliers = _beside_the_count(rule, family.blocks)
     planned = list(map(PlannedBlock, family.blocks, multipliers))
@@ -68,18 +62,18 @@ def divide(
     if not together:
         least = _least_count(rule, planned, count)
         rest = (rule.amount - count) / (rule.amount - least)
-        made = [replace(one, multiplier=one.multiplier * rest) for one in planned]
+        made = [replace(p, multiplier=p.multiplier * rest) for p in planned]
         return Division(made, (), least)
-    others = [one for one in planned if one.block not in together]
+    others = [p for p in planned if p.block not in together]
     split = TableSplit(together, rule.neighbours.unit, weights)
     times = rule.neighbours.of_person(Sensitivity(Fraction(1), Fraction(1))).l2_squared
     if rule.allocation == "optimal":
         beside = split.least(rule.budget.noise) * times
-        blocks = [one.block for one in others]
+        blocks = [p.block for p in others]
         left = replace(rule, amount=rule.amount - count)
         multipliers = left.beside(blocks, list(map(split.weight, blocks)), beside)
         others = list(map(PlannedBlock, blocks, multipliers))
-    spent = (one.block.cost(rule.budget, rule.neighbours, one.multiplier) for one in others)
+    spent = (p.block.cost(rule.budget, rule.neighbours, p.multiplier) for p in others)
     amount = rule.amount - count - sum(spent, Fraction(0))
     if not others:  # the number of rows serves the tables alone
         amount, count = rule.amount, Fraction(0)
@@ -108,23 +102,18 @@ def weights_of(
     search for the least noise, it may be the noise of none.
     """
     for allocation in get_args(Allocation):
-        some = replace(rule, allocation=allocation)
-        equal = divide(some, analyses, schema, "equal").blocks
+        by_rule = replace(rule, allocation=allocation)
+        equal = divide(by_rule, analyses, schema, "equal").blocks
         for weights in get_args(Weights):
-            made = divide(some, analyses, schema, weights).blocks
+            made = divide(by_rule, analyses, schema, weights).blocks
             if weights != "equal" and made == equal:
                 return None  # no tables share
-            if _alike(made, planned):
+            if [p.block for p in made] == [p.block for p in planned] and all(
+                abs(p.multiplier / q.multiplier - 1) <= _SAME
+                for p, q in zip(made, planned, strict=True)
+            ):
                 return cast("Weights", weights)
     return None
-
-
-def _alike(one: Sequence[PlannedBlock], other: Sequence[PlannedBlock]) -> bool:
-    """Whether the same blocks have the same noise, up to the accuracy of a search."""
-    if [p.block for p in one] != [p.block for p in other]:
-        return False
-    pairs = zip(one, other, strict=True)
-    return all(abs(p.multiplier / q.multiplier - 1) <= _SAME for p, q in pairs)
 
 
 def _combined_tables(rule: Split, combined: Container[str], family: Family) -> list[Table]:
@@ -138,11 +127,11 @@ def _combined_tables(rule: Split, combined: Container[str], family: Family) -> l
         if isinstance(block, Table)
         and all(block.derive(wanted, complements=complements) is None for wanted in whole)
     ]
-    return [one for one in tables if _overlaps(one, tables)]
-
-
-def _overlaps(one: Table, tables: Iterable[Table]) -> bool:
-    return any(other != one and set(other.columns) & set(one.columns) for other in tables)
+    return [
+        table
+        for table in tables
+        if any(other != table and set(other.columns) & set(table.columns) for other in tables)
+    ]
 
 
 def _merged(rule: Split) -> Family:
@@ -183,24 +172,24 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
     which V counts not at all or most (p = 1), none does. The first never grows; the second grows by
     at most `_WIDER` here. Variances are those of continuous noise, whose ratios hold at any budget.
     """
-    tables = [one for one in planned if isinstance(one.block, Table)]
+    tables = [p for p in planned if isinstance(p.block, Table)]
     if not tables or not fair:
         return fair
     power = 2 // POWERS[rule.budget.noise]  # of multipliers in variances
     own = 1 / ROWS.multiplier(rule.budget, rule.neighbours, fair) ** power  # precisions
-    total = sum((1 / (one.block.size * one.multiplier**power) for one in tables), Fraction(0))
-    answering = Family(tuple(one.block for one in planned)).answering.blocks
+    total = sum((1 / (p.block.size * p.multiplier**power) for p in tables), Fraction(0))
+    answering = Family(tuple(p.block for p in planned)).answering.blocks
 
     def largest(count: Fraction) -> list[Fraction]:
         """Noise of a share of one in every block, in variances."""
         more = ((rule.amount - count) / (rule.amount - fair)) ** power
         of_number = 1 / (total * more + own * (count / fair) ** power)
-        found = []
-        for one in planned:
-            centred = 1 - Fraction(1, one.block.size) if one in tables else Fraction(1)
-            if one.block in answering:
-                found.append(centred * one.multiplier**power / more + centred**2 * of_number)
-        return found
+        noise = []
+        for p in planned:
+            centred = 1 - Fraction(1, p.block.size) if p in tables else Fraction(1)
+            if p.block in answering:
+                noise.append(centred * p.multiplier**power / more + centred**2 * of_number)
+        return noise
 
     allowed = [_WIDER**2 * noise for noise in largest(fair)]
     for percent in range(1, 100):
@@ -223,28 +212,37 @@ def split_stages(
     """
     if not stages:
         return rule, ()
+    first, total = rule, Fraction(1)
     if rule.shares is not None:
         whole = sum(rule.shares.values(), Fraction(0))
         parts = {name: rule.shares[name] / whole / 2 for name in stages}
         left = {name: share / whole - parts.get(name, 0) for name, share in rule.shares.items()}
-        first, total = replace(rule, shares=left), Fraction(1)
+        first = replace(rule, shares=left)
     else:
-        every = list(dict.fromkeys(block for blocks in rule.asked.values() for block in blocks))
-        price = relative_price(every, rule.budget, rule.neighbours)
-        parts = {
-            name: relative_price(
-                list(dict.fromkeys(rule.asked[name])), rule.budget, rule.neighbours
-            )
-            / price
-            for name in stages
-        }
-        first, total = rule, 1 + sum(parts.values(), Fraction(0))
-    amounts: dict[PilotScore, Fraction] = {}  # two analyses of one formula share theirs
+        every = (block for blocks in rule.asked.values() for block in blocks)
+        price = _price_of_distinct(every, rule)
+        parts = {name: _price_of_distinct(rule.asked[name], rule) / price for name in stages}
+        total += sum(parts.values(), Fraction(0))
+    amounts = {name: rule.amount * part / total for name, part in parts.items()}
+    left_over = rule.amount - sum(amounts.values(), Fraction(0))
+    return replace(first, amount=left_over), _scores(stages, amounts, rule.budget, rule.neighbours)
+
+
+def _price_of_distinct(blocks: Iterable[Block], rule: Split) -> Fraction:
+    return relative_price(list(dict.fromkeys(blocks)), rule.budget, rule.neighbours)
+
+
+def _scores(
+    stages: Mapping[str, PilotScore], amounts: Mapping[str, Fraction], budget: Budget,
+    neighbours: Neighbours,
+) -> tuple[PlannedBlock, ...]:  # fmt: skip
+    """Second stages with their noise; two analyses of one formula share theirs."""
+    spent: dict[PilotScore, Fraction] = {}
     for name, block in stages.items():
-        amounts[block] = amounts.get(block, Fraction(0)) + rule.amount * parts[name] / total
-    spent = sum(amounts.values(), Fraction(0))
-    return replace(first, amount=rule.amount - spent), _planned(
-        amounts, rule.budget, rule.neighbours
+        spent[block] = spent.get(block, Fraction(0)) + amounts[name]
+    return tuple(
+        PlannedBlock(block, block.multiplier(budget, neighbours, amount), "score")
+        for block, amount in spent.items()
     )
 
 
@@ -258,16 +256,13 @@ def continued(
 ) -> Strategy:
     """What a release measured, and second stages at its pilots; the budget is that of all of it.
 
-    Raises
-    ------
-    RequestError
-        If `start` is not a release of this schema, with a budget of the same kind, that holds the
-        first stage of all analyses and the second of none.
+    RequestError if `start` is not a release of this schema, with a budget of the same kind, that
+    holds the first stage of all analyses and the second of none.
     """
-    held = getattr(start, "measurements", None)
-    if not isinstance(held, Measurements) or not hasattr(start, "candidates"):
+    measured = getattr(start, "measurements", None)
+    if not isinstance(measured, Measurements) or not hasattr(start, "candidates"):
         raise RequestError(f"start must be a dps.Release, got {short(start)}")
-    old = held.strategy
+    old = measured.strategy
     if neighbours not in (Neighbours(), old.neighbours):
         raise RequestError(
             f"the release given as start= was made under unit={old.unit!r} with "
@@ -291,7 +286,7 @@ def continued(
                 f"start= adds the second stage of regressions, and {name!r} has none: give it "
                 "stages=2, or plan it without start="
             )
-        if missing := lacking(held, start.answers, analysis.family(schema)):
+        if missing := lacking(measured, start.answers, analysis.family(schema)):
             raise RequestError(
                 f"the release given as start= lacks the first stage of {name!r}: {missing}; plan "
                 "it without start="
@@ -301,20 +296,10 @@ def continued(
                 f"the release given as start= has measured the second stage of {name!r} already"
             )
     parts = dict.fromkeys(stages, Fraction(1)) if shares is None else shares
-    whole, amounts = sum(parts.values(), Fraction(0)), dict[PilotScore, Fraction]()
-    for name, block in stages.items():
-        amounts[block] = amounts.get(block, Fraction(0)) + budget.total * parts[name] / whole
-    new = at_pilots(_planned(amounts, budget, old.neighbours), analyses, start)
+    whole = sum(parts.values(), Fraction(0))
+    amounts = {name: budget.total * parts[name] / whole for name in stages}
+    new = at_pilots(_scores(stages, amounts, budget, old.neighbours), analyses, start)
     own = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
     together = budget.of_total(old.budget.total + budget.total)
     blocks = (*old.measured, *old.scores, *new, *old.of_persons, *own)
     return replace(old, schema=schema, blocks=blocks, budget=together)
-
-
-def _planned(
-    amounts: Mapping[PilotScore, Fraction], budget: Budget, neighbours: Neighbours
-) -> tuple[PlannedBlock, ...]:
-    return tuple(
-        PlannedBlock(block, block.multiplier(budget, neighbours, amount), "score")
-        for block, amount in amounts.items()
-    )

@@ -13,27 +13,17 @@ _MOST = 50.0  # of one step
 
 @dataclass(frozen=True)
 class Search:
-    """The least value in a range at which a shortfall is at most zero.
+    """The least value in a range from low to high at which a shortfall is at most zero.
 
     The shortfall should fall as the value grows. Whether it does or not, the value found was
-    evaluated and reaches the target, and the one below was evaluated and does not.
+    evaluated and reaches the target, and the one below was evaluated and does not; their ratio is
+    at most `close`. The shortfall is on a scale like a logarithm, and infinite where nothing is
+    known of it but that it is positive. Values of the `grid` are tried, which rounds.
 
-    Parameters
-    ----------
-    shortfall : function of the value
-        On a scale like a logarithm; infinite where nothing is known of it but that it is positive.
-    low, high : float
-        The range.
-    grid : function of a float
-        The values that are tried; the nearest of them.
-    power : float
-        If positive, the shortfall is the logarithm of a width w, and w^2 is about a + b / v^power
-        at a value v: the variances of sampling and of the noise. Else it is about linear in log v.
-    slope : float
-        How fast the shortfall falls with log v, as a guess where one value is known: widths fall
-        with about this power of the budget or of n, between 1/2 and 1.
-    close : float
-        The value found is at most this times one that does not reach the target.
+    If `power` is positive, the shortfall is the logarithm of a width w, and w^2 is about
+    a + b / v^power at a value v: the variances of sampling and of the noise. Else it is about
+    linear in log v. Where one value is known it is taken to fall with log v as `slope` says: widths
+    fall with about this power of the budget or of n, between 1/2 and 1.
     """
 
     shortfall: Callable[[float], float]

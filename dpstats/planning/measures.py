@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.base import answered
+from dpstats.analyses.base import AlternativeShares, Analysis, answered
+from dpstats.analyses.registry import spelled
+from dpstats.arrays import Codes, Floats
 from dpstats.checks import Method, check_method, did_you_mean, first_few, short
 from dpstats.errors import RequestError
 from dpstats.measured.certificate import certify_answers
 from dpstats.measured.strategy import Strategy
-from dpstats.planning.power import Effect, pvalue_in, under_alternative
+from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews import preview, simulated
-from dpstats.planning.previews.bins import AT_EDGES, spacing
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows, pretend_rows
 from dpstats.planning.previews.simulated import Simulation
 from dpstats.results.estimates import EstimateResult
-from dpstats.schema import Number
+from dpstats.schema import Schema
 
 if TYPE_CHECKING:
-    from dpstats.analyses.base import Analysis
     from dpstats.results.base import Result
 
 FEW_RELEASES, RELEASES = 40, 400  # whose tests give a power: to begin with, and at the end
 _TINY = 1e-300
 _ROUNDING = 1e-9  # relative, of a width or delta that rounding may move above its target
+
+Effect = float | Sequence[float] | Mapping[str, float]
+"""An effect size: see `under_alternative`."""
 
 
 @dataclass(frozen=True)
@@ -82,36 +86,29 @@ class Width(Measure):
         check_method(method)
         self.subject, self.method, self.term, self.few = subject, method, term, few
         self.rows = pretend_rows(subject.strategy, subject.like, simulated.PRETEND_RELEASES)
+        edges = preview.edges_of_quantile(subject.analysis, subject.strategy.schema)
         self.interval = f"{method.replace('_', '-')} {1 - subject.alpha:.6g} interval"
         self.details = self.interval
-        self.advice = "ask for a larger width"
-        if edges := finer(subject):
-            self.advice = f"{edges}, or {self.advice}"
+        self.advice = f"{edges and edges + ', or '}ask for a larger width"
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The median over as many simulated releases as a preview has, or over its first few.
 
         A search takes few, and the same at every step.
         """
-        asked, widths = self.subject, []
         simulation = Simulation(strategy, n, self.rows, base)
-        found = (simulation.few if self.few else simulation.results)(asked.analysis)
-        self.whose, self.chosen = _parameter(found[0]), self._chosen(found[0])
-        for result in found:
-            widths.append(self._width(result))
-            if self.method == "certified" and result.certified_target == "table":
-                self.details = f"{self.interval} for the private table"
-            else:
-                self.details = f"{self.interval}{self._whose(result)}"
-            if math.isnan(widths[-1]):
-                raise RequestError(
-                    f"{asked.name!r} has no {self.method} interval whose width could be asked "
-                    "for; ask for delta= or power="
-                )
-        return float(np.median(widths))
+        infer = simulation.few if self.few else simulation.results
+        results = infer(self.subject.analysis)
+        self._describe(results[0])
+        width = float(np.median([self._width(result) for result in results]))
+        if math.isnan(width):
+            raise RequestError(
+                f"{self.subject.name!r} has no {self.method} interval whose width could be asked "
+                "for; ask for delta= or power="
+            )
+        return width
 
     def _width(self, result: Result) -> float:
-        """That of the term, or else the median."""
         alpha, term = self.subject.alpha, self.term
         if term is None:
             return preview.previewed_width(result, self.method, alpha)
@@ -126,47 +123,26 @@ class Width(Measure):
         ends = frame[["conf_low", "conf_high"]].to_numpy()[terms.index(term)]
         return float(ends[1] - ends[0])
 
-    def _whose(self, result: Result) -> str:
-        """Of which parameters, where there are several."""
+    def _describe(self, result: Result) -> None:
+        """Say whose width it is, and how to ask for that of another term."""
+        several = isinstance(result, EstimateResult) and len(result.terms) > 1
+        shown = result.main_terms if several else ()
+        self.whose, of = result.interval_of, ""
+        if len(shown) == 1:
+            self.whose, of = shown[0], f" of {shown[0]!r}"
+        elif several:
+            self.whose = f"median of {len(shown)} terms"
+            of = f", {self.whose}"
         if self.term is not None:
-            return f" of {self.term!r}"
-        if not isinstance(result, EstimateResult) or len(result.terms) == 1:
-            return ""
-        some = result.main_terms
-        return f" of {some[0]!r}" if len(some) == 1 else f", {_parameter(result)}"
-
-    def _chosen(self, result: Result) -> str:
-        """Which parameter is taken where there are several, and how to take another."""
-        if self.term is not None or not isinstance(result, EstimateResult):
-            return ""
-        some, every = result.main_terms, result.terms
-        if len(some) != 1 or len(every) == 1:
-            return ""
-        return (
-            f"the width is that of {some[0]!r}; for another give term=, one of {first_few(every)}"
-        )
-
-
-def _parameter(result: Result) -> str:
-    """The name of what a median width is of, without that of its analysis."""
-    if not isinstance(result, EstimateResult) or len(result.terms) == 1:
-        return result.interval_of
-    some = result.main_terms
-    return some[0] if len(some) == 1 else f"median of {len(some)} terms"
-
-
-def finer(subject: Subject) -> str:
-    """What to declare for narrower intervals of a quantile, which end at edges; "" for others."""
-    analysis, schema = subject.analysis, subject.strategy.schema
-    if not getattr(analysis, "ends_at_edges", False):
-        return ""
-    column = schema[analysis.column]  # type: ignore[attr-defined]
-    if not isinstance(column, Number) or not column.edges:
-        return ""
-    return (
-        f"{AT_EDGES}, here {spacing(column)} apart: declare finer edges of {column.name!r} in the "
-        "schema"
-    )
+            of = f" of {self.term!r}"
+        elif len(shown) == 1:
+            self.chosen = (
+                f"the width is that of {shown[0]!r}; for another give term=, one of "
+                f"{first_few(result.terms)}"  # type: ignore[attr-defined]
+            )
+        if self.method == "certified" and result.certified_target == "table":
+            of = " for the private table"
+        self.details = f"{self.interval}{of}"
 
 
 class Delta(Measure):
@@ -221,9 +197,9 @@ class Power(Measure):
                 f"power= needs {of_size}like=, a release, guesses or invented rows that follow the "
                 "alternative"
             )
-        simulated = getattr(self.analysis, "simulations", 0)
+        tables = getattr(self.analysis, "simulations", 0)
         enough = max(999, math.ceil(50 / subject.alpha))
-        if isinstance(simulated, int) and enough < simulated:
+        if isinstance(tables, int) and enough < tables:
             # The power hardly depends on how many tables a p-value is simulated from.
             self.analysis = replace(self.analysis, simulations=enough)  # type: ignore[type-var]
         codes, density = like.points(strategy.columns, generator(0))
@@ -240,7 +216,7 @@ class Power(Measure):
         """Begin another search, with few releases."""
         self.size = FEW_RELEASES
         self.rejects_at, self.keeps_at = np.full(RELEASES, np.inf), np.zeros(RELEASES)
-        self.found: dict[float, dict[int, bool]] = {}
+        self.known: dict[float, dict[int, bool]] = {}
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
         """The share, among the first `size` releases."""
@@ -264,13 +240,13 @@ class Power(Measure):
         self, strategy: Strategy, n: int, base: int, chosen: NDArray[np.intp], value: float
     ) -> NDArray[np.bool_]:
         """Whether each of the chosen releases rejects; none is inferred twice at a value."""
-        known = self.found.setdefault(value, {})
+        known = self.known.setdefault(value, {})
         for i in chosen.tolist():
-            if i in known:
-                continue
-            pretended = PretendRelease(strategy, n, *self.rows.table(i, n, base), i)
-            pvalue = pvalue_in(self.analysis, pretended, self.subject.name, self.null, self.term)
-            known[i] = pvalue <= self.subject.alpha
+            if i not in known:
+                pretended = PretendRelease(strategy, n, *self.rows.table(i, n, base), i)
+                name = self.subject.name
+                pvalue = pvalue_in(self.analysis, pretended, name, self.null, self.term)
+                known[i] = pvalue <= self.subject.alpha
         return np.array([known[i] for i in chosen.tolist()], dtype=bool)
 
     def shortfall(self, measured: float, target: float) -> float:
@@ -280,3 +256,88 @@ class Power(Measure):
         inside = np.clip(measured, 0.5 / RELEASES, 1 - 0.5 / RELEASES)
         gap = float(ndtri(target) - ndtri(inside))
         return min(gap, 0.0) if measured >= target else max(gap, _TINY)
+
+
+def under_alternative(
+    analysis: Analysis[Result],
+    schema: Schema,
+    codes: Mapping[str, Codes],
+    density: Floats,
+    effect: Effect,
+    null: float | None = None,
+) -> Floats:
+    """Probabilities (m,) of points under an alternative; as before within each condition.
+
+    The analysis has a method ``alternative(schema, effect)``, see `AlternativeShares`, which says
+    what the effect is; `null` is the value of its null hypothesis where it has none of its own.
+    """
+    if not hasattr(analysis, "alternative"):
+        raise RequestError(
+            "alternative= is for a Proportion, a Difference or a GoodnessOfFit; for "
+            f"{spelled(analysis)} give like=, a release, guesses or "
+            "invented rows that follow the alternative"
+        )
+    wanted: AlternativeShares = analysis.alternative(schema, effect)
+    tested = wanted.null if null is None else null
+    if tested is not None and np.allclose(wanted.value, tested, rtol=0, atol=1e-12):
+        raise RequestError(
+            f"alternative={short(effect)} is the null hypothesis itself, which the test rejects "
+            "with probability alpha at any budget and n; give another alternative"
+        )
+    family = answered(analysis, schema)
+    values = family.evaluate(codes)
+    holds = np.array([values.combine(unit) for unit in np.eye(family.size)])
+    if len(holds) == 1:  # a proportion of all rows
+        holds = np.vstack([holds, 1 - holds])
+    within = [i for members, _ in wanted.groups for i in members]
+    tilted = density * (1 - holds[within].sum(axis=0))
+    for members, shares in wanted.groups:
+        weights = holds[members] * density
+        masses = weights.sum(axis=1)
+        if np.any(masses == 0):
+            raise RequestError(
+                f"no simulated row is in one of the conditions of {spelled(analysis)}, so its "
+                "alternative cannot be simulated; give like=, a release with such rows"
+            )
+        tilted += masses.sum() * (shares / masses) @ weights
+    return np.asarray(tilted / tilted.sum())
+
+
+def pvalue_in(
+    analysis: Analysis[Result],
+    release: ReleaseView,
+    name: str,
+    null: float | None,
+    term: str | None,
+) -> float:
+    """`pvalue_of` the result on a release, without the rest of the result where that takes long."""
+    alone = getattr(analysis, "pvalues", None)
+    if alone is not None and (several := alone(release)) is not None:
+        return _pvalue_of_term(several, list(several.names), name, null, term)
+    return pvalue_of(analysis.infer(release), name, null, term)
+
+
+def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
+    """The two-sided noise-aware p-value of the test of an analysis.
+
+    RequestError if it has no test, or several; or if the hypothesis is not clear.
+    """
+    if len(result.pvalues) and isinstance(result, EstimateResult):
+        return _pvalue_of_term(result.pvalues, list(result.terms), name, null, term)
+    if term is not None:
+        raise RequestError(f"{name!r} has a single test; drop term={term!r}")
+    try:
+        return float(result.single_test(null).pvalues[0])
+    except RequestError as error:
+        raise RequestError(f"the power of {name!r}: {error}") from error
+
+
+def _pvalue_of_term(
+    pvalues: Any, terms: list[str], name: str, null: float | None, term: str | None
+) -> float:
+    if null is not None:
+        raise RequestError(f"{name!r} has its own hypothesis; drop null=")
+    if term not in terms:
+        asked = "" if term is None else f", not {term!r}"
+        raise RequestError(f"{name!r} tests several terms; give term=, one of {terms}{asked}")
+    return float(np.asarray(pvalues)[terms.index(term)])

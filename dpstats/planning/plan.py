@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,51 +15,44 @@ import numpy as np
 
 from dpstats import files
 from dpstats.analyses.base import Analysis
-from dpstats.analyses.person_totals import person_blocks
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
 from dpstats.analyses.second_stage import second_stages
-from dpstats.checks import (
-    Method,
-    check_alpha,
-    check_method,
-    counted,
-    did_you_mean,
-    listed,
-    short,
-)
+from dpstats.checks import Method, check_alpha, check_method, counted, did_you_mean, listed, short
 from dpstats.display import Shown, as_html, shown_progress, wrapped
-from dpstats.errors import FileFormatError, RequestError
+from dpstats.errors import DpstatsError, FileFormatError, RequestError
 from dpstats.families.block import Family
+from dpstats.families.persons.products import PersonProducts
 from dpstats.families.tables.cells import ROWS
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows, plan_digest
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import (
+    PersonTotals,
     asked_by_name,
     blocks_asked,
     check_arguments,
-    check_asked,
-    check_stages,
+    check_measured,
     check_start,
+    person_totals_asked,
     refuse_needless_norms,
     with_even_edges,
+    with_person_totals,
 )
 from dpstats.planning.curve import Curve, curve_of
 from dpstats.planning.division import continued, divide, split_stages, weights_of
-from dpstats.planning.measures import Delta, Measure, Power, Subject, Width
-from dpstats.planning.person_totals import (
-    Asked,
-    apart,
-    asked_for,
-    check_person_totals,
-    planned_for,
-)
-from dpstats.planning.power import Effect
-from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.measures import Delta, Effect, Measure, Power, Subject, Width
+from dpstats.planning.previews.advice import Change, clipped
+from dpstats.planning.previews.likeness import Likeness, likeness
 from dpstats.planning.previews.preview import Preview, preview_strategy
-from dpstats.planning.solution import Quantity, Solution
-from dpstats.planning.solve import Problem, target_of, with_budget
+from dpstats.planning.solve import (
+    Problem,
+    Solution,
+    check_reference,
+    target_of,
+    text_of,
+    with_budget,
+)
 from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.cautions import cautions
@@ -67,6 +62,8 @@ from dpstats.rows import default_reference, reference_from_dict
 from dpstats.rows.base import Reference
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Guesses, Number, Schema
+
+_MORE_BUDGET = (2, 4, 8, 16)  # times the budget, which a preview tries where intervals need more
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,26 +126,26 @@ class Plan(HasStrategy):
         None where no tables share, or where shares or a release to start from were given.
         """
 
-        def found() -> Weights | None:
+        def read_off() -> Weights | None:
             if self.start is not None:
                 return None
             asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
-            for name in planned_for(self.strategy, self.analyses):
-                asked[name] += person_blocks(self.analyses[name], self.schema)
+            for name, blocks in with_person_totals(self.strategy, self.analyses).items():
+                asked[name] = (*asked[name], *blocks)
             amount = self.budget.total * (1 - self.reference.share)
             rule = Split(asked, self.budget, amount, self.neighbours, "equal", None)
             rule, _ = split_stages(rule, second_stages(self.analyses, self.schema))
             measured = (*self.blocks, *self.strategy.of_persons)
             return weights_of(measured, rule, self.analyses, self.schema)
 
-        return self._once("weights", found)
+        return self._once("weights", read_off)
 
     @property
     def requests(self) -> dict[str, Any]:
         """The analyses as plain data."""
         plain = {name: analysis_to_dict(a) for name, a in self.analyses.items()}
-        made: dict[str, Any] = json.loads(json.dumps(plain))  # inner tuples as lists
-        return made
+        as_lists: dict[str, Any] = json.loads(json.dumps(plain))  # inner tuples
+        return as_lists
 
     @property
     def digest(self) -> str:
@@ -235,31 +232,21 @@ class Plan(HasStrategy):
         ------
         RequestError
         """
-        own = self.reference_block
-        if own is not None:
-            law = self.budget.law(self.budget.natural_scale(own.multiplier))
-            self.reference.check(own.block, n, law)
+        check_reference(self.strategy, self.reference, n)
 
     def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         """A plan of other analyses with the same schema, budget, n, unit and reference."""
-        return self._again(self.schema, analyses)
-
-    def declaring(self, schema: Schema) -> Plan:
-        """A plan of the same analyses for another schema."""
-        return self._again(schema, self.analyses)
-
-    def _again(self, schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Plan:
         reference = self.reference if self.reference.share else None
+        totals = with_person_totals(self.strategy, self.analyses)
         return plan(
-            schema, analyses, budget=self.budget, n=self.n, unit=self.unit,
+            self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit,
             rows_per_person=self.rows_per_person, person=self.person, reference=reference,
-            person_totals=[n for n in planned_for(self.strategy, self.analyses) if n in analyses]
-            or False,
+            person_totals=[name for name in totals if name in analyses] or False,
         )  # fmt: skip
 
     def costing(self, budget: Budget) -> Plan:
         """The same plan at another budget of its kind, every noise in proportion."""
-        return with_budget(self, budget)
+        return replace(self, strategy=with_budget(self.strategy, self.reference, budget))
 
     def _assumed_rows(self, n: int | None) -> int:
         """The number of rows that is given, or declared."""
@@ -269,6 +256,39 @@ class Plan(HasStrategy):
         check_rows(rows)
         self.check_reference(rows)
         return rows
+
+    def _check_asked(self, names: Sequence[object]) -> None:
+        """Refuse to search where a start has spent its budget, and names of no analysis."""
+        if self.start is not None:
+            raise RequestError("a plan with start= adds to a budget that is spent: use preview")
+        for name in names:
+            if not isinstance(name, str) or name not in self.analyses:
+                raise RequestError(
+                    f"of= must name an analysis of the plan, one of {list(self.analyses)}; got "
+                    f"{short(name)}{did_you_mean(name, self.analyses)}"
+                )
+
+    def _changes(self, name: str, like: Likeness) -> Iterator[Iterable[Change]]:
+        """Changes that may help an analysis: to what is asked, and then to the budget."""
+
+        def asking_less() -> Iterator[Change]:
+            own = self.analyses[name]
+            for text, changed in clipped(own, self.schema, like):
+                with suppress(DpstatsError):
+                    made = self.asking({**self.analyses, name: changed})
+                    yield Change(text, made.strategy, changed)
+            others = [other for other in self.analyses if other != name]
+            if others:
+                text = "alone in its plan" if len(others) > 1 else f"without {others[0]!r}"
+                yield Change(text, self.asking({name: own}).strategy, own)
+
+        def spending_more() -> Iterator[Change]:
+            for times in _MORE_BUDGET:
+                budget = self.budget.of_total(self.budget.total * times)
+                yield Change(text_of(budget), self.costing(budget).strategy, self.analyses[name])
+
+        yield asking_less()
+        yield spending_more()
 
     def preview(
         self,
@@ -311,13 +331,14 @@ class Plan(HasStrategy):
             Without a number of rows; if `like` is a path, lacks a column, or declares it otherwise.
         """
         rows = self._assumed_rows(n)
+        rows_like = likeness(like, self.strategy)
         with shown_progress(progress) as say:
             made = preview_strategy(
-                self.strategy, self.analyses, rows, like, heading=str(self), progress=say,
+                self.strategy, self.analyses, rows, rows_like, heading=str(self), progress=say,
                 fixed=isinstance(self.reference, Uniform),
             )  # fmt: skip
-        made = replace(made, theory=bool(theory), silent=progress is False)
-        return made if self.start is not None else replace(made, plan=self)
+        changes = None if self.start is not None else partial(self._changes, like=rows_like)
+        return replace(made, changes=changes, theory=bool(theory), silent=progress is False)
 
     def curve(
         self,
@@ -370,32 +391,23 @@ class Plan(HasStrategy):
         rows = self._assumed_rows(n)
         check_alpha(alpha)
         check_method(method)
-        if self.start is not None:
-            raise RequestError("a plan with start= adds to a budget that is spent: use preview")
         names = [of] if isinstance(of, str) else list(self.analyses if of is None else of)
-        if unknown := [name for name in names if name not in self.analyses]:
-            raise RequestError(
-                "of= must name analyses of the plan, among "
-                f"{list(self.analyses)}; got {short(unknown[0])}"
-                f"{did_you_mean(unknown[0], self.analyses)}"
-            )
-        own = self.strategy.budget
-        totals = (
-            [own.total * Fraction(2) ** k for k in range(-3, 4)] if budgets is None else budgets
-        )
-        at = {}
-        for total in totals:
-            budget = own.of_total(total)
-            at[budget.total] = with_budget(self, budget).strategy
-        if not at:
+        self._check_asked(names)
+        own = self.budget
+        usual = [own.total * Fraction(2) ** k for k in range(-3, 4)]
+        chosen = [own.of_total(total) for total in (usual if budgets is None else budgets)]
+        if not chosen:
             raise RequestError("give at least one budget, or none for the usual ones")
-        like = likeness(like, self.strategy)
-        asked = {name: self.analyses[name] for name in names}
+        at = {
+            budget.total: with_budget(self.strategy, self.reference, budget)
+            for budget in sorted(chosen, key=lambda budget: budget.total)
+        }
+        rows_like = likeness(like, self.strategy)
+        subjects = [
+            Subject(self.strategy, self.analyses[name], name, rows_like, alpha) for name in names
+        ]
         with shown_progress(progress) as say:
-            return curve_of(
-                self.strategy, asked, dict(sorted(at.items())), rows, like, method, alpha,
-                required=of is not None, progress=say,
-            )  # fmt: skip
+            return curve_of(subjects, at, rows, method, required=of is not None, progress=say)
 
     def solve(
         self,
@@ -477,25 +489,18 @@ class Plan(HasStrategy):
         >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
         'n'
         """
-        if not isinstance(of, str) or of not in self.analyses:
-            raise RequestError(
-                f"of= must name an analysis of the plan, one of {list(self.analyses)}; got "
-                f"{short(of)}{did_you_mean(of, self.analyses)}"
-            )
-        if self.start is not None:
-            raise RequestError("a plan with start= adds to a budget that is spent: use preview")
+        self._check_asked([of])
         quantity, target = target_of({"width": width, "delta": delta, "power": power}, alpha)
-        only: dict[str, tuple[object, Quantity]] = {
-            "method": (method, "width"),
-            "alternative": (alternative, "power"),
-            "null": (null, "power"),
-        }
         if term is not None and quantity == "delta":
             raise RequestError(
                 "term= belongs to width= and power=; drop it for delta=, which holds for all "
                 "functions of the analysis"
             )
-        for name, (value, belongs) in only.items():
+        for name, value, belongs in (
+            ("method", method, "width"),
+            ("alternative", alternative, "power"),
+            ("null", null, "power"),
+        ):
             if value is not None and belongs != quantity:
                 raise RequestError(f"{name}= belongs to {belongs}=; drop it for {quantity}=")
         if n is not None and budget is not None:
@@ -510,9 +515,10 @@ class Plan(HasStrategy):
                 "budget= must be of the plan's own kind, whose split it follows: a "
                 f"dps.{type(self.strategy.budget).__name__}; make the plan again for another kind"
             )
-        known = self.strategy.n if n is None and budget is None else n
-        rows = likeness(like, self.strategy)
-        subject = Subject(self.strategy, self.analyses[of], of, rows, alpha)
+        if budget is None and n is None:
+            n = self.n
+        rows_like = likeness(like, self.strategy)
+        subject = Subject(self.strategy, self.analyses[of], of, rows_like, alpha)
         measure: Measure
         if quantity == "width":
             measure = Width(subject, method or "noise_aware", term)
@@ -520,13 +526,18 @@ class Plan(HasStrategy):
             measure = Delta(subject)
         else:
             measure = Power(subject, alternative, null, term)
+
+        def planned(strategy: Strategy) -> Plan:
+            return replace(self, strategy=strategy)
+
         with shown_progress(progress) as say:
-            problem = Problem(self, of, quantity, target, measure, say)
-            solution = (
-                problem.least_rows(self.strategy.budget if budget is None else budget)
-                if known is None
-                else problem.least_budget(known)
+            problem = Problem(
+                self.strategy, self.reference, planned, of, quantity, target, measure, say
             )
+            if n is None:
+                solution = problem.least_rows(self.budget if budget is None else budget)
+            else:
+                solution = problem.least_budget(n)
             if say is not None:
                 say("done", 1, 1)
         return solution
@@ -594,9 +605,7 @@ class Plan(HasStrategy):
                 start=Measurements.from_members(plain["start"]) if "start" in plain else None,
             )
             loaded.check()
-            check_asked(loaded.strategy, loaded.analyses)
-            check_stages(loaded.strategy, loaded.analyses)
-            check_person_totals(loaded.strategy, loaded.analyses)
+            check_measured(loaded.strategy, loaded.analyses)
             changed = files.difference(plain, loaded.to_dict())
             if changed is not None:
                 raise FileFormatError(
@@ -611,27 +620,32 @@ class Plan(HasStrategy):
     @property
     def _lines(self) -> list[str]:
         columns = self.columns.names
-        noise = sorted({self.budget.natural_scale(p.multiplier) for p in self.blocks})
-        scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
-        share = self.reference.share
-        own = self.reference_block
+        reference, own = self.reference, self.reference_block
         already = "" if self.start is None else f". Still to be spent: {self.spends}"
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
+        summed = f"from {counted(self.family.size, 'sum')} " if self.strategy.tables else ""
         public = self.neighbours.counts_are_public
         shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
         return [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
-            f"{counted(self.published.size, 'test function')} "
-            f"{self._measured_as} {counted(len(self.blocks), 'block')}, on "
+            f"{counted(self.published.size, 'test function')} {summed}in "
+            f"{counted(len(self.blocks), 'block')}, on "
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {self.neighbours.stated}{already}",
-            *filter(None, [public and f"Note: {public}"]),
+            *([f"Note: {public}"] if public else []),
             *cautions(self.budget, self.strategy.n, self.neighbours.whom),
-            f"Noise: discrete {self.budget.noise.capitalize()} of scale {scales} rows on every "
-            "function in [-1, 1]",
-            *self._second_stages,
+            f"Noise: discrete {self.budget.noise.capitalize()} of {self._scales(self.blocks)} rows "
+            "on every function in [-1, 1]",
+            *(
+                f"Second stage: {counted(score.block.size, 'sum')} of the score at a pilot, noise "
+                f"of {self._scales([score])} rows"
+                + ("; the pilot comes from the first stage, and the rows are read twice"
+                   if score.pending else "")
+                for score in self.strategy.scores
+            ),
             *self._person_totals,
-            f"Reference: {self.reference.to_dict()['kind']}, share of the budget {share}{paid}",
+            f"Reference: {reference.to_dict()['kind']}, share of the budget {reference.share}"
+            + paid,
             *shared,
             *(
                 f"Bins of {column.name}, which declares no edges: {' '.join(column.bin_labels)}; "
@@ -641,40 +655,25 @@ class Plan(HasStrategy):
             ),
             self.columns.missing_rules(),
             f"Digest: {files.short_digest(self.digest)}",
-        ]
-
-    @property
-    def _second_stages(self) -> list[str]:
-        """A line on each."""
-        return [
-            f"Second stage: {counted(planned.block.size, 'sum')} of the score at a pilot, noise of "
-            f"scale {self.budget.natural_scale(planned.multiplier):.4g} rows"
-            + ("; the pilot comes from the first stage, and the rows are read twice"
-               if planned.pending else "")
-            for planned in self.strategy.scores
         ]  # fmt: skip
 
     @property
     def _person_totals(self) -> list[str]:
         """A line on the products of person totals, if there are any."""
-        held = self.strategy.of_persons
-        if not held:
+        totals = self.strategy.of_persons
+        if not totals:
             return []
-        noise = sorted({self.budget.natural_scale(planned.multiplier) for planned in held})
-        scales = f"{noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
-        names = ", ".join(planned_for(self.strategy, self.analyses))
+        names = ", ".join(with_person_totals(self.strategy, self.analyses))
         return [
-            f"Person totals: {counted(sum(p.block.size for p in held), 'sum')} of squares and "
-            f"products over persons, noise of scale {scales}, for the intervals of {names}"
+            f"Person totals: {counted(sum(p.block.size for p in totals), 'sum')} of squares and "
+            f"products over persons, noise of {self._scales(totals)}, for the intervals of {names}"
         ]
 
-    @property
-    def _measured_as(self) -> str:
-        tables = self.strategy.tables
-        return f"from {counted(self.family.size, 'sum')} in" if tables else "in"
+    def _scales(self, blocks: Sequence[PlannedBlock]) -> str:
+        noise = sorted({self.budget.natural_scale(planned.multiplier) for planned in blocks})
+        return f"scale {noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return as_html("dpstats plan", self._lines)
@@ -689,7 +688,7 @@ def plan(
     unit: Unit = "replace",
     rows_per_person: int = 1,
     person: str | None = None,
-    person_totals: Asked = False,
+    person_totals: PersonTotals = False,
     reference: Reference | None = None,
     shares: Mapping[str, float | Fraction] | None = None,
     allocation: Allocation = "equal",
@@ -794,18 +793,20 @@ def plan(
                 "of the release: leave out reference=, weights=, allocation=, n= and person_totals="
             )
         strategy = continued(schema, analyses, budget, neighbours, start, read)
-        held: Measurements = start.measurements  # type: ignore[attr-defined]
-        every = {name: analysis_from_dict(plain) for name, plain in held.requests.items()}
-        made = Plan(strategy, every | analyses, reference_from_dict(held.reference_spec), held)
+        old: Measurements = start.measurements  # type: ignore[attr-defined]
+        every = {name: analysis_from_dict(plain) for name, plain in old.requests.items()}
+        made = Plan(strategy, every | analyses, reference_from_dict(old.reference_spec), old)
         made.check(made.n)
         return made
-    for name, more in asked_for(person_totals, analyses, schema, neighbours).items():
+    for name, more in person_totals_asked(person_totals, analyses, schema, neighbours).items():
         asked[name] = (*asked[name], *more)
     rule = Split(asked, budget, budget.total * (1 - share), neighbours, allocation, read)
     rule, scores = split_stages(rule, second_stages(analyses, schema))
     division = divide(rule, analyses, schema, weights)
-    measured, of_persons = apart(division.blocks)
-    family = Family(tuple(one.block for one in measured))
+    divided, products = division.blocks, PersonProducts
+    measured = [p for p in divided if not isinstance(p.block, products)]
+    of_persons = [replace(p, role="persons") for p in divided if isinstance(p.block, products)]
+    family = Family(tuple(planned.block for planned in measured))
     columns = schema.select(family.column_names)
     reference = default_reference(columns, family) if reference is None else reference
     reference.check_family(family)

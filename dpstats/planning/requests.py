@@ -22,6 +22,7 @@ from dpstats.schema import Guesses, Schema
 from dpstats.schema.toml_files import KEYS, check_keys, read_toml
 
 _AMOUNTS = {"epsilon", "delta", "rho"}
+_OPTIONS = ("unit", "rows_per_person", "person", "person_totals", "allocation", "weights")
 
 
 def load_request(
@@ -63,11 +64,11 @@ def load_request(
     """
     path = files.as_path(path)
     document = read_toml(path, "request")
+    given = {
+        "rows": rows, "rows_per_person": rows_per_person, "person": person,
+        "person_totals": person_totals,
+    }  # fmt: skip
     with files.named_in_errors(path):
-        given = {
-            "rows": rows, "rows_per_person": rows_per_person, "person": person,
-            "person_totals": person_totals,
-        }  # fmt: skip
         document |= {key: value for key, value in given.items() if value is not None}
         return _plan(document, path.parent, start)
 
@@ -93,26 +94,16 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
     analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(
-        schema,
-        analyses,
-        budget=_budget(document.get("budget")),
-        n=document.get("rows"),
-        unit=document.get("unit", "replace"),
-        rows_per_person=document.get("rows_per_person", 1),
-        person=document.get("person"),
-        person_totals=document.get("person_totals", False),
+        schema, analyses, budget=_budget(document.get("budget")), n=document.get("rows"),
         reference=None if reference is None else reference_from_dict(reference),
-        shares=shares or None,
-        allocation=document.get("allocation", "equal"),
-        weights=document.get("weights"),
-        start=start,
-    )
+        shares=shares or None, start=start,
+        **{key: document[key] for key in _OPTIONS if key in document},
+    )  # fmt: skip
 
 
 def _budget(table: Any) -> Budget:
-    plain = table if isinstance(table, Mapping) else {}
     try:
-        return _read_budget(plain)
+        return _read_budget(table if isinstance(table, Mapping) else {})
     except BudgetError as error:  # no budget is exceeded
         raise RequestError(f"[budget]: {error}") from None
 
@@ -125,7 +116,7 @@ def _read_budget(plain: Mapping[str, Any]) -> Budget:
             f"[budget] has unknown keys {first_few(unknown)}{did_you_mean(unknown, _AMOUNTS)}; it "
             f"takes epsilon, epsilon and delta, or rho; {remedy}"
         )
-    given = {key: _fraction(value) for key, value in plain.items()}
+    given = {key: parse_fraction(value) or value for key, value in plain.items()}  # as "1/3"
     for key, value in given.items():
         if isinstance(value, str):
             raise RequestError(
@@ -143,11 +134,6 @@ def _read_budget(plain: Mapping[str, Any]) -> Budget:
         "... and delta = ... (approximate privacy, Gaussian noise), or with rho = ... "
         "(zero-concentrated privacy, Gaussian noise), and nothing else"
     )
-
-
-def _fraction(value: Any) -> Any:
-    """A fraction written as text, such as "1/3", since TOML has none."""
-    return parse_fraction(value) or value
 
 
 def _analyses(tables: Any) -> tuple[dict[str, Analysis[Result]], dict[str, Any]]:

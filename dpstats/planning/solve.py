@@ -8,99 +8,165 @@ fixed seeds (common random numbers), so what is searched is one curve, the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from dpstats.checks import Progress, check_alpha, check_finite, short
+from dpstats.display import wrapped
 from dpstats.errors import BudgetError, RequestError
+from dpstats.measured.strategy import Strategy
 from dpstats.planning import measures
 from dpstats.planning.least import CLOSE, Search
 from dpstats.planning.measures import Measure, Power
 from dpstats.planning.previews.pretended import seen_by_analyses
-from dpstats.planning.solution import P, Planned, Quantity, Solution, text_of
-from dpstats.privacy.budget import Budget
+from dpstats.privacy.budget import ZCDP, Budget
+from dpstats.privacy.rationals import decimal_text
 from dpstats.results.rendering import significant
+from dpstats.rows.base import Reference
 
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000
 MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
 
+Quantity = Literal["width", "delta", "power"]
+P = TypeVar("P")  # the plan, which this module makes from a strategy and does not look into
+
+
+@dataclass(frozen=True, repr=False)
+class Solution(Generic[P]):
+    """The least budget or number of rows at which a plan reaches a target.
+
+    Attributes
+    ----------
+    plan : Plan
+        With that budget, or for that number of rows: release with it at once.
+    of : str
+        The analysis.
+    n : int
+        Number of rows, given or found.
+    budget : PureDP, ZCDP or ApproxDP
+        The budget of the whole plan, found or given.
+    found : {"budget", "n"}
+        What was solved for.
+    quantity : {"width", "delta", "power"}
+    target, reached : float
+        What was asked for, and what the preview shows at the solution.
+    below : pair of a Budget or int and a float, or None
+        The largest smaller value that was tried, at most 2% below, and what the preview shows
+        there; None if the least value of the range suffices.
+    details, note : str
+        What the quantity is; and warnings, one a line, or "".
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> solution = plan.solve(width=0.05, of="smoking", n=2_000)
+    >>> solution.found, 0.049 < solution.reached <= 0.05 < solution.below[1]
+    ('budget', True)
+    >>> solution.plan.budget == solution.budget
+    True
+    """
+
+    plan: P
+    of: str
+    n: int
+    budget: Budget
+    found: Literal["budget", "n"]
+    quantity: Quantity
+    target: float
+    reached: float
+    below: tuple[Budget | int, float] | None
+    details: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        bound = "at least" if self.quantity == "power" else "at most"
+        asked = f"{self.of}: {self.quantity} of {bound} {self.target:g} ({self.details})"
+        rows, budget = f"n = {self.n}", text_of(self.budget)
+        least = f"{budget} at {rows}" if self.found == "budget" else f"{rows} at {budget}"
+        beside = "the least value that is tried suffices"
+        if self.below is not None:
+            beside = f"at {text_of(self.below[0])} it is {significant(self.below[1])}"
+        reached = f"least {least}: {self.quantity} {significant(self.reached)}; {beside}"
+        lines = [asked, reached, *self.note.splitlines()]
+        return "\n".join(part for line in lines for part in wrapped(line))
+
+    __repr__ = __str__
+
+
+def text_of(value: Budget | int) -> str:
+    """A number of rows, or a budget in short; rho with its epsilon."""
+    if isinstance(value, int):
+        return f"n = {value}"
+    text = f"{value.parameter} = {decimal_text(value.total)}"
+    if isinstance(value, ZCDP):
+        text += f" (epsilon = {value.epsilon_at():.3g} at delta = {float(value.delta):.3g})"
+    return text
+
 
 def target_of(given: Mapping[Quantity, Any], alpha: float) -> tuple[Quantity, float]:
     """The one quantity that is given, and its value."""
     check_alpha(alpha)
-    found = [(name, value) for name, value in given.items() if value is not None]
-    if len(found) != 1:
+    wanted = [(name, value) for name, value in given.items() if value is not None]
+    if len(wanted) != 1:
         raise RequestError(
             "give exactly one of width=, delta= and power=; got "
-            + (", ".join(f"{name}=" for name, _ in found) or "none")
+            + (", ".join(f"{name}=" for name, _ in wanted) or "none")
         )
-    name, value = found[0]
+    name, value = wanted[0]
     array = check_finite(name, value)
     if array.ndim or not array > 0:
         raise RequestError(f"{name} must be a positive number, got {short(value)}")
-    if name == "power" and not alpha < array < 1:
+    if name == "power" and not alpha < array <= MOST_POWER:
         raise RequestError(
             f"power={float(array):g} is out of range: more than alpha={alpha:g}, which a test "
-            "reaches without any effect, and less than 1"
-        )
-    if name == "power" and array > MOST_POWER:
-        raise RequestError(
-            f"power={float(array):g} is too near 1 for the share of {measures.RELEASES} simulated "
-            f"releases; ask for at most {MOST_POWER:g}"
+            f"reaches without any effect, and at most {MOST_POWER:g}, as it is the share of "
+            f"{measures.RELEASES} simulated releases"
         )
     return name, float(array)
 
 
 @dataclass(frozen=True)
-class _Unknown(Generic[P]):
+class _Unknown:
     """The number that is searched for: of the plan's budget, or of rows."""
 
     found: Literal["budget", "n"]
-    plan: P
     budget: Budget
     n: int
     range: tuple[float, float]
 
-    def at(self, value: float) -> tuple[P, int, int]:
-        """The plan there, the number of rows, and that of the draw to move to it."""
-        if self.found == "budget":
-            return with_budget(self.plan, self.budget.of_total(value)), self.n, self.n
-        n = int(value)
-        return with_budget(self.plan, self.budget, n), n, 2 ** (n.bit_length() - 1)
-
     @property
     def start(self) -> float:
-        """Where the search begins."""
         return float(self.budget.total if self.found == "budget" else self.n)
 
     def grid(self, value: float) -> float:
-        """To three digits: at most half a per cent away."""
+        """The value to three digits: at most half a per cent away."""
         rounded = float(f"{value:.3g}")
         return rounded if self.found == "budget" else float(int(rounded))
 
     def as_given(self, value: float) -> Budget | int:
-        """As users write it."""
         return int(value) if self.found == "n" else self.budget.of_total(value)
 
     def text(self, value: float) -> str:
-        """The value in a sentence."""
-        given = self.as_given(value)
-        return f"n = {given}" if isinstance(given, int) else text_of(given)
+        return text_of(self.as_given(value))
 
     @property
-    def curve(self) -> float:
+    def power(self) -> float:
         """The variance of the noise falls as epsilon^2, or as rho; see `Search`."""
         return 0.0 if self.found == "n" else 2.0 if self.budget.noise == "laplace" else 1.0
 
 
 @dataclass(frozen=True)
 class Problem(Generic[P]):
-    """A target for one analysis of a plan."""
+    """A target for one analysis of a plan, which `plan_of` makes from a strategy."""
 
-    plan: P
+    strategy: Strategy
+    reference: Reference
+    plan_of: Callable[[Strategy], P]
     of: str
     quantity: Quantity
     target: float
@@ -108,68 +174,56 @@ class Problem(Generic[P]):
     progress: Progress | None
 
     def least_budget(self, n: int) -> Solution[P]:
-        """Given the number of rows.
-
-        Raises
-        ------
-        RequestError
-            If no budget reaches the target.
-        """
-        own = self.plan.strategy.budget
-        unknown = _Unknown("budget", self.plan, own, n, BUDGETS[own.parameter])
+        """The least budget for n rows; RequestError if none reaches the target."""
+        own = self.strategy.budget
+        unknown = _Unknown("budget", own, n, BUDGETS[own.parameter])
         hit, miss, seen = self._search(unknown)
         if hit is not None:
             return self._solution(unknown, hit, miss, seen)
         here = seen.get(float(own.total), math.nan) / self.target
         near = n * here**1.5 if self.quantity == "width" and 1 < here < 1e3 else n
         rows, _, _ = self._search(replace(self._rows(own), n=int(min(near, ROWS[1]))))
-        alone = "" if self.quantity == "delta" or rows is None else ", from sampling alone"
-        cure = (
-            f"no number of rows would do with the plan's own budget; {self.measure.advice}"
-            if rows is None
-            else f"with the plan's own budget, {text_of(own)}, n = {int(rows)} rows would do"
-        )
-        raise RequestError(
-            f"{self._not_even(unknown, seen)} at n = {n}: it gives "
-            f"{_shown(seen[unknown.range[1]])}{alone}; {cure}{self._chosen}"
-        )
+        if rows is None:
+            cure = f"; no number of rows would do with the plan's own budget; {self.measure.advice}"
+        else:
+            alone = "" if self.quantity == "delta" else ", from sampling alone"
+            own_budget = f"with the plan's own budget, {text_of(own)}"
+            cure = f"{alone}; {own_budget}, n = {int(rows)} rows would do"
+        raise self._out_of_reach(unknown, seen, f"n = {n}", cure)
 
     def least_rows(self, budget: Budget) -> Solution[P]:
-        """Given the budget.
-
-        Raises
-        ------
-        RequestError
-            If no number of rows reaches the target.
-        """
+        """The least number of rows for a budget; RequestError if none reaches the target."""
         unknown = self._rows(budget)
         hit, miss, seen = self._search(unknown)
         if hit is not None:
             return self._solution(unknown, hit, miss, seen)
-        raise RequestError(
-            f"{self._not_even(unknown, seen)} at {text_of(budget)}: it gives "
-            f"{_shown(seen[unknown.range[1]])}; {self.measure.advice}{self._chosen}"
-        )
+        raise self._out_of_reach(unknown, seen, text_of(budget), f"; {self.measure.advice}")
 
-    def _rows(self, budget: Budget) -> _Unknown[P]:
-        return _Unknown("n", self.plan, budget, self.plan.strategy.n or USUAL_ROWS, ROWS)
+    def _rows(self, budget: Budget) -> _Unknown:
+        return _Unknown("n", budget, self.strategy.n or USUAL_ROWS, ROWS)
 
-    @property
-    def _chosen(self) -> str:
-        return f"; {self.measure.chosen}" if self.measure.chosen else ""
-
-    def _not_even(self, unknown: _Unknown[P], seen: Mapping[float, float]) -> str:
-        """The start of a refusal; that of the reference where it is the reason."""
+    def _out_of_reach(
+        self, unknown: _Unknown, seen: Mapping[float, float], at: str, cure: str
+    ) -> RequestError:
         high = unknown.range[1]
-        plan, n, _ = unknown.at(high)
-        plan.check_reference(n)
-        return (
-            f"not even {unknown.text(high)} gives {self.of!r} a {self.quantity} of {self.target:g}"
+        strategy, n, _ = self._at(unknown, high)
+        check_reference(strategy, self.reference, n)  # perhaps it is the reason
+        chosen = self.measure.chosen and f"; {self.measure.chosen}"
+        return RequestError(
+            f"not even {unknown.text(high)} gives {self.of!r} a {self.quantity} of "
+            f"{self.target:g} at {at}: it gives {_shown(seen[high])}{cure}{chosen}"
         )
 
-    def _search(
-        self, unknown: _Unknown[P]
-    ) -> tuple[float | None, float | None, dict[float, float]]:
+    def _at(self, unknown: _Unknown, value: float) -> tuple[Strategy, int, int]:
+        """The strategy there, the number of rows, and that of the draw to move to it."""
+        if unknown.found == "budget":
+            budget, n = unknown.budget.of_total(value), unknown.n
+            return with_budget(self.strategy, self.reference, budget), n, n
+        n = int(value)
+        moved = with_budget(self.strategy, self.reference, unknown.budget, n)
+        return moved, n, 2 ** (n.bit_length() - 1)
+
+    def _search(self, unknown: _Unknown) -> tuple[float | None, float | None, dict[float, float]]:
         """The least value and one that misses the target, and what was measured at all."""
         measure, measured = self.measure, dict[float, float]()
 
@@ -177,17 +231,17 @@ class Problem(Generic[P]):
             if self.progress is not None:
                 where = f"previewing {self.of!r} at {unknown.text(value)}"
                 self.progress(where, len(measured), None)
-            plan, n, base = unknown.at(value)
+            strategy, n, base = self._at(unknown, value)
             of = measure.sure if sure and isinstance(measure, Power) else measure
             measured[value] = math.nan
-            if _possible(plan, n):
-                measured[value] = of(seen_by_analyses(plan.strategy, n), n, base)
+            if self._possible(strategy, n):
+                measured[value] = of(seen_by_analyses(strategy, n), n, base)
             gap = measure.shortfall(measured[value], self.target)
             return math.inf if math.isnan(gap) else gap
 
         low, high = unknown.range
         if not isinstance(measure, Power):
-            search = Search(shortfall, low, high, unknown.grid, unknown.curve)
+            search = Search(shortfall, low, high, unknown.grid, unknown.power)
             hit, miss = search.least(unknown.start)
             if hit is not None and max(measured) < 1.5 * hit <= high / 2:
                 shortfall(unknown.grid(2 * hit))  # whether more does not hurt
@@ -210,10 +264,19 @@ class Problem(Generic[P]):
                 reached = hit is not None and shortfall(hit) <= 0
         return hit, miss, measured
 
+    def _possible(self, strategy: Strategy, n: int) -> bool:
+        """Whether the noise can be drawn, and candidates placed."""
+        try:
+            check_reference(strategy, self.reference, n)
+            _ = strategy.block_scales
+        except (BudgetError, RequestError):
+            return False
+        return True
+
     def _solution(
-        self, unknown: _Unknown[P], hit: float, miss: float | None, seen: Mapping[float, float]
+        self, unknown: _Unknown, hit: float, miss: float | None, seen: Mapping[float, float]
     ) -> Solution[P]:
-        plan, n, _ = unknown.at(hit)
+        strategy, n, _ = self._at(unknown, hit)
         missed = {v: self.measure.shortfall(m, self.target) > 0 for v, m in seen.items()}
         notes = [self.measure.chosen] if self.measure.chosen else []
         odd = [v for v in seen if v != hit and missed[v] == (v > hit)]
@@ -223,9 +286,10 @@ class Problem(Generic[P]):
             for value in odd[:1]
         ]
         return Solution(
-            plan=plan,
+            plan=self.plan_of(strategy),
             of=self.of,
             n=n,
+            budget=strategy.budget,
             found=unknown.found,
             quantity=self.quantity,
             target=self.target,
@@ -236,41 +300,32 @@ class Problem(Generic[P]):
         )
 
 
-def _possible(plan: Planned, n: int) -> bool:
-    """Whether the noise can be drawn, and candidates placed."""
-    try:
-        plan.check_reference(n)
-        _ = plan.strategy.block_scales
-    except (BudgetError, RequestError):
-        return False
-    return True
-
-
 def _shown(measured: float) -> str:
     return significant(measured) if math.isfinite(measured) else "nothing finite"
 
 
-def with_budget(plan: P, budget: Budget, n: int | None = None) -> P:
-    """The same plan with another budget of its kind, every noise in proportion.
+def check_reference(strategy: Strategy, reference: Reference, n: int) -> None:
+    """Refuse a reference whose own measurement would be mostly noise at n rows."""
+    own = strategy.own_block("reference")
+    if own is not None:
+        law = strategy.budget.law(strategy.budget.natural_scale(own.multiplier))
+        reference.check(own.block, n, law)
 
-    Parameters
-    ----------
-    plan : Plan
-    budget : Budget
-    n : int, optional
-        Another number of rows, for a plan that declares one.
+
+def with_budget(
+    old: Strategy, reference: Reference, budget: Budget, n: int | None = None
+) -> Strategy:
+    """The strategy at another budget of its kind, and for n rows if it declares their number.
+
+    Every noise changes in proportion.
     """
-    old = plan.strategy
     scale = old.budget.total / budget.total
     planned = [replace(p, multiplier=p.multiplier * scale) for p in old.blocks]
     rows = old.n if n is None or old.n is None else n
     own = old.own_block("reference")
     if own is not None and rows != old.n:  # its bins may depend on n
-        block = plan.reference.block(old.columns, rows)
+        block = reference.block(old.columns, rows)
         assert block is not None
-        amount = budget.total * plan.reference.share
-        multiplier = block.multiplier(budget, old.neighbours, amount)
+        multiplier = block.multiplier(budget, old.neighbours, budget.total * reference.share)
         planned[old.blocks.index(own)] = replace(own, block=block, multiplier=multiplier)
-    strategy = replace(old, blocks=tuple(planned), budget=budget, n=rows)
-    made: P = replace(plan, strategy=strategy)  # type: ignore[type-var]
-    return made
+    return replace(old, blocks=tuple(planned), budget=budget, n=rows)

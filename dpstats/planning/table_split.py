@@ -83,18 +83,12 @@ def check_weights(weights: object, shares: object) -> Weights:
 
 @dataclass(frozen=True, eq=False)
 class TableSplit(Cached):
-    """Overlapping tables and what is to be small.
+    """Overlapping tables that are published, and what is to be small.
 
-    Parameters
-    ----------
-    tables : sequence of Table
-        Those that are published.
-    unit : {"replace", "add_remove"}
-        Adding or removing a row, the number of rows is measured too.
-    weights : {"balanced", "cells", "max"}
-        "cells": the least sum of the variances of all cells; "balanced": the same with every table
-        weighted by its number of cells to the power -1/2, since plain least squares harms small
-        tables; "max": the least largest variance of a cell.
+    Adding or removing a row, the number of rows is measured too. Weights are "cells": the least sum
+    of the variances of all cells; "balanced": the same with every table weighted by its number of
+    cells to the power -1/2, since plain least squares harms small tables; "max": the least largest
+    variance of a cell.
     """
 
     tables: Sequence[Table]
@@ -143,10 +137,10 @@ class TableSplit(Cached):
 
     def value(self, variances: Floats) -> float:
         """What is to be small, for residuals of variances v_A (S,)."""
-        found = self.spread @ variances
+        of_tables = self.spread @ variances
         if self.weights == "max":
-            return float(np.max(found / self.cells))
-        return float(self._first_weights @ found)
+            return float(np.max(of_tables / self.cells))
+        return float(self._first_weights @ of_tables)
 
     def weight(self, block: Block) -> float:
         """Of the variances of another block, beside those of the tables."""
@@ -161,8 +155,8 @@ class TableSplit(Cached):
             variances = rows / 2 / (self.seen @ self.shares(noise))
         else:
             variances = self.shrinkage / (2 * self.precisions)
-        found = self.spread @ variances
-        return float(found.sum() if self.weights == "max" else self._first_weights @ found)
+        of_tables = self.spread @ variances
+        return float(of_tables.sum() if self.weights == "max" else self._first_weights @ of_tables)
 
     # Gaussian noise: the residuals themselves.
 
@@ -188,8 +182,8 @@ class TableSplit(Cached):
         differs = differing_sets(len(columns))
         sides = np.where(differs, factors, 1.0).T.copy()
         change = np.empty((len(self.sets), len(differs)))
-        for one, some in zip(change, self.sets, strict=True):
-            one[:] = 2 * (1 - math.prod(sides[at[column]] for column in some))
+        for row, some in zip(change, self.sets, strict=True):
+            row[:] = 2 * (1 - math.prod(sides[at[column]] for column in some))
         return change.T
 
     @cached_property
@@ -198,21 +192,21 @@ class TableSplit(Cached):
         weights, prices = self._first_weights, np.zeros(len(self.changes))
         used = self._first_changes()
         prices[used] = 1 / len(used)
-        best, found = math.inf, np.zeros(len(self.sets))
+        least, best = math.inf, np.zeros(len(self.sets))
         for number in range(1, _ROUNDS + 1):
             spent = self._least(weights, prices, used)
             cost = self.changes @ spent
             feasible = spent / cost.max()
             variances = self.shrinkage / (2 * feasible)
             value = self.value(variances)
-            if value < best:
-                best, found = value, feasible
+            if value < least:
+                least, best = value, feasible
             worst = int(cost.argmax())
             gap = cost.max() - 1
             if self.weights == "max":
                 variance = (self.spread @ variances) / self.cells
                 lower = float(weights @ (variance * self.cells)) / float(weights @ self.cells)
-                gap = max(gap, best / lower - 1)
+                gap = max(gap, least / lower - 1)
                 weights = weights * (variance / variance.max()) ** min(1.0, 4 / math.sqrt(number))
             elif len(prices) == 1:
                 break
@@ -221,7 +215,7 @@ class TableSplit(Cached):
             if worst not in used:
                 used.append(worst)
                 prices[worst] = 1 / len(used)
-        return found
+        return best
 
     def _first_changes(self) -> list[int]:
         """Lines of `changes` to start with: all columns differ, or a single one."""
@@ -304,7 +298,7 @@ class TableSplit(Cached):
 
         sizes = np.append(self.cells, 1.0)[: self.seen.shape[1]]
         powers = (1, 4, 16, 64, 256, 1024) if self.weights == "max" else (1,)
-        best, found = math.inf, sizes
+        least, best = math.inf, sizes
         for start in (sizes ** (1 / 3), np.ones(len(sizes)), sizes):
             logs = np.log(start)
             for power in powers:
@@ -315,9 +309,9 @@ class TableSplit(Cached):
             shares = np.exp(logs - logs.max())
             shares /= shares.sum()
             value = self.value(1 / (self.seen @ shares**exponent))
-            if value < best:
-                best, found = value, shares
-        return np.asarray(found)
+            if value < least:
+                least, best = value, shares
+        return np.asarray(best)
 
     def _loss(self, logs: Floats, power: int, exponent: int) -> tuple[float, Floats]:
         """Logarithm of the norm of the tables' weighted variances, with its gradient.

@@ -13,9 +13,15 @@ from typing import Any, ClassVar
 from dpstats.checks import short
 from dpstats.display import as_html
 from dpstats.errors import BudgetError, FileFormatError
-from dpstats.privacy.conversion import Curve, epsilon_of, implies, log_delta, rho_of
+from dpstats.privacy.conversion import (
+    Curve,
+    epsilon_of,
+    implies,
+    log_delta,
+    log_delta_of_gaussians,
+    rho_of,
+)
 from dpstats.privacy.gaussian import DiscreteGaussian
-from dpstats.privacy.gaussian_curve import log_delta_of_gaussians
 from dpstats.privacy.laws import POWERS, DiscreteLaplace, LatticeLaw, Noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.privacy.rationals import (

@@ -288,15 +288,16 @@ class Ledger:
         # rho of Gaussian noise adds up, whichever guarantee is read from the sum
         check_budget(budget)
         neighbours = neighbours.counted
-        unit, k = neighbours.unit, neighbours.rows_per_person
-        of_unit = "" if unit == "replace" else f" --unit {unit}"
-        of_unit += "" if k == 1 else f" --rows-per-person {k}"
-        of_unit += (
-            "" if neighbours.person is None else f" --person {shlex.quote(neighbours.person)}"
-        )
+        unit, k, person = neighbours.unit, neighbours.rows_per_person, neighbours.person
+        options = [
+            budget.cap_options,
+            *([] if unit == "replace" else [f"--unit {unit}"]),
+            *([] if k == 1 else [f"--rows-per-person {k}"]),
+            *([] if person is None else [f"--person {shlex.quote(person)}"]),
+        ]
         start = (
-            f"or start another ledger, 'dpstats ledger new FILE {budget.cap_options}{of_unit}', "
-            "whose spendings come on top of those in this one"
+            f"or start another ledger, 'dpstats ledger new FILE {' '.join(options)}', whose "
+            "spendings come on top of those in this one"
         )
         counted = KINDS[self.kind]
         if budget.parameter != counted.parameter:
@@ -313,17 +314,12 @@ class Ledger:
                 "for different neighbour relations cannot be added; plan with the ledger's unit, "
                 f"{start}"
             )
-        if neighbours.person != self.person:
+        if (person, k) != (self.person, self.rows_per_person):
             raise BudgetError(
                 f"this ledger counts budgets for {self.neighbours.protected}, and this one is for "
-                f"{neighbours.protected}; amounts for rows and for persons, or for persons known "
-                f"by different keys, cannot be added; plan for what it counts, {start}"
-            )
-        if k != self.rows_per_person:
-            raise BudgetError(
-                f"this ledger counts budgets for {self.neighbours.protected}, and this one is for "
-                f"{neighbours.protected}; amounts for different numbers of rows of one person "
-                f"cannot be added; plan for what it counts, {start}"
+                f"{neighbours.protected}; amounts for rows and for persons, for persons known by "
+                "different keys, or for different numbers of rows of one person, cannot be added; "
+                f"plan for what it counts, {start}"
             )
         remaining = self.cap - spent
         if budget.total > remaining:

@@ -23,8 +23,7 @@ from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
-from dpstats.private.sources import Route, Source, unread
-from dpstats.private.streams import arrow_stream
+from dpstats.private.sources import Route, Source, arrow_stream, unread
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Category, Number, Schema
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
-from dpstats.families.block import FamilyValues
-from dpstats.families.tables.cells import DenseValues, TableValues
+from dpstats.families.block import DenseValues, FamilyValues
+from dpstats.families.tables.cells import TableValues
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array

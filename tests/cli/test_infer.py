@@ -1,9 +1,15 @@
-"""Show and infer: what prints."""
+"""Infer, explain and bound: what prints, as text, JSON and CSV, and what is refused."""
+
+import csv
+import io
+import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.spelled_text import analysis_from_text
 from dpstats.cli import DONE, REFUSED, main
 
 GRAPH = """
@@ -11,16 +17,18 @@ GRAPH = """
 name = "weight"
 low = 0
 high = 100
+points = 9
 missing = 0
 [[column]]
 name = "height"
 low = 0
 high = 100
+points = 9
 missing = 0
 [[analysis]]
 name = "graph"
 kind = "graphical_model"
-columns = ["height", "weight", "smoker"]
+columns = ["height", "weight"]
 [[analysis]]
 name = "weights"
 kind = "group_means"
@@ -29,161 +37,184 @@ by = "smoker"
 [[analysis]]
 name = "picture"
 kind = "graphical_model"
-columns = ["height", "weight", "smoker"]
+columns = ["height", "weight"]
 estimator = "clime"
 penalties = [0.1, 0.3]
 """
 
 
-def test_options_of_summaries(folder, capsys):
+def test_options_of_summaries(folder, printed):
     (folder / "graph.toml").write_text((folder / "request.toml").read_text() + GRAPH)
     survey = pd.read_csv("survey.csv")
     numbers = pd.RangeIndex(len(survey)).to_numpy()
     survey.assign(weight=numbers % 100, height=numbers % 70).to_csv("survey.csv", index=False)
-    release = ["release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip"]
-    assert main([*release, "--m", "1000"]) == DONE
+    printed("release", "--unchecked", "graph.toml", "survey.csv", "-o", "g.zip", "--m", "100")
     release = dps.load("g.zip")
-    capsys.readouterr()
 
-    def printed(*options):
-        assert main(["infer", "g.zip", *options]) == DONE
-        return capsys.readouterr().out.rstrip()
+    def shown(*options):
+        return printed("infer", "g.zip", *options).rstrip()
 
     graph, picture = release.infer("graph"), release.infer("picture")
-    assert printed("graph", "--simultaneous") == graph.summary(simultaneous=True)
+    assert shown("graph", "--simultaneous") == graph.summary(simultaneous=True)
     smoking = release.infer("smoking").summary(simultaneous=True)
-    assert printed("smoking", "--simultaneous") == smoking
-    assert printed("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
+    assert shown("smoking", "--simultaneous") == smoking
+    assert shown("graph", "--adjust", "fdr_bh") == graph.summary(adjust="fdr_bh")
     weights = release.infer("weights")
-    pairs = printed("weights", "--adjust", "holm")
+    pairs = shown("weights", "--adjust", "holm")
     assert pairs == f"{weights.summary()}\n\n{weights.pairwise().summary()}"
     other = next(one for one in (0.1, 0.3) if one != picture.nearest)
-    assert f"below: penalty {other}" in printed("picture", "--penalty", str(other))
-    assert main(["infer", "g.zip", "graph", "--penalty", "0.3"]) == REFUSED
-    assert "--penalty has no meaning for 'graph'" in capsys.readouterr().err
-    assert main(["infer", "g.zip", "--adjust", "none"]) == REFUSED
-    assert capsys.readouterr().out == ""
+    assert f"below: penalty {other}" in shown("picture", "--penalty", str(other))
+    refused = printed("infer", "g.zip", "graph", "--penalty", "0.3", code=REFUSED)
+    assert "--penalty has no meaning for 'graph'" in refused
+    printed("infer", "g.zip", "--adjust", "none", code=REFUSED)
 
 
-@pytest.mark.parametrize("rows", ["all", "2"])
-def test_long_tables_print_as_many_rows_as_asked_for(folder, capsys, monkeypatch, rows):
-    table = '[[analysis]]\nname = "table"\nkind = "marginals"\ncolumns = ["smoker", "age"]'
-    (folder / "table.toml").write_text((folder / "request.toml").read_text() + table)
-    release = ["release", "--unchecked", "table.toml", "survey.csv", "-o", "t.zip"]
-    assert main([*release, "--m", "100"]) == DONE
-    capsys.readouterr()
-    assert main(["infer", "t.zip", "--most", rows]) == DONE  # of all analyses, long or not
-    text = capsys.readouterr().out
-    assert text.count("smoker=") == (2 if rows == "2" else 4)
-    assert ("2 more rows in to_frame(); print them with most=" in text) == (rows == "2")
-    for wrong in ("0", "-1", "many", "1.5"):
-        with pytest.raises(SystemExit, match="2"):
-            main(["infer", "t.zip", f"--most={wrong}"])
-        assert "--most: give a number of rows, or all" in capsys.readouterr().err
-
-
-def test_certified_intervals_are_beside_the_others_in_any_case(folder, capsys):
-    release = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "t.zip"]
-    assert main([*release, "--m", "100"]) == DONE
-    capsys.readouterr()
-    texts = []
-    for options in ([], ["--method", "certified"], ["--method", "noise_aware"]):
-        assert main(["infer", "t.zip", *options]) == DONE
-        texts.append(capsys.readouterr().out)
-    assert len(set(texts)) == 1
-    assert "95% certified" in texts[0]
-
-
-def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(folder, capsys):
-    asked = """
-[[analysis]]
-name = "link"
-kind = "independence"
-a = "smoker"
-b = "age"
-simulations = 199
-"""
-    whole = folder / "whole.toml"
-    whole.write_text((folder / "request.toml").read_text() + asked)
-    release = ["release", "--unchecked", "whole.toml", "survey.csv", "-o", "t.zip"]
-    assert main([*release, "--m", "100"]) == DONE
-    capsys.readouterr()
-    for form in ("--csv", "--json"):
-        assert main(["infer", "t.zip", form]) == DONE
-        usual = capsys.readouterr()
-        assert "link" in usual.out
-        assert main(["infer", "t.zip", form, "--method", "certified"]) == DONE
-        found = capsys.readouterr()
-        assert "link" not in found.out
-        assert "smoking" in found.out
-        assert "'link' is left out: there is no certified interval for Cramer's V" in found.err
-        assert main(["infer", "t.zip", "link", form, "--method", "certified"]) == REFUSED
-        assert "no analysis is left" in capsys.readouterr().err
-        assert main(["infer", "t.zip", form, "--method", "certified", "--target", "table"]) == DONE
-        assert "link" in capsys.readouterr().out
-
-
-def test_every_kind_of_analysis_from_a_request(folder, capsys):
-    more = """
-[[analysis]]
-name = "fit"
-kind = "goodness_of_fit"
-column = "smoker"
-probabilities = { no = 0.7, yes = 0.3 }
-simulations = 199
-[[analysis]]
-name = "link"
-kind = "independence"
-a = "smoker"
-b = "age"
-simulations = 199
-[[analysis]]
-name = "gap"
-kind = "difference"
-condition = "age >= 65"
-by = "smoker"
-[[analysis]]
-name = "middle"
-kind = "quantile"
-column = "age"
-[[analysis]]
-name = "table"
-kind = "marginals"
-columns = ["smoker", "age"]
-"""
-    (folder / "more.toml").write_text((folder / "request.toml").read_text() + more)
-    assert main(["preview", "more.toml", "--n", "2000"]) == DONE
-    assert main(["plan", "more.toml", "-o", "more.json"]) == DONE
-    assert main(["release", "--unchecked", "more.json", "survey.csv", "-o", "more.zip"]) == DONE
-    capsys.readouterr()
-    assert main(["infer", "more.zip"]) == DONE
-    text = capsys.readouterr().out
+def test_text_of_every_kind_of_analysis(archive, printed):
+    text = printed("infer", "r.zip")
     for part in ("Cramer's V", "risk ratio", "quantile 0.5", "certified at alpha", "smoker=yes"):
         assert part in text
-    assert main(["infer", "more.zip", "fit", "--alpha", "0.1"]) == DONE
-    text = capsys.readouterr().out
+    assert text == printed("infer", "r.zip", "--method", "certified")  # is beside it in any case
+    text = printed("infer", "r.zip", "fit", "--alpha", "0.1")
     assert "certified at alpha = 0.1" in text
     assert "90% interval" in text
-    assert main(["infer", "more.zip", "--target", "table"]) == DONE
-    text = capsys.readouterr().out
+    text = printed("infer", "r.zip", "--target", "table")
     assert text.count("Target: the private table itself") == 7
     assert "Cramer's V of the private table" in text
     assert "Target: the population" not in text
-    frame = dps.load("more.zip").intervals()
-    assert set(frame["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
+    assert set(archive.intervals()["analysis"]) == {"smoking", "old", "gap", "middle", "table"}
 
 
-def test_a_release_is_no_csv(folder, capsys):
-    for command in (["release", "request.toml", "survey.csv"], ["synthesize", "z.zip"]):
-        assert main([*command, "-o", "z.csv"]) == REFUSED
-        assert "name it z.zip, not z.csv" in capsys.readouterr().err
+def test_long_tables_print_as_many_rows_as_asked_for(archive, printed, capsys):
+    for rows, lines in (("all", 4), ("2", 2)):
+        text = printed("infer", "r.zip", "table", "smoking", "--most", rows)
+        assert text.count("smoker=") == lines
+        assert ("2 more rows in to_frame(); print them with most=" in text) == (lines == 2)
+    for wrong in ("0", "-1", "many", "1.5"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["infer", "r.zip", f"--most={wrong}"])
+        assert "--most: give a number of rows, or all" in capsys.readouterr().err
 
 
-def test_outputs_have_the_ending_of_what_is_written(folder, capsys):
-    for command, given, better in (
-        (["report", "z.zip"], "z.pdf", "z.html"), (["init", "survey.csv"], "n.json", "n.toml"),
-        (["plan", "request.toml"], "p.toml", "p.json"),
-    ):  # fmt: skip
-        assert main([*command, "-o", given]) == REFUSED
-        assert f"name it {better}, not {given}" in capsys.readouterr().err
-        assert not (folder / given).exists()
+def test_json(archive, printed):
+    found = json.loads(printed("infer", "r.zip", "--json", "--alpha", "0.1"))
+    assert [one["name"] for one in found] == list(archive.analyses)
+    smoking, _, table, link, *_ = found
+    ends = archive.infer("smoking").conf_int(alpha=0.1)
+    assert [smoking["table"][0][key] for key in ("conf_low", "conf_high")] == list(ends)
+    assert smoking["table"][0]["p_value"] is None  # NaN is no JSON
+    assert smoking["analysis"] == {"kind": "proportion", "condition": "smoker == 'yes'"}
+    assert smoking["notes"] == archive.infer("smoking").notes
+    assert table["table"][0]["smoker"] == "no"
+    assert link["pvalue"] == archive.infer("link").pvalue
+    assert link["conf_int"] == list(archive.infer("link").conf_int(alpha=0.1))
+    assert len(link["table"]) == 4
+
+
+def test_csv_has_all_tables(archive, printed):
+    rows = list(csv.DictReader(io.StringIO(printed("infer", "r.zip", "smoking", "table", "--csv"))))
+    assert [row["analysis"] for row in rows] == ["smoking"] + ["table"] * 4
+    assert rows[0]["smoker"] == ""
+    assert rows[1]["smoker"] == "no"
+    for row, end in zip(rows[1:], archive.infer("table").conf_int()[:, 0], strict=True):
+        assert float(row["conf_low"]) == end
+
+
+def test_no_zero_is_negative(archive, printed, monkeypatch):
+    frame = pd.DataFrame({"term": ["a"], "conf_low": [-0.0], "conf_high": [0.5]})
+    monkeypatch.setattr(type(archive.infer("smoking")), "to_frame", lambda self, **_: frame)
+    assert "-0" not in printed("infer", "r.zip", "smoking", "--csv")
+    assert '"conf_low": 0.0' in printed("infer", "r.zip", "smoking", "--json")
+
+
+def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(archive, capsys):
+    ends = archive.infer("smoking").conf_int(method="certified")
+    certified = ("--method", "certified")
+    for form in ("--csv", "--json"):
+        names = ["infer", "r.zip", "smoking", "link", form]
+        assert main([*names, *certified]) == DONE
+        out, err = capsys.readouterr()
+        assert "link" not in out
+        assert all(repr(float(end)) in out for end in ends)
+        assert "'link' is left out: there is no certified interval for Cramer's V" in err
+        assert main(["infer", "r.zip", "link", form, *certified]) == REFUSED
+        assert "no analysis is left" in capsys.readouterr().err
+        assert main([*names, *certified, "--target", "table"]) == DONE
+        assert "link" in capsys.readouterr().out
+        assert main([*names, "--simultaneous"]) == REFUSED
+        assert "--simultaneous is for the text" in capsys.readouterr().err
+
+
+def test_asking_for_more(archive, printed):
+    for text in [
+        'Proportion("age >= 65")',
+        "dps.Proportion(condition='age >= 65')",
+        "proportion('age >= 65')",
+        '{kind = "proportion", condition = "age >= 65"}',
+    ]:
+        found = printed("infer", "r.zip", "--ask", text)
+        assert found.rstrip() == archive.infer(dps.Proportion("age >= 65")).summary()
+    (one,) = json.loads(printed("infer", "r.zip", "--json", "--ask", text))
+    assert one["analysis"] == {"kind": "proportion", "condition": "age >= 65"}
+    both = printed("infer", "r.zip", "smoking", "--ask", "Proportion('age >= 65')")
+    assert both.count("Target") == 2
+    text = printed("infer", "r.zip", "--ask", "OLS('age ~ smoker')", code=REFUSED)
+    assert "'age' need missing= in the schema" in text or "cannot answer" in text
+
+
+def test_explain_and_bound_print_what_python_shows(archive, printed):
+    joint = "smoker == 'yes' and age >= 65"
+    marginals = dps.Marginals(["smoker", "age"])
+    for verb, query, options, wanted in [
+        ("explain", joint, [], archive.explain(joint)),
+        ("explain", "smoking", [], archive.explain("smoking")),
+        ("explain", "Marginals(['smoker', 'age'])", [], archive.explain(marginals)),
+        ("explain", "age < 65", ["--over", "age >= 65"],
+         archive.explain("age < 65", over="age >= 65")),
+        ("bound", "age >= 65", ["--given", "smoker == 'no'"],
+         archive.bound("age >= 65", given="smoker == 'no'")),
+        ("bound", "smoker == 'yes'",
+         ["--minus", "age >= 65", "--alpha", "0.2", "--target", "population"],
+         archive.bound("smoker == 'yes'", minus="age >= 65", alpha=0.2, target="population")),
+    ]:  # fmt: skip
+        assert printed(verb, "r.zip", query, *options).rstrip() == str(wanted)
+    for query in ["height > 3", "open('survey.csv')", "smoker == "]:
+        assert printed("bound", "r.zip", query, code=REFUSED)
+
+
+REFUSALS = {
+    "Proportion(open('survey.csv').read())": "argument 1 of Proportion is not a literal",
+    "Proportion('a', given=x)": "given= of Proportion is not a literal",
+    "Proportion({'a'})": "argument 1 of Proportion is not a literal",
+    "Quantile('a', probability=0.25 + 0.25)": "not a literal",
+    "__import__('os').system('touch touched')": "it calls no analysis",
+    "os.Proportion('a')": "it calls no analysis",
+    "Proportion": "no analysis with its parameters",
+    "Proportion('a', 'b', 'c')": "takes 2 parameters without names",
+    "Proportion(*['a'])": "is not a literal",
+    "Proportion(**{'condition': 'a'})": "given one by one",
+    "Proportion('a', condition='b')": "condition is given twice",
+    "Proportion('a', other=1)": "unknown keys ['other']",
+    "Proportion('a'": "it is not an expression",
+    "(" * 9_000: "it is not an expression",
+    "Proportion('" + "a" * 20_000 + "')": "at most 10000 characters",
+    "{kind = 'proportion', condition = }": "not an inline table",
+    "{kind = 'none'}": "unknown kind",
+}
+
+
+def test_text_is_parsed_and_never_evaluated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for text, says in REFUSALS.items():
+        with pytest.raises(dps.RequestError) as error:
+            analysis_from_text(text)
+        assert says in str(error.value)
+        assert not list(Path().iterdir())
+    for text, made in {
+        "Marginals(['a', 'b'], degree=1)": dps.Marginals(["a", "b"], degree=1),
+        "Marginals(('a', 'b'))": dps.Marginals(["a", "b"]),
+        "GoodnessOfFit('a', {'x': 0.25, 'y': 0.75})": dps.GoodnessOfFit(
+            "a", {"x": 0.25, "y": 0.75}
+        ),
+        "OLS('y ~ a + C(g)')": dps.OLS("y ~ a + C(g)"),
+    }.items():
+        assert analysis_from_text(text) == made

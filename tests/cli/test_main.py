@@ -20,16 +20,8 @@ def test_from_request_to_answers(folder, capsys):
     assert main(["plan", "request.toml", "-o", "plan.json", "--n", "2000"]) == DONE
     assert json.loads((folder / "plan.json").read_text())["rows"] == 2000
     assert main(["ledger", "new", "book", "--cap", "3/2"]) == DONE
-    release = [
-        "release",
-        "--unchecked",
-        "plan.json",
-        "survey.csv",
-        "--ledger",
-        "book",
-        "-o",
-        "out.zip",
-    ]
+    release = ["release", "--unchecked", "plan.json", "survey.csv", "--ledger", "book", "--m", "99"]
+    release += ["-o", "out.zip"]
     assert main(release) == DONE
     printed = capsys.readouterr()
     assert "delta" in printed.out
@@ -74,9 +66,9 @@ def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys):
 
 
 def test_help_and_version(capsys):
-    for flag in ("--help", "--version"):
+    for flags in (["--help"], ["--version"], ["preview", "--help"]):
         with pytest.raises(SystemExit, match=r"^0$"):
-            main([flag])
+            main(flags)
         assert "dpstats" in capsys.readouterr().out
 
 

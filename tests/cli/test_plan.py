@@ -34,28 +34,23 @@ def test_preview_solves_for_a_budget_or_for_rows(folder, capsys):
     assert "drawn from the density of another release" in capsys.readouterr().out
 
 
-def test_refusals_of_solving_name_the_parameters(folder, capsys):
+def test_refusals_of_solving_name_the_parameters(folder, printed):
+    width, power = ["--of", "smoking", "--width", "0.1"], ["--of", "smoking", "--power", "0.8"]
     for options, message in [
         (["--width", "1"], "give one --of NAME with --width, --delta or --power"),
         (["--of", "x", "--width", "1"], "of= must name an analysis of the plan, one of"),
         (["--of", "smoking"], "give one --of NAME with --width, --delta or --power"),
-        (
-            ["--of", "smoking", "--width", "0.1", "--n", "9", "--budget", "1"],
-            "give n= for the least budget, or budget= for the least n, not both",
-        ),
-        (["--of", "smoking", "--width", "0.1", "--budget", "x"], "--budget: epsilon must be"),
-        (
-            ["--of", "smoking", "--power", "0.8"],
-            "power= needs alternative=, an effect size, or like=, a release",
-        ),
-        (
-            ["--of", "smoking", "--power", "0.8", "--alternative", "a,b"],
-            "--alternative must be a number, or several with commas",
-        ),
+        ([*width, "--n", "9", "--budget", "1"], "give n= for the least budget, or budget= for"),
+        ([*width, "--budget", "x"], "--budget: epsilon must be"),
+        (power, "power= needs alternative=, an effect size, or like=, a release"),
+        ([*power, "--alternative", "a,b"], "--alternative must be a number, or several with comma"),
         (["--of", "smoking", "--delta", "0.1", "--null", "1"], "null= belongs to power="),
+        (["-o", "a.svg"], "-o is for the figure of --curve"),
+        (["--curve", "--width", "1"], "--width and --curve exclude each other"),
+        (["--n", "9", "--like", "survey.csv"], "--like takes a release (.zip) or a file with"),
+        (["--n", "9", "--like", "guesses"], "--like takes a release (.zip) or a file with"),
     ]:
-        assert main(["preview", "request.toml", *options]) == REFUSED
-        assert f"dpstats: {message}" in capsys.readouterr().err
+        assert f"dpstats: {message}" in printed("preview", "request.toml", *options, code=REFUSED)
 
 
 def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder, capsys):
@@ -84,27 +79,20 @@ def test_a_table_that_does_not_fit_is_seen_before_the_number_is_published(folder
 GUESSES = "[guesses.shares]\nsmoker = { yes = 0.05 }\n"
 
 
-def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, capsys):
+def test_preview_uses_the_guesses_of_the_request_or_of_a_file(folder, printed):
     preview = ["preview", "request.toml", "--n", "2000"]
     (folder / "guesses.toml").write_text(GUESSES)
-    assert main([*preview, "--like", "guesses.toml"]) == DONE
-    given = capsys.readouterr().out
+    given = printed(*preview, "--like", "guesses.toml")
     assert "rows invented from guesses of smoker and spread evenly over age" in given
-    assert main(preview) == DONE
-    assert "rows drawn evenly over the cells" in capsys.readouterr().out
+    even = printed(*preview)
+    assert "rows drawn evenly over the cells" in even
+    assert "Theorem" not in even
+    assert "expected error (delta)" in even
+    assert "Theorem II.1" in printed(*preview, "--theory")
     (folder / "request.toml").write_text((folder / "request.toml").read_text() + GUESSES)
-    assert main(preview) == DONE
-    assert capsys.readouterr().out == given
-    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
-    capsys.readouterr()
-    assert main(["preview", "plan.json", "--n", "2000"]) == DONE
-    assert capsys.readouterr().out == given
-
-
-def test_preview_takes_no_table(folder, capsys):
-    for name in ["survey.csv", "survey.parquet", "guesses"]:
-        assert main(["preview", "request.toml", "--n", "2000", "--like", name]) == REFUSED
-        assert "and no table: a preview must never read the private rows" in capsys.readouterr().err
+    assert printed(*preview) == given
+    printed("plan", "request.toml", "-o", "plan.json")
+    assert printed("preview", "plan.json", "--n", "2000") == given
 
 
 def test_guesses_of_a_request_replace_those_of_its_schema(folder, capsys):
@@ -119,40 +107,19 @@ def test_guesses_of_a_request_replace_those_of_its_schema(folder, capsys):
     assert widths[0] < 0.6 * widths[1]
 
 
-def test_a_curve_is_a_table_or_a_figure(folder, capsys):
-    curve = ["preview", "request.toml", "--n", "2000", "--curve"]
-    assert main(curve) == DONE
-    title, header, *rows = capsys.readouterr().out.splitlines()
+def test_a_curve_is_a_table_or_a_figure(folder, printed):
+    curve = ["preview", "request.toml", "--n", "2000", "--curve", "--of", "old"]
+    title, header, *rows = printed(*curve).splitlines()
     assert title.startswith("Median width of noise-aware 0.95 intervals at n = 2000, rows drawn")
-    assert header.split("  ") == ["epsilon", "smoking: proportion", "old: proportion"]
+    assert header.split("  ") == ["epsilon", "old: proportion"]
     assert [row.split()[0] for row in rows] == ["0.125", "0.25", "0.5", "1", "2", "4", "8"]
-    assert main([*curve, "-o", "curve.svg"]) == DONE
+    printed(*curve, "-o", "curve.svg")
     text = (folder / "curve.svg").read_text()
     assert text.startswith("<?xml")
     assert "<svg" in text
-    assert main([*curve, "-o", "curve.svg"]) == REFUSED
-    assert "exists" in capsys.readouterr().err
-    assert main([*curve, "-o", "curve.svg", "--overwrite"]) == DONE
-    assert main([*curve, "-o", "curve.txt"]) == REFUSED
-    assert "name the figure .svg, .png, .pdf" in capsys.readouterr().err
-    assert main(["preview", "request.toml", "--n", "20", "-o", "a.svg"]) == REFUSED
-    assert "-o is for the figure of --curve" in capsys.readouterr().err
-    assert main([*curve, "--width", "1"]) == REFUSED
-    assert "--width and --curve exclude each other" in capsys.readouterr().err
-    assert main([*curve, "--of", "old"]) == DONE
-    assert capsys.readouterr().out.splitlines()[1].split("  ") == ["epsilon", "old: proportion"]
-    assert main([*curve[:-1], "--of", "old"]) == REFUSED
-    assert "or --curve, with any --of" in capsys.readouterr().err
-
-
-def test_the_theorem_is_printed_when_it_is_asked_for(folder, capsys):
-    preview = ["preview", "request.toml", "--n", "2000"]
-    assert main(preview) == DONE
-    usual = capsys.readouterr().out
-    assert "Theorem" not in usual
-    assert "expected error (delta)" in usual
-    assert main([*preview, "--theory"]) == DONE
-    assert "Theorem II.1" in capsys.readouterr().out
+    assert "exists" in printed(*curve, "-o", "curve.svg", code=REFUSED)
+    refused = printed(*curve, "-o", "curve.txt", code=REFUSED)
+    assert "name the figure .svg, .png, .pdf" in refused
 
 
 def test_check_refuses_a_table_that_lacks_a_column(folder, capsys):

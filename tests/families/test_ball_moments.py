@@ -4,8 +4,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,7 +16,6 @@ from dpstats.families.ball_moments import RADIUS, BallMoments
 from dpstats.families.moments import Moments
 from dpstats.private.kernel import Kernel
 from dpstats.private.sources import one_by_one
-from dpstats.private.tables import exact_sums, open_source
 from dpstats.private.threads import sum_parts
 
 SCHEMA = dps.Schema([
@@ -90,19 +87,6 @@ def test_a_batch_longer_than_one_piece_and_the_kernel_give_the_same_sums():
     totals, count = sum_parts(Kernel(SCHEMA, [BLOCK]), one_by_one(batches))
     assert count == n
     assert totals[0].tolist() == whole.tolist()
-
-
-def test_engines_give_the_same_integers(tmp_path):
-    codes = rows(3_000, seed=2)
-    frame = pd.DataFrame({c.name: c.decode(codes[c.name]) for c in BLOCK.numbers})
-    frame.to_parquet(tmp_path / "rows.parquet")
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    schema = SCHEMA.select({c.name for c in BLOCK.numbers})
-    expected = BLOCK.sums(codes).tolist()
-    for data in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame),
-                 tmp_path / "rows.parquet", tmp_path / "rows.csv"):  # fmt: skip
-        sums, count = exact_sums(open_source(data, schema), schema, [BLOCK])
-        assert (sums[0].tolist(), count) == (expected, 3_000)
 
 
 @st.composite

@@ -59,16 +59,6 @@ def search(terms, p, groups=()):
     return np.max([changes(terms, t, some) for some in moved], axis=0)
 
 
-def test_one_inequality_bounds_the_changes_of_all_monomials_at_once():
-    """|f(x) - f(x')| <= 1 - f(t), t = 1 - |x - x'|, in integers on a grid of 7 points."""
-    points = np.array(list(itertools.product(range(-3, 4), repeat=2)))
-    before, after = points[:, None, :], points[None, :, :]
-    t = 3 - np.abs(before - after)
-    for power in itertools.product(range(5), repeat=2):
-        f = lambda x, power=power: np.prod(x ** np.array(power), axis=-1)  # noqa: E731
-        assert np.all(np.abs(f(before) - f(after)) <= 3 ** sum(power) - f(t))
-
-
 def test_third_and_fourth_powers_are_exact(rows_of, change_of):
     """The least of t^3 + t^4 is at -3/4, a point of this grid."""
     for p in [1, 2]:

@@ -10,6 +10,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.tables.cells import ROWS
+from dpstats.families.tables.residuals import residuals_of
 from dpstats.measured.strategy import PlannedBlock, Strategy
 
 SCHEMA = dps.Schema([
@@ -55,6 +56,17 @@ def test_the_count_goes_with_the_neighbour_relation():
     for n in (0, -1, 2.0, "3", True):
         with pytest.raises(dps.RequestError, match="positive whole number"):
             strategy(TABLE, n=n)
+
+
+def test_a_table_needs_all_of_its_residuals_and_no_others():
+    table = TABLE.block
+    parts = [PlannedBlock(block, Fraction(2)) for block in residuals_of([table])]
+    assert strategy(*parts, tables=(table,)).published.blocks == (table,)
+    for blocks in (parts[:-1], parts[1:]):
+        with pytest.raises(dps.RequestError, match="does not measure the residuals of its tables"):
+            strategy(*blocks, tables=(table,))
+    with pytest.raises(dps.RequestError, match="does not measure the residuals of its tables"):
+        strategy(*parts)
 
 
 def test_the_cost_is_the_exact_sum_over_all_blocks():

@@ -1,7 +1,6 @@
 """Widths against the budget: those of previews at each budget."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -10,11 +9,7 @@ SCHEMA = dps.Schema(
     [dps.Boolean("smoker"), dps.Number("x", 0, 100, missing=0), dps.Number("y", 0, 100, missing=0)],
     dps.Guesses(typical={name: {"mean": 50, "sd": 10} for name in "xy"}),
 )
-ASKED = {
-    "smoking": dps.Proportion("smoker"),
-    "lasso": dps.Lasso("y ~ x"),
-    "line": dps.OLS("y ~ x"),
-}
+ASKED = {"smoking": dps.Proportion("smoker"), "lasso": dps.Lasso("y ~ x"), "line": dps.OLS("y ~ x")}
 N = 2_000
 pytestmark = pytest.mark.usefixtures("few_releases")
 
@@ -71,7 +66,6 @@ def test_unbounded_intervals_are_said_to_be(curve):
     assert frame.columns.tolist() == ["analysis", "of", "epsilon", "width"]
     assert set(frame["of"]) == {"proportion", "x"}
     assert len(frame) == 6
-    assert isinstance(frame, pd.DataFrame)
 
 
 def test_by_default_an_eighth_to_eight_times_the_budget(plan):
@@ -94,18 +88,15 @@ def test_other_methods_and_levels_and_progress(plan):
     assert "certified 0.9 intervals" in certified.title
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_refusals(plan):
+    for options, message in (
         ({"n": None}, "needs a number of rows"),
         ({"n": 0}, "positive whole number"),
-        ({"of": "none"}, "of= must name analyses"),
+        ({"of": "none"}, "of= must name an analysis"),
         ({"budgets": [0]}, "epsilon must be"),
         ({"budgets": []}, "give at least one budget"),
         ({"method": "best"}, "method"),
         ({"alpha": 0.95}, "did you mean"),
-    ],
-)
-def test_refusals(plan, options, message):
-    with pytest.raises(dps.DpstatsError, match=message):
-        plan.curve(**{"n": N, **options})
+    ):
+        with pytest.raises(dps.DpstatsError, match=message):
+            plan.curve(**{"n": N, **options})

@@ -1,4 +1,4 @@
-import json
+import itertools
 import re
 from fractions import Fraction
 
@@ -37,23 +37,23 @@ def test_shares_split_the_budget(schema):
     assert by_size[6] == Fraction(1, 2)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize(("budget", "power"), [(dps.PureDP(1), 1), (dps.ZCDP(0.1), 2)])
-@pytest.mark.parametrize("p", [2, 3, 5, 10])
-@pytest.mark.parametrize("analysis", [dps.Covariance, dps.Correlation, dps.PCA])
-def test_coarse_functions_cost_at_most_three_per_cent(analysis, p, budget, power, unit):
+def test_coarse_functions_cost_at_most_three_per_cent():
     """They have at least 16 times the noise; all still spend the budget exactly."""
-    names = [f"x{i}" for i in range(p)]
-    numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in names])
-    plan = dps.plan(numbers, {"c": analysis(names)}, budget=budget, unit=unit)
-    fine, coarse = plan.blocks
-    assert coarse.block.calibrates
-    factor = coarse.block.noise_factor(budget, unit)
-    assert factor >= 16
-    assert coarse.multiplier == fine.multiplier * factor**power
-    assert plan.cost() == budget.total
-    paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
-    assert 0 < paid <= Fraction(3, 100) * budget.total
+    for p, analysis, unit, (budget, power) in itertools.product(
+        (2, 10), (dps.Covariance, dps.PCA), ("replace", "add_remove"),
+        ((dps.PureDP(1), 1), (dps.ZCDP(0.1), 2)),
+    ):  # fmt: skip
+        names = [f"x{i}" for i in range(p)]
+        numbers = dps.Schema([dps.Number(name, 0, 1, points=65, missing=0) for name in names])
+        plan = dps.plan(numbers, {"c": analysis(names)}, budget=budget, unit=unit)
+        fine, coarse = plan.blocks
+        assert coarse.block.calibrates
+        factor = coarse.block.noise_factor(budget, unit)
+        assert factor >= 16
+        assert coarse.multiplier == fine.multiplier * factor**power
+        assert plan.cost() == budget.total
+        paid = budget.cost(coarse.block.sensitivity(unit), coarse.multiplier)
+        assert 0 < paid <= Fraction(3, 100) * budget.total
 
 
 def test_moments_of_robust_errors_cost_a_seventh_and_have_at_most_sixteen_times_the_noise():
@@ -78,18 +78,18 @@ def test_shares_and_the_optimal_split_know_coarse_functions():
         assert plan.cost() == 1
 
 
-@pytest.mark.parametrize("order", ["abc", "bca", "cab", "bac"])
-def test_a_shared_block_takes_its_largest_share(schema, order):
+def test_a_shared_block_takes_its_largest_share(schema):
     analyses = {
         "a": dps.Proportion("age >= 65"),
         "b": dps.Proportion("not (age < 65)"),
         "c": dps.Proportion("region == 'north'"),
     }
     shares = {"a": 0.1, "b": 0.4, "c": 0.6}
-    asked = {name: analyses[name] for name in order}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1), shares=shares)
-    amounts = {p.block.columns[0].name: 1 / p.multiplier for p in plan.blocks}
-    assert amounts == {"age": Fraction(2, 5), "region": Fraction(3, 5)}
+    for order in ("abc", "bca"):
+        asked = {name: analyses[name] for name in order}
+        plan = dps.plan(schema, asked, budget=dps.PureDP(1), shares=shares)
+        amounts = {p.block.columns[0].name: 1 / p.multiplier for p in plan.blocks}
+        assert amounts == {"age": Fraction(2, 5), "region": Fraction(3, 5)}
 
 
 def test_a_share_is_for_the_blocks_that_answer(schema):
@@ -121,18 +121,16 @@ def test_without_tables_the_count_of_rows_has_the_noise_of_the_others(schema):
     assert {p.multiplier for p in plan.strategy.blocks} == {Fraction(3)}
 
 
-@pytest.mark.parametrize(
-    ("budget", "ratio"), [(dps.PureDP(1), 12 ** (1 / 3)), (dps.ZCDP(1), 6 ** (1 / 2))]
-)
-def test_an_optimal_split_follows_the_rule_of_lagrange(schema, budget, ratio):
+def test_an_optimal_split_follows_the_rule_of_lagrange(schema):
     """A condition (d = 1, D = 1) and a table of three cells (d = 3, D1 = D2 = 2)."""
     asked = {"c": dps.Proportion("age >= 65"), "t": dps.Marginals(["region"], 1)}
-    plan = dps.plan(schema, asked, budget=budget, allocation="optimal")
-    spent = {
-        p.block.size: float(p.block.cost(budget, plan.neighbours, p.multiplier))
-        for p in plan.blocks
-    }
-    assert spent[3] / spent[1] == pytest.approx(ratio, rel=1e-4)
+    for budget, ratio in ((dps.PureDP(1), 12 ** (1 / 3)), (dps.ZCDP(1), 6 ** (1 / 2))):
+        plan = dps.plan(schema, asked, budget=budget, allocation="optimal")
+        costs = {
+            p.block.size: float(p.block.cost(budget, plan.neighbours, p.multiplier))
+            for p in plan.blocks
+        }
+        assert costs[3] / costs[1] == pytest.approx(ratio, rel=1e-4)
 
 
 def test_reference_pays_its_own_share(schema):
@@ -150,14 +148,6 @@ def test_saved_plan_is_what_runs(schema, tmp_path):
         again = Plan.load(tmp_path / "plan.json")
         assert again == plan
         assert again.digest == plan.digest
-
-
-def test_edited_plan_that_overspends_is_refused(schema, tmp_path):
-    path = tmp_path / "plan.json"
-    small_plan(schema).save(path)
-    path.write_text(path.read_text().replace('"multiplier": "5"', '"multiplier": "4"', 1))
-    with pytest.raises(dps.BudgetError, match="edited by hand"):
-        Plan.load(path)
 
 
 def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refused(schema):
@@ -180,52 +170,40 @@ def test_an_edited_plan_that_does_not_measure_what_its_reference_needs_is_refuse
 
 
 @pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
-def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget, tmp_path):
-    path = tmp_path / "plan.json"
-    dps.plan(schema, {"tables": dps.Marginals(["smoker", "region"])}, budget=budget).save(path)
-    plain = json.loads(path.read_text())
+def test_a_block_listed_twice_pays_twice_and_is_refused(schema, budget):
+    asked = {"tables": dps.Marginals(["smoker", "region"])}
+    plain = dps.plan(schema, asked, budget=budget).to_dict()
     (once,) = plain["blocks"]
-    path.write_text(json.dumps({**plain, "blocks": [once, once]}))
     with pytest.raises(dps.BudgetError, match=f"spends {2 * budget.total} and"):
-        Plan.load(path)
+        Plan.from_dict({**plain, "blocks": [once, once]})
     half = {**once, "multiplier": str(2 * Fraction(once["multiplier"]))}
-    path.write_text(json.dumps({**plain, "blocks": [half, half]}))
     with pytest.raises(dps.RequestError, match="measures 'smoker=no, region=north' twice"):
-        Plan.load(path)
-
-
-@pytest.mark.parametrize("allocation", ["equal", "optimal"])
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
-def test_a_split_over_a_block_listed_twice_spends_the_amount(schema, budget, allocation):
+        Plan.from_dict({**plain, "blocks": [half, half]})
     block = dps.Cells.table(schema, ["smoker", "region"])
-    split = Split({"tables": [block]}, budget, budget.total, Neighbours(), allocation)
-    costs = [budget.cost(block.sensitivity("replace"), m) for m in split([block, block])]
-    assert costs == [budget.total / 2] * 2
+    for allocation in ("equal", "optimal"):
+        split = Split({"tables": [block]}, budget, budget.total, Neighbours(), allocation)
+        costs = [budget.cost(block.sensitivity("replace"), m) for m in split([block, block])]
+        assert costs == [budget.total / 2] * 2
 
 
 @pytest.mark.parametrize("budget", [dps.PureDP(0.1), dps.ZCDP(0.1), dps.ApproxDP(1, 1e-6)])
-def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget, tmp_path):
-    path = tmp_path / "plan.json"
-    small_plan(schema, budget=budget).save(path)
-    plain = json.loads(path.read_text())
+def test_a_cost_above_the_budget_by_less_than_floats_see_is_refused(schema, budget):
+    plain = small_plan(schema, budget=budget).to_dict()
     first = plain["blocks"][0]
     first["multiplier"] = str(Fraction(first["multiplier"]) * (1 - Fraction(1, 10**30)))
-    path.write_text(json.dumps(plain))
     with pytest.raises(dps.BudgetError, match="edited by hand") as refused:
-        Plan.load(path)
+        Plan.from_dict(plain)
     spent = Fraction(re.search(r"spends (\S+) and", str(refused.value))[1])
     assert spent > budget.total
     assert float(spent) == float(budget.total)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 2}']
-)
-def test_damaged_plan_is_refused(text, tmp_path):
+def test_damaged_plan_is_refused(tmp_path):
     path = tmp_path / "plan.json"
-    path.write_text(text)
-    with pytest.raises(dps.FileFormatError):
-        Plan.load(path)
+    for text in ("", "{}", "[1]", '{"dpstats": "plan"}', '{"dpstats": "plan", "version": 2}'):
+        path.write_text(text)
+        with pytest.raises(dps.FileFormatError):
+            Plan.load(path)
 
 
 def test_preview_matches_what_a_release_gives(schema, survey):
@@ -255,47 +233,15 @@ def test_a_preview_says_how_widths_of_real_rows_differ_by_analysis(schema):
         assert [other for other in of if other and other in text] == [start][: len(start)]
 
 
-@pytest.mark.parametrize("power", [0, 1])
-def test_most_cells_of_an_uneven_table_have_narrower_intervals_than_previewed(power):
-    """As the preview says; those of an even table have the width that it promises."""
-    levels = list("abcdefgh")
-    schema = dps.Schema([dps.Category("c", levels)])
-    plan = dps.plan(schema, {"t": dps.Marginals(["c"], degree=1)}, budget=dps.PureDP(20), n=20_000)
-    shares = np.arange(1, 9.0) ** (-3 * power)
-    rows = np.random.default_rng(0).choice(levels, 20_000, p=shares / shares.sum())
-    result = dps.release(plan, pd.DataFrame({"c": rows}), rng=0, m=100).infer("t")
-    width = np.median(np.diff(result.conf_int()))
-    ratio = width / plan.preview().outlooks[0].width
-    assert ratio < 0.75 if power else ratio == pytest.approx(1, abs=0.03)
-
-
-def test_one_of_a_kind_is_singular(schema, survey):
-    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
-    assert str(plan).startswith("Plan: 1 analysis, 1 test function in 1 block, on column smoker\n")
-    release = dps.release(plan, survey, m=50, k=1, rng=0)
-    assert str(release).startswith(
-        "Release: 1 noisy answer from 2000 private rows, 1 synthetic row"
-    )
-    assert str(release.measurements).startswith("Measurements: 1 noisy answer from 2000 private")
-
-
 def test_a_preview_reports_its_progress(schema):
     asked = {"share": dps.Proportion("smoker == 'yes'"), "age": dps.Quantile("age")}
     plan, seen = dps.plan(schema, asked, budget=dps.PureDP(1)), []
     plan.preview(1_000, progress=lambda *report: seen.append(report))
     assert seen == [("previewing", 0, 2), ("previewing", 1, 2), ("done", 2, 2)]
-    with pytest.raises(dps.RequestError, match="progress must be a function"):
-        plan.preview(1_000, progress="yes")
 
 
-def test_preview_needs_rows(schema):
-    with pytest.raises(dps.RequestError, match="number of rows"):
-        small_plan(schema).preview()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_impossible_plans_and_previews_are_refused(schema):
+    for change, message in (
         ({"budget": 1.0}, "PureDP"),
         ({"n": 0}, "positive whole number"),
         ({"n": 2.5}, "positive whole number"),
@@ -306,11 +252,13 @@ def test_preview_needs_rows(schema):
         ({"shares": {"smoking": 1}}, "name every analysis"),
         ({"shares": {"smoking": 1, "old": 1, "tables": 0}}, "share of 'tables'"),
         ({"reference": dps.PerturbedHistogram(), "n": 10}, "pure noise"),
-    ],
-)
-def test_impossible_plans_are_refused(schema, change, message):
-    with pytest.raises(dps.RequestError, match=message):
-        small_plan(schema, **change)
+    ):
+        with pytest.raises(dps.RequestError, match=message):
+            small_plan(schema, **change)
+    with pytest.raises(dps.RequestError, match="number of rows"):
+        small_plan(schema).preview()
+    with pytest.raises(dps.RequestError, match="progress must be a function"):
+        small_plan(schema).preview(1_000, progress="yes")
 
 
 def test_not_an_analysis(schema):
@@ -343,26 +291,6 @@ def test_preview_tells_widths_of_one_kind_each(schema):
     assert preview.to_frame().equals(
         dps.plan(schema, analyses, budget=dps.PureDP(1)).preview(20_000).to_frame()
     )
-
-
-def test_preview_widths_are_those_of_releases(schema):
-    """Independent columns, uniform: the distance to the noise of a release is chance alone."""
-    rng = np.random.default_rng(5)
-    n = 3_000
-    frame = pd.DataFrame(
-        {
-            "smoker": rng.choice(["no", "yes"], n),
-            "region": rng.choice(["north", "south", "east"], n),
-            "age": rng.choice([5.0, 25.0, 50.0, 80.0], n),
-        }
-    )
-    analyses = {"link": dps.Independence("smoker", "region", simulations=99)}
-    plan = dps.plan(schema, analyses, budget=dps.PureDP(1), n=n)
-    widths = [
-        np.diff(dps.release(plan, frame, rng=0, m=50).infer("link").conf_int()).item()
-        for _ in range(9)
-    ]
-    assert min(widths) * 0.5 < plan.preview().outlooks[0].width < max(widths) * 2
 
 
 def crowded(n):
@@ -400,22 +328,11 @@ def test_preview_like_a_release_tells_the_widths_of_its_rows(patterned, budget, 
     assert shown["width"].to_numpy() == pytest.approx(actual, rel=0.15)
     even = plan.preview(n).widths()["width"]
     assert even[1] < 0.8 * actual[1]  # what even rows promise for x
+    assert (plan.preview(10 * n, like=like).widths()["width"] < 0.7 * shown["width"]).all()
     table = preview.widths(target="table", method="certified", alpha=0.5)["width"]
     line = preview.results["line"]
     ends = [r.conf_int(alpha=0.5, target="table", method="certified") for r in line]
     assert table.to_numpy() == pytest.approx(np.median(np.diff(ends)[..., 0], axis=0))
-
-
-def test_preview_like_a_release_follows_n_and_the_budget(patterned):
-    schema, analyses, n, like = patterned
-    of = {
-        (epsilon, rows): dps.plan(schema, analyses, budget=dps.PureDP(epsilon))
-        .preview(rows, like=like)
-        .widths()["width"]
-        for epsilon, rows in ((1, n), (10, n), (1, 10 * n))
-    }
-    assert (of[10, n] < of[1, n]).all()
-    assert (of[1, 10 * n] < of[10, n]).all()  # ten times the rows also lessen sampling
 
 
 def test_a_pattern_must_declare_the_columns_as_the_plan_does(patterned, schema):
@@ -478,85 +395,53 @@ def test_the_preview_of_means_and_of_ratios_has_a_line_for_each():
         assert float(line.split()[0]) == pytest.approx(widths[term], rel=1e-3)
 
 
-@pytest.mark.parametrize(("formula", "most"), [("y ~ a*b", 363), ("y ~ I(a**2)", 363)])
-def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(formula, most):
+def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do():
     def planned(points):
-        schema = dps.Schema([
-            dps.Number("a", 0, 1, points=points, missing=0),
-            dps.Number("b", 0, 1, points=points, missing=0), dps.Number("y", 0, 1, missing=0),
-        ])  # fmt: skip
+        numbers = [dps.Number(name, 0, 1, points=points, missing=0) for name in "ab"]
+        schema = dps.Schema([*numbers, dps.Number("y", 0, 1, missing=0)])
         return dps.plan(
-            schema, {"o": dps.OLS(formula)}, budget=dps.PureDP(1), unit="add_remove",
+            schema, {"o": dps.OLS("y ~ a*b")}, budget=dps.PureDP(1), unit="add_remove",
             reference=dps.Uniform(),
         )  # fmt: skip
 
-    with pytest.raises(dps.RequestError, match=rf"\['a'.*at most points={most};") as error:
+    with pytest.raises(dps.RequestError, match=r"\['a'.*at most points=363;"):
         planned(1025)
-    assert "Bernstein" not in str(error.value)
     with pytest.raises(dps.RequestError, match="too fine"):
-        planned(most + 2)
-    assert planned(most).family.size > 5
+        planned(365)
+    assert planned(363).family.size > 5
 
 
-def edited(plan, change):
-    """A plan file with a change by hand, read again."""
-    plain = plan.to_dict()
-    change(plain)
-    return dps.Plan.from_dict(plain)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda p: p["analyses"]["rich"].update(condition="region == 'south'"), "'rich' needs"),
-        (lambda p: p["analyses"].update(more={"kind": "mean", "columns": "age"}), "'more' needs"),
-        (lambda p: p["analyses"].clear(), "asks for no analysis"),
-    ],
-)
-def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent(change, sentence):
+def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent():
     schema = dps.Schema([
         dps.Boolean("rich"), dps.Category("region", ["north", "south"]),
         dps.Number("age", 0, 100, missing=40),
     ])  # fmt: skip
-    plan = dps.plan(schema, {"rich": dps.Proportion("rich")}, budget=dps.PureDP(1))
-    assert edited(plan, lambda plain: None).analyses == plan.analyses
-    with pytest.raises(dps.RequestError, match=sentence):
-        edited(plan, change)
+    plain = dps.plan(schema, {"rich": dps.Proportion("rich")}, budget=dps.PureDP(1)).to_dict()
+    more = {"more": {"kind": "mean", "columns": "age"}}
+    for analyses, sentence in (
+        ({"rich": {"kind": "proportion", "condition": "region == 'south'"}}, "'rich' needs"),
+        (plain["analyses"] | more, "'more' needs"),
+        ({}, "asks for no analysis"),
+    ):
+        with pytest.raises(dps.RequestError, match=sentence):
+            Plan.from_dict({**plain, "analyses": analyses})
 
 
-@pytest.mark.parametrize(
-    ("analysis", "says"),
-    [
-        (
-            dps.Proportion("smoker == 'maybe'"),
-            "analysis 'mine': 'maybe' is not a level of 'smoker'",
-        ),
-        (dps.Proportion("nothing == 1"), "analysis 'mine': "),
-        (dps.Independence("smoker", "nothing"), "analysis 'mine': "),
-    ],
-)
-def test_errors_name_the_analysis_that_they_are_about(analysis, says):
-    schema = dps.Schema([dps.Category("smoker", ["no", "yes"])])
-    with pytest.raises(dps.RequestError) as refused:
-        dps.plan(schema, {"mine": analysis}, budget=dps.PureDP(1))
-    assert str(refused.value).startswith(says)
+def test_errors_name_the_analysis_that_they_are_about(schema):
+    for analysis, says in (
+        (dps.Proportion("smoker == 'maybe'"), "'maybe' is not a level of 'smoker'"),
+        (dps.Independence("smoker", "nothing"), ""),
+    ):
+        with pytest.raises(dps.RequestError, match=f"^analysis 'mine': {says}"):
+            dps.plan(schema, {"mine": analysis}, budget=dps.PureDP(1))
 
 
-def test_persons_previews_say_what_certified_intervals_assume():
-    schema = dps.Schema([dps.Boolean("smoker")])
-    asked = {"it": dps.Proportion("smoker")}
-    for k, said in ((1, False), (4, True)):
-        plan = dps.plan(schema, asked, budget=dps.PureDP(4), rows_per_person=k)
-        printed = " ".join(str(plan.preview(2_000)).split())
-        assert ("take all rows as independent" in printed) == said
-
-
-def test_persons_previews_name_analyses_whose_intervals_do_not_allow_for_several_rows():
+def test_persons_previews_say_what_intervals_assume():
     schema = dps.Schema([dps.Boolean("smoker"), *(dps.Number(c, 0, 9, missing=0) for c in "xy")])
-    asked = {"it": dps.Proportion("smoker"), "axes": dps.PCA(["x", "y"]),
-             "lasso": dps.Lasso("x ~ y")}  # fmt: skip
+    asked = {"it": dps.Proportion("smoker"), "axes": dps.PCA(["x", "y"])}
+    several = "A person may have up to 4 rows, which are not independent: intervals and tests of"
     for k, said in ((1, False), (4, True)):
         plan = dps.plan(schema, asked, budget=dps.PureDP(4), rows_per_person=k, person="id")
         printed = " ".join(str(plan.preview(2_000)).split())
-        line = "A person may have up to 4 rows, which are not independent: intervals and tests of"
-        assert (f"{line} axes do not allow for that" in printed) == said
+        assert ("take all rows as independent" in printed) == said
+        assert (f"{several} axes do not allow for that" in printed) == said

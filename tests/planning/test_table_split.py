@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.tables.cells import Cells, Table, tables_of_degree
+from dpstats.families.tables.cells import Table, tables_of_degree
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
@@ -38,23 +38,18 @@ def rms(split):
     return float(np.sqrt(variances(split) @ split.cells / split.cells.sum()))
 
 
-@pytest.mark.parametrize(
-    ("levels", "degrees", "unit", "published"),
-    [
+def test_the_noise_is_that_of_residual_planner():
+    """Errors in counts at rho .014973; Xiao et al. (2023) in closed form, adding or removing."""
+    for levels, degrees, unit, published in (
         (EIGHT, (2,), "add_remove", 22.28),
         (EIGHT, (3,), "add_remove", 27.68),
         (EIGHT, (2,), "replace", 31.77),
-        ((85, *FOURTEEN[1:]), (2,), "add_remove", None),
-    ],
-)
-def test_the_noise_is_that_of_residual_planner(levels, degrees, unit, published):
-    """Errors in counts at rho .014973; Xiao et al. (2023) in closed form, adding or removing."""
-    split = TableSplit(tables(levels, *degrees), unit, "cells")
-    if unit == "add_remove":
-        wanted = np.sqrt(split.shrinkage * (np.ones(len(split.tables)) @ split.spread))
-        closed = wanted.sum() ** 2 / (2 * RHO)
-        assert variances(split) @ split.cells == pytest.approx(closed)
-    if published is not None:
+    ):
+        split = TableSplit(tables(levels, *degrees), unit, "cells")
+        if unit == "add_remove":
+            wanted = np.sqrt(split.shrinkage * (np.ones(len(split.tables)) @ split.spread))
+            closed = wanted.sum() ** 2 / (2 * RHO)
+            assert variances(split) @ split.cells == pytest.approx(closed)
         assert rms(split) == pytest.approx(published, abs=0.006)
 
 
@@ -142,17 +137,17 @@ def plan(analyses, budget=None, **options):
 
 
 @pytest.mark.parametrize("budget", [dps.ZCDP(Fraction(1, 7)), dps.PureDP(Fraction(1, 7))], ids=str)
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("weights", ["cells", "balanced", "max", "equal"])
-def test_a_plan_spends_its_budget_exactly_and_comes_back(budget, unit, weights, tmp_path):
+def test_a_plan_spends_its_budget_exactly_and_comes_back(budget):
     asked = {"m": dps.Marginals(["a", "b", "c"]), "x": dps.Mean("x")}
-    made = plan(asked, budget, unit=unit, weights=weights)
-    assert made.cost() == budget.total
-    made.save(tmp_path / "plan.json")
-    assert dps.Plan.load(tmp_path / "plan.json").digest == made.digest
-    residual = weights != "equal" and budget.noise == "gaussian"
-    assert bool(made.strategy.tables) is residual
-    assert [len(b.columns) for b in made.published.blocks][:3] == [2, 2, 2]
+    for unit, weights in itertools.product(
+        ("replace", "add_remove"), ("cells", "balanced", "max", "equal")
+    ):
+        made = plan(asked, budget, unit=unit, weights=weights)
+        assert made.cost() == budget.total
+        assert dps.Plan.from_dict(made.to_dict()).digest == made.digest
+        residual = weights != "equal" and budget.noise == "gaussian"
+        assert bool(made.strategy.tables) is residual
+        assert [len(b.columns) for b in made.published.blocks][:3] == [2, 2, 2]
 
 
 def test_tables_get_together_what_an_equal_split_gives_them():
@@ -161,7 +156,7 @@ def test_tables_get_together_what_an_equal_split_gives_them():
     assert equal.blocks[-1] == shared.blocks[-1]  # the moments of x
 
 
-def test_tables_that_are_needed_as_measured_stay_whole():
+def test_tables_that_are_needed_as_measured_or_overlap_with_none_stay_whole():
     asked = {
         "m": dps.Marginals(["a", "b", "c"]),
         "d": dps.Difference("c", by="a", groups=("p", "q")),
@@ -172,11 +167,8 @@ def test_tables_that_are_needed_as_measured_stay_whole():
     assert [t.columns for t in made.strategy.tables] == [
         (SCHEMA["a"], SCHEMA["b"]), (SCHEMA["b"], SCHEMA["c"]),
     ]  # fmt: skip
-
-
-def test_tables_without_a_common_column_are_measured_whole():
-    made = plan({"one": dps.Marginals(["a", "b"]), "two": dps.Marginals(["c"], degree=1)})
-    assert not made.strategy.tables
+    apart = plan({"one": dps.Marginals(["a", "b"]), "two": dps.Marginals(["c"], degree=1)})
+    assert not apart.strategy.tables
 
 
 def test_shares_and_weights_exclude_each_other():
@@ -189,35 +181,28 @@ def test_shares_and_weights_exclude_each_other():
 
 
 def test_an_edited_list_of_tables_is_refused():
-    made = plan({"m": dps.Marginals(["a", "b", "c"])})
-    plain = made.to_dict()
+    plain = plan({"m": dps.Marginals(["a", "b", "c"])}).to_dict()
     plain["tables"] = plain["tables"][:-1]
     with pytest.raises(RequestError, match="residuals of its tables"):
         dps.Plan.from_dict(plain)
-    assert Cells.table(SCHEMA, ["a", "b"]) in made.strategy.tables
-    assert sum(1 for _ in itertools.chain(made.blocks)) == 6
 
 
 @pytest.mark.parametrize(("budget", "unit", "allocation"), [
     (dps.PureDP(1), "replace", "optimal"), (dps.ZCDP(0.1), "add_remove", "equal"),
-    pytest.param(dps.ZCDP(0.1), "replace", "equal", marks=pytest.mark.slow),
-    pytest.param(dps.PureDP(1), "add_remove", "optimal", marks=pytest.mark.slow),
 ])  # fmt: skip
-def test_the_noise_of_a_plan_shows_its_weights(budget, unit, allocation, tmp_path):
+def test_the_noise_of_a_plan_shows_its_weights(budget, unit, allocation):
     """A file keeps the noise alone; what weights it came from is read off it."""
-    schema = dps.Schema([dps.Category(f"c{i}", list("abcdefg")[: 2 + i]) for i in range(5)])
+    schema = dps.Schema([dps.Category(f"c{i}", list("abcdefg")[: 2 + i]) for i in range(4)])
     asked = {
-        "tables": dps.Marginals([f"c{i}" for i in range(4)], degree=2),
-        "gap": dps.Difference("c4 == 'a'", by="c0"),
+        "tables": dps.Marginals([f"c{i}" for i in range(3)], degree=2),
+        "gap": dps.Difference("c3 == 'a'", by="c0"),
     }
     for weights in ("balanced", "cells", "max", "equal"):
         options = {"unit": unit, "allocation": allocation, "weights": weights}
         plan = dps.plan(schema, asked, budget=budget, **options)
-        plan.save(tmp_path / weights)
-        loaded = Plan.load(tmp_path / weights)
+        loaded = Plan.from_dict(plan.to_dict())
         assert loaded.weights == weights
         assert f"Overlapping tables: weights '{weights}', the " in str(loaded)
-    assert "weights 'equal'" in str(loaded.preview(1_000))
     alone = dps.plan(schema, {"gap": asked["gap"]}, budget=budget, unit=unit)
     assert alone.weights is None
     assert "weights" not in str(alone)

@@ -39,9 +39,11 @@ def test_cdf_and_tail_are_sums(cases):
     for law, z, mass in cases:
         assert np.abs(law.cdf(z) - np.cumsum(mass)).max() < 1e-13
         assert np.abs(law.cdf(z + 0.99) - np.cumsum(mass)).max() < 1e-13
-        sd = math.sqrt(law.variance)
+        sd, centre = math.sqrt(law.variance), len(mass) // 2
+        upper = np.append(np.cumsum(mass[::-1], dtype=np.longdouble)[::-1], 0)
         for t in (-2, 0, 0.5, 1, 1.5, 2, 7, 40, sd, 4 * sd, 8 * sd):
-            expected = math.fsum(mass[np.abs(z) >= t])
+            beyond = min(centre + math.ceil(t), len(mass))
+            expected = 1.0 if t <= 0 else float(2 * upper[beyond])
             if expected > seen(law):
                 assert float(law.tail(t)) == pytest.approx(expected, rel=relative_error(law))
 
@@ -156,15 +158,6 @@ def test_many_terms_approach_the_normal_law():
     assert float(law.smoothed_cdf(z)) == pytest.approx(0.9331928, abs=3e-4)
 
 
-@LAWS
-def test_shapes_are_kept(kind):
-    law = kind(3.0, 2)
-    z = np.arange(6).reshape(2, 3)
-    for method in (law.pmf, law.cdf, law.tail, law.smoothed_cdf):
-        assert method(z).shape == (2, 3)
-        assert method(1).shape == ()
-
-
 def test_joint_quantile_of_equal_laws_is_the_smallest_valid():
     for functions in [1, 2, 7, 1000, 150_000]:
         grid = np.arange(2000)
@@ -193,10 +186,6 @@ def test_joint_quantiles_of_different_laws_are_valid_and_cannot_be_lowered(kind)
         assert joint(by_law) >= 1 - Fraction(beta)
         for law, q in by_law.items():
             assert q == 0 or joint(by_law | {law: q - 1}) < 1 - Fraction(beta)
-
-
-def test_joint_quantiles_of_nothing():
-    assert joint_quantiles([], 0.05).shape == (0,)
 
 
 @LAWS

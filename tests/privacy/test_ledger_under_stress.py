@@ -20,8 +20,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.cli import DONE, main
-from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.privacy.budget import ZCDP, ApproxDP, PureDP
+from dpstats.errors import FileFormatError, RequestError
+from dpstats.privacy.budget import PureDP
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import measure as measuring
 
@@ -254,36 +254,6 @@ def test_lines_removed_from_the_end_show_in_the_last_digest_alone(path):
     path.write_bytes(b"".join(content.splitlines(keepends=True)[:-1]))
     shorter = Ledger.open(path)  # no file can show this by itself
     assert shorter.table().splitlines()[-1] != last
-
-
-BUDGETS = {"pure": PureDP(0.01), "zcdp": ZCDP(0.01), "approx": ApproxDP(0.1, 1e-6)}
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("kind", BUDGETS)
-def test_kinds_and_relations_never_mix(path, kind, unit):
-    ledger, accepted = Ledger.create(path, BUDGETS[kind].of_total(1), unit=unit), Fraction(0)
-    for (other, budget), relation in itertools.product(BUDGETS.items(), ("replace", "add_remove")):
-        fits = (other == "pure") == (kind == "pure") and relation == unit
-        before = path.read_bytes()
-        if fits:
-            ledger.spend(budget, unit=relation)
-            accepted += budget.total
-            continue
-        with pytest.raises(BudgetError, match="cannot be added"):
-            ledger.spend(budget, unit=relation)
-        assert path.read_bytes() == before
-    assert Ledger.open(path).spent == accepted > 0
-
-
-def test_show_lists_every_spending(path, capsys):
-    filled(path)
-    assert main(["ledger", "show", str(path)]) == DONE
-    printed = capsys.readouterr().out
-    for i in range(5):
-        assert f"(1/{7 + i})  abababababababab  survey.csv  release, with ü {i}\n" in printed
-    assert "digest of the last line: " in printed
-    assert "cap       epsilon = 2\n" in printed
 
 
 def test_a_system_without_locks_says_so_when_a_ledger_is_opened(path, monkeypatch, capsys):

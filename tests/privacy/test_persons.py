@@ -1,9 +1,7 @@
-"""Persons of several rows: what they cost, by brute force over tables that differ in k rows."""
+"""Persons of several rows: what they cost, and what plans, files and ledgers say of them."""
 
 import dataclasses
-import itertools
 import json
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -11,22 +9,10 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import BudgetError, FileFormatError, RequestError
-from dpstats.families import KINDS
-from dpstats.families.ball_moments import BallMoments
-from dpstats.families.coarse_moments import third_and_fourth_powers
-from dpstats.families.group_moments import GroupMoments
-from dpstats.families.losses.linear import LinearLosses
-from dpstats.families.moments import Moments
-from dpstats.families.persons.moments import PersonMoments
-from dpstats.families.persons.shares import PersonShares
-from dpstats.families.pilot_score import PilotScore
-from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import ROWS
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.strategy import residuals_cost
 from dpstats.planning.requests import load_request
-from dpstats.privacy import noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.neighbours import Neighbours, Sensitivity
 
@@ -36,135 +22,23 @@ SCHEMA = dps.Schema([
     dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
     dps.Number("m", -1, 1, points=5, edges=[0], allow_missing=True),
 ])  # fmt: skip
-X, Y = ("x", None), ("y", None)
-TABULATED = dps.TabulatedLoss.of(
-    SCHEMA, ["y"], {"m": (0, 2, 3)}, lambda row, at: np.abs(row["y"] - at["m"])
-)
-BLOCKS = {
-    "table": dps.Cells.table(SCHEMA, ["c", "b"]),
-    "condition": dps.Cells.condition(SCHEMA, "b or x < 0"),
-    "rows": ROWS,
-    "residual": Residual((SCHEMA["c"], SCHEMA["b"])),
-    "moments": dps.Moments.of(SCHEMA, ["x", "y"]),
-    "moments over groups": Moments.of_terms(SCHEMA, [(X, ("b", 1)), (X, ("d", 1)), (X,)]),
-    "moments in a subgroup": dps.Moments.of(SCHEMA, ["x"], given="b"),
-    "coarse": third_and_fourth_powers(SCHEMA, ["x", "y"]),
-    "HC1": dps.OLS("x ~ y", cov_type="HC1").family(SCHEMA).blocks[-1],
-    "ball_moments": BallMoments.of(SCHEMA, ["x", "y"], 0.8),
-    "group_moments": GroupMoments(SCHEMA["m"], (Subgroup.of(SCHEMA, "b", ["m"]),)),
-    "kernel_lattice": dps.BernsteinKDE(["x"], k=4, share=0.5).block(SCHEMA, 1),
-    "bin_offsets": BinOffsets.of(SCHEMA, ["x"], "x"),
-    "losses": LinearLosses.of(SCHEMA, dps.HuberLoss(1.5), "y ~ x",
-                              {"Intercept": (0, 2, 3), "x": (-1, 1, 3)}),
-    "tabulated_losses": TABULATED.losses,
-    "pilot_score": PilotScore.of(SCHEMA, [(), (X,)], ("b", 1), "logit").at(np.array([9.0, -30.0])),
-}  # fmt: skip
 UNITS = ["replace", "add_remove"]
 
 
-def test_every_kind_of_block_is_here():
-    of_persons = {PersonShares, PersonMoments}  # see tests/families/persons
-    assert {type(block) for block in BLOCKS.values()} == set(KINDS.values()) - of_persons
-
-
-def row_sums(block):
-    """Distinct values of all functions at single rows, (rows, d) integers, by the block's sums."""
-    names = [column.name for column in block.columns]
-    ranges = [range(c.code_range[0], c.code_range[1] + 1) for c in block.columns]
-    rows = itertools.product(*ranges)
-    if not names:
-        return np.array([[1]])
-    found = [
-        block.sums({n: np.array([v]) for n, v in zip(names, row, strict=True)}) for row in rows
-    ]
-    return np.unique(np.stack(found), axis=0)
-
-
-def some_row_sums(block):
-    """The same; of many, the extreme rows of every function, and some others."""
-    values = row_sums(block)
-    if len(values) <= 12:
-        return values
-    ends = np.concatenate([values.argmin(axis=0), values.argmax(axis=0)])
-    some = np.random.default_rng(0).choice(len(values), 12, replace=False)
-    return values[np.unique(np.append(ends, some))[:16]]
-
-
-def largest(changes, bounds):
-    """Largest L1 and squared L2 norm of integer changes (m, d), in units of the bounds; exact."""
-    common = math.lcm(*bounds.tolist())
-    scaled = np.abs(changes).astype(object) * [common // b for b in bounds.tolist()]
-    l1, l2 = scaled.sum(axis=1).max(), (scaled**2).sum(axis=1).max()
-    return Sensitivity(Fraction(int(l1), common), Fraction(int(l2), common**2))
-
-
-def tables_of(values, k, unit):
-    """Sums of all tables of k rows, or of up to k of them, (tables, d)."""
-    sizes = [k] if unit == "replace" else range(k + 1)
-    zero = np.zeros((1, values.shape[1]), np.int64)
-    parts = [
-        zero if size == 0 else values[np.array(chosen)].sum(axis=1)
-        for size in sizes
-        for chosen in [list(itertools.combinations_with_replacement(range(len(values)), size))]
-    ]
-    return np.unique(np.concatenate(parts), axis=0)
-
-
-def brute_force(values, bounds, k, unit):
-    """Over all pairs of neighbouring tables: k rows changed, or up to k rows more."""
-    tables = tables_of(values, k, unit)
-    if unit == "add_remove":
-        return largest(tables, bounds)
-    pairs = np.unique(np.concatenate([tables - one for one in tables]), axis=0)
-    return largest(pairs, bounds)
-
-
-def test_a_mean_over_the_rows_of_a_person_moves_a_block_as_one_row():
-    """Weights of one over the number of a person's rows, of one to three of them."""
-    for unit in UNITS:
-        for name in BLOCKS:
-            block = BLOCKS[name]
-            values = some_row_sums(block)
-            sizes = (1, 2, 3) if len(values) < 10 else (1, 2)
-            whole = math.lcm(*sizes)
-            means = [
-                whole // size * tables_of(values, size, "replace") for size in sizes
-            ]  # times whole
-            changes = np.concatenate(
-                [own - one for own in means for one in own] if unit == "replace" else means
-            ).reshape(-1, block.size)
-            found, one = (
-                largest(changes, whole * block.bounds),
-                brute_force(values, block.bounds, 1, unit),
-            )
-            assert found == one
-
-
-def test_k_rows_move_a_block_by_exactly_k_times_one_row():
-    for unit in UNITS:
-        for name in BLOCKS:
-            block = BLOCKS[name]
-            values = some_row_sums(block)
-            one = brute_force(values, block.bounds, 1, unit)
-            for k in (2, 3) if len(values) < 10 else (2,):
-                at = Neighbours(unit, k)
-                claimed, found = block.moved_by(at), brute_force(values, block.bounds, k, unit)
-                assert (found.l1, found.l2_squared) == (k * one.l1, k**2 * one.l2_squared)
-                assert found.l1 <= claimed.l1
-                assert found.l2_squared <= claimed.l2_squared
-                row = block.sensitivity(unit)
-                assert (claimed.l1, claimed.l2_squared) == (k * row.l1, k**2 * row.l2_squared)
-                for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
-                    power = 1 if budget.noise == "laplace" else 2
-                    amount = Fraction(1, 7)
-                    assert block.price(budget, at) == k**power * block.price(
-                        budget, Neighbours(unit)
-                    )
-                    assert block.cost(budget, at, block.multiplier(budget, at, amount)) == amount
-
-
-def test_the_count_has_sensitivity_k():
-    assert ROWS.moved_by(Neighbours("add_remove", 5)) == Sensitivity(Fraction(5), Fraction(25))
+@pytest.mark.parametrize("unit", UNITS)
+def test_k_rows_move_a_block_by_k_times_one_row_and_products_by_its_square(unit):
+    (products,) = dps.Mean("x").person_totals(SCHEMA)
+    for block, degree in ((ROWS, 1), (dps.Moments.of(SCHEMA, ["x", "y"]), 1), (products, 2)):
+        row = block.sensitivity(unit)
+        for k in (1, 2, 5):
+            at, times = Neighbours(unit, k), k**degree
+            assert block.moved_by(at) == Sensitivity(times * row.l1, times**2 * row.l2_squared)
+            for budget in (dps.PureDP(1), dps.ZCDP(1), dps.ApproxDP(1, 1e-6)):
+                power = 1 if budget.noise == "laplace" else 2
+                price = block.price(budget, Neighbours(unit))
+                assert block.price(budget, at) == times**power * price
+                amount = Fraction(1, 7)
+                assert block.cost(budget, at, block.multiplier(budget, at, amount)) == amount
 
 
 ANALYSES = {
@@ -233,30 +107,6 @@ def test_the_noise_of_a_plan_is_that_of_a_smaller_budget():
                     continue
                 widths = [p.preview(n=10_000).widths()["width"].tolist() for p in (several, small)]
                 assert np.all(np.array(widths[0]) >= np.array(widths[1]))  # of persons, not of rows
-
-
-class Marked:
-    """Records the scales that the noise is drawn with."""
-
-    def __init__(self):
-        self.scales = []
-
-    def __call__(self, scale, size):
-        self.scales += [scale] * size
-        return np.zeros(size, dtype=np.int64)
-
-
-def test_noise_is_drawn_at_the_scales_of_the_plan():
-    for k in [1, 2, 5]:
-        import pandas as pd
-
-        plan = dps.plan(SCHEMA, {"p": dps.Proportion("b")}, budget=dps.PureDP(1),
-                        unit="add_remove", rows_per_person=k)  # fmt: skip
-        source = Marked()
-        with noise._noise_from(source):
-            held = dps.measure(plan, pd.DataFrame({"b": [True] * 3}))
-        assert sum(k / Fraction(scale) for scale in source.scales) <= 1
-        assert held.rows_per_person == k
 
 
 # Files, ledgers, texts

@@ -173,15 +173,6 @@ def test_it_prints_well_and_says_that_it_is_not_private(plan):
     assert "every cell that is not missing fits its declaration" in str(dps.check(plan, good))
 
 
-def test_it_says_as_what_undeclared_cells_count():
-    schema = dps.Schema([dps.Number(c, 0, 9, points=10, missing=3) for c in "xy"])
-    asked = {"m": dps.Mean(["x", "y"])}
-    fit = dps.check(dps.plan(schema, asked, budget=dps.PureDP(1)),
-                    pd.DataFrame({"x": ["NA", "2"], "y": [None, "2"]}))  # fmt: skip
-    assert "\nx: missing or not a number: counted as 3; outside" in str(fit)
-    assert "\ny: missing" not in str(fit)
-
-
 def test_it_says_what_a_release_would_say_of_the_number_of_rows():
     for options, rows, says in [
         ({"n": 4}, 3, "the plan was made for n = 4 rows and the table has 3; make the plan"),
@@ -249,14 +240,6 @@ def test_common_values_are_found_in_bounded_memory(monkeypatch):
         assert max(map(len, tally.values)) <= fit_of_schema.LONGEST
 
 
-def test_values_of_which_no_two_are_equal_are_explained(texts_are_text):
-    schema = dps.Schema([dps.Number("income", 0, 10**6, edges=[500])])
-    cells = [f"{i},{i % 89:02}" for i in range(1_000, 4_000)]
-    (column,) = dps.check(plan_for(schema), pd.DataFrame({"income": cells})).columns
-    assert column.undeclared == 3_000
-    assert column.advice[1].startswith("a decimal comma, as in '1000,21'")
-
-
 def test_days_beyond_the_calendar_are_counted():
     schema = dps.Schema([dps.Number("v", "2020-01-01", "2021-01-01", edges=["2020-06-01"])])
     far = pa.array([10**12, -(10**12), 0], pa.timestamp("s"))
@@ -291,13 +274,6 @@ def test_a_table_that_cannot_be_read_is_refused_without_a_cell(plan, tmp_path):
             assert "Male" not in str(frame.frame.f_locals)
     with pytest.raises(dps.RequestError, match=r"check needs a plan, made by dps\.plan; got Sch"):
         dps.check(SCHEMA, path)
-
-
-def test_neither_measure_nor_release_looks_at_the_fit(schema, survey, monkeypatch):
-    for name in ("check", "_Tally", "_outside"):
-        monkeypatch.setattr(fit_of_schema, name, lambda *a: pytest.fail("the fit was looked at"))
-    plan = dps.plan(schema, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
-    dps.release(plan, survey, m=50, k=50, rng=0)
 
 
 def test_a_cell_fits_however_a_table_spells_it(tmp_path):

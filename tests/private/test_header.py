@@ -7,7 +7,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.private.header import header_of, named
-from dpstats.schema.template import template
 
 NAMES = ["age", "sex", "blood pressure"]
 
@@ -116,28 +115,3 @@ def test_names_that_a_person_gives():
     for text in ("", "a,a", "a,,b"):
         with pytest.raises(dps.SchemaError):
             named(text)
-
-
-def test_a_template_is_refused_until_it_is_completed(tmp_path):
-    path = tmp_path / "survey.toml"
-    text = template(['say "no"', "age"])
-    path.write_text(text)
-    with pytest.raises(dps.SchemaError, match=r"column 'say \"no\"': nothing is decided yet"):
-        dps.Schema.load(path)
-    lines = text.replace("# kind = ", "kind = ", 1).splitlines()
-    second = lines.index('name = "age"')
-    for i in range(second, len(lines)):
-        if lines[i].startswith(("# low = 0 ", "# high = ", "# points = ", "# edges = ")):
-            lines[i] = lines[i][2:]
-    guesses = lines.index("# [guesses]")
-    for i in range(guesses, len(lines)):
-        if lines[i].startswith("# [guesses.typical]") or lines[i].startswith('# "say'):
-            lines[i] = lines[i][2:] if "mean" not in lines[i] else '"age" = { mean = 45, sd = 17 }'
-            if "0.05" in lines[i]:
-                lines[i] = ""
-    path.write_text("\n".join(lines))
-    found = dps.Schema.load(path)
-    assert found.names == ('say "no"', "age")
-    assert isinstance(found["age"], dps.Number)
-    assert isinstance(found['say "no"'], dps.Boolean)
-    assert found.guesses.typical == {"age": {"mean": 45, "sd": 17}}

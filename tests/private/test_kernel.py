@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from dpstats.errors import DataError
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
-from dpstats.private import histograms
-from dpstats.private.histograms import MOST_CELLS
-from dpstats.private.kernel import Kernel
+from dpstats.private import kernel as summing
+from dpstats.private.kernel import MOST_CELLS, Kernel
 from dpstats.private.sources import one_by_one
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Category, Number, Schema
@@ -69,7 +68,7 @@ def test_without_a_joint_histogram_the_sums_are_the_same(loop, monkeypatch):
     assert len(joint._tables) == 1
     with_it = listed(sum_parts(joint, one_by_one(table.to_batches()))[0])
     for most, several in ((500, True), (100, True), (1, False)):
-        monkeypatch.setattr(histograms, "MOST_CELLS", most)
+        monkeypatch.setattr(summing, "MOST_CELLS", most)
         apart = Kernel(loop.schema, loop.blocks)
         assert (len(apart._tables) > 1) == several
         assert listed(sum_parts(apart, one_by_one(table.to_batches()))[0]) == with_it
@@ -114,12 +113,6 @@ def test_only_the_columns_of_the_blocks_are_read(loop):
     assert kernel.schema.names == ("flag",)
     batch = pa.RecordBatch.from_pydict({"flag": [True, False, True], "word": [1, 2, 3]})
     assert kernel.sums(batch)[0].tolist() == [1, 2]
-
-
-def test_no_rows_sum_to_zero(loop):
-    totals, rows = sum_parts(Kernel(loop.schema, loop.blocks), one_by_one([]))
-    assert rows == 0
-    assert not any(np.any(total) for total in totals)
 
 
 def test_the_finest_grid_sums_exactly_over_many_batches():

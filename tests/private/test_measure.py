@@ -30,36 +30,6 @@ def test_zero_noise_gives_the_true_counts(schema, survey, no_noise):
     np.testing.assert_array_equal(table.sums, expected)
 
 
-def test_noise_differs_between_runs_and_follows_the_plan(schema, survey):
-    plan = make_plan(schema, budget=dps.PureDP(0.01))
-    first, second = (dps.measure(plan, survey) for _ in range(2))
-    assert not first.not_private
-    assert not np.array_equal(first.means, second.means)
-    np.testing.assert_array_equal(first.scales, 300.0)
-
-
-def test_only_touched_columns_are_kept(schema, survey):
-    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
-    assert dps.measure(plan, survey).columns.names == ("smoker",)
-
-
-def test_public_row_count_is_checked(schema, survey, tmp_path):
-    plan = make_plan(schema, n=1999)
-    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1))
-    with pytest.raises(dps.DataError, match=r"n = 1999 rows and the table has 2000"):
-        dps.measure(plan, survey, ledger=ledger)
-    path = tmp_path / "survey.csv"
-    survey.to_csv(path, index=False)
-    with pytest.raises(dps.DataError, match="1999"):  # known only after streaming
-        dps.measure(plan, path, ledger=ledger)
-    assert ledger.spent == 0
-
-
-def test_empty_table_is_refused(schema, survey):
-    with pytest.raises(dps.DataError, match="the table has no rows; nothing was released or spent"):
-        dps.measure(make_plan(schema), survey.head(0))
-
-
 def test_ledger_is_written_before_noise_is_drawn(schema, survey, tmp_path):
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(2))
     seen = []
@@ -75,19 +45,6 @@ def test_ledger_is_written_before_noise_is_drawn(schema, survey, tmp_path):
     assert set(seen) == {1}
     assert ledger.spent == 1
     assert ledger.spendings[0].data == "survey.csv"  # without its folder
-
-
-def test_cap_stops_a_second_release_before_rows_are_read(schema, survey, tmp_path):
-    dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1.5))
-    dps.measure(make_plan(schema), survey, ledger=tmp_path / "ledger")
-    with pytest.raises(dps.BudgetError, match="remaining"):
-        dps.measure(make_plan(schema), object(), ledger=tmp_path / "ledger")
-
-
-def test_progress_is_in_per_cent(schema, survey):
-    calls = []
-    dps.measure(make_plan(schema), survey, progress=lambda *call: calls.append(call))
-    assert calls[-2:] == [("reading rows", 100, 100), ("drawing noise", 0, None)]
 
 
 def test_measurements_round_trip(schema, survey, tmp_path):

@@ -79,12 +79,6 @@ def test_names_of_folders_are_cells_of_text(tmp_path, rows):
         open_source(tmp_path / "town=1", SCHEMA)
 
 
-def test_row_groups_of_all_files_are_read_in_threads(folder, rows, monkeypatch):
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(os, "cpu_count", lambda threads=threads: threads)
-        assert sums(folder) == sums(rows)
-
-
 def test_few_files_are_open_at_a_time(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     for i in range(40):
@@ -99,13 +93,6 @@ def test_few_files_are_open_at_a_time(tmp_path, rows, monkeypatch):
     monkeypatch.setattr(module._File, "_reader", counted)
     assert sums(tmp_path) == sums(rows)
     assert max(open_files) - min(open_files) < 10
-
-
-def test_progress_is_the_share_of_all_files(folder):
-    said = []
-    source = open_source(folder, SCHEMA)
-    exact_sums(source, SCHEMA, BLOCKS, lambda *step: said.append(step[1:]))
-    assert said == [(percent, 100) for percent in range(101)]
 
 
 @pytest.mark.parametrize(

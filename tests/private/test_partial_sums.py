@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpstats.errors import DataError
 from dpstats.families.moments import Moments
 from dpstats.private.kernel import SAFE_TOTAL, Kernel
-from dpstats.private.partial_sums import FIELDS, PartialSums, on_worker
+from dpstats.private.partial_sums import PartialSums, on_worker
 from dpstats.schema import Number, Schema
 
 FINE = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
@@ -80,16 +80,6 @@ def test_limbs_of_many_parts_carry():
         parts.append(PartialSums.of(kernel, [batch], "times"))
     totals, _ = reduce(add, parts).exact(kernel)
     assert listed(totals) == [[whole]]
-
-
-def test_as_a_record_batch_and_back():
-    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
-    part = PartialSums.of(kernel, [pa.RecordBatch.from_pydict({"x": [0.5, -1.0]})])
-    batch = part.to_batch()
-    assert batch.schema == FIELDS
-    again = PartialSums.from_batches([batch])
-    assert (again.rows, again.refused) == (2, "")
-    assert listed([again.high, again.low]) == listed([part.high, part.low])
 
 
 def test_a_part_without_rows_has_sums_of_zero():

@@ -211,20 +211,6 @@ def test_one_survey_has_the_same_sums(route, tmp_path):
     assert outcome(ROUTES[route](SURVEY, tmp_path)) == (EXPECTED, 5)
 
 
-ODD = ["", "7", "-1.5", "true", "some text", "2024-05-02", "2024-99-99"]
-
-
-def test_one_cell_never_decides_whether_a_table_is_accepted(tmp_path):
-    """Two rows, of which one changes: the types of pandas, polars and duckdb change with it."""
-    for route in [r for r in ROUTES if r not in ("arrow reader", "pandas bytes")]:
-        for name in ("word", "flag", "x", "seen"):
-            for cell in ODD:
-                survey = {"digit": ["1", "2"], name: ["", cell]}
-                sums, rows = outcome(ROUTES[route](survey, tmp_path), *survey)
-                assert rows == 2
-                assert [sum(block) for block in sums] == [2, 2]
-
-
 def test_columns_without_a_single_cell_are_alike():
     schema = Schema([Category("x", ["a", "b"], allow_missing=True)])
     for cell, expected in (("a", [1, 0, 1]), (None, [0, 0, 2])):
@@ -294,16 +280,6 @@ def test_a_frame_has_the_same_sums_as_the_files_it_writes(tmp_path):
             assert sums.tolist() == expected
 
 
-def test_float16_has_the_same_sums_as_the_file_it_writes(tmp_path):
-    schema = Schema([Category("x", [0.1, 0.2, 0.7])])
-    frame = pd.DataFrame({"x": np.array([0.1, 0.2, 0.7], np.float16)})
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    objects = pd.DataFrame({"x": pd.Series(list(frame["x"].to_numpy()), dtype=object)})
-    for data in (frame, objects, tmp_path / "rows.csv"):
-        (sums,), _ = exact_sums(open_source(data, schema), schema, [Cells.table(schema, ["x"])])
-        assert sums.tolist() == [1, 1, 1]
-
-
 # Files
 
 
@@ -350,28 +326,3 @@ def test_a_damaged_archive_is_refused_without_a_cell(tmp_path):
     assert outcome(path) == f"{said} released or spent"
     path.write_bytes(b"word,digit")
     assert outcome(path) == "'survey.csv.gz' is not a gzip file; take .gz off its name"
-
-
-# Progress
-
-
-def calls_for(data):
-    calls = []
-    blocks = [Cells.table(SCHEMA, ["x"])]
-    exact_sums(open_source(data, SCHEMA), SCHEMA, blocks, lambda *call: calls.append(call))
-    return calls
-
-
-PERCENT = [("reading rows", percent, 100) for percent in range(101)]
-
-
-@pytest.mark.parametrize(
-    "route", ["csv", "csv.gz", "parquet", "pandas", "polars", "arrow", "arrow reader"]
-)
-def test_progress_is_the_same_whatever_the_number_of_rows(route, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 2)
-    monkeypatch.setattr("dpstats.private.delimited.CSV_BLOCK", 256)
-    for copies in (0, 1, 40):
-        survey = {name: cells * copies for name, cells in SURVEY.items()}
-        calls = calls_for(ROUTES[route](survey, tmp_path))
-        assert calls == (PERCENT if route != "arrow reader" else [("reading rows", 0, None)])

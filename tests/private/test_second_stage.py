@@ -239,6 +239,11 @@ def test_a_second_stage_is_added_to_a_release(unit, rows, readings, usual_noise,
 
 
 def test_a_started_plan_that_was_edited_is_refused(rows):
+    first = dps.release(dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET), rows,
+                        m=300, k=10, rng=0)  # fmt: skip
+    later = dps.plan(SCHEMA, plan().analyses, budget=BUDGET, start=first)
+    text = json.dumps(later.to_dict())
+    assert dps.Plan.from_dict(json.loads(text)) == later
     for edit in [
         lambda p: p["blocks"][0].update(multiplier="2"),
         lambda p: p["blocks"][-1].update(pilot=None),
@@ -253,11 +258,7 @@ def test_a_started_plan_that_was_edited_is_refused(rows):
         lambda p: p["blocks"].insert(0, p["blocks"].pop(1)),
         lambda p: p.update(budget={"kind": "approx", "rho": "1", "epsilon": "9", "delta": "1/100"}),
     ]:
-        first = dps.release(dps.plan(SCHEMA, {"it": dps.Logistic(FORMULA)}, budget=BUDGET), rows,
-                            m=300, k=10, rng=0)  # fmt: skip
-        later = dps.plan(SCHEMA, plan().analyses, budget=BUDGET, start=first)
-        plain = json.loads(json.dumps(later.to_dict()))
-        assert dps.Plan.from_dict(plain) == later
+        plain = json.loads(text)
         edit(plain)
         with pytest.raises(dps.DpstatsError):
             dps.Plan.from_dict(plain)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.losses.changes import (
     in_pieces,
     largest_changes,
@@ -22,7 +22,6 @@ from dpstats.families.losses.changes import (
     rounded_root,
 )
 from dpstats.families.losses.grid import Axis, grid_names
-from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number
 
@@ -68,27 +67,27 @@ class LossBlock(Block):
         """(p,) bounds on the slope of the loss in each parameter; infinite where unknown."""
 
     @property
-    @abstractmethod
     def largest_loss(self) -> float:
-        """Bound on the loss of any row at any point of the box."""
+        """Bound on the loss of any row at any point of the box, B units."""
+        return self.unit * LARGEST
 
     @property
-    @abstractmethod
     def rounding(self) -> float:
         """Bound on |loss - unit * integer| of any row."""
+        return self.unit / 2
 
     def distinguished(self, column: Column) -> Codes:
         """Codes of a column among which every code has one with the same losses: all of them."""
         return np.asarray(codes_of(column))
 
     @property
-    @abstractmethod
     def continuous(self) -> Collection[str]:
         """Names of numbers in whose value every loss is Lipschitz, whatever their bins."""
+        return ()
 
-    @abstractmethod
     def slack(self, gaps: Mapping[str, float]) -> Codes:
         """Bounds (d,) on the change of the integers when such numbers change by `gaps` at most."""
+        return np.zeros(self.size, dtype=np.int64)
 
     @property
     def size(self) -> int:
@@ -123,14 +122,14 @@ class LossBlock(Block):
             total += (counts[piece].astype(np.float64) @ values.astype(np.float64)).astype(np.int64)
         return total
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The losses at m points, in integer units."""
-        m = len(codes[self.columns[0].name])
-        array = np.empty((self.size, m))
-        for piece in in_pieces(m, self.pieces):
-            some = {c.name: codes[c.name][piece] for c in self.columns}
-            array[:, piece] = self.values(some).T
-        return DenseValues(array)
+    def functions(self, codes: Mapping[str, Codes]) -> Floats:
+        """Losses (d, n) of rows, whole numbers; float64, as points are many."""
+        n = len(codes[self.columns[0].name])
+        array = np.empty((self.size, n))
+        for piece in in_pieces(n, self.pieces):
+            rows = {c.name: codes[c.name][piece] for c in self.columns}
+            array[:, piece] = self.values(rows).T
+        return array
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact where all states of a row are listed, but for very many; else a bound (notes).
@@ -155,7 +154,7 @@ class LossBlock(Block):
         every = [self.distinguished(column) for column in self.columns]
         most = max(_LISTED // self.size, _FEWEST)
         if math.prod(len(codes) for codes in every) <= most:
-            return every, np.zeros(self.size, dtype=np.int64)
+            return every, self.slack({})
         numbers = [i for i, c in enumerate(self.columns) if c.name in self.continuous]
         others = math.prod(len(codes) for i, codes in enumerate(every) if i not in numbers)
         each = int((most / others) ** (1 / max(len(numbers), 1)) + 1e-9)
@@ -183,10 +182,6 @@ class LossBlock(Block):
             place = np.unravel_index(np.arange(piece.start, piece.stop), shape)
             pairs = zip(self.columns, lists, place, strict=True)
             yield self.values({c.name: codes[at] for c, codes, at in pairs})
-
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Itself only."""
-        return Derivation(np.arange(self.size), self.size) if wanted == self else None
 
 
 @lru_cache(maxsize=32)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal, localcontext
 from functools import lru_cache
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,29 +19,40 @@ _STEPS = 64  # knots of the softplus function per unit
 _LAST = 40  # where log(1 + exp(-u)) is below the precision of float64
 
 
-class Loss(Protocol):
-    """A loss that is convex in the linear predictor, and not negative."""
+@dataclass(frozen=True)
+class LinearLoss(ABC):
+    """A loss that is convex in the linear predictor, and not negative.
+
+    Attributes
+    ----------
+    kind : str
+        Name in files.
+    binary : bool
+        Whether the response is 0 or 1, rather than a number.
+    rounding : float
+        Bound on the error of `values` beyond that of float64.
+    """
 
     kind: ClassVar[str]
-    binary: ClassVar[bool]
+    binary: ClassVar[bool] = False
+    rounding: ClassVar[float] = 0.0
 
     @property
+    @abstractmethod
     def lipschitz(self) -> float:
-        """Bound on its slope in the predictor and, of a number, in the response."""
+        """Bound on the slope in the predictor and, of a number, in the response."""
 
-    @property
-    def rounding(self) -> float:
-        """Bound on the error of `values` themselves."""
-
+    @abstractmethod
     def values(self, response: Floats, predictor: Floats) -> Floats:
         """Losses, by arithmetic that rounds alike on every machine; shapes broadcast."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data: the kind and the parameters."""
+        return {"kind": self.kind, **asdict(self)}
 
 
 @dataclass(frozen=True)
-class LogisticLoss:
+class LogisticLoss(LinearLoss):
     """The negative log likelihood of a Boolean response, log(1 + exp(-t)) + (1 - y) t.
 
     t is the linear predictor. Between multiples of 1/64 it is interpolated linearly, which keeps it
@@ -55,16 +67,12 @@ class LogisticLoss:
 
     kind: ClassVar[str] = "logistic"
     binary: ClassVar[bool] = True
+    rounding: ClassVar[float] = 1 / (32 * _STEPS**2)  # h^2 / 8 times the second derivative, <= 1/4
 
     @property
     def lipschitz(self) -> float:
         """One."""
         return 1.0
-
-    @property
-    def rounding(self) -> float:
-        """h^2 / 8 times the largest second derivative, 1/4."""
-        return 1 / (32 * _STEPS**2)
 
     def values(self, response: Floats, predictor: Floats) -> Floats:
         """Losses for responses of 0 and 1."""
@@ -74,10 +82,6 @@ class LogisticLoss:
         k = np.minimum(place.astype(np.int64), len(knots) - 2)
         curved = knots[k] + (place - k) * (knots[k + 1] - knots[k])
         return np.asarray(np.maximum(wrong, 0) + curved)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"kind": self.kind}
 
 
 @lru_cache(maxsize=1)
@@ -90,7 +94,7 @@ def _log_one_plus_exp() -> Floats:
 
 
 @dataclass(frozen=True)
-class HuberLoss:
+class HuberLoss(LinearLoss):
     """r^2 / 2 for residuals r up to k, and k (|r| - k / 2) beyond.
 
     Parameters
@@ -107,7 +111,6 @@ class HuberLoss:
     """
 
     kind: ClassVar[str] = "huber"
-    binary: ClassVar[bool] = False
 
     k: float
 
@@ -119,24 +122,15 @@ class HuberLoss:
         """The constant k."""
         return self.k
 
-    @property
-    def rounding(self) -> float:
-        """None but that of float64."""
-        return 0.0
-
     def values(self, response: Floats, predictor: Floats) -> Floats:
         """Losses, in the unit of the response squared."""
         residual = np.abs(response - predictor)
         inner = np.minimum(residual, self.k)
         return np.asarray(inner * (residual - inner / 2))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"kind": self.kind, "k": self.k}
-
 
 @dataclass(frozen=True)
-class PinballLoss:
+class PinballLoss(LinearLoss):
     """Of a quantile: p r for positive residuals r, and (p - 1) r for negative ones.
 
     Parameters
@@ -152,23 +146,17 @@ class PinballLoss:
     """
 
     kind: ClassVar[str] = "pinball"
-    binary: ClassVar[bool] = False
 
     probability: float = 0.5
 
     def __post_init__(self) -> None:
-        found = _number("probability of a pinball loss", self.probability, 1)
-        object.__setattr__(self, "probability", found)
+        checked = _number("probability of a pinball loss", self.probability, 1)
+        object.__setattr__(self, "probability", checked)
 
     @property
     def lipschitz(self) -> float:
         """The larger of p and 1 - p."""
         return max(self.probability, 1 - self.probability)
-
-    @property
-    def rounding(self) -> float:
-        """None but that of float64."""
-        return 0.0
 
     def values(self, response: Floats, predictor: Floats) -> Floats:
         """Losses, in the unit of the response."""
@@ -176,12 +164,7 @@ class PinballLoss:
         slopes = self.probability, self.probability - 1
         return np.asarray(np.maximum(slopes[0] * residual, slopes[1] * residual))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"kind": self.kind, "probability": self.probability}
 
-
-LinearLoss: TypeAlias = LogisticLoss | HuberLoss | PinballLoss
 LOSSES: Mapping[str, type[LinearLoss]] = {
     loss.kind: loss for loss in (LogisticLoss, HuberLoss, PinballLoss)
 }

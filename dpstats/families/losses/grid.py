@@ -71,22 +71,13 @@ def _axis(name: Any, given: Any) -> Axis:
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good or not isinstance(name, str):
+        several = isinstance(given, list | tuple) and len(given) == 3
+        shown = f"({', '.join(map(short, given))})" if several else short(given)
         raise RequestError(
             f"the grid of {short(name)} must be its least and its largest value and a number of "
-            f"points of at least 3, such as (-2, 2, 21); got {_shown(given)}"
+            f"points of at least 3, such as (-2, 2, 21); got {shown}"
         )
     return Axis(name, low, high, int(points))
-
-
-def _shown(given: Any) -> str:
-    if not isinstance(given, list | tuple) or len(given) != 3:
-        return short(given)
-    low, high, points = given
-    try:
-        why = ", whose least value is not below its largest" if low >= high else ""
-    except TypeError:
-        why = ""
-    return f"({short(low)}, {short(high)}, {short(points)}){why}"
 
 
 def grid_names(axes: Sequence[Axis]) -> list[str]:

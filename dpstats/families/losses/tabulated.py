@@ -90,25 +90,6 @@ class TabulatedLosses(LossBlock):
         """(p,) the Lipschitz constants."""
         return np.array(self.lipschitz)
 
-    @property
-    def rounding(self) -> float:
-        """Half a unit."""
-        return self.unit / 2
-
-    @property
-    def largest_loss(self) -> float:
-        """B units."""
-        return self.unit * LARGEST
-
-    @property
-    def continuous(self) -> tuple[str, ...]:
-        """None: all states are listed."""
-        return ()
-
-    def slack(self, gaps: Mapping[str, float]) -> Codes:
-        """Zero, for no gaps."""
-        return np.zeros(self.size, dtype=np.int64)
-
     def values(self, codes: Mapping[str, Codes]) -> Codes:
         """Losses (m, d) int64 of the states of m rows."""
         index: Codes = np.zeros(len(codes[self.columns[0].name]), dtype=np.int64)

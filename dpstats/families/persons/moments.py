@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,13 +17,16 @@ from dpstats.families.features import (
     Feature,
     Term,
     alternatives,
-    feature_name,
+    are_terms,
     indicator,
     is_signed,
-    product,
+    known_features,
     replacement,
+    rounded,
+    term_names,
+    terms_from_plain,
 )
-from dpstats.families.persons.products import PersonProducts, rounded, steps_of
+from dpstats.families.persons.products import PersonProducts, steps_of
 from dpstats.families.subgroups import Subgroup, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
@@ -55,14 +57,8 @@ class PersonMoments(PersonProducts):
     kind: ClassVar[str] = "person_moments"
 
     def __post_init__(self) -> None:
-        known: set[Feature] = {(c.name, None) for c in self.columns if isinstance(c, Number)}
-        known |= {(c.name, i) for c in self.columns for i in range(c.bins)}
-        if (
-            not self.terms
-            or len(set(self.terms)) < len(self.terms)
-            or not all(product(term, ()) == term for term in self.terms)
-            or not known.issuperset(feature for term in self.terms for feature in term)
-            or any(sum(level is None for _, level in term) > 2 for term in self.terms)
+        if not are_terms(self.terms, known_features(self.columns)) or any(
+            sum(level is None for _, level in term) > 2 for term in self.terms
         ):
             raise RequestError(
                 f"person totals of {[column.name for column in self.columns]} need distinct terms, "
@@ -94,15 +90,8 @@ class PersonMoments(PersonProducts):
     @property
     def labels(self) -> list[str]:
         """Such as ``age*income``."""
-        bins = {c.name: c.bin_labels for c in self.columns}
         suffix = "" if self.given is None else f", {self.given.name}"
-        return [
-            ("*".join(
-                feature_name(f, bins[f[0]]) + (f"^{times}" if times > 1 else "")
-                for f, times in Counter(term).items()
-            ) or "rows") + suffix
-            for term in self.terms
-        ]  # fmt: skip
+        return [name + suffix for name in term_names(self.terms, self.columns)]
 
     @cached_property
     def units(self) -> Codes:
@@ -167,6 +156,5 @@ class PersonMoments(PersonProducts):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> PersonMoments:
         """Inverse of `to_dict`."""
-        terms = [tuple((str(name), level) for name, level in term) for term in plain["terms"]]
         given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
-        return cls.of(schema, terms, given)
+        return cls.of(schema, terms_from_plain(plain["terms"]), given)

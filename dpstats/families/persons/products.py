@@ -7,7 +7,6 @@ sensitivities are proved in ``docs/explanation/privacy/sensitivity.md``.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
@@ -19,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block, noise_ratio
 from dpstats.families.features import replacement
-from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Number
@@ -120,11 +118,11 @@ class PersonProducts(Block):
         """The same where every row is a person."""
         return self.of_totals(self.of_rows(codes))
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The functions at m points, each a person of one row."""
-        values = self.of_rows(codes).astype(np.float64)
+    def functions(self, codes: Mapping[str, Codes]) -> Codes:
+        """Values (d, n) int64 of rows, each a person of its own."""
+        values = self.of_rows(codes)
         i, j = self.pairs
-        return DenseValues(values[i] * values[j])
+        return values[i] * values[j]
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """To a person of one row, or of several rows whose totals are divided by their number."""
@@ -164,10 +162,8 @@ class PersonProducts(Block):
 
         16, or less where it costs at most a seventh of what the sums over rows cost.
         """
-        price = budget.price(self.of_rows_alone(unit)) * _SHARE
-        ratio, power = budget.price(self.sensitivity(unit)) / price, POWERS[budget.noise]
-        factor = math.isqrt(math.ceil(ratio) - 1) + 1 if power == 2 else math.ceil(ratio)
-        return min(factor, _NOISE)
+        allowed = budget.price(self.of_rows_alone(unit)) * _SHARE
+        return min(noise_ratio(budget.price(self.sensitivity(unit)), allowed, budget), _NOISE)
 
     def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
         """At a scale k times `noise_factor` times as large, as in an equal split."""
@@ -179,29 +175,13 @@ class PersonProducts(Block):
 
         return self._once((budget.kind, neighbours), compute)
 
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The products of totals that both have."""
-        if not isinstance(wanted, PersonProducts) or type(wanted) is not type(self):
-            return None
-        at = {
-            frozenset({wanted.totals[i], wanted.totals[j]}): f
-            for f, (i, j) in enumerate(zip(*wanted.pairs, strict=True))
-        }
-        held = (
-            frozenset({self.totals[i], self.totals[j]}) for i, j in zip(*self.pairs, strict=True)
-        )
-        member = np.array([at.get(pair, -1) for pair in held], dtype=np.int64)
-        return Derivation(member, wanted.size) if np.any(member >= 0) else None
+    @property
+    def keys(self) -> Sequence[frozenset[Hashable]]:  # type: ignore[override]
+        """The two totals of each product."""
+        totals = self.totals
+        return [frozenset((totals[i], totals[j])) for i, j in zip(*self.pairs, strict=True)]
 
 
 def steps_of(number: Number, most: int) -> int:
     """Steps from the middle of a number's range to its ends, at most so many."""
     return min(number.half_points, most)
-
-
-def rounded(number: Number, steps: int, codes: Codes) -> Codes:
-    """Codes on a grid of so many steps to either side, halves away from the middle."""
-    half = number.half_points
-    if steps == half:
-        return codes
-    return np.asarray(np.sign(codes) * ((2 * steps * np.abs(codes) + half) // (2 * half)))

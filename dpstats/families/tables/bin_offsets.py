@@ -12,9 +12,9 @@ import numpy as np
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.conditions import cell_index
-from dpstats.families.tables.cells import DenseValues, Table
+from dpstats.families.tables.cells import Table
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
 
@@ -127,12 +127,12 @@ class BinOffsets(Block):
         np.add.at(total, cell_index(self.columns, codes), self._offsets(codes[self.number]))
         return total
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The functions at m points."""
+    def functions(self, codes: Mapping[str, Codes]) -> Codes:
+        """Offsets in the cells, (d, n) int64."""
         cells = cell_index(self.columns, codes)
-        found = np.zeros((self.size, len(cells)))
-        found[cells, np.arange(len(cells))] = self._offsets(codes[self.number])
-        return DenseValues(found)
+        values = np.zeros((self.size, len(cells)), dtype=np.int64)
+        values[cells, np.arange(len(cells))] = self._offsets(codes[self.number])
+        return values
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """See the notes; exact where some bin has two grid points."""
@@ -144,14 +144,9 @@ class BinOffsets(Block):
         """16 times the noise of a table if it is Laplace, else 8 times."""
         return _FACTORS[budget.noise]
 
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Itself."""
-        return Derivation(np.arange(self.size), self.size) if wanted == self else None
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        names = [column.name for column in self.columns]
-        return {"kind": self.kind, "columns": names, "number": self.number}
+        return super().to_dict() | {"number": self.number}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> BinOffsets:

@@ -174,6 +174,10 @@ class Table(Block):
         labels = [[f"{c.name}={label}" for label in c.bin_labels] for c in self.columns]
         return [", ".join(cell) or "rows" for cell in itertools.product(*labels)]
 
+    def functions(self, codes: Mapping[str, Codes]) -> NDArray[Any]:
+        """Indicators of the cells, (d, n) bool."""
+        return np.equal.outer(np.arange(self.size), cell_index(self.columns, codes))
+
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Counts (d,) int64."""
         return np.bincount(cell_index(self.columns, codes), minlength=self.size).astype(np.int64)
@@ -208,10 +212,6 @@ class Table(Block):
         if isinstance(wanted, Table) and set(wanted.columns) <= set(self.columns):
             return np.full(wanted.size, self.size // wanted.size)
         return super().terms_of(wanted, complements=complements)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"kind": self.kind, "columns": [column.name for column in self.columns]}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Table:
@@ -257,14 +257,9 @@ class Indicator(Block):
     def _mask(self) -> Codes:
         return self.cells.array.ravel().astype(np.int64)
 
-    def sums(self, codes: Mapping[str, Codes]) -> Codes:
-        """The count, (1,) int64."""
-        return np.array([self._mask[cell_index(self.columns, codes)].sum()], dtype=np.int64)
-
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The indicator function at m points."""
-        held = self._mask[cell_index(self.columns, codes)]
-        return DenseValues(held[np.newaxis].astype(np.float64))
+    def functions(self, codes: Mapping[str, Codes]) -> NDArray[Any]:
+        """Indicator of the cells, (1, n) int64."""
+        return self._mask[cell_index(self.columns, codes)][np.newaxis]
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact."""
@@ -272,20 +267,15 @@ class Indicator(Block):
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
         """The condition itself, or its complement (n is public)."""
-        if isinstance(wanted, Indicator) and wanted.columns == self.columns:
-            if wanted == self:
-                return Derivation(np.zeros(1, np.int64), 1)
-            if complements and not np.any(wanted.cells.array == self.cells.array):
-                return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
-        return None
+        if not isinstance(wanted, Indicator) or wanted.columns != self.columns:
+            return None
+        if complements and not np.any(wanted.cells.array == self.cells.array):
+            return Derivation(np.zeros(1, np.int64), 1, sign=-1, offset=1)
+        return super().derive(wanted)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the set of cells as flat indices, and the text of the request."""
-        return {
-            "kind": self.kind,
-            **self.cells.to_dict(),
-            "label": self.label,
-        }
+        return {"kind": self.kind, **self.cells.to_dict(), "label": self.label}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Indicator:
@@ -336,33 +326,3 @@ class TableValues:
         m = len(self.index)
         entries = (np.ones(m), (self.index.astype(np.int64), np.arange(m)))
         return sparse.csr_array(entries, shape=(self.size, m))
-
-
-@dataclass(frozen=True)
-class DenseValues:
-    """Function values at m points as a (d, m) float64 array."""
-
-    array: Floats
-
-    @property
-    def size(self) -> int:
-        """Number of functions."""
-        return len(self.array)
-
-    def at(self, points: NDArray[np.intp]) -> DenseValues:
-        """The same at some of the points."""
-        return DenseValues(self.array[:, points])
-
-    def average(self, weights: Floats) -> Floats:
-        """(d,) weighted sums."""
-        return self.array @ weights
-
-    def combine(self, coefficients: Floats) -> Floats:
-        """(m,) combinations."""
-        return coefficients @ self.array
-
-    def matrix(self) -> csr_array[Any]:
-        """(d, m) sparse matrix."""
-        from scipy import sparse
-
-        return sparse.csr_array(self.array)

@@ -21,9 +21,8 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.subgroups import require_answered
-from dpstats.families.tables.cells import DenseValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Number, Schema
 
@@ -151,7 +150,7 @@ class KernelLattice(Block):
 
     def _product(self, codes: Mapping[str, Codes], chosen: Sequence[int]) -> Floats:
         """((k + 1)^q, n) float64 products over q of the columns at n rows, exact integers."""
-        n = len(next(iter(codes.values())))
+        n = len(codes[self.columns[0].name])
         product = np.ones((1, n))
         for j in chosen:
             column, table = self.columns[j], self.tables[j]
@@ -175,10 +174,9 @@ class KernelLattice(Block):
             total += part.ravel().astype(np.int64)
         return total
 
-    def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
-        """The functions at m points, in integer units; d times m floats."""
-        used = {column.name: codes[column.name] for column in self.columns}
-        return DenseValues(self._product(used, range(len(self.columns))))
+    def functions(self, codes: Mapping[str, Codes]) -> Floats:
+        """Values (d, n) float64, exact integers."""
+        return self._product(codes, range(len(self.columns)))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact for adding or removing a row, and for replacing one if p = 1; else a bound.
@@ -214,18 +212,9 @@ class KernelLattice(Block):
             l2 = max(l2, int((moved**2).sum(axis=0).max()))
         return l1, l2
 
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Nothing: no analysis follows from kernel sums."""
-        return None
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data; the bandwidth is public."""
-        return {
-            "kind": self.kind,
-            "columns": [column.name for column in self.columns],
-            "k": self.k,
-            "bandwidth": self.bandwidth,
-        }
+        return super().to_dict() | {"k": self.k, "bandwidth": self.bandwidth}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> KernelLattice:

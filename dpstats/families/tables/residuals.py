@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table, TableValues
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Schema
@@ -97,6 +97,10 @@ class Residual(Block):
         """Exact sums (d,) int64 from the counts of the table."""
         return _centred(counts.reshape(self.shape), len(self.shape)).ravel()
 
+    def functions(self, codes: Mapping[str, Codes]) -> NDArray[Any]:
+        """Values (d, n) int64."""
+        return self.potential(self.table.functions(codes).astype(np.int64))
+
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Exact sums (d,) int64."""
         return self.of_counts(self.table.sums(codes))
@@ -105,7 +109,7 @@ class Residual(Block):
         """The functions at m points."""
         return ResidualValues(self, self.table.evaluate(codes))
 
-    def potential(self, coefficients: Floats) -> Floats:
+    def potential(self, coefficients: NDArray[Any]) -> NDArray[Any]:
         """Sum at every cell of the functions times coefficients, both (d, ...).
 
         Along a column the functions are the symmetric matrix n I - J: so this also turns weights of
@@ -129,14 +133,6 @@ class Residual(Block):
             fewest = min(self.shape)
             l2_squared *= Fraction(2 * fewest, fewest - 1)
         return Sensitivity(Fraction(times * l1, largest), l2_squared / largest**2)
-
-    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """Itself; tables follow from several residuals together."""
-        return Derivation(np.arange(self.size), self.size) if wanted == self else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"kind": self.kind, "columns": [column.name for column in self.columns]}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Residual:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
-from dpstats.errors import RequestError
+from dpstats.errors import RequestError, SchemaError
 from dpstats.measured.strategy import check_rows
-from dpstats.planning.previews.copula import normal_factor
 from dpstats.schema import Category, Column, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 _CLOSE = 1e-2  # of a mean and a variance, in those of the guess
 _NEWTON = 60
+_NODES, _INNER = 512, 128  # equally likely normal scores, of the first column and of the rest
+_EXTREME = 0.9999
+_ROOT = 1e-4
+_PROJECTIONS = 2_000
+_TOLERANCE = 1e-3  # of a correlation
 Seed = int | tuple[int, int] | np.random.Generator | None
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """Of a public simulation.
-
-    Raises
-    ------
-    RequestError
-    """
+    """The generator of a public simulation."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
@@ -96,38 +96,29 @@ def pretend(
 def invented(
     schema: Schema, guesses: Guesses | None, m: int, rng: np.random.Generator
 ) -> dict[str, Codes]:
-    """Codes (m,) of invented rows, column by column, from guesses that fit the schema.
-
-    Raises
-    ------
-    SchemaError
-        If no distribution has such correlations.
-    """
+    """Codes (m,) of invented rows, column by column, from guesses that fit the schema."""
     guesses = Guesses() if guesses is None else guesses.select(schema.names)
-    margins = {column.name: margin(column, guesses) for column in schema}
+    margins = {column.name: _margin(column, guesses) for column in schema}
     joined = list(dict.fromkeys(name for pair in guesses.correlations for name in pair))
-    normal: Mapping[str, Floats] = {}
+    scores_of: Mapping[str, Floats] = {}  # uniform, of columns that are joined
     if joined:
-        factor = normal_factor(joined, margins, guesses.correlations)
-        normal = dict(zip(joined, factor @ rng.standard_normal((len(joined), m)), strict=True))
+        from scipy.special import ndtr
+
+        factor = _normal_factor(joined, margins, guesses.correlations)
+        scores = factor @ rng.standard_normal((len(joined), m))
+        scores_of = dict(zip(joined, ndtr(scores), strict=True))
     drawn = {}
     for column in schema:
         codes, shares = margins[column.name]
-        if column.name in normal:
-            from scipy.special import ndtr
-
-            uniform = ndtr(normal[column.name])
-        else:
-            uniform = rng.random(m)
-        cells = codes[np.minimum(np.searchsorted(shares.cumsum(), uniform), len(codes) - 1)]
-        missing = _missing(column, guesses)
-        if missing:
+        uniform = scores_of[column.name] if column.name in scores_of else rng.random(m)
+        cells = codes[_places(shares, uniform)]
+        if missing := _missing(column, guesses):
             cells = np.where(rng.random(m) < missing, column.missing_code, cells)
         drawn[column.name] = cells
     return drawn
 
 
-def margin(column: Column, guesses: Guesses) -> tuple[Codes, Floats]:
+def _margin(column: Column, guesses: Guesses) -> tuple[Codes, Floats]:
     """Codes of values (c,), increasing, and their guessed probabilities (c,)."""
     shares = guesses.shares_of(column)
     if isinstance(column, Category):
@@ -165,9 +156,10 @@ def _beta(column: Number, mean: float, sd: float) -> Floats:
     steps = (grid - mean) / sd
     if abs(rounded @ steps) < _CLOSE and abs(rounded @ steps**2 - 1) < _CLOSE:
         return rounded
-    both = _tilted(rounded, np.array([steps, steps**2]), np.array([0.0, 1.0]))
-    found = _tilted(rounded, steps[None], np.zeros(1)) if both is None else both
-    return rounded if found is None else found
+    tilted = _tilted(rounded, np.array([steps, steps**2]), np.array([0.0, 1.0]))
+    if tilted is None:
+        tilted = _tilted(rounded, steps[None], np.zeros(1))
+    return rounded if tilted is None else tilted
 
 
 def _tilted(shares: Floats, functions: Floats, wanted: Floats) -> Floats | None:
@@ -207,3 +199,87 @@ def _stored(column: Column, codes: Codes) -> Any:
         return np.asarray(column.stored)[codes]
     table = np.array([*column.stored, None], dtype=object)
     return table[codes]
+
+
+def _normal_factor(
+    names: Sequence[str],
+    margins: Mapping[str, tuple[Codes, Floats]],
+    correlations: Mapping[tuple[str, str], float],
+) -> Floats:
+    """A matrix (p, p) that gives independent normal scores the wanted correlations.
+
+    Pairs without a guess get what makes the matrix positive semidefinite, near zero where they can.
+    """
+    wanted = np.eye(len(names))
+    known = np.eye(len(names), dtype=bool)
+    for (one, other), r in correlations.items():
+        i, j = names.index(one), names.index(other)
+        wanted[i, j] = wanted[j, i] = _latent(one, other, margins[one], margins[other], r)
+        known[i, j] = known[j, i] = True
+    scores = wanted
+    for _ in range(_PROJECTIONS):  # between the two sets, which meet if there is such a matrix
+        values, vectors = np.linalg.eigh(scores)
+        if values[0] >= -(_TOLERANCE**2):
+            break
+        scores = (vectors * np.maximum(values, 0)) @ vectors.T
+        scores = np.where(known, wanted, scores)
+    values, vectors = np.linalg.eigh(scores)
+    if values[0] < -_TOLERANCE:
+        pairs = ", ".join(f"{one}-{other}" for one, other in correlations)
+        raise SchemaError(
+            f"no rows have all of the guessed correlations ({pairs}): where two columns are close "
+            "to a third, they are close to each other; make some of them smaller"
+        )
+    factor = vectors * np.sqrt(np.maximum(values, 0))
+    scaled: Floats = factor / np.sqrt((factor**2).sum(axis=1, keepdims=True))
+    return scaled
+
+
+def _latent(
+    one: str, other: str, first: tuple[Codes, Floats], second: tuple[Codes, Floats], r: float
+) -> float:
+    """The correlation of normal scores that gives two columns the correlation r."""
+    least, root, most = _root(*(a.tobytes() for pair in (first, second) for a in pair), r)
+    if root is None:
+        raise SchemaError(
+            f"the guessed correlation of {one!r} and {other!r} is {r:g}; with their guessed "
+            f"distributions it lies between {least:.2f} and {most:.2f}"
+        )
+    return root
+
+
+@lru_cache(maxsize=512)
+def _root(
+    codes: bytes, shares: bytes, other_codes: bytes, other_shares: bytes, r: float
+) -> tuple[float, float | None, float]:
+    """The least correlation of two margins, the normal one that gives r, and the largest."""
+    from scipy.optimize import brentq
+    from scipy.special import ndtr, ndtri
+
+    first = np.frombuffer(codes, np.int64), np.frombuffer(shares, np.float64)
+    second = np.frombuffer(other_codes, np.int64), np.frombuffer(other_shares, np.float64)
+    middles = (np.arange(_NODES) + 0.5) / _NODES
+    outer, inner = ndtri(middles)[:, None], ndtri((np.arange(_INNER) + 0.5) / _INNER)
+    scores = _standard(first[0][_places(first[1], middles)], *first)
+
+    def reached(rho: float) -> float:
+        """Pearson correlation of the columns where that of their normal scores is rho."""
+        mixed = rho * outer + np.sqrt(1 - rho**2) * inner
+        cells = second[0][_places(second[1], ndtr(mixed))]
+        return float(scores @ _standard(cells, *second).mean(axis=1)) / _NODES
+
+    least, most = reached(-_EXTREME), reached(_EXTREME)
+    if not least < r < most:
+        return least, None, most
+    return least, brentq(lambda rho: reached(rho) - r, -_EXTREME, _EXTREME, xtol=_ROOT), most
+
+
+def _places(shares: Floats, uniform: Floats) -> Codes:
+    return np.minimum(np.searchsorted(shares.cumsum(), uniform), len(shares) - 1)
+
+
+def _standard(cells: Codes, codes: Codes, shares: Floats) -> Floats:
+    """Codes with the mean 0 and variance 1 of their margin."""
+    mean = float(shares @ codes)
+    variance = float(shares @ (codes - mean) ** 2)
+    return (cells - mean) / np.sqrt(variance) if variance else np.zeros(cells.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,16 +33,9 @@ Source = Literal["even", "guesses", "release", "frame"]
 class Likeness:
     """Where simulated rows come from.
 
-    Attributes
-    ----------
-    source : {"even", "guesses", "release", "frame"}
-        Rows spread evenly over levels and bins, from guesses, from the density of a release, or
-        drawn from a frame.
-    given : bool
-        Whether it was asked for, rather than found in the schema.
-    guesses : Guesses or None
-    release : Release or None
-    frame : mapping of column to (m,) codes, or None
+    Spread evenly over levels and bins, from guesses, from the density of a release, or drawn from
+    a frame, which is held as (m,) codes per column. `given` is whether they were asked for, rather
+    than found in the schema.
     """
 
     source: Source = "even"
@@ -58,23 +52,22 @@ class Likeness:
             return _equally_likely(invented(columns, self.guesses, PRETEND_POINTS, rng))
         if self.frame is not None:
             cells = {name: self.frame[name] for name in columns.names}
-            rows = len(next(iter(cells.values())))
+            rows = _row_count(cells)
             if rows > _MOST_POINTS:
                 chosen = rng.choice(rows, _MOST_POINTS, replace=False)
                 cells = {name: codes[chosen] for name, codes in cells.items()}
             return _equally_likely(cells)
         assert self.release is not None
         check_columns(columns, self.release)
-        held = self.release
-        points = {name: held.candidates[name] for name in columns.names}
-        return points, held.weights / held.weights.sum()
+        points = {name: self.release.candidates[name] for name in columns.names}
+        return points, self.release.weights / self.release.weights.sum()
 
     def said(self, columns: Schema) -> str:
         """Which rows, in a sentence that starts with "rows"."""
         if self.source == "release":
             return "rows drawn from the density of another release"
         if self.frame is not None:
-            size = counted(len(next(iter(self.frame.values()))), "row")
+            size = counted(_row_count(self.frame), "row")
             return f"rows drawn from the frame of {size}, invented or public, given as like="
         if self.guesses is None:
             return "rows drawn evenly over the cells"
@@ -85,18 +78,16 @@ class Likeness:
 
 
 def _equally_likely(points: dict[str, Codes]) -> tuple[dict[str, Codes], Floats]:
-    rows = len(next(iter(points.values())))
+    rows = _row_count(points)
     return points, np.full(rows, 1 / rows)
 
 
-def likeness(like: Like | None, strategy: Strategy) -> Likeness:
-    """What `like=` means for the columns of a plan; by default the guesses of its schema.
+def _row_count(cells: dict[str, Codes]) -> int:
+    return len(next(iter(cells.values())))
 
-    Raises
-    ------
-    RequestError
-        For a path, or anything else that is not a release, guesses or a frame of the columns.
-    """
+
+def likeness(like: Like | None, strategy: Strategy) -> Likeness:
+    """What `like=` means for the columns of a plan; by default the guesses of its schema."""
     schema = strategy.columns
     if like is None:
         guesses = None if schema.guesses is None else schema.guesses.select(schema.names)
@@ -116,13 +107,7 @@ def likeness(like: Like | None, strategy: Strategy) -> Likeness:
     if all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
         check_columns(schema, like)
         return Likeness("release", True, release=like)
-    table = _table(like)
-    if table is None:
-        raise RequestError(
-            "like= must be a release, guesses or a data frame of invented or public rows (pandas, "
-            f"polars or Arrow), got {short(like)}"
-        )
-    return Likeness("frame", True, frame=_codes(schema, table))
+    return Likeness("frame", True, frame=_codes(schema, _table(like)))
 
 
 def check_columns(wanted: Schema, like: ReleaseView) -> None:
@@ -135,25 +120,23 @@ def check_columns(wanted: Schema, like: ReleaseView) -> None:
             )
 
 
-def _table(frame: Any) -> pa.Table | None:
-    """A frame of public rows as an Arrow table; None for anything else."""
+def _table(frame: Any) -> pa.Table:
+    """A frame of public rows as an Arrow table."""
     import pyarrow as pa
 
-    try:
+    with suppress(pa.ArrowException, TypeError, ValueError, AttributeError):
         if type(frame).__module__.startswith("pandas."):
             return pa.Table.from_pandas(frame, preserve_index=False)
-        return pa.table(frame) if hasattr(frame, "__arrow_c_stream__") else None
-    except (pa.ArrowException, TypeError, ValueError, AttributeError):
-        return None
+        if hasattr(frame, "__arrow_c_stream__"):
+            return pa.table(frame)
+    raise RequestError(
+        "like= must be a release, guesses or a data frame of invented or public rows (pandas, "
+        f"polars or Arrow), got {short(frame)}"
+    )
 
 
 def _codes(schema: Schema, table: pa.Table) -> dict[str, Codes]:
-    """Codes of public rows, as those of a private table would be.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Codes of public rows, as those of a private table would be."""
     lacking = [name for name in schema.names if name not in table.column_names]
     if lacking:
         raise RequestError(

@@ -28,7 +28,6 @@ from dpstats.planning.previews.likeness import Likeness
 
 if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
-    from dpstats.schema import Schema
 
 POINTS_AT_A_TIME = 4_000
 _FURTHER = 9  # tables of the same points, beside the first one
@@ -42,19 +41,10 @@ class PretendRows:
     That has the mean and covariance of n rows exactly, and is a mean of possible rows, as a mixture
     of S_base / base and mu. So a search over n sees a smooth curve.
 
-    Parameters
-    ----------
-    strategy : Strategy
-        Person totals are those of persons with equal rows, as many as they may have: the most that
-        these can show.
-    codes : mapping of column to (m,) codes
-        Points.
-    density : (m,) float64
-        Their probabilities.
-    generators : sequence of numpy Generators
-        One per table; they are not changed.
-    further : sequence of numpy Generators
-        Of tables after these, which are drawn when the first of them is asked for.
+    Person totals are those of persons with equal rows, as many as they may have: the most that
+    these can show. The density (m,) is that of points, (m,) codes by column. There is one table for
+    every generator, which is not changed, and then one for every `further` one; these are drawn
+    when the first of them is asked for.
     """
 
     def __init__(
@@ -76,15 +66,10 @@ class PretendRows:
     def table(
         self, number: int, n: int, base: int | None = None
     ) -> tuple[Mapping[str, Codes], Floats, Floats]:
-        """Of one table: the points, their weights (m,) and the sums (d,) of what is measured.
+        """The points, their weights (m,) in one table, and the sums (d,) of what is measured.
 
-        Parameters
-        ----------
-        number : int
-            Which table. After the last one comes the first again.
-        n : int
-        base : int, optional
-            Number of rows of the draw that is moved to n, at most n; default: n itself.
+        After the last table comes the first again. `base` is the number of rows of the draw that
+        is moved to n, at most n; by default n itself.
         """
         base = n if base is None else base
         number, own = number % self.tables, len(self._generators)
@@ -94,7 +79,7 @@ class PretendRows:
             draws = [copy.deepcopy(g).multinomial(base, self.density) for g in self._generators]
             rows: Codes = np.array(draws, dtype=np.int64 if base >= 2**31 else np.int32)
             self._drawn = {base: (rows, self._sums(rows))}  # the last one only: they are large
-        row, sums = (found[number] for found in self._drawn[base])
+        row, sums = (drawn[number] for drawn in self._drawn[base])
         if base == n:
             return self.codes, row / n, np.rint(sums)
         pull = math.sqrt(base / n)
@@ -126,19 +111,17 @@ class PretendRows:
         return np.concatenate(parts, axis=1)
 
 
-def pretend_rows(
-    strategy: Strategy, like: Likeness, count: int, columns: Schema | None = None
-) -> list[PretendRows]:
-    """Tables from so many sets of points, of the columns that are given or the strategy's.
+def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
+    """Tables from so many sets of points.
 
-    Where those have other bins, the rows are the same as for them. Points of guesses, and even
-    ones, give further tables. Rows of a release or a frame give one table per set of points.
+    Points of guesses, and even ones, give further tables. Rows of a release or a frame give one
+    table per set of points.
     """
     made = []
     again = _FURTHER if like.source in ("even", "guesses") else 0
     for seed in range(count):
         rng = generator(seed)
-        codes, density = like.points(strategy.columns if columns is None else columns, rng)
+        codes, density = like.points(strategy.columns, rng)
         further = [generator((seed * _FURTHER + other, 3)) for other in range(again)]
         made.append(PretendRows(strategy, codes, density, [rng], further))
     return made
@@ -154,19 +137,11 @@ def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
 
 
 class PretendRelease:
-    """What analyses would see of n rows.
+    """What analyses would see of n rows, under a strategy as `seen_by_analyses` gives it.
 
-    Parameters
-    ----------
-    strategy : Strategy
-        See `seen_by_analyses`.
-    n : int
-    codes, weights :
-        Points, and the shares (m,) of the rows at each.
-    sums : (d,) float64
-        Of the family, second stages and person totals over the rows.
-    seed : int
-        Of the noise: the same draw, up to its scale, whatever n and the budget.
+    `codes` are points, `weights` (m,) the shares of the rows at each, `sums` (d,) those of the
+    family, second stages and person totals. The `seed` gives the same draw of the noise, up to its
+    scale, whatever n and the budget.
     """
 
     def __init__(

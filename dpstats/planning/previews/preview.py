@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
@@ -10,43 +10,25 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from dpstats.analyses.second_stage import at_pilots
-from dpstats.checks import (
-    Method,
-    Progress,
-    Target,
-    check_alpha,
-    check_method,
-    check_target,
-)
+from dpstats.checks import Method, Progress, Target, check_alpha, check_method, check_target
 from dpstats.display import as_html, fitted_table, html_table, shown_progress, wrapped
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews import simulated
-from dpstats.planning.previews.bins import AT_EDGES, too_coarse
+from dpstats.planning.previews.advice import LISTED, Change, Remedy, listed, remedies
 from dpstats.planning.previews.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from dpstats.planning.previews.likeness import Likeness, likeness
 from dpstats.planning.previews.pretended import PretendRelease, pretend_rows, seen_by_analyses
-from dpstats.planning.previews.remedies import (
-    Remedy,
-    Replannable,
-    finer_quantiles,
-    joined,
-    remedies,
-)
-from dpstats.planning.previews.simulated import (
-    PreviewedWidths,
-    Simulation,
-    tells_nothing,
-)
+from dpstats.planning.previews.simulated import PreviewedWidths, Simulation, tells_nothing
 from dpstats.results.base import OF_INDEPENDENT_ROWS, Result, preview_of_persons
 from dpstats.results.rendering import NO_INTERVAL, UNCERTIFIED, significant
+from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.analyses.base import Analysis
 
-_LISTED = 8  # terms that a line names
 _USUAL = (
     "what helps in general: more rows or budget, fewer or wider columns, 8 to 16 bins of a number "
     "that a logistic regression sees by its bins, ridge= or clip_norm="
@@ -54,7 +36,8 @@ _USUAL = (
 _USUAL_OF_RANGE = "what helps in general: more rows or budget, fewer analyses, tables or cells"
 _HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
 _TABLE = " (table)"
-_WHOLE = "whole range"
+_FEW_BINS = 3  # of an interval of a quantile that more of them would shorten
+_MANY_BINS = 16  # of a column that has enough
 WITHOUT = "no intervals"
 FOR_TABLE = 'certified "(table)": for the effect in the private table, not in the population'
 _INVENT = (
@@ -92,8 +75,7 @@ def preview_strategy(
         progress("done", total, total)
     pretended = simulation.first
     accuracy = expected_accuracy(pretended[0].measurements, fixed=fixed)
-    said = like.said(strategy.columns)
-    return Preview(heading, analyses, n, results, pretended, accuracy, like, said)
+    return Preview(heading, analyses, n, results, pretended, accuracy, like)
 
 
 def with_pilots(
@@ -164,9 +146,9 @@ class Preview:
     accuracy : ExpectedAccuracy
         Of the synthetic rows, beside what a theorem promises.
     like : Likeness
-        What the rows were made from; `said` has it in words.
-    plan : Plan or None
-        What is previewed, for advice on changes.
+        What the rows were made from.
+    changes : function of the name of an analysis, or None
+        Changes to the plan that may help it, in lists of one kind each, the cheapest first.
     theory : bool
         Whether the promise of the theorem is printed.
     silent : bool
@@ -177,13 +159,21 @@ class Preview:
     analyses: Mapping[str, Analysis[Result]]
     n: int
     results: Mapping[str, tuple[Result, ...]]
-    pretended: tuple[ReleaseView, ...]
+    pretended: tuple[PretendRelease, ...]
     accuracy: ExpectedAccuracy
     like: Likeness = field(default_factory=Likeness)
-    said: str = ""
-    plan: Replannable | None = None
+    changes: Callable[[str], Iterable[Iterable[Change]]] | None = None
     theory: bool = False
     silent: bool = False
+
+    @property
+    def _strategy(self) -> Strategy:
+        return self.pretended[0].measurements.strategy
+
+    @property
+    def said(self) -> str:
+        """What the rows were made from, in words."""
+        return self.like.said(self._strategy.columns)
 
     @cached_property
     def outlooks(self) -> tuple[Outlook, ...]:
@@ -192,15 +182,15 @@ class Preview:
 
     def _outlook(self, name: str) -> Outlook:
         analysis, results = self.analyses[name], self.results[name]
-        family = analysis.family(self.pretended[0].schema)
+        family = analysis.family(self._strategy.schema)
         noise = float(np.sqrt(np.median(self.pretended[0].answers(family).noise_variances)))
         first, widths = results[0], []
         for method in get_args(Method):
-            found = [result.preview_widths(method).median(first.main_terms) for result in results]
-            widths.append(float(np.median([width for width, _ in found])))
+            each = [result.preview_widths(method).median(first.main_terms) for result in results]
+            widths.append(float(np.median([width for width, _ in each])))
         return Outlook(
             name, analysis.kind, family.size, noise, widths[0], widths[1], first.interval_of,
-            first.certified_target, found[0][1],
+            first.certified_target, each[0][1],
         )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
@@ -210,11 +200,7 @@ class Preview:
         return pd.DataFrame([vars(outlook) for outlook in self.outlooks])
 
     def widths(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Expected widths of the intervals of every single parameter.
 
@@ -239,85 +225,18 @@ class Preview:
         frames = [pd.DataFrame(columns=["analysis", "term", "width", "unbounded"])]
         for name, results in self.results.items():
             if results[0].has_intervals:
-                found = [
+                each = [
                     r.intervals_frame(alpha=alpha, method=method, target=target) for r in results
                 ]
-                width = np.array([f["conf_high"] - f["conf_low"] for f in found])
+                width = np.array([frame["conf_high"] - frame["conf_low"] for frame in each])
                 columns = {
                     "analysis": name,
-                    "term": found[0]["term"],
+                    "term": each[0]["term"],
                     "width": np.median(width, axis=0),
                     "unbounded": np.isinf(width).mean(axis=0),
                 }
                 frames.append(pd.DataFrame(columns))
         return pd.concat(frames[1:] or frames, ignore_index=True)
-
-    @property
-    def _before(self) -> list[str]:
-        """Lines above the table."""
-        even = self.like.source == "even"
-        remarks = dict.fromkeys(
-            text
-            for name, analysis in self.analyses.items()
-            for text in (
-                getattr(analysis, "preview_remark", ""),
-                getattr(self.results[name][0], "advice", ""),
-            )
-        )
-        made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
-        return [
-            made,
-            *([_INVENT] if even else []),
-            *(" ".join(remark.split()) for remark in remarks if remark and even),
-        ]
-
-    @cached_property
-    def _rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table: an analysis, and its other parameters where units differ."""
-        rows: list[tuple[str, ...]] = []
-        for o in self.outlooks:
-            widths = width_text(o.width, o.whole), _certified_text(o)
-            of = o.of or WITHOUT
-            rows.append((o.name, str(o.functions), significant(o.noise), *widths, of))
-            rows += [
-                ("", "", "", width_text(one, whole), certified_text(other, whole), term)
-                for term, one, other, whole in self._further(o.name)
-            ]
-        return rows
-
-    @property
-    def _after(self) -> list[str]:
-        """Lines below it."""
-        lines = []
-        for name, results in self.results.items():
-            lines += self._warning(name)
-            condition = results[0].preview_condition if self.like.source == "even" else ""
-            lines += [f"{name}: {condition}"] if condition else []
-        if any(o.width == 0 for o in self.outlooks):
-            lines.append("A width of 0: the interval is a single declared value.")
-        if any(row[3] != NO_INTERVAL and row[4] == NO_INTERVAL for row in self._rows):
-            lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
-        if any(row[4].endswith(_TABLE) for row in self._rows):
-            lines.append(FOR_TABLE)
-        k = 1 if self.plan is None else self.plan.strategy.rows_per_person
-        lines += preview_of_persons({name: found[0] for name, found in self.results.items()}, k)
-        if k > 1 and any(
-            np.isfinite(o.certified_width) and o.certified_target == "population"
-            for o in self.outlooks
-        ):
-            lines.append(OF_INDEPENDENT_ROWS.strip())
-        return [*lines, *self.accuracy.lines(theory=self.theory)]
-
-    def __str__(self) -> str:
-        table = fitted_table(_HEADER, self._rows, (0, len(_HEADER) - 1))
-        above = [*self.heading.splitlines(), "", *self._before]
-        lines = [line for one in above for line in wrapped(one)]
-        return "\n".join([*lines, *table, *(line for one in self._after for line in wrapped(one))])
-
-    def _repr_html_(self) -> str:
-        before = [*self.heading.splitlines(), *self._before]
-        table = html_table(_HEADER, self._rows)
-        return as_html("dpstats preview", before, table, self._after)
 
     @cached_property
     def lost(self) -> dict[str, dict[str, int]]:
@@ -327,8 +246,7 @@ class Preview:
         values, in at least half. There are ``len(preview.results[name])`` releases; of an analysis
         with more than 500 parameters, every so many are looked at.
         """
-        found = {name: widths.lost for name, widths in self._widths.items()}
-        return {name: terms for name, terms in found.items() if terms}
+        return {name: found.lost for name, found in self._widths.items() if found.lost}
 
     @cached_property
     def _widths(self) -> dict[str, PreviewedWidths]:
@@ -347,68 +265,49 @@ class Preview:
 
     @cached_property
     def advice(self) -> dict[str, tuple[Remedy, ...]]:
-        """Changes that would help, the cheapest first, by analysis.
+        """Changes that would help analyses with intervals that tell nothing, see `lost`, by name.
 
-        For analyses with intervals that tell nothing, see `lost`, and for quantiles whose intervals
-        are as wide as their bins. Each was planned and previewed again, on the same rows and noise.
+        In this order: rows are clipped, which costs a small bias, or the other analyses are left
+        out; the budget grows, to 16 times. Each was planned and previewed again, on the same rows
+        and noise.
         """
-        if self.plan is None:
+        if self.changes is None:
             return {}
-        schema = self.plan.strategy.schema
         with shown_progress(False if self.silent else None) as say:
-            found = {
-                name: remedies(self.plan, name, tuple(terms), self.like, self.n, say)
+            return {
+                name: remedies(self.changes(name), tuple(terms), self.like, self.n, say)
                 for name, terms in self.lost.items()
             }
-            coarse = {
-                name: finer_quantiles(self.plan, name, results, self.like, self.n)
-                for name, results in self.results.items()
-                if name not in self.lost and too_coarse(self.analyses[name], schema, results)
-            }
-        return found | {name: remedy for name, remedy in coarse.items() if remedy}
 
-    def _warning(self, name: str) -> list[str]:
-        """Lines on intervals that tell nothing, and on changes that would help."""
-        found, lost = self.advice.get(name, ()), self.lost.get(name, {})
-        helping = [f"  {one}" for one in found]
-        if not lost:
-            return [f"{name}: {AT_EDGES}; what would help:", *helping] if found else []
-        lines = [*self._lines_on_unbounded(name), *self._lines_on_whole_range(name)]
-        if not found:
-            usual = _USUAL if name in self.unbounded else _USUAL_OF_RANGE
-            return [*lines, f"{name}: {usual}"]
-        return [*lines, f"{name}: what would help, the cheapest first:", *helping]
+    @property
+    def _before(self) -> list[str]:
+        """Lines above the table."""
+        made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
+        if self.like.source != "even":
+            return [made]
+        remarks = dict.fromkeys(
+            " ".join(text.split())
+            for name, analysis in self.analyses.items()
+            for text in (
+                getattr(analysis, "preview_remark", ""),
+                getattr(self.results[name][0], "advice", ""),
+            )
+        )
+        return [made, _INVENT, *filter(None, remarks)]
 
-    def _lines_on_unbounded(self, name: str) -> list[str]:
-        """Which intervals have no ends, and in how many of the simulated releases."""
-        bounded = self.whole_range.get(name, ())
-        lost = {term: k for term, k in self.lost[name].items() if term not in bounded}
-        if not lost:
-            return []
-        releases, likely = len(self.results[name]), self.unbounded.get(name, ())
-        lines = [f"{name}: likely unbounded intervals of {_listed(likely)}"] if likely else []
-        counts = sorted(set(lost.values()), reverse=True)
-        some = [_listed([term for term, k in lost.items() if k == count]) for count in counts]
-        first = f" of {releases} simulated releases"
-        texts = [
-            f"in {k}{'' if i else first}: {terms}"
-            for i, (k, terms) in enumerate(zip(counts, some, strict=True))
-        ]
-        return [*lines, f"{name}: unbounded {'; '.join(texts)}"]
+    @cached_property
+    def _rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table: an analysis, and its other parameters where units differ."""
+        rows: list[tuple[str, ...]] = []
+        for o in self.outlooks:
+            certified = certified_text(o.certified_width, o.whole, o.certified_target)
+            noise, width = significant(o.noise), width_text(o.width, o.whole)
+            rows.append((o.name, str(o.functions), noise, width, certified, o.of or WITHOUT))
+            rows += self._further(self.results[o.name])
+        return rows
 
-    def _lines_on_whole_range(self, name: str) -> list[str]:
-        """Which intervals are as wide as the range of all values."""
-        terms, every = self.whole_range.get(name, ()), self._widths[name].terms
-        if not terms:
-            return []
-        few = len(every) <= _LISTED
-        some = f"{len(terms)} of {len(every)} intervals"
-        which = f"intervals of {_listed(terms)}" if few else some
-        return [f"{name}: {which} likely as wide as the whole range: tells nothing"]
-
-    def _further(self, name: str) -> list[tuple[str, float, float, float]]:
-        """Terms, both widths and that of all values of the other parameters, if units differ."""
-        results = self.results[name]
+    def _further(self, results: Sequence[Result]) -> list[tuple[str, ...]]:
+        """The cells of the other parameters of an analysis, if units differ."""
         first = results[0].preview_widths("certified")
         if set(first.terms) <= set(results[0].main_terms):
             return []
@@ -416,23 +315,104 @@ class Preview:
             np.median([r.preview_widths(method).widths for r in results], axis=0)
             for method in get_args(Method)
         )
-        rows = zip(
-            first.terms, aware.tolist(), certified.tolist(), first.ranges.tolist(), strict=True
-        )
-        return [row for row in rows if row[0] not in results[0].main_terms]
+        return [
+            ("", "", "", width_text(aware[i], whole), certified_text(certified[i], whole), term)
+            for i, (term, whole) in enumerate(zip(first.terms, first.ranges.tolist(), strict=True))
+            if term not in results[0].main_terms
+        ]
 
-    def __repr__(self) -> str:
-        return str(self)
+    @property
+    def _after(self) -> list[str]:
+        """Lines below it."""
+        lines = []
+        for name, results in self.results.items():
+            lines += self._warning(name)
+            condition = results[0].preview_condition if self.like.source == "even" else ""
+            lines += [f"{name}: {condition}"] if condition else []
+        if any(o.width == 0 for o in self.outlooks):
+            lines.append("A width of 0: the interval is a single declared value.")
+        if any(row[3] != NO_INTERVAL and row[4] == NO_INTERVAL for row in self._rows):
+            lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
+        if any(row[4].endswith(_TABLE) for row in self._rows):
+            lines.append(FOR_TABLE)
+        k = self._strategy.rows_per_person
+        lines += preview_of_persons({name: each[0] for name, each in self.results.items()}, k)
+        if k > 1 and any(
+            np.isfinite(o.certified_width) and o.certified_target == "population"
+            for o in self.outlooks
+        ):
+            lines.append(OF_INDEPENDENT_ROWS.strip())
+        return [*lines, *self.accuracy.lines(theory=self.theory)]
+
+    def _warning(self, name: str) -> list[str]:
+        """Lines on intervals that tell nothing, and on changes that would help."""
+        lost, found = self.lost.get(name, {}), self._widths[name]
+        if not lost:
+            analysis, results = self.analyses[name], self.results[name]
+            finer = edges_of_quantile(analysis, self._strategy.schema, results)
+            return [f"{name}: {finer}"] if finer else []
+        lines = []
+        if found.unbounded:
+            lines.append(f"{name}: likely unbounded intervals of {listed(found.unbounded)}")
+        without_ends = {term: k for term, k in lost.items() if term not in found.of_whole_range}
+        of_all = f" of {len(found.widths)} simulated releases"
+        texts: list[str] = []
+        for k in sorted(set(without_ends.values()), reverse=True):
+            terms = [term for term in without_ends if without_ends[term] == k]
+            texts.append(f"in {k}{'' if texts else of_all}: {listed(terms)}")
+        if texts:
+            lines.append(f"{name}: unbounded {'; '.join(texts)}")
+        if found.of_whole_range:
+            few = len(found.terms) <= LISTED
+            some = f"{len(found.of_whole_range)} of {len(found.terms)} intervals"
+            which = f"intervals of {listed(found.of_whole_range)}" if few else some
+            lines.append(f"{name}: {which} likely as wide as the whole range: tells nothing")
+        if helping := self.advice.get(name):
+            what = f"{name}: what would help, the cheapest first:"
+            return [*lines, what, *(f"  {remedy}" for remedy in helping)]
+        return [*lines, f"{name}: {_USUAL if found.unbounded else _USUAL_OF_RANGE}"]
+
+    def __str__(self) -> str:
+        table = fitted_table(_HEADER, self._rows, (0, len(_HEADER) - 1))
+        above = [*self.heading.splitlines(), "", *self._before]
+        lines = [line for text in above for line in wrapped(text)]
+        below = [line for text in self._after for line in wrapped(text)]
+        return "\n".join([*lines, *table, *below])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        before = [*self.heading.splitlines(), *self._before]
+        table = html_table(_HEADER, self._rows)
+        return as_html("dpstats preview", before, table, self._after)
 
 
-def _listed(terms: Sequence[str]) -> str:
-    more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
-    return f"{joined(terms[:_LISTED], terms)}{more}"
+def edges_of_quantile(
+    analysis: Analysis[Result], schema: Schema, results: Sequence[Result] = ()
+) -> str:
+    """What to declare for narrower intervals of a quantile, which end at edges; "" for others.
 
-
-def _certified_text(outlook: Outlook) -> str:
-    """The certified width, and that it is for the private table where it is for nothing else."""
-    return certified_text(outlook.certified_width, outlook.whole, outlook.certified_target)
+    With `results`, also "" where no median interval of theirs is as short as a few bins, or where
+    there are many bins.
+    """
+    if not getattr(analysis, "ends_at_edges", False):
+        return ""
+    column = schema[analysis.column]  # type: ignore[attr-defined]
+    if not isinstance(column, Number) or not column.edges:
+        return ""
+    cuts = np.unique([float(cut) for cut in (column.low, *column.edges, column.high)])
+    if results:
+        frames = [result.intervals_frame() for result in results]
+        low, high = (np.searchsorted(cuts, [frame[end] for frame in frames])
+                     for end in ("conf_low", "conf_high"))  # fmt: skip
+        if column.value_bins > _MANY_BINS or np.all(np.median(high - low, axis=0) > _FEW_BINS):
+            return ""
+    gaps = sorted(set(np.diff(cuts).tolist()))
+    apart = f"up to {gaps[-1]:g}" if len(gaps) > 1 else f"{gaps[0]:g}"
+    return (
+        f"intervals of a quantile end at declared edges, here {apart} apart: declare finer edges "
+        f"of {column.name!r} in the schema"
+    )
 
 
 def width_text(width: float, whole: float = np.inf) -> str:
@@ -441,8 +421,8 @@ def width_text(width: float, whole: float = np.inf) -> str:
 
 
 def certified_text(width: float, whole: float = np.inf, target: Target = "population") -> str:
-    """The same of a certified interval: one without ends says nothing."""
+    """The width of a certified interval, of which one without ends says nothing."""
     if np.isinf(width):
         return NO_INTERVAL
-    text = _WHOLE if tells_nothing(width, whole) else significant(width)
+    text = "whole range" if tells_nothing(width, whole) else significant(width)
     return f"{text}{_TABLE}" if target == "table" else text

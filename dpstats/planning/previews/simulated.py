@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -22,7 +23,6 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Progress
 from dpstats.errors import RequestError
 from dpstats.measured.strategy import Strategy
-from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.pretended import PretendRelease, PretendRows
 from dpstats.results.base import Result
 
@@ -35,23 +35,15 @@ _STEADY = 1.35  # largest by smallest width, of fewer than _FEWEST releases
 _SURE = 0.12  # relative standard error of a median width, of more
 _OF_MEDIAN = 1.25  # its standard error by that of a mean, for normal logarithms
 RARE = 0.1  # share of releases with intervals that tell nothing, which is not worth a word
-_NOISE = "simulating more releases"
 _ROUNDED = 1e-9  # relative error of a width
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated releases of n rows.
+    """Simulated releases of n rows under a strategy, see `seen_by_analyses`.
 
-    Attributes
-    ----------
-    strategy : Strategy
-        See `seen_by_analyses`.
-    n : int
-    rows : sequence of PretendRows
-        Each gives a table to one of the first releases, and its further ones to later releases.
-    base : int or None
-        As in `PretendRows.table`.
+    Each of `rows` gives a table to one of the first releases, and its further ones to later
+    releases; `base` is as in `PretendRows.table`.
     """
 
     strategy: Strategy
@@ -73,9 +65,9 @@ class Simulation:
         """One from each set of points."""
         return tuple(self.release(seed) for seed in range(len(self.rows)))
 
-    def few(self, analysis: Analysis[Result], known: Sequence[Result] = ()) -> tuple[Result, ...]:
-        """Results of an analysis on these; those of the first of them may be `known`."""
-        return (*known, *(_infer(analysis, release) for release in self.first[len(known) :]))
+    def few(self, analysis: Analysis[Result], most: int | None = None) -> tuple[Result, ...]:
+        """Results of an analysis on these, or on so many of them."""
+        return tuple(_infer(analysis, release) for release in self.first[:most])
 
     def results(
         self,
@@ -88,67 +80,62 @@ class Simulation:
         No clock decides: the number follows from the widths and from the size of the analysis.
         Those of the first releases may be `known`.
         """
-        results = list(self.few(analysis, known))
-        first = results[0].preview_widths("noise_aware")
-        if len(results) == 1 or not np.isinf(first.ranges).any():
+        results = [*known, *(_infer(analysis, release) for release in self.first[len(known) :])]
+        widths = [result.preview_widths("noise_aware").widths for result in results]
+        ranges = results[0].preview_widths("noise_aware").ranges
+        if len(results) == 1 or not np.isinf(ranges).any():
             return tuple(results)
-        widths = [first.widths, *(r.preview_widths("noise_aware").widths for r in results[1:])]
         functions = analysis.family(self.strategy.schema).size
         work = math.sqrt(functions * max(1, len(widths[0])))
         most = int(np.clip(_WORK / work, _FEWEST, _MOST))
         while len(results) < most and not _settled(np.array(widths)):
             if progress is not None:
-                progress(_NOISE, len(results), most)
+                progress("simulating more releases", len(results), most)
             results.append(_infer(analysis, self.release(len(results))))
             widths.append(results[-1].preview_widths("noise_aware").widths)
         return tuple(results)
 
 
-def _infer(analysis: Analysis[Result], release: ReleaseView) -> Result:
-    found: object = inferred(analysis, release, "on a simulated release of a preview")
-    if not isinstance(found, Result):
+def _infer(analysis: Analysis[Result], release: PretendRelease) -> Result:
+    result: object = inferred(analysis, release, "on a simulated release of a preview")
+    if not isinstance(result, Result):
         raise RequestError(
             f"infer() of {spelled(analysis)} must return a result, such as dps.EstimateResult, for "
-            f"a preview; it returned a {type(found).__name__}"
+            f"a preview; it returned a {type(result).__name__}"
         )
-    return found
+    return result
 
 
 def _settled(widths: Floats) -> bool:
     """Whether more than these widths (r, d) would say little: finite and known, or often not."""
     releases = len(widths)
     lost = np.isinf(widths).sum(axis=0)
-    often = lost >= _OFTEN
     if releases >= _FEWEST and lost.max(initial=0) == releases:
         return True
     if releases >= _ENOUGH and 3 * lost.max(initial=0) >= releases:
         return True
-    return bool(np.all(((lost == 0) & _known(widths)) | often))
+    return bool(np.all(((lost == 0) & _known(widths)) | (lost >= _OFTEN)))
 
 
 def _known(widths: Floats) -> NDArray[np.bool_]:
     """Whether the medians of finite widths (r, d) are: (d,)."""
-    found: NDArray[np.bool_] = widths.min(axis=0) == widths.max(axis=0)
+    known: NDArray[np.bool_] = widths.min(axis=0) == widths.max(axis=0)
     varying = np.isfinite(widths).all(axis=0) & (widths.min(axis=0) > 0)
     logs, releases = np.log(widths[:, varying]), len(widths)
     if releases < _FEWEST:
-        found[varying] = np.ptp(logs, axis=0) <= np.log(_STEADY)
+        known[varying] = np.ptp(logs, axis=0) <= np.log(_STEADY)
     else:
         error = _OF_MEDIAN * logs.std(axis=0, ddof=1) / math.sqrt(releases)
-        found[varying] = error <= _SURE
-    return found
+        known[varying] = error <= _SURE
+    return known
 
 
 @dataclass(frozen=True)
 class PreviewedWidths:
-    """Widths of 95% intervals over simulated releases, of the method that a preview shows first.
+    """Widths (r, d) of 95% intervals of an analysis over simulated releases.
 
-    Attributes
-    ----------
-    terms : (d,) list of str
-    ranges : (d,) float64
-        Widths of all values that each could have; infinite where these have no ends.
-    widths : (r, d) float64
+    Of the method that a preview shows first. `ranges` (d,) are the widths of all values that the
+    terms (d,) could have; infinite where these have no ends.
     """
 
     terms: list[str]
@@ -157,18 +144,18 @@ class PreviewedWidths:
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> PreviewedWidths:
-        """Of one analysis."""
+        """The widths of the results of one analysis."""
         method = cast(Method, (*results[0].methods, "noise_aware")[0])
-        found = [result.preview_widths(method) for result in results]
-        return cls(found[0].terms, found[0].ranges, np.array([one.widths for one in found]))
+        each = [result.preview_widths(method) for result in results]
+        return cls(each[0].terms, each[0].ranges, np.array([widths.widths for widths in each]))
 
-    @property
+    @cached_property
     def medians(self) -> dict[str, float]:
         """By term; infinite where the interval is mostly as wide as the range."""
-        found = np.median(np.where(self._lost, np.inf, self.widths), axis=0)
-        return dict(zip(self.terms, found.tolist(), strict=True))
+        medians = np.median(np.where(self._lost, np.inf, self.widths), axis=0)
+        return dict(zip(self.terms, medians.tolist(), strict=True))
 
-    @property
+    @cached_property
     def lost(self) -> dict[str, int]:
         """In how many releases an interval tells nothing, by term.
 
@@ -179,25 +166,27 @@ class PreviewedWidths:
         return {self.terms[i]: int(counts[i]) for i in np.flatnonzero(worth)}
 
     @property
-    def always_lost(self) -> list[str]:
+    def always_lost(self) -> tuple[str, ...]:
         """Terms whose interval tells nothing in any release."""
-        return [self.terms[i] for i in np.flatnonzero(self._lost.all(axis=0))]
+        return self._terms(np.all(self._lost, axis=0))
 
     @property
     def of_whole_range(self) -> tuple[str, ...]:
         """Terms whose intervals are usually as wide as a range that has ends."""
-        usual = np.flatnonzero(self._usual & np.isfinite(self.ranges))
-        return tuple(self.terms[i] for i in usual)
+        return self._terms(self._usual & np.isfinite(self.ranges))
 
     @property
     def unbounded(self) -> tuple[str, ...]:
         """Terms whose intervals usually have no ends."""
-        return tuple(self.terms[i] for i in np.flatnonzero(self._usual & np.isinf(self.ranges)))
+        return self._terms(self._usual & np.isinf(self.ranges))
 
     @property
     def alike(self) -> bool:
         """Whether all have the same range, as cells of tables do."""
         return bool(np.isfinite(self.ranges).all() and np.ptp(self.ranges) == 0)
+
+    def _terms(self, chosen: NDArray[np.bool_] | np.bool_) -> tuple[str, ...]:
+        return tuple(self.terms[i] for i in np.flatnonzero(chosen))
 
     @property
     def _usual(self) -> NDArray[np.bool_]:

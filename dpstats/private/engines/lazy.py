@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from dpstats.private.data_frames import text_of
 from dpstats.private.persons import key_of
-from dpstats.private.sources import BATCH_ROWS, Route, Source, in_slices
-from dpstats.private.streams import stream_source
+from dpstats.private.sources import BATCH_ROWS, Route, Source, in_slices, stream_source
 from dpstats.schema import Schema
 
 _TEXTS = ("hugeint", "uhugeint", "bignum", "varint", "bit", "uuid", "union")  # of DuckDB

@@ -39,8 +39,7 @@ from dpstats.private.engines.spark_files import of_row_groups, row_groups
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, on_worker
 from dpstats.private.persons import first_rows, of_persons
-from dpstats.private.sources import Route, Source, gathered, one_by_one
-from dpstats.private.streams import stream_source
+from dpstats.private.sources import Route, Source, gathered, one_by_one, stream_source
 from dpstats.schema import Schema
 
 T = TypeVar("T")

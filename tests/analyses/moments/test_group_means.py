@@ -11,7 +11,7 @@ from statsmodels.stats.oneway import anova_oneway
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 
 import dpstats as dps
-from dpstats.planning.power import pvalue_of
+from dpstats.planning.measures import pvalue_of
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([

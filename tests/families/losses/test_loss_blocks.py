@@ -1,7 +1,6 @@
 """Losses on a grid: values, sums, sensitivities by brute force, and files."""
 
 import itertools
-import json
 from fractions import Fraction
 
 import numpy as np
@@ -187,16 +186,6 @@ def test_the_interpolated_logistic_loss_is_convex_and_close():
     assert np.abs(np.diff(found)).max() <= np.diff(t)[0] * (1 + 1e-9)
 
 
-def test_blocks_come_back_from_files():
-    for block in BLOCKS:
-        again = block_from_dict(json.loads(json.dumps(block.to_dict())), SCHEMA)
-        assert again == block
-        assert hash(again) == hash(block)
-        assert block.derive(again).apply(np.arange(block.size), 1).tolist() == list(
-            range(block.size)
-        )
-
-
 def test_edited_tables_are_refused():
     plain = table(convex=True).losses.to_dict()
     for edit, message in [
@@ -274,7 +263,7 @@ def test_bins_of_a_logarithmic_grid_and_tables_of_its_values_are_taken():
 
 def test_wrong_grids_are_shown():
     for given, shown in [
-        ((4, 0, 11), r"got \(4, 0, 11\), whose least value is not below its largest"),
+        ((4, 0, 11), r"got \(4, 0, 11\)$"),
         ((0, 4, 2), r"got \(0, 4, 2\)$"), (("a", 4, 5), r"got \('a', 4, 5\)$"), (5, "got 5$"),
     ]:  # fmt: skip
         with pytest.raises(dps.RequestError, match=shown):

@@ -22,7 +22,7 @@ SCHEMA = dps.Schema([
     dps.Category("c", ["a", "b", "z"]), dps.Boolean("d"),
     dps.Number("m", -1, 1, points=3, allow_missing=True),
 ])  # fmt: skip
-X, Y = ("x", None), ("y", None)
+X = ("x", None)
 
 
 def of(analysis):
@@ -152,8 +152,9 @@ def test_other_terms_are_refused():
 
 
 def test_groups_with_a_row_in_common_are_refused():
-    groups = [Subgroup.of(SCHEMA, text, ["m"]) for text in ("d", "c == 'a'")]
-    with pytest.raises(RequestError, match="without a row in common"):
-        PersonShares(SCHEMA["m"], tuple(groups))
+    for texts in [("d", "c == 'a'"), ("c == 'a'", "c in ['a', 'b']")]:
+        groups = tuple(Subgroup.of(SCHEMA, text, ["m"]) for text in texts)
+        with pytest.raises(RequestError, match="without a row in common"):
+            PersonShares(SCHEMA["m"], groups)
     with pytest.raises(RequestError, match="value in every row"):
         PersonShares.of_all(SCHEMA["m"])

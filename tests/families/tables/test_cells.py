@@ -3,7 +3,6 @@
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
-from dpstats.families.tables.cells import Cells, Indicator, cell_index, tables_of_degree
+from dpstats.families.tables.cells import Cells, Indicator, tables_of_degree
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Boolean, Category, Number, Schema
 
@@ -84,19 +83,6 @@ def test_m_monomials_have_sensitivity_m(rows_of, change_of):
         assert Family(tuple(blocks)).sensitivity("add_remove") == Sensitivity(m, m)
 
 
-@given(names=st.lists(subsets, min_size=1, max_size=3))
-@settings(max_examples=15)
-def test_m_tables_never_change_by_more_than_2m(names, rows_of, change_of):
-    tables = [Cells.table(SCHEMA, some) for some in names]
-    rng = np.random.default_rng(0)
-    rows = {c.name: c.draw_inside(rng.integers(c.bins, size=60), rng) for c in SCHEMA}
-    claimed = Family(tuple(tables)).sensitivity("replace")
-    found = change_of(Stacked(tables), rows, rows)
-    assert claimed == Sensitivity(2 * len(tables), 2 * len(tables))
-    assert found.l1 <= claimed.l1
-    assert found.l2_squared <= claimed.l2_squared
-
-
 @given(names=subsets, codes=coded_rows())
 def test_a_table_counts_like_a_loop(names, codes):
     table = Cells.table(SCHEMA, names)
@@ -121,27 +107,6 @@ def test_a_condition_counts_like_a_loop(condition, codes):
     assert condition.sums(codes).tolist() == [held]
 
 
-@given(condition=conditions(), names=subsets, codes=coded_rows())
-def test_values_sum_average_and_combine_alike(condition, names, codes):
-    for block in (condition, Cells.table(SCHEMA, names)):
-        values, m = block.evaluate(codes), len(codes["age"])
-        matrix = values.matrix().toarray()
-        assert matrix.shape == (block.size, m) == (values.size, m)
-        np.testing.assert_array_equal(matrix.sum(axis=1), block.sums(codes))
-        np.testing.assert_array_equal(values.average(np.ones(m)), block.sums(codes))
-        y = np.arange(1.0, block.size + 1)
-        np.testing.assert_array_equal(values.combine(y), y @ matrix)
-
-
-def test_a_monomial_is_the_product_of_its_columns(rows_of):
-    schema = Schema([Boolean("a"), Boolean("b"), Boolean("c")])
-    rows = rows_of(schema)
-    for block in Cells.monomials(schema, schema.names, 3):
-        product = np.prod([rows[c.name] for c in block.columns], axis=0)
-        np.testing.assert_array_equal(block.evaluate(rows).matrix().toarray()[0], product)
-        assert block.names == [" and ".join(c.name for c in block.columns)]
-
-
 def test_columns_are_ordered_as_in_the_schema_however_they_are_asked_for():
     assert Cells.table(SCHEMA, ["age", "region"]) == Cells.table(SCHEMA, ["region", "age"])
     degree_two = tables_of_degree(SCHEMA, ["score", "region", "smoker"], 2)
@@ -152,51 +117,22 @@ def test_columns_are_ordered_as_in_the_schema_however_they_are_asked_for():
     ]
 
 
-@given(codes=coded_rows())
-def test_the_flat_index_is_that_of_numpy(codes):
-    columns = SCHEMA.columns
-    bins = tuple(c.bins_of(codes[c.name]) for c in columns)
-    expected = np.ravel_multi_index(bins, [c.bins for c in columns])
-    np.testing.assert_array_equal(cell_index(columns, codes), expected)
-
-
-def test_a_table_equals_the_crosstab_of_pandas():
-    rng = np.random.default_rng(5)
-    codes = {"region": rng.integers(3, size=200), "smoker": rng.integers(2, size=200)}
-    crosstab = pd.crosstab(codes["region"], codes["smoker"])
-    table = Cells.table(SCHEMA, ["region", "smoker"])
-    np.testing.assert_array_equal(table.sums(codes), crosstab.to_numpy().ravel())
-
-
-def test_what_cannot_be_counted_is_refused_with_a_reason():
-    for make, says in [
-        (lambda: Cells.table(SCHEMA, []), "non-empty list"),
-        (lambda: Cells.table(SCHEMA, "age"), "non-empty list"),
-        (lambda: Cells.table(SCHEMA, ["age", "age"]), "named twice"),
-        (
-            lambda: Cells.table(SCHEMA, ["agee"]),
-            "no column 'agee' \\(did you mean 'age'\\?\\); columns: ",
-        ),
-        (
-            lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]),
-            "'x' has a single bin; add edges",
-        ),
-        (
-            lambda: Cells.table(
-                Schema([Category(f"c{i}", list(range(200))) for i in range(4)]),
-                ["c0", "c1", "c2", "c3"],
-            ),
-            "1600000000 cells, more than 67108864; use fewer columns",
-        ),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 0), "from 1 to .* 2; got 0"),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 3), "from 1 to .* 2; got 3"),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], True), "got True"),
-        (lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 1.0), "got 1.0"),
-        (lambda: Cells.monomials(SCHEMA, ["smoker", "tall"], 1), "'tall' is not one; use form="),
-        (lambda: Cells.monomials(SCHEMA, ["smoker", "age"], 1), "need Boolean columns"),
-        (lambda: Cells.monomials(SCHEMA, ["smoker"], 2), "got 2"),
-    ]:
-        with pytest.raises(RequestError, match=says):
+def test_what_cannot_be_counted_is_refused():
+    wide = Schema([Category(f"c{i}", list(range(200))) for i in range(4)])  # 1.6e9 cells
+    for make in [
+        lambda: Cells.table(SCHEMA, []), lambda: Cells.table(SCHEMA, "age"),
+        lambda: Cells.table(SCHEMA, ["age", "age"]), lambda: Cells.table(SCHEMA, ["agee"]),
+        lambda: Cells.table(Schema([Number("x", 0, 1)]), ["x"]),
+        lambda: Cells.table(wide, wide.names),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 0),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 3),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], True),
+        lambda: tables_of_degree(SCHEMA, ["age", "smoker"], 1.0),
+        lambda: Cells.monomials(SCHEMA, ["smoker", "tall"], 1),
+        lambda: Cells.monomials(SCHEMA, ["smoker", "age"], 1),
+        lambda: Cells.monomials(SCHEMA, ["smoker"], 2),
+    ]:  # fmt: skip
+        with pytest.raises(RequestError):
             make()
 
 

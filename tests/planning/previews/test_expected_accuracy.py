@@ -92,10 +92,8 @@ def test_where_the_theorem_says_nothing():
     pure = dps.PureDP(1)
     for budget, given, reason in (
         (dps.ZCDP(0.1), {}, "Laplace noise"),
-        (dps.ApproxDP(1, 1e-6), {}, "Laplace noise"),
         (pure, {"unit": "add_remove"}, 'a public number of rows, unit="replace"'),
         (pure, {"reference": dps.LogLinear()}, "candidates from a density fixed beforehand"),
-        (pure, {"reference": dps.PerturbedHistogram()}, "candidates from a density fixed before"),
     ):
         other = preview(budget, 20_000, **given).accuracy
         assert other.promised is None

@@ -5,12 +5,7 @@ import numpy as np
 import dpstats as dps
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.previews.pretended import (
-    PretendRelease,
-    PretendRows,
-    seen_by_analyses,
-)
-from dpstats.planning.solve import with_budget
+from dpstats.planning.previews.pretended import PretendRelease, PretendRows, seen_by_analyses
 
 SCHEMA = dps.Schema([dps.Category("g", ["a", "b", "c"]), dps.Number("x", 0, 1, missing=0)])
 PLAN = dps.plan(
@@ -57,7 +52,7 @@ def test_tables_of_nearby_sizes_resemble_each_other():
 
 
 def noise(n, epsilon, seed=0):
-    strategy = seen_by_analyses(with_budget(PLAN, dps.PureDP(epsilon)).strategy, n)
+    strategy = seen_by_analyses(PLAN.costing(dps.PureDP(epsilon)).strategy, n)
     codes, weights, sums = rows_of(tables=1).table(0, n)
     return PretendRelease(strategy, n, codes, weights, sums, seed)._sources.sums - sums
 

@@ -281,14 +281,3 @@ def test_p48_functions_see_coded_rows_only(monkeypatch, asking, exact):
             low, high = schema[name].code_range
             assert array.min() >= low
             assert array.max() <= high
-
-
-def test_p48_sums_do_not_depend_on_the_order_of_rows(asking, exact):
-    schema = dps.Schema(usual())
-    rng = np.random.default_rng(3)
-    frame = FRAME.sample(300, replace=True, random_state=1).assign(x=rng.uniform(-1, 5, 300))
-    blocks = [dps.Moments.of(schema, ["x"], ["c"]), dps.Cells.table(schema, ["c", "b", "x"])]
-    plan = dps.plan(schema, {"all": asking(*blocks)}, budget=dps.PureDP(1))
-    sums = exact(plan, frame)
-    for seed in range(5):
-        assert exact(plan, frame.sample(frac=1, random_state=seed)) == sums

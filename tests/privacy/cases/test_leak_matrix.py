@@ -26,9 +26,7 @@ import dpstats as dps
 from dpstats.files import from_csv
 from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.privacy import noise
-from dpstats.private import measure as measuring
-from dpstats.private import sources, tables
-from dpstats.schema import Category
+from dpstats.private import sources
 
 N, AT = 30, 7
 SCHEMA = dps.Schema(
@@ -408,78 +406,3 @@ def test_p72_p73_errors_are_equal_on_neighbours(route, plans, tmp_path, monkeypa
                 said.add((caught.type, str(caught.value), caplog.text))
         assert len(said) == 1, said
         assert "Zq" not in str(said)
-
-
-def warns(monkeypatch):
-    real = Category.encode
-
-    def encode(self, values):
-        codes = real(self, values)
-        if (codes == self.other_code).any():
-            warnings.warn(
-                f"{self.name}: {values[int(np.argmax(codes == self.other_code))]}", stacklevel=2
-            )
-        return codes
-
-    monkeypatch.setattr(Category, "encode", encode)
-
-
-def logs_types(monkeypatch):
-    real = measuring.open_source
-
-    def opened(data, schema, *rest):
-        source = real(data, schema, *rest)
-        logging.getLogger("dpstats.private").debug(
-            "types %s", sorted(map(str, source.types.values()))
-        )
-        return source
-
-    monkeypatch.setattr(measuring, "open_source", opened)
-
-
-def draws_by_type(monkeypatch):
-    """Noise for the missing level only where a cell is missing."""
-    real = measuring._noisy
-
-    def noisy(planned, sums, noise):
-        if not sums.all():
-            measuring.add_noise(sums[:1], 1.0, noise)
-        return real(planned, sums, noise=noise)
-
-    monkeypatch.setattr(measuring, "_noisy", noisy)
-
-
-def orders_levels(monkeypatch):
-    """The sums by how often a level occurs."""
-    real = measuring.exact_sums
-
-    def sums(*args):
-        totals, rows = real(*args)
-        return [np.sort(total) for total in totals], rows
-
-    monkeypatch.setattr(measuring, "exact_sums", sums)
-
-
-@pytest.mark.parametrize(
-    ("plant", "route"),
-    [(warns, "csv"), (warns, "pandas categories"), (logs_types, "pandas"), (logs_types, "parquet"),
-     (draws_by_type, "arrow"), (orders_levels, "polars")],
-)  # fmt: skip
-def test_p73_p74_planted_leaks_by_one_cell_are_seen(plant, route, observed, row_sums, monkeypatch):
-    plant(monkeypatch)
-    with pytest.raises(AssertionError):
-        test_p73_p74_one_cell_changes_nothing_that_is_observed(route, observed, row_sums)
-
-
-@pytest.mark.parametrize("route", ["csv", "parquet", "pandas", "arrow"])
-def test_p67_p73_a_planted_total_of_progress_is_seen(route, observed, monkeypatch):
-    real = tables.sum_parts
-
-    def with_total(kernel, parts, read):
-        sums, rows = real(kernel, parts, read)
-        read._say("read", rows, rows)
-        return sums, rows
-
-    monkeypatch.setattr(tables, "sum_parts", with_total)
-    with pytest.raises(AssertionError):
-        test_p67_p73_p74_a_private_number_of_rows_changes_nothing_that_is_observed(route, observed)

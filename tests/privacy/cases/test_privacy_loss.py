@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.families.moments import Moments
-from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.cells import ROWS, Indicator, Table
+from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
-from dpstats.families.tables.residuals import Residual
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning import allocation
 from dpstats.privacy.neighbours import Sensitivity
@@ -38,11 +35,6 @@ def moments(numbers, groups=(), degree=2):
     return dps.Moments.of(SCHEMA, numbers, groups, degree)
 
 
-def products(*groups):
-    """x * y within a level of each group."""
-    return Moments.of_terms(SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in groups])
-
-
 PLANS = {
     "proportion": ({"p": dps.Proportion("c == 'a'")}, {}),
     "group": ({"p": dps.Proportion("b", given="c == 'a'"), "q": dps.Proportion("d")}, {}),
@@ -51,10 +43,6 @@ PLANS = {
     "triples": ({"m": dps.Marginals(["c", "b", "d", "x"], degree=3)}, {"weights": "max"}),
     "monomials": ({"m": dps.Marginals(["b", "d"], 2, "monomials")}, {}),
     "numbers": ({"m": [moments(["x", "y", "z"])]}, {}),
-    "first moments": ({"m": [moments(["x", "y"], ["c"], degree=1)]}, {}),
-    "groups": ({"m": [moments(["x"], ["c", "b"])]}, {}),
-    "binned groups": ({"m": [moments(["y"], ["x"]), table("c", "b")]}, {}),
-    "products with groups": ({"m": [products("c", "b"), products("d")]}, {}),
     "overlapping": (
         {"m": [moments(["x"], ["c"])], "k": [moments(["x", "y"]), table("x", "c")]},
         {},
@@ -67,10 +55,6 @@ PLANS = {
         {"t": dps.Marginals(["c", "b"]), "u": dps.Marginals(["c", "b"]), "p": dps.Proportion("d")},
         {"shares": {"t": 1, "u": 3, "p": 0.1}},
     ),
-    "reference": (
-        {"m": [moments(["x"], ["c"])], "p": dps.Proportion("b")},
-        {"reference": dps.PerturbedHistogram(Fraction(1, 3)), "epsilon": 1000},
-    ),
     "reference and shares": (
         {"m": [moments(["y"], degree=2)], "p": dps.Proportion("c == 'b'")},
         {
@@ -82,10 +66,6 @@ PLANS = {
     "lattice": (
         {"m": [table("x", "y")]},
         {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.9), "n": 1, "epsilon": 1000},
-    ),
-    "lattice of one column": (
-        {"m": [moments(["x"])]},
-        {"reference": dps.BernsteinKDE(["x"], k=4, share=0.5), "n": 1, "epsilon": 1000},
     ),
 }
 
@@ -127,11 +107,6 @@ def test_p49_residuals_spend_all_of_rho_for_some_pair_of_rows(guard, make_plan):
             assert guard(make_plan(name, kind=dps.ZCDP, unit=unit)) > 0.999
 
 
-def test_p49_for_rhos_that_are_no_short_binary_numbers(guard, make_plan):
-    for rho in [1 / 3, 0.1, 5, 1e-7]:
-        assert guard(make_plan("monomials", rho, dps.ZCDP)) > 0.999
-
-
 def test_p51_the_loss_of_an_added_row_is_at_most_the_budget(guard, make_plan):
     for kind in [dps.PureDP, dps.ZCDP]:
         for name in PLANS:
@@ -157,20 +132,6 @@ def in_two_stages(guard, monkeypatch, pilot, kind, unit):
 @pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
 def test_p49_the_loss_of_both_stages_is_at_most_the_budget(guard, pilot, unit, kind, monkeypatch):
     guard(in_two_stages(guard, monkeypatch, pilot, kind, unit))
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
-def test_p61_planted_smaller_sensitivity_of_a_score_fails_the_guard(guard, unit, kind, monkeypatch):
-    real = PilotScore.sensitivity
-
-    def smaller(block, unit):
-        claimed = real(block, unit)
-        return Sensitivity(claimed.l1 / 4, claimed.l2_squared / 4)
-
-    monkeypatch.setattr(PilotScore, "sensitivity", smaller)
-    with pytest.raises(AssertionError, match="costs more than the budget"):
-        guard(in_two_stages(guard, monkeypatch, STEEP[1], kind, unit))
 
 
 def test_p49_a_plan_read_from_a_file_costs_the_same(guard, tmp_path, make_plan):
@@ -225,33 +186,6 @@ def test_p62_planted_double_epsilon_fails_the_guard(guard, monkeypatch, make_pla
             guard(make_plan(name))
 
 
-def test_p61_planted_halved_squared_sensitivity_fails_the_guard(guard, monkeypatch, make_plan):
-    real = dps.ZCDP.price
-    monkeypatch.setattr(dps.ZCDP, "price", lambda self, sensitivity: real(self, sensitivity) / 2)
-    with pytest.raises(dps.BudgetError, match="spends"):  # residuals are priced in two places
-        make_plan("cells", kind=dps.ZCDP)
-    for name in ("numbers", "monomials"):
-        with pytest.raises(AssertionError, match="costs more than the budget"):
-            guard(make_plan(name, kind=dps.ZCDP))
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_p61_planted_smaller_change_of_residuals_fails_the_guard(
-    guard, unit, monkeypatch, make_plan
-):
-    real = Residual.squared_length.fget
-    monkeypatch.setattr(Residual, "squared_length", property(lambda self: real(self) * 9 // 10))
-    with pytest.raises(AssertionError, match="costs more than the budget"):
-        guard(make_plan("cells", kind=dps.ZCDP, unit=unit))
-
-
-def test_p62_planted_smaller_scale_at_the_draw_fails_the_guard(guard, monkeypatch, make_plan):
-    real = measuring.noise_scales
-    monkeypatch.setattr(measuring, "noise_scales", lambda *args: real(*args) * 0.999)
-    with pytest.raises(AssertionError, match="costs more than the budget"):
-        guard(make_plan("monomials"))
-
-
 def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(
     guard, monkeypatch, make_plan
 ):
@@ -277,30 +211,6 @@ def test_p63_planted_count_that_is_not_paid_for_fails_the_guard(guard, monkeypat
         guard(plan)
 
 
-def test_p67_planted_exact_count_fails_the_guard(guard, monkeypatch, make_plan):
-    real = measuring._noisy
-
-    def exact_count(planned, sums, noise):
-        noisy, uniforms = real(planned, sums, noise)
-        return (sums if planned.block == ROWS else noisy), uniforms
-
-    guard(make_plan("monomials", unit="add_remove"))
-    monkeypatch.setattr(measuring, "_noisy", exact_count)
-    with pytest.raises(AssertionError, match="a sum without noise"):
-        guard(make_plan("monomials", unit="add_remove"))
-
-
-def test_p63_planted_reference_that_is_not_paid_for_fails_the_guard(guard, monkeypatch, make_plan):
-    plan = make_plan("reference and shares")
-    blocks = tuple(replace(p, multiplier=p.multiplier * Fraction(9, 10)) for p in plan.blocks)
-    plan = with_blocks(plan, (*blocks, plan.reference_block))
-    with pytest.raises(dps.BudgetError, match="edited by hand"):
-        guard(plan)
-    unchecked(monkeypatch)
-    with pytest.raises(AssertionError, match="costs more than the budget"):
-        guard(plan)
-
-
 def test_p64_planted_shared_noise_fails_the_guard(guard, monkeypatch, make_plan):
     real = measuring.add_noise
     monkeypatch.setattr(
@@ -311,20 +221,6 @@ def test_p64_planted_shared_noise_fails_the_guard(guard, monkeypatch, make_plan)
     for name in ("cells", "numbers"):
         with pytest.raises(AssertionError, match="noise shared"):
             guard(make_plan(name))
-
-
-def test_p64_planted_noise_shared_by_blocks_fails_the_guard(guard, monkeypatch, make_plan):
-    real, kept = measuring.add_noise, {}
-
-    def remembered(sums, scale, noise):
-        key = (scale, sums.size)
-        if key not in kept:
-            kept[key] = real(np.zeros_like(sums), scale)
-        return sums + kept[key]
-
-    monkeypatch.setattr(measuring, "add_noise", remembered)
-    with pytest.raises(AssertionError, match="noise shared"):
-        guard(make_plan("monomials"))
 
 
 def test_p64_planted_missing_noise_fails_the_guard(guard, monkeypatch, make_plan):

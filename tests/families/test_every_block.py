@@ -1,0 +1,138 @@
+"""Every kind of block: its sensitivity by brute force, sums of its functions, ranges and files."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.regression.design_moments import Design, DesignMoments
+from dpstats.families import KINDS, block_from_dict
+from dpstats.families.ball_moments import BallMoments
+from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.losses.linear import LinearLosses
+from dpstats.families.moments import Moments
+from dpstats.families.pilot_score import PilotScore
+from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.families.tables.lattice import KernelLattice
+from dpstats.families.tables.residuals import Residual
+
+SCHEMA = dps.Schema([
+    dps.Number("x", -1, 1, points=5, edges=[0], missing=0),
+    dps.Number("y", 0, 2, points=3, edges=[1], missing=1),
+    dps.Number("v", 0, 4, points=5, missing=0),
+    dps.Number("m", -1, 1, points=5, edges=[0], allow_missing=True),
+    dps.Number("w", 0, 2, points=3, allow_missing=True),
+    dps.Number("fine", -1, 1, points=1001, missing=0),
+    dps.Category("c", ["a", "b", "z"]), dps.Category("g", ["one", "two"], allow_missing=True),
+    dps.Boolean("b"), dps.Boolean("d"),
+])  # fmt: skip
+X, Y, M, W = (("x", None), ("y", None), ("m", None), ("w", None))
+SQUARE, LINE = {"Intercept": (0, 2, 3), "x": (-1, 1, 3)}, {"m": (0, 2, 3)}
+
+
+def absolute(row, at):
+    return np.abs(row["y"] - at["m"]) * (1 + (row["b"] == "true"))
+
+
+def moments(*numbers, **options):
+    return Moments.of(SCHEMA, numbers, **options)
+
+
+def group(name, given=None):
+    return GroupMoments(SCHEMA[name], (Subgroup.of(SCHEMA, given, [name]),))
+
+
+def design(formula):
+    blocks = DesignMoments(SCHEMA, Design.of(formula, SCHEMA)).blocks
+    return {f"{formula} {i}": block for i, block in enumerate(blocks)}
+
+
+EXACT = {  # in both norms, under both relations
+    "table": dps.Cells.table(SCHEMA, ["c", "x"]),
+    "condition": dps.Cells.condition(SCHEMA, "b or x < 0"),
+    "moments of one number": moments("x"),
+    "moments of the complete cases": moments("m", "w"), "one of them": moments("m"),
+    "first moments and groups": moments("x", groups=["c"], degree=1),
+    "products over two groups": Moments.of_terms(SCHEMA, [(X, Y, ("c", 1)), (X, Y, ("b", 1))]),
+    "squares over two groups": Moments.of_terms(SCHEMA, [(X, X, ("c", 1)), (X, X, ("b", 1))]),
+    "products over levels": Moments.of_terms(
+        SCHEMA, [(X, Y, ("b", 1)), (X, Y, ("c", 1)), (X, Y, ("c", 2))]
+    ),
+    "a product and its group": Moments.of_terms(SCHEMA, [(X, Y), (X, Y, ("c", 1))]),
+    "groups": GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 2)),
+    "all groups": GroupMoments.by(SCHEMA["y"], SCHEMA["c"], (0, 1, 2)),
+    "groups in a condition": GroupMoments.by(
+        SCHEMA["m"], SCHEMA["c"], (0, 1), Subgroup.of(SCHEMA, "b or y >= 1", ["m"])
+    ),
+    "a mean of those with a value": group("m"), "a mean in a group": group("y", "b"),
+    "offsets": BinOffsets.of(SCHEMA, ["x", "c"], "x"),
+    "offsets with a missing level": BinOffsets.of(SCHEMA, ["g", "m"], "m"),
+    "losses": LinearLosses.of(SCHEMA, dps.HuberLoss(1.5), "y ~ x", SQUARE),
+    "losses of a level": LinearLosses.of(SCHEMA, dps.LogisticLoss(), "b ~ x", SQUARE),
+    "tabulated losses": dps.TabulatedLoss.of(SCHEMA, ["y", "b"], LINE, absolute).losses,
+}  # fmt: skip
+BOUNDED = {
+    "moments": moments("x", "y"),
+    "moments and groups": moments("x", groups=["c"]),
+    "moments and a binned group": moments("y", groups=["x", "c"]),
+    "a subgroup": moments("x", "y", given="b"),
+    "complete cases of a subgroup": moments("m", "x", given="b or m >= 0"),
+    "complete cases with levels": moments("w", "y", groups=["g"], given="b"),
+    "coarse powers": third_and_fourth_powers(SCHEMA, ["fine"]),
+    "coarse pairs": fourth_moments_of_pairs(SCHEMA, ["x", "y", "w"], Subgroup.of(SCHEMA, "b", "w")),
+    "coarse moments of the complete cases": Moments.of_terms(
+        SCHEMA, [(M,) * 3, (M,) * 4, (M, M, W)], True, Subgroup.of(SCHEMA, None, ["m", "w"])
+    ),
+    "HC1": dps.OLS("y ~ x + b", cov_type="HC1").family(SCHEMA).blocks[-1],
+    "clipped": BallMoments.of(SCHEMA, ["x", "y"], 0.8),
+    "lattice": KernelLattice((SCHEMA["x"],), 3, 0.2),
+    "residual": Residual((SCHEMA["c"], SCHEMA["b"])),
+    "score": PilotScore.of(SCHEMA, [(), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30])),
+    "score with a number": PilotScore.of(SCHEMA, [(), (X,), (("c", 1),)], ("b", 1), "logit"),
+    **design("y ~ x*v"), **design("y ~ x*C(c)"), **design("y ~ x:b + b"),
+    **design("y ~ C(c)*b + x"), **design("b ~ x*c + y"),
+}  # fmt: skip
+BLOCKS = EXACT | BOUNDED
+
+
+def test_every_kind_is_here():
+    of_persons = {"person_shares", "person_moments"}  # see persons/
+    assert {block.kind for block in BLOCKS.values()} == KINDS.keys() - of_persons
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in BLOCKS if name != "clipped"]
+)  # see test_ball_moments
+def test_no_pair_of_rows_passes_the_claim(name, rows_of, change_of):
+    """All pairs of rows, those outside a subgroup and missing cells included; not far above it."""
+    block = BLOCKS[name]
+    rows = rows_of(block.columns)
+    for unit, found in (("replace", change_of(block, rows, rows)),
+                        ("add_remove", change_of(block, rows))):  # fmt: skip
+        claimed = block.sensitivity(unit)
+        assert found.l1 <= claimed.l1 <= 4 * found.l1, unit
+        assert found.l2_squared <= claimed.l2_squared <= 4 * found.l2_squared, unit
+        assert name in BOUNDED or found == claimed, unit
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_sums_ranges_and_files_fit_the_functions(name, rows_of):
+    block, rng = BLOCKS[name], np.random.default_rng(0)
+    rows = {c: rng.choice(codes, 60) for c, codes in rows_of(block.columns).items()}
+    functions = block.functions(rows)
+    assert block.sums(rows).tolist() == functions.sum(axis=1).tolist()
+    assert block.sums(rows).dtype == np.int64
+    np.testing.assert_array_equal(block.evaluate(rows).matrix().toarray(), functions)
+    one_by_one = [block.sums({c: codes[[i]] for c, codes in rows.items()}) for i in range(9)]
+    np.testing.assert_array_equal(functions[:, :9], np.array(one_by_one).T)
+    low, high = block.ranges
+    assert np.all((functions >= low[:, None]) & (functions <= high[:, None]))
+    again = block_from_dict(json.loads(json.dumps(block.to_dict())), SCHEMA)
+    assert (again, again.names, hash(again)) == (block, block.names, hash(block))
+    assert len(set(block.names)) == block.size
+    assert block.derive(again).apply(np.arange(block.size), 1).tolist() == list(range(block.size))
+    assert pickle.loads(pickle.dumps(block)) == block
