@@ -120,7 +120,6 @@ def term_names(
     terms: Iterable[Term],
     columns: Iterable[Column],
     numbers: Mapping[str, str] = {},  # it is not changed
-    constant: str = "rows",
 ) -> list[str]:
     """Such as ``age^2*sign(smoker)*region=north``, with other words for some numbers."""
     labels = {column.name: column.bin_labels for column in columns}
@@ -131,7 +130,7 @@ def term_names(
             numbers.get(name, name) if level is None else feature_name((name, level), labels[name])
             for name, level in dict.fromkeys(term)
         ]
-        names.append("*".join(map("".join, zip(written, powers, strict=True))) or constant)
+        names.append("*".join(map("".join, zip(written, powers, strict=True))) or "rows")
     return names
 
 

@@ -25,10 +25,10 @@ from dpstats.families.features import (
     Term,
     alternatives,
     are_terms,
+    feature_name,
     indicator,
     is_level,
     known_features,
-    term_names,
     terms_from_plain,
 )
 from dpstats.families.subgroups import Subgroup, require_answered
@@ -154,10 +154,13 @@ class PilotScore(Block):
 
     @property
     def names(self) -> list[str]:
-        """Such as ``score of age*region=north``."""
+        """Such as ``score of age*region=north``; files hold them, a square as ``age*age``."""
+        labels = {column.name: column.bin_labels for column in self.columns}
         suffix = "" if self.given is None else f", {self.given.name}"
-        names = term_names(self.terms, self.columns, constant="1")
-        return [f"score of {name}{suffix}" for name in names]
+        return [
+            "score of " + ("*".join(feature_name(f, labels[f[0]]) for f in term) or "1") + suffix
+            for term in self.terms
+        ]
 
     @cached_property
     def _grids(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The terms of moments of a subgroup in the conditional distribution of one column."""
+"""Terms of subgroup moments and of clipped moments in the conditional distribution of a column."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def document_of(given: object) -> Mapping[str, Any]:
     try:
         text = files.read_bytes(path).decode("utf-8-sig")
         if path.suffix.lower() in (".yaml", ".yml"):
-            from dpstats.schema.smartnoise import read_yaml
+            from dpstats.schema.plain_yaml import read_yaml
 
             return read_yaml(text, path.name)
         document = files.parse_json(text)

@@ -258,6 +258,8 @@ def _pilot_score(plain: dict[str, Any], columns: Columns) -> Block:
     _check_features([response], columns, of.given)
     _refuse_missing([columns[name]], of.given)
     check(plain["pilot"] or [], [int], "pilot")
+    if plain["pilot"] and len(plain["pilot"]) != len(of.terms):
+        raise NotReadError("has a pilot without one coefficient for each term")
     pilot, column, (low, high) = plain["pilot"], columns[name], columns[name].ends
     top = 1.0 if level is not None else (low + high) / 2 + (high - low) / 2
     mean = cache(lambda steps: mean_response(steps, plain["link"], top))
@@ -400,6 +402,8 @@ def _linear_losses(plain: dict[str, Any], columns: Columns) -> Block:
     check([axis[3] for axis in plain["axes"]], [int], "axes")
     _check_features(used, columns, None)
     _refuse_missing([columns[response[0]]], None)
+    if (plain["loss"]["kind"] == "logistic") == (response[1] is None):
+        raise NotReadError("has a loss that does not fit its response")
     own = _select(columns, {name for name, _ in used})
     return linear_losses(plain, own, response, regressors)
 

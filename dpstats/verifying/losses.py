@@ -84,8 +84,11 @@ def linear_losses(
         return dict(enumerate(ranges({name: (code, code) for name, code in row.items()})[0]))
 
     bounds = [UNIT] * math.prod(map(len, along))
-    by_value = {name for name, level in (response, *filter(None, regressors)) if level is None}
-    return Block(plain, columns, bounds, of, None, by_value, ranges=ranges)
+    features = (response, *filter(None, regressors))
+    by_value = {name for name, level in features if level is None}
+    # Over several codes of a number, its bins are not between those of the ends.
+    mixed = any(level is not None and name in by_value for name, level in features)
+    return Block(plain, columns, bounds, of, None, by_value, ranges=None if mixed else ranges)
 
 
 def loss_of(loss: dict[str, Any], response: float, predictor: float) -> float:

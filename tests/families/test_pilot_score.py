@@ -37,6 +37,11 @@ BLOCKS = [
 ]  # fmt: skip
 
 
+def test_names_are_those_that_archives_hold():
+    names = score([ONE, X, (*X, *X), (*X, *U)]).names
+    assert names == ["score of 1", "score of x", "score of x*x", "score of x*u=True"]
+
+
 def pilots(block, rng):
     """Random pilots of all sizes, and those at which means are zero or one."""
     steep = list(itertools.product([-LARGEST, -100, 0, 100, LARGEST], repeat=block.size))

@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpstats as dps
 from dpstats.auditing.noise_source import fit_pvalue
 from dpstats.errors import BudgetError, NoiseError
 from dpstats.privacy import noise
@@ -315,3 +317,13 @@ def test_the_seam_refuses_noise_that_could_wrap_or_does_not_fit():
     ]:
         with noise._noise_from(source), pytest.raises(NoiseError, match="injected source"):
             add_noise(np.array([2**62]), 1.0)
+
+
+def test_a_seed_of_the_rows_does_not_seed_the_noise():
+    schema = dps.Schema([dps.Boolean("ill")])
+    asked = {"ill": dps.Proportion("ill")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(Fraction(1, 10**6)))
+    table = pd.DataFrame({"ill": [True, False] * 50})
+    first, second = (dps.release(plan, table, m=50, rng=1) for _ in range(2))
+    # Equal with a probability below 1e-6: the noise has a scale of a million rows.
+    assert not np.array_equal(first.measurements.means, second.measurements.means)

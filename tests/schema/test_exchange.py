@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import dpstats as dps
-from dpstats.schema.smartnoise import read_yaml
+from dpstats.schema.plain_yaml import read_yaml
 
 EVERY = dps.Schema(
     [

@@ -18,6 +18,7 @@ from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.verifying import blocks, kinds, products
 from dpstats.verifying.columns import read_column
+from dpstats.verifying.reading import NotReadError
 
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=7, missing=0, edges=[0]),
@@ -107,6 +108,31 @@ def test_other_kinds():
             [(("g", 0),), (("g", 1),), (("a", 1), ("g", 1))],
         ]:
             check(read(PilotScore.of(SCHEMA, terms, ("b", 1), "logit"), pilot=pilot))
+
+
+def test_losses_of_a_number_and_of_its_bins():
+    """A bin between the ends of a box of codes is not overlooked; dpstats has no such formula."""
+    columns = [
+        {"kind": "number", "name": "x", "low": 0, "high": 100, "points": 51, "edges": [42, 44]},
+        {"kind": "number", "name": "y", "low": 0, "high": 10, "points": 5},
+    ]
+    losses = {
+        "kind": "linear_losses",
+        "loss": {"kind": "pinball", "probability": 0.9},
+        "response": ["y", None],
+        "regressors": [["x", None], ["x", 1]],
+        "axes": [["a", -1.0, 1.0, 3], ["b", -200, 200, 5]],
+    }
+    block = kinds.read_block(losses, {plain["name"]: read_column(plain) for plain in columns})
+    rows = itertools.product(*block.codes())
+    values = [list(block.of({"x": x, "y": y}).values()) for x, y in rows]
+    shares = np.array(values) / block.bounds
+    for power in (1, 2):
+        exact = max((np.abs(shares - row) ** power).sum(axis=1).max() for row in shares)
+        assert abs(blocks.find(block, "replace", power).reached - exact) < 1e-9
+    losses["loss"] = {"kind": "logistic"}
+    with pytest.raises(NotReadError, match="does not fit its response"):
+        kinds.read_block(losses, {plain["name"]: read_column(plain) for plain in columns})
 
 
 def test_a_bound_that_is_too_small_is_seen(monkeypatch):

@@ -65,8 +65,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import linalg
 
-from dpstats.analyses.regression.glm_coefficients import Average
 from dpstats.analyses.regression.joint_test import independent, joint_test
+from dpstats.analyses.regression.links import Average
 from dpstats.analyses.regression.newton import (
     derivatives,
     find_root,
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
     from scipy.sparse import csr_array
 
-    from dpstats.analyses.regression.glm_coefficients import Link
+    from dpstats.analyses.regression.links import Link
     from dpstats.checks import Alternative
     from dpstats.measured.answers import Answers
 

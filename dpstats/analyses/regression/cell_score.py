@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import linalg, optimize, special
 
-from dpstats.analyses.regression.glm_coefficients import Average, corners
 from dpstats.analyses.regression.joint_test import independent, joint_test, root_of
+from dpstats.analyses.regression.links import Average, corners
 from dpstats.analyses.regression.newton import (
     derivatives,
     find_root,

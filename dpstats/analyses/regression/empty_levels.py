@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.analyses.regression.design_moments import multiplied
+from dpstats.analyses.regression.left_out import LeftOut, noisy_count, weights_of_count
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.families.features import Feature, Term, feature_name, is_level, product
-from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.weighted_noise import Combination
 
 if TYPE_CHECKING:
@@ -24,79 +22,6 @@ if TYPE_CHECKING:
 PRESENCE = 0.001  # probability that noise alone shows rows in some level without any
 _SAME = 1e-9  # relative, up to which a combination has no part in a direction
 Expansion = dict[Term, float]
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Levels that the noisy counts do not show to have rows, and the model without them.
-
-    A level without rows is a combination of regressors that is zero in every row: its direction v,
-    with v'x = 0, can be added to the coefficients without any change (eq. 4 of
-    docs/explanation/regression/ols.md). Combinations h of the coefficients with h'v = 0 for all of
-    these directions are determined without them.
-    """
-
-    names: tuple[str, ...]
-    directions: Floats  # (m, p) in the basis
-    # (l, q) the number of rows in each level over n, as combinations of features squared
-    counts: Floats
-    # (l, p) members of the basis that are not zero in all rows of each level
-    touched: NDArray[np.bool_]
-    level_of: NDArray[np.int64]  # (m,) level of each direction
-
-    @property
-    def kept(self) -> NDArray[np.intp]:
-        """Members of the basis that are enough where the directions are arbitrary."""
-        from scipy import linalg
-
-        p = self.directions.shape[1]
-        if not len(self.directions):
-            return np.arange(p)
-        _, r, order = linalg.qr(self.directions, pivoting=True, mode="economic")
-        own = np.abs(np.diag(r))
-        return np.setdiff1d(np.arange(p), order[: int(np.sum(own > _SAME * own[0]))])
-
-    def undetermined(self, combinations: Floats) -> NDArray[np.bool_]:
-        """(k,) whether each combination (k, p) changes along some direction."""
-        along = np.abs(combinations @ self.directions.T)
-        size = np.abs(combinations) @ np.abs(self.directions.T)
-        return np.asarray(np.any(along > _SAME * size, axis=1))
-
-    def determined_part(self, combinations: Floats) -> Floats:
-        """(r, k) independent combinations of combinations (k, p) that change along no direction."""
-        from scipy import linalg
-
-        unknown = self.undetermined(combinations)
-        whole = np.eye(len(combinations))
-        if not unknown.any():
-            return whole
-        along = combinations[unknown] @ self.directions.T
-        length = (np.abs(combinations[unknown]) @ np.abs(self.directions.T)).max(axis=1)
-        part = linalg.null_space((along / length[:, np.newaxis]).T, rcond=_SAME).T / length
-        return np.vstack([whole[~unknown], part @ whole[unknown]])
-
-    def radius(self, matrix: NoisyMatrix, beta: float, response: float) -> Floats:
-        """(k + 1, k + 1) what the rows of the levels add to the radii of the others' moments.
-
-        Of the k members that are kept, and of the response in products with them; on the event of
-        `matrix.radius`. The coefficient of a level with r rows is their mean of y - x'b, so at most
-        c + sum |b_k| over the members that they touch, c the largest `response`, and adds at most
-        r / n times that to their equations: it moves their moments with each other by r / n at
-        most, and those with the response by c r / n (eq. 8).
-        """
-        k = len(self.kept)
-        total = np.zeros((k + 1, k + 1))
-        if not self.names:
-            return total
-        radius = joint_noise_quantiles(matrix.answers, beta)
-        reach = [np.abs(_weights(matrix, count)[0]) @ radius for count in self.counts]
-        counts = [_count(matrix, count) for count in self.counts]
-        most = np.maximum(np.add(counts, reach), 0.0) / matrix.n
-        for share, touched in zip(most.tolist(), self.touched, strict=True):
-            own = np.append(touched[self.kept], response)
-            total += share * np.outer(own, own)
-        total[-1, -1] = 0.0
-        return total
 
 
 def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
@@ -122,7 +47,7 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
         count = np.zeros(len(moments.features))
         for term, by in share.items():
             count[moments.features.index(term)] = by
-        if _count(matrix, count) <= _reach(matrix, count, each):
+        if noisy_count(matrix, count) <= _reach(matrix, count, each):
             absent[event] = count
     absent = {e: c for e, c in absent.items() if not _all_absent(e, absent, dict(known))}
     p, every = len(basis), dict(known)
@@ -252,26 +177,9 @@ def _name(moments: DesignMoments, event: tuple[Feature, ...]) -> str:
     return " and ".join(feature_name(f, moments.schema[f[0]].bin_labels) for f in event)
 
 
-def _weights(matrix: NoisyMatrix, count: Floats) -> tuple[Floats, float]:
-    """A count as a combination (d,) of the measured functions, and a known number."""
-    place, known = np.diag(matrix.place), 0.0
-    weights = np.zeros(len(matrix.answers.sums))
-    for i in np.flatnonzero(count):
-        if place[i] >= 0:
-            weights[place[i]] += count[i]
-        else:
-            known += count[i] * matrix.n
-    return weights, known
-
-
-def _count(matrix: NoisyMatrix, count: Floats) -> float:
-    weights, known = _weights(matrix, count)
-    return float(weights @ matrix.answers.sums) + known
-
-
 def _reach(matrix: NoisyMatrix, count: Floats, beta: float) -> float:
     """Quantile of the noise on a count."""
-    weights, answers = _weights(matrix, count)[0], matrix.answers
+    weights, answers = weights_of_count(matrix, count)[0], matrix.answers
     used = np.flatnonzero(weights).tolist()
     each = bonferroni(beta, max(len(used), 1))
     most = sum(abs(weights[f]) * float(answers.law(f).quantile(each)) for f in used)

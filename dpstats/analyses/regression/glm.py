@@ -18,15 +18,13 @@ from dpstats.analyses.regression.calibrated_score import CalibratedScore
 from dpstats.analyses.regression.contrasts import RegressionResult
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_coefficients import (
-    LOG,
-    LOGIT,
     CoefficientIntervals,
-    Link,
     NormalIntervals,
     PredictedMeanIntervals,
     marginal_effects,
 )
 from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel, Scored
+from dpstats.analyses.regression.links import LOG, LOGIT, Link
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, first_few
 from dpstats.errors import NotMeasuredError, RequestError

@@ -1,17 +1,17 @@
-"""Coefficients of generalised linear models: links, intervals, tests and marginal effects."""
+"""Coefficients of generalised linear models: intervals, tests and marginal effects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
+from dpstats.analyses.regression.links import Average, Link
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.intervals import Intervals
@@ -27,41 +27,6 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-8
 _STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
-
-
-@dataclass(frozen=True)
-class Link:
-    """Canonical link: the mean response as an increasing function of the linear predictor."""
-
-    name: str  # as `PilotScore` knows it
-    bounded: bool  # whether means are
-    mean: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]  # derivative of the mean
-    predictor: Callable[[Floats], Floats]  # inverse of the mean, infinite at its ends
-
-
-def _logistic_slope(predictor: Floats) -> Floats:
-    chance = np.asarray(special.expit(predictor))
-    return chance * (1 - chance)
-
-
-def _log(mean: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(mean)
-
-
-LOGIT = Link("logit", True, special.expit, _logistic_slope, special.logit)
-LOG = Link("log", False, np.exp, np.exp, _log)
-
-
-class Average(NamedTuple):
-    """Mean over the rows of a function of the coefficients, with its errors to first order."""
-
-    estimate: float
-    sampling: float  # variance
-    privacy: float  # variance
-    low: float = 0.0  # bounds on the mean error of the estimate, from what bins hide
-    high: float = 0.0
 
 
 UNKNOWN = Average(np.nan, np.inf, np.inf)
@@ -280,13 +245,6 @@ class PredictedMeanIntervals(Intervals):
     def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
         """P-values (k,) that each mean equals `value`."""
         return self.predictors.pvalues(self.link.predictor(np.asarray(value)), alternative)
-
-
-def corners(numbers: int) -> Floats:
-    """Points (s, J) of a cell in half bins: its middle, those of its sides, and its corners."""
-    sides = [sign * one for one in np.eye(numbers) for sign in (-1, 1)]
-    ends = list(product((-1.0, 1.0), repeat=numbers)) if numbers > 1 else []
-    return np.array([np.zeros(numbers), *sides, *ends])
 
 
 Effect = Callable[[Floats], Floats]  # effects (m,) at m points, for coefficients (p,)

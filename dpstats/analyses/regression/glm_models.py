@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
 from dpstats.analyses.regression.cell_score import CellScore
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.glm_coefficients import corners, span
+from dpstats.analyses.regression.glm_coefficients import span
+from dpstats.analyses.regression.links import corners
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
@@ -36,7 +37,7 @@ from dpstats.measured.view import density_of
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.glm_coefficients import Link
+    from dpstats.analyses.regression.links import Link
     from dpstats.measured.answers import Answers
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView

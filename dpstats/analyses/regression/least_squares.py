@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +27,63 @@ from dpstats.inference.moment_matrix import ONE
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.empty_levels import LeftOut
-    from dpstats.analyses.regression.sampling_covariance import SamplingCovariance
+    from dpstats.analyses.regression.left_out import LeftOut
     from dpstats.checks import Alternative, Target
     from dpstats.inference.intervals import Ends
     from dpstats.inference.moment_matrix import NoisyMatrix
 
 _WALD, _JOINT = 1, 2  # purposes of draws, distinct from those of the noise
 _ROUNDING = 2.0**-52
+
+
+@dataclass(frozen=True)
+class SamplingCovariance(ABC):
+    """Sampling covariance of coefficients: A^-1 M A^-1 / n, M the covariance of x (y - x'b)."""
+
+    fit: LeastSquares  # with a regular A where anything is asked
+    # At least 1: the most rows of one unit that is independent of the others, such as a person.
+    clustering: float = field(default=1.0, kw_only=True)
+
+    about: ClassVar[str]  # what a result says of it
+    noisy: ClassVar[str] = ""  # the same where it was measured, if noise is most of it
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """(p, p)."""
+
+    @abstractmethod
+    def variances(self, combinations: Floats) -> Floats:
+        """(k,) of combinations (k, p) of the coefficients."""
+
+    @property
+    @abstractmethod
+    def df(self) -> float:
+        """Degrees of freedom of the t laws of errors."""
+
+    @property
+    def persons(self) -> float:
+        """The fewest independent units that the rows can be of."""
+        return self.fit.matrix.n / self.clustering
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether rows are independent."""
+        return self.clustering == 1
+
+    def rounded(self, combinations: Floats) -> Floats:
+        """(k,) variances that the rounding of the moments may hide."""
+        scores = combinations @ self.fit.inverse
+        hidden = self.fit.rounding / self.persons
+        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
+
+    def drawn(self, combination: Floats) -> Floats | float:
+        """Variance of a combination (p,), or draws of it without the noise on it."""
+        return float(self.variances(combination[None, :])[0])
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """Remarks of a result on it."""
+        return []
 
 
 @dataclass(frozen=True)

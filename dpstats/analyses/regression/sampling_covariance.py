@@ -5,16 +5,17 @@ Every law of the coefficients asks a `SamplingCovariance` and does not know whic
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.moments.mean_sampling import MOST_NOISE, small_sample
 from dpstats.analyses.regression.joint_test import root_of
+from dpstats.analyses.regression.least_squares import SamplingCovariance
 from dpstats.arrays import Floats
 from dpstats.corrected.least_squares import largest_leverage, misfit_bound
 from dpstats.families.persons.moments import PersonMoments
@@ -23,7 +24,6 @@ from dpstats.inference.moment_matrix import ONE, ZERO
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.least_squares import LeastSquares
     from dpstats.measured.answers import Answers
 
 _BOUNDED = (
@@ -37,56 +37,6 @@ _PENALISED = (
 )
 _FOURTH = 3  # a purpose of draws, distinct from those of the noise on second moments
 _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails anyway
-
-
-@dataclass(frozen=True)
-class SamplingCovariance(ABC):
-    """Sampling covariance of coefficients: A^-1 M A^-1 / n, M the covariance of x (y - x'b)."""
-
-    fit: LeastSquares  # with a regular A where anything is asked
-    # At least 1: the most rows of one unit that is independent of the others, such as a person.
-    clustering: float = field(default=1.0, kw_only=True)
-
-    about: ClassVar[str]  # what a result says of it
-    noisy: ClassVar[str] = ""  # the same where it was measured, if noise is most of it
-
-    @property
-    @abstractmethod
-    def matrix(self) -> Floats:
-        """(p, p)."""
-
-    @abstractmethod
-    def variances(self, combinations: Floats) -> Floats:
-        """(k,) of combinations (k, p) of the coefficients."""
-
-    @property
-    @abstractmethod
-    def df(self) -> float:
-        """Degrees of freedom of the t laws of errors."""
-
-    @property
-    def persons(self) -> float:
-        """The fewest independent units that the rows can be of."""
-        return self.fit.matrix.n / self.clustering
-
-    @property
-    def of_rows(self) -> bool:
-        """Whether rows are independent."""
-        return self.clustering == 1
-
-    def rounded(self, combinations: Floats) -> Floats:
-        """(k,) variances that the rounding of the moments may hide."""
-        scores = combinations @ self.fit.inverse
-        hidden = self.fit.rounding / self.persons
-        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
-
-    def drawn(self, combination: Floats) -> Floats | float:
-        """Variance of a combination (p,), or draws of it without the noise on it."""
-        return float(self.variances(combination[None, :])[0])
-
-    def notes(self, combinations: Floats) -> list[str]:
-        """Remarks of a result on it."""
-        return []
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,6 @@ def test_the_mean_of_clamped_values_is_near_and_the_share_at_the_bound_bounds_th
 
 
 def test_the_costs_of_the_page_are_those_of_its_formula():
-    text = PAGE.read_text("utf-8")
+    text = " ".join(PAGE.read_text("utf-8").split())
     shares = [np.log(2 * n / 0.05) * np.sqrt(2 / n) for n in (10**4, 10**6)]
-    assert "{:.2f} at n = 10,000 and {:.3f} at\nn = 1,000,000".format(*shares) in text
+    assert "{:.2f} at n = 10,000 and {:.3f} at n = 1,000,000".format(*shares) in text

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse, special
 
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
-from dpstats.analyses.regression.glm_coefficients import LOG, LOGIT
+from dpstats.analyses.regression.links import LOG, LOGIT
 from dpstats.analyses.regression.newton import derivatives
 
 N = 10_000

@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 from dpstats.analyses.regression.cell_score import CellScore
-from dpstats.analyses.regression.glm_coefficients import corners
+from dpstats.analyses.regression.links import corners
 
 
 def exact(x, y, bins, width=2.0):

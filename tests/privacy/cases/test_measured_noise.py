@@ -127,3 +127,8 @@ def test_p66_planted_rounded_noise_is_seen(monkeypatch):
     draws, _, law = draws_of(epsilon=2, size=140 * 140)
     assert law == DiscreteLaplace(1.0)
     assert fit_pvalue(draws, law) < 1e-6
+
+
+def test_p66_the_same_number_of_correct_draws_passes():
+    draws, _, law = draws_of(epsilon=2, size=200 * 200)
+    assert fit_pvalue(draws, law) > 1e-6

@@ -278,6 +278,22 @@ def test_p36_every_engine_and_chunking_gives_the_same_integers(
         assert exact(plan, data) == sums, name
 
 
+def test_p36_threads_do_not_change_the_integers(plan, frame, exact, tmp_path):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    before = pa.cpu_count()
+    for threads in [1, 8]:
+        try:
+            pa.set_cpu_count(threads)
+            assert exact(plan, tmp_path / "t.csv") == exact(plan, frame)
+        finally:
+            pa.set_cpu_count(before)
+
+
+def test_p48_the_order_of_rows_does_not_change_the_integers(plan, frame, exact):
+    sums = exact(plan, frame)
+    assert exact(plan, frame.sample(frac=1, random_state=0)) == sums
+
+
 def test_p36_the_rows_are_read_in_one_pass(plan, frame, exact):
     table = pa.Table.from_pandas(frame, preserve_index=False)
     reader = table.to_reader()
