@@ -280,7 +280,8 @@ class Plan(HasStrategy):
             others = [other for other in self.analyses if other != name]
             if others:
                 text = "alone in its plan" if len(others) > 1 else f"without {others[0]!r}"
-                yield Change(text, self.asking({name: own}).strategy, own)
+                with suppress(DpstatsError):
+                    yield Change(text, self.asking({name: own}).strategy, own)
 
         def spending_more() -> Iterator[Change]:
             for times in _MORE_BUDGET:

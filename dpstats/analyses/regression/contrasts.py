@@ -1,4 +1,4 @@
-"""Combinations of least-squares coefficients: contrasts, F tests and predictions."""
+"""Combinations of the coefficients of a regression: contrasts, F tests and predictions."""
 
 from __future__ import annotations
 
