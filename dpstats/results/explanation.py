@@ -23,8 +23,7 @@ MEANING: dict[Verdict, str] = {
 _TABLE = "Target: the private table itself; for the population use "
 BOUNDED = f'{_TABLE}release.bound with target="population" (dpstats bound --target population).'
 INFERRED = (
-    f"{_TABLE}release.infer (dpstats infer, with --ask), whose noise-aware intervals are mostly "
-    "narrower than those of release.bound."
+    f"{_TABLE}release.infer (dpstats infer, with --ask); its intervals allow for sampling too."
 )
 COMPARED = "both shares follow from what was measured: release.infer estimates each of them"
 SHOWN = 5

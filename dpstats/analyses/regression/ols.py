@@ -54,7 +54,7 @@ _SINGULAR = (
 )
 _LISTED = 8  # terms that a preview names
 _EMPTY = (
-    "left out, since noise alone may make their counts: {}; what depends on them has no estimate "
+    "left out, since their counts may be only noise: {}; what depends on them has no estimate "
     "(if it is a baseline level, name another one, as in C(h, Treatment('x'))), and the other "
     "intervals allow for the few rows that they may have"
 )
