@@ -38,7 +38,6 @@ SAMPLING = 2.0  # variance of a mean over the rows, over that of independent one
 SETTLING = 0.9  # factor of the longest step in every round after the penalties are settled
 MOST = 3.0, 20.0  # of the coefficient of a cell in a round, and at all
 PROBES, PROBE_STEPS, PROBE_ROWS = 4, 10, 4_000  # for the degrees of freedom of blocks
-MOST_CORRECTED = 0.75  # noise standard deviations by which an answer is corrected at most
 FOLLOWED = 10  # rounds after which a fit has followed a change of the answers
 
 _FACTORS = 2.0 ** np.arange(-8, 9)
@@ -96,7 +95,7 @@ class LogLinearFit:
             kept += self.penalty * signs * solved / PROBES
         squares = np.maximum(np.bincount(block, residual**2), 1e-300)
         share = np.clip(np.bincount(block, kept) / squares, 0, 1)
-        return self.target - np.clip(share[block] * residual, -MOST_CORRECTED, MOST_CORRECTED)
+        return np.asarray(self.target - share[block] * residual)
 
     @property
     def _block(self) -> Codes:
