@@ -32,11 +32,14 @@ class Proposal:
         Equal weights of candidates that are rows; None where the fit is to find them.
     notes : tuple of str
         Warnings for the release, such as a fallback.
+    serves_inference : bool
+        Whether inference would get the same candidates.
     """
 
     candidates: Candidates
     density: Floats | None = None
     notes: tuple[str, ...] = ()
+    serves_inference: bool = True
 
 
 class Reference(Protocol):
@@ -59,6 +62,11 @@ class Reference(Protocol):
         self, measurements: Measurements, m: int, rng: np.random.Generator, *, stratified: bool
     ) -> Proposal:
         """M candidates, equal ones merged; spread over strata where `stratified` allows it."""
+
+    def candidates_for_inference(
+        self, measurements: Measurements, m: int, rng: np.random.Generator
+    ) -> Proposal:
+        """M candidates of the density that inference uses."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -111,6 +119,12 @@ class Density(ABC):
         drawn = self.draw_candidates(m, measurements.columns, own, rng, stratified=stratified)
         note = self.note(own)
         return Proposal(drawn, notes=() if note is None else (note,))
+
+    def candidates_for_inference(
+        self, measurements: Measurements, m: int, rng: np.random.Generator
+    ) -> Proposal:
+        """Draw m candidates, spread over strata."""
+        return self.candidates(measurements, m, rng, stratified=True)
 
     def draw_candidates(
         self,

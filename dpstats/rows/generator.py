@@ -137,7 +137,7 @@ def _fit(
     measurements: Measurements, reference: Reference, m: int, rng: np.random.Generator
 ) -> tuple[Candidates, Floats]:
     with one_blas_thread():
-        proposal = reference.candidates(measurements, m, rng, stratified=True)
+        proposal = reference.candidates_for_inference(measurements, m, rng)
         return proposal.candidates, _entropy(measurements, proposal, [])
 
 
@@ -154,7 +154,8 @@ def generate(
 ) -> Generated:
     """Draw candidates, fit their weights to the measurements and draw rows.
 
-    With the default options the density is that of `inference_density`, so that it is fitted once.
+    With the default options the density is that of `inference_density`, so that it is fitted once,
+    unless rows are exchanged.
 
     Parameters
     ----------
@@ -204,7 +205,8 @@ def generate(
             f"half of the noisy means may be off by more than {NOTHING:g} of their range: neither "
             "they nor the rows say much about so few private rows at this budget"
         )
-    return Generated(candidates.codes, weights, counts, tuple(notes), usual)
+    serves = usual and proposal.serves_inference
+    return Generated(candidates.codes, weights, counts, tuple(notes), serves)
 
 
 def _minimax(

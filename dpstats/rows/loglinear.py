@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ BLENDED = (0.3, 1.0, 12.0)  # edges of E / S between which estimates have weight
 LEAST_COUNT = 0.05  # of a level, for a density
 LIKELY = 3.0  # noise standard deviations by which a cell may be corrected
 MOVED = 0.1  # of a noise, to differentiate denoised tables
+MOST_CORRECTED = 0.75  # noise standard deviations by which exchanged rows correct an answer
 
 _log = logging.getLogger(__name__)
 
@@ -99,14 +101,28 @@ class LogLinear(Unmeasured):
 
         The budget is spent, so a failure on noisy answers must not lose the release.
         """
-        drawn = self._edited if edits(measurements) else self._exchanged
+        proposal = self._proposal(measurements, m, rng, MOST_CORRECTED)
+        return replace(proposal, serves_inference=edits(measurements))
+
+    def candidates_for_inference(
+        self, measurements: Measurements, m: int, rng: np.random.Generator
+    ) -> Proposal:
+        """Candidates whose means may be further from the answers than those of rows (eq. 13)."""
+        return self._proposal(measurements, m, rng, math.inf)
+
+    def _proposal(
+        self, measurements: Measurements, m: int, rng: np.random.Generator, corrected: float
+    ) -> Proposal:
         try:
-            proposal = drawn(measurements, m, rng)
+            if edits(measurements):
+                proposal = self._edited(measurements, m, rng)
+            else:
+                proposal = self._exchanged(measurements, m, rng, corrected)
             if proposal.density is not None and np.all(np.isfinite(proposal.density)):
                 return proposal
         except (ArithmeticError, ValueError, LookupError, MemoryError) as error:
             _log.warning("log-linear reference: %s", error)
-        uniform = Uniform().candidates(measurements, m, rng, stratified=stratified)
+        uniform = Uniform().candidates(measurements, m, rng, stratified=True)
         note = "the log-linear reference failed on these answers; candidates were drawn uniformly"
         return replace(uniform, notes=(note, *uniform.notes))
 
@@ -130,12 +146,16 @@ class LogLinear(Unmeasured):
         points = {column.name: column.draw_inside(bins[column.name], rng) for column in schema}
         return _of_rows(schema, points)
 
-    def _exchanged(self, measurements: Measurements, m: int, rng: np.random.Generator) -> Proposal:
+    def _exchanged(
+        self, measurements: Measurements, m: int, rng: np.random.Generator, corrected: float
+    ) -> Proposal:
         """M rows of equal weight, of the model and exchanged until their means fit."""
         family, means, deviations = targets(measurements)
         sampler = GibbsSampler(measurements.columns, family, _base(measurements))
         model = fit_loglinear(sampler, means, deviations, m, rng, early=min(m, EARLY))
-        return _of_rows(measurements.columns, exchanged(model, model.trusted(rng), rng))
+        change = np.clip(model.trusted(rng) - model.target, -corrected, corrected)
+        rows = exchanged(model, model.target + change, rng)
+        return _of_rows(measurements.columns, rows)
 
 
 def _of_rows(schema: Schema, codes: dict[str, Codes]) -> Proposal:

@@ -1,7 +1,7 @@
 """Misfit and cost of synthetic rows where numbers have moments.
 
-    python tests/benchmarks/moment_rows.py measure FOLDER [--draws 3]
-    python tests/benchmarks/moment_rows.py score FOLDER [--draws 3]
+    python tests/benchmarks/moment_rows.py measure FOLDER [--draws 3] [--only PLAN ...]
+    python tests/benchmarks/moment_rows.py score FOLDER [--draws 3] [--only PLAN ...]
 
 `measure` saves the measurements of every plan, so that versions of the package can be compared on
 the same noise. `score` synthesises as many rows as were measured and prints CPU seconds, imports
@@ -13,6 +13,7 @@ over draws.
 import argparse
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
@@ -30,14 +31,14 @@ def components():
     return plan_of(20)
 
 
-def mixed(asked, epsilon):
-    """Two categories and four numbers that depend on them."""
+def mixed(asked, epsilon, numbers=4):
+    """Two categories and numbers that depend on them."""
     rng = np.random.default_rng(0)
     group, edu = rng.choice(3, N, p=[0.6, 0.3, 0.1]), rng.choice(4, N)
     factor = rng.standard_normal(N) + 0.5 * group - 0.4 * edu
     rows = {"group": group, "edu": edu}
     columns = [dps.Category("group", range(3)), dps.Category("edu", range(4))]
-    for j in range(4):
+    for j in range(numbers):
         rows[f"x{j}"] = np.clip(0.25 * factor + 0.2 * rng.standard_normal(N), -1, 1).round(2)
         edges = [-0.5, -0.2, 0, 0.2, 0.5]
         columns.append(dps.Number(f"x{j}", -1, 1, points=201, missing=0, edges=edges))
@@ -53,20 +54,25 @@ def subgroups():
     return mixed(asked | {"covariance": dps.Covariance(numbers)}, 3)
 
 
-def tables():
-    """All fifteen two-way tables, of numbers in bins too, and second moments."""
-    numbers = [f"x{j}" for j in range(4)]
+def tables(columns=6):
+    """All two-way tables, of numbers in bins too, and second moments of the numbers."""
+    numbers = [f"x{j}" for j in range(columns - 2)]
     asked = {"pairs": dps.Marginals(["group", "edu", *numbers])}
-    return mixed(asked | {"covariance": dps.Covariance(numbers)}, 3)
+    return mixed(asked | {"covariance": dps.Covariance(numbers)}, 3, len(numbers))
 
 
-PLANS = {"components": components, "subgroups": subgroups, "tables": tables}
+PLANS = {
+    "components": components,
+    "subgroups": subgroups,
+    "15 tables": tables,
+    "28 tables": partial(tables, 8),
+}
 
 
-def measure(folder, draws):
+def measure(folder, draws, plans):
     folder.mkdir(parents=True, exist_ok=True)
-    for name, make in PLANS.items():
-        plan, rows = make()
+    for name in plans:
+        plan, rows = PLANS[name]()
         for draw in range(draws):
             measured = dps.measure(plan, rows)
             measured.save(folder / f"{name}-{draw}.zip")
@@ -79,7 +85,7 @@ def true_means(measured, rows):
     return measured.published.evaluate(codes).average(np.full(len(rows), 1 / len(rows)))
 
 
-def score(folder, draws):
+def score(folder, draws, plans):
     import scipy.optimize
     import scipy.stats  # noqa: F401
 
@@ -87,7 +93,7 @@ def score(folder, draws):
 
     columns = ("CPU s", "misfit: largest", "rms", "error: largest", "rms")
     print(f"{'plan':<12}" + "".join(f"{column:>17}" for column in columns))
-    for name in PLANS:
+    for name in plans:
         truth, runs = np.load(folder / f"{name}.npy"), []
         for draw in range(draws):
             measured = dps.Measurements.load(folder / f"{name}-{draw}.zip")
@@ -111,8 +117,9 @@ def main():
     parser.add_argument("work", choices=["measure", "score"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=PLANS, default=PLANS)
     given = parser.parse_args()
-    {"measure": measure, "score": score}[given.work](given.folder, given.draws)
+    {"measure": measure, "score": score}[given.work](given.folder, given.draws, given.only)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pytest
 import dpstats as dps
 from dpstats.privacy.noise import _noise_from
 from dpstats.rows import reference_from_dict
+from dpstats.rows.entropy import targets
 from dpstats.rows.generator import (
     CANDIDATES,
     check_options,
@@ -113,6 +114,15 @@ def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_
         reference = reference_from_dict(measured.reference_spec)
         assert number_of_candidates(measured, reference) == max(n, CANDIDATES)
         assert number_of_candidates(measured, reference, k=10) == max(n, CANDIDATES)
+    # Rows are held nearer to the answers than the density of inference.
+    made, (inferred, _) = generate(measured, np.random.default_rng(2)), inference_density(measured)
+    assert not made.serves_inference
+    rows, points = (
+        measured.published.evaluate(codes).average(np.full(len(codes["a"]), 1 / len(codes["a"])))
+        for codes in (made.candidates, inferred.codes)
+    )
+    _, answers, _ = targets(measured)
+    assert np.abs(rows - answers).max() < np.abs(points - answers).max()
 
 
 def test_edited_rows_are_released_as_they_are(seeded_noise):
