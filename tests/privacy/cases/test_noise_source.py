@@ -126,6 +126,7 @@ def test_p58_no_public_argument_reaches_the_noise():
                ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
                ("Schema.draw_inside", "rng"), ("LogLinear.refine", "rng"),
                *((f"{reference}.candidates", "rng") for reference in REFERENCES),
+               *((f"{reference}.candidates_for_inference", "rng") for reference in REFERENCES),
                *((f"{reference}.draw_candidates", "rng") for reference in REFERENCES[:3]),
                # These hold noise that was drawn before.
                ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
