@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -21,15 +21,8 @@ from dpstats.analyses.graphs.sparse_graphs import (
     usual_penalty,
 )
 from dpstats.analyses.graphs.tree import TreeResult
-from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.clipping import (
-    ball_of,
-    check_clipping,
-    clipping_notes,
-    hash_of,
-    noise_ratio,
-)
-from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes, noise_ratio
+from dpstats.analyses.moments.covariance import notes_of
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
@@ -56,7 +49,6 @@ from dpstats.families.separators import (
     sign_products,
     triangulated,
 )
-from dpstats.families.subgroups import Subgroup
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION, SILENT
@@ -90,7 +82,7 @@ _MULTIPLES = (0.25, 0.5, 1.0, 2.0)  # of the usual penalty
 
 
 @dataclass(frozen=True)
-class GraphicalModel:
+class GraphicalModel(ClippedColumns):
     """Partial correlations of all pairs of some columns given the others, and their edges.
 
     In a Gaussian graphical model two columns are joined by an edge unless their partial correlation
@@ -152,12 +144,11 @@ class GraphicalModel:
     separators: Sequence[tuple[str, str]] | None = None
     given: str | None = None
     clip_norm: float | None = None
-    center: Mapping[str, float] | None = None
-    scale: Mapping[str, float] | None = None
+    center: Mapping[str, float] | None = field(default=None, hash=False)
+    scale: Mapping[str, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self, self.columns)
+        super().__post_init__()
         check_choice("estimator", self.estimator, get_args(Estimator))
         check_choice("structure", self.structure, get_args(Structure))
         if self.structure == "tree" and (self.estimator != "inverse" or self.tolerance is not None):
@@ -207,10 +198,6 @@ class GraphicalModel:
             )
         return checked_edges(self.separators, self.columns)
 
-    def __hash__(self) -> int:
-        own = (self.estimator, self.structure, self.tolerance, self.penalties, self.given)
-        return hash((hash_of(self), own, self.separators))
-
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; coarse third and fourth powers."""
         numbers, signs = self._numbers_and_signs(schema)
@@ -219,14 +206,13 @@ class GraphicalModel:
                 f"clip_norm shrinks rows of numbers, and {signs[0]!r} has two levels: leave out "
                 "clip_norm=, or the column"
             )
-        ball = ball_of(schema, self)
-        if ball is not None:
+        if (ball := self.ball(schema)) is not None:
             return Family((ball,))
         if self.separators is not None:
             products, _ = self._products(schema)
-            return Family((products_block(schema, products, self._group(schema)),))
+            return Family((products_block(schema, products, self.complete_cases(schema)),))
         blocks: list[Block] = [Moments.of(schema, numbers, given=self.given, signs=signs)]
-        powers = third_and_fourth_powers(schema, self.columns, self._group(schema))
+        powers = third_and_fourth_powers(schema, self.columns, self.complete_cases(schema))
         return Family((*blocks, powers) if powers is not None else tuple(blocks))
 
     def _numbers_and_signs(self, schema: Schema) -> tuple[list[str], list[str]]:
@@ -257,30 +243,13 @@ class GraphicalModel:
             )
         return sign_products(self.columns, separators(cliques)), filled
 
-    def _group(self, schema: Schema) -> Subgroup | None:
-        """The rows that are meant; None for all, and for rows that are clipped."""
-        return None if self.clip_norm is not None else Subgroup.of(schema, self.given, self.columns)
-
     def spectral_radius(
         self, release: ReleaseView, shares: Floats, alpha: float
     ) -> SpectralRadius | None:
-        """How far the rows' covariance matrix is from the private one, as a whole.
-
-        The noise on the matrix is within a certified radius with probability 1 - alpha, and the
-        distance of the rows' matrix from the noisy one is known: the triangle inequality.
-
-        Parameters
-        ----------
-        release : ReleaseView
-        shares : (m,) float64
-            Shares of the candidates in the rows.
-        alpha : float
-        """
-        if self.separators is not None or self._group(release.schema) is not None:
-            return None  # of products; or with a divisor that has an error too
-        ball = ball_of(release.schema, self)
-        noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
-        return CertifiedRadii(noisy).of_rows(shares, alpha)
+        """Distance of the covariance matrix of synthetic rows from the private one, as a whole."""
+        if self.separators is not None:
+            return None  # the matrix is that of products
+        return self.radius_of_rows(release, shares, alpha)
 
     def infer(self, release: ReleaseView) -> GraphResult | TreeResult | PenalisedGraphResult:
         """Estimates with intervals, a spanning tree, or pictures at several penalties."""
@@ -304,13 +273,12 @@ class GraphicalModel:
 
     def _covariance(self, release: ReleaseView) -> tuple[NoisyCovariance, Edges | None]:
         """Matrix of the columns; or of products, with the edges of a triangulated graph."""
-        schema = release.schema
-        self._numbers_and_signs(schema)
-        group, ball = self._group(schema), ball_of(schema, self)
-        if self.separators is not None:
-            products, filled = self._products(schema)
-            return covariance_of_products(release, products, group), filled
-        return NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group), None
+        self._numbers_and_signs(release.schema)
+        if self.separators is None:
+            return self.noisy_covariance(release), None
+        products, filled = self._products(release.schema)
+        group = self.complete_cases(release.schema)
+        return covariance_of_products(release, products, group), filled
 
     def _tests(
         self, covariance: NoisyCovariance, declared: Edges | None

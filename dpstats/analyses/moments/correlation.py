@@ -5,28 +5,27 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
-from dpstats.analyses.moments.mean import middle_and_half
+from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_noise
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats, within
-from dpstats.checks import Alternative, listed, short
+from dpstats.checks import Alternative
 from dpstats.corrected.covariance import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.error_rates import bonferroni, for_noise_of_means
 from dpstats.errors import NotMeasuredError, RequestError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
+from dpstats.families.formula import named_number
 from dpstats.families.moments import Moments
-from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS, DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import Intervals, Several, wider
 from dpstats.inference.simulation import calibration_generator, calibration_seed, draw_evenly
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Correlation:
+class Correlation(ClippedColumns):
     """Pearson's correlation of every pair of some numbers.
 
     Parameters
@@ -82,49 +81,33 @@ class Correlation:
     columns: Sequence[str]
     given: str | None = None
     clip_norm: float | None = None
-    center: Mapping[str, float] | None = None
-    scale: Mapping[str, float] | None = None
-
-    def __post_init__(self) -> None:
-        given = listed(self.columns)
-        several = isinstance(given, Sequence) and not isinstance(given, str)
-        if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
-            raise RequestError(
-                "a correlation needs a list of two or more names of numbers, such as "
-                f"['age', 'income'], got {short(given)}"
-            )
-        if len(set(given)) < len(given):
-            raise RequestError(f"a correlation needs different numbers, got {short(given)}")
-        object.__setattr__(self, "columns", tuple(given))
-        check_clipping(self, self.columns)
-
-    def __hash__(self) -> int:
-        return hash((hash_of(self), self.given))
+    center: Mapping[str, float] | None = field(default=None, hash=False)
+    scale: Mapping[str, float] | None = field(default=None, hash=False)
 
     def family(self, schema: Schema) -> Family:
         """First and second moments and all products; coarse third and fourth ones of pairs."""
         for name in self.columns:
-            middle_and_half(schema, name)
-        if (ball := ball_of(schema, self)) is not None:
+            named_number(schema, name)
+        if (ball := self.ball(schema)) is not None:
             return Family((ball,))
-        blocks: list[Block] = [Moments.of(schema, self.columns, given=self.given)]
-        group = Subgroup.of(schema, self.given, self.columns)
-        if (fourths := fourth_moments_of_pairs(schema, self.columns, group)) is not None:
-            blocks.append(fourths)
-        return Family(tuple(blocks))
+        moments = Moments.of(schema, self.columns, given=self.given)
+        fourths = fourth_moments_of_pairs(schema, self.columns, self.complete_cases(schema))
+        return Family((moments,) if fourths is None else (moments, fourths))
 
     def infer(self, release: ReleaseView) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
-        ball = ball_of(release.schema, self)
-        group = None if ball else Subgroup.of(release.schema, self.given, self.columns)
-        covariance = NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group)
+        covariance = self.noisy_covariance(release)
         places = list(itertools.combinations(range(len(self.columns)), 2))
         pairs = NoisyPair.of_pairs(release, covariance, places)
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
-            *subgroup_notes(group, covariance.moments.answers.rows),
+            *subgroup_notes(covariance.moments.given, covariance.moments.answers.rows),
             "sampling variances are Fisher's for normal numbers, widened by "
-            + ("measured fourth moments" if ball is None else "those of the fitted density")
+            + (
+                "measured fourth moments"
+                if self.clip_norm is None
+                else "those of the fitted density"
+            )
             + ": with few rows or heavy tails use the certified interval",
             BEYOND_DRAWS,
             *clipping_notes(covariance.moments),

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.clipping import (
-    ball_of,
-    check_clipping,
-    clipping_notes,
-    complete_cases,
-    family_of,
-    hash_of,
-)
-from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes
+from dpstats.analyses.moments.covariance import notes_of
 from dpstats.analyses.moments.eigen_intervals import ROUNDING, EigenIntervals
-from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -32,20 +23,18 @@ from dpstats.checks import (
     short,
 )
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Widths
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class PCA:
+class PCA(ClippedColumns):
     """Principal components: eigenvalues, their shares of the variance, and loadings.
 
     Parameters
@@ -91,12 +80,11 @@ class PCA:
     standardize: bool = False
     n_components: int | None = None
     clip_norm: float | None = None
-    center: Mapping[str, float] | None = None
-    scale: Mapping[str, float] | None = None
+    center: Mapping[str, float] | None = field(default=None, hash=False)
+    scale: Mapping[str, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self, self.columns)
+        super().__post_init__()
         if not isinstance(self.standardize, bool):
             raise RequestError(f"standardize must be True or False, got {short(self.standardize)}")
         k = self.n_components
@@ -108,47 +96,19 @@ class PCA:
                 f"columns, got {short(k)}"
             )
 
-    def __hash__(self) -> int:
-        return hash((hash_of(self), self.standardize, self.n_components))
-
-    def family(self, schema: Schema) -> Family:
-        """First moments, squares and products; coarse third and fourth powers."""
-        return family_of(schema, self)
-
     def spectral_radius(
         self, release: ReleaseView, shares: Floats, alpha: float
     ) -> SpectralRadius | None:
-        """How far the rows' covariance matrix is from the private one, as a whole.
-
-        The noise on the matrix is within a certified radius with probability 1 - alpha, and the
-        distance of the rows' matrix from the noisy one is known: the triangle inequality.
-
-        Parameters
-        ----------
-        release : ReleaseView
-        shares : (m,) float64
-            Shares of the candidates in the rows.
-        alpha : float
-        """
+        """Distance of the covariance matrix of synthetic rows from the private one, as a whole."""
         if self.standardize:
             return None  # its error is relative to variances, which have an error of their own
-        if complete_cases(release.schema, self) is not None:
-            return None  # its divisor is the number of complete cases, which has an error too
-        ball = ball_of(release.schema, self)
-        noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
-        return CertifiedRadii(noisy).of_rows(shares, alpha)
+        return self.radius_of_rows(release, shares, alpha)
 
     def infer(self, release: ReleaseView) -> PCAResult:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
-        ball = ball_of(release.schema, self)
-        covariance = NoisyCovariance.of(
-            release,
-            columns,
-            standardize=self.standardize,
-            ball=ball,
-            given=complete_cases(release.schema, self),
-        )
+        covariance = self.noisy_covariance(release, standardize=self.standardize)
+        ball = covariance.moments.ball
         k = len(columns) if self.n_components is None else self.n_components
         middles, units = covariance.moments.origin, covariance.moments.spread
         unit, spread = 1.0, units
