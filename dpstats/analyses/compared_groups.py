@@ -12,6 +12,8 @@ from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.questions import answered_in
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
+from dpstats.families.block import Family
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
 from dpstats.schema import MISSING_LABEL, Boolean, Column, Schema
@@ -51,11 +53,6 @@ def sets_of_groups(
     """Cells of each group with a trait, and without it, over the columns that these depend on.
 
     Rows without a value of a column in the condition are in none.
-
-    Raises
-    ------
-    RequestError
-        If the condition involves the column of the groups.
     """
     trait, column = Cells.condition(schema, condition), schema[by]
     if column in trait.columns:
@@ -79,6 +76,14 @@ def sets_of_groups(
             for marked, text in ((holds, f"({condition})"), (~holds, f"not ({condition})"))
         ]
     return columns, sets
+
+
+def subgroups_of(family: Family, chosen: Sequence[int]) -> tuple[Subgroup, ...]:
+    """Groups of rows of a block of `GroupMoments`, in the order of their levels in `chosen`."""
+    (block,) = family.blocks
+    assert isinstance(block, GroupMoments)
+    groups = dict(zip(sorted(chosen), block.groups, strict=True))
+    return tuple(groups[level] for level in chosen)
 
 
 def small_groups(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:

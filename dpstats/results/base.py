@@ -36,18 +36,11 @@ INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
 
 
 class Widths(NamedTuple):
-    """Widths of intervals.
+    """Widths of intervals."""
 
-    Attributes
-    ----------
-    terms : (d,) list of str
-    widths : (d,) float64
-    ranges : (d,) float64
-        Of all values that the parameters could have; infinite where these have no ends.
-    """
-
-    terms: list[str]
-    widths: Floats
+    terms: list[str]  # (d,)
+    widths: Floats  # (d,)
+    # (d,) of all values that the parameters could have; infinite where these have no ends
     ranges: Floats
 
     def median(self, terms: Sequence[str]) -> tuple[float, float]:

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import (
-    Alternative,
-    Target,
-    check_alpha,
-    check_number,
-    check_target,
-)
+from dpstats.checks import Alternative, Target, check_alpha, check_number, check_target
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
 from dpstats.results.rendering import Page, shown_pvalue, significant

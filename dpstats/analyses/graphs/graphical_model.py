@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from dpstats.analyses.graphs.graph_result import GraphResult, adjusted
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PartialIntervals
-from dpstats.analyses.graphs.sign_products import covariance_of_products, products_block
 from dpstats.analyses.graphs.sparse_graphs import (
     PenalisedGraphResult,
     clime,
@@ -23,37 +22,37 @@ from dpstats.analyses.graphs.sparse_graphs import (
 from dpstats.analyses.graphs.tree import TreeResult
 from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes, noise_ratio
 from dpstats.analyses.moments.covariance import notes_of
-from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance, weights_within
 from dpstats.analyses.notes import cell_rules
-from dpstats.arrays import Floats
-from dpstats.checks import (
-    as_float,
-    check_choice,
-    check_numbers,
-    counted,
-    first_few,
-    is_real,
-    short,
-)
+from dpstats.arrays import Codes, Floats
+from dpstats.checks import as_float, check_choice, check_numbers, counted, first_few, is_real, short
 from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.conditions import parsed_condition
-from dpstats.families.features import Term, has_sign
+from dpstats.families.features import SIGN, Feature, Term, has_sign, indicator, product
 from dpstats.families.moments import Moments
 from dpstats.families.separators import (
     Edges,
     checked_edges,
+    moments_of_products,
     separators,
     sign_products,
     triangulated,
 )
+from dpstats.families.subgroups import Subgroup
+from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
+
+if TYPE_CHECKING:
+    from dpstats.measured.view import ReleaseView
+    from dpstats.schema import Schema
+
 
 Estimator = Literal["inverse", "glasso", "clime"]
 Structure = Literal["any", "tree"]
@@ -500,3 +499,70 @@ def _clipping_remark(
         f"clip_norm={norm:g} would have about {ratio:.2g} of this noise, and shrink about one row "
         f"in {1 / _LONG:g} of normal rows (for {where})"
     )
+
+
+def products_block(
+    schema: Schema, products: Sequence[Term], given: Subgroup | None = None
+) -> Moments:
+    """All means that the moment matrix of some products of signs needs; with `given`, the count."""
+    count: list[Term] = [] if given is None else [()]
+    return Moments.of_terms(schema, [*moments_of_products(products), *count], given=given)
+
+
+@dataclass(frozen=True)
+class ProductMatrix(MomentMatrix):
+    """Noisy mean products of q - 1 products of signs, the constant first."""
+
+    products: tuple[Term, ...] = ()  # its features are named after them, and count as signs
+
+    @classmethod
+    def of_products(
+        cls, release: ReleaseView, products: Sequence[Term], given: Subgroup | None = None
+    ) -> ProductMatrix:
+        """Ask a release for the means of all products of two of some products of signs."""
+        block = products_block(release.schema, products, given)
+        answers = release.answers(block, with_count=given is None)
+        if given is not None:
+            answers = answers.of_counted_rows()
+        at = {term: i for i, term in enumerate(block.terms)}
+        one = ONE if answers.rows.public else len(answers.sums) - 1
+        every: list[Term] = [(), *products]
+        place = np.full((len(every), len(every)), ZERO, dtype=np.int64)
+        for i, a in enumerate(every):
+            for j, b in enumerate(every):
+                both = product(a, b)
+                assert both is not None  # signs exclude nothing
+                place[i, j] = at[both] if both else one
+        features: list[Feature] = [("*".join(name for name, _ in t), SIGN) for t in products]
+        return cls(answers, place, release.schema, tuple(features), None, given, tuple(products))
+
+    def unit_rows(self, codes: Mapping[str, Codes]) -> Floats:
+        """Rows (m, q - 1) of the products, given as column name -> (m,) codes."""
+        signs = {
+            name: indicator(SIGN, self.schema[name].bins_of(codes[name]))
+            for term in self.products
+            for name, _ in term
+        }
+        return np.stack(
+            [np.prod([signs[name] for name, _ in term], axis=0) for term in self.products], axis=1
+        ).astype(np.float64)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The distinct columns of the products."""
+        return tuple(dict.fromkeys(name for term in self.products for name, _ in term))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the products, the constant first."""
+        return ["Intercept", *(name for name, _ in self.features)]
+
+
+def covariance_of_products(
+    release: ReleaseView, products: Sequence[Term], given: Subgroup | None = None
+) -> NoisyCovariance:
+    """The noisy covariance matrix of some products of signs."""
+    moments = ProductMatrix.of_products(release, products, given)
+    weights = weights_within(release, given)
+    powers, noise = np.full((len(products), 2), np.nan), np.zeros((len(products), 2))
+    return NoisyCovariance(moments, moments.unit_rows(release.candidates), weights, powers, noise)

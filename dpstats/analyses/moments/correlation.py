@@ -27,11 +27,10 @@ from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.formula import named_number
 from dpstats.families.moments import Moments
 from dpstats.inference.confidence_law import BEYOND_DRAWS, DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import Intervals, Several, wider
+from dpstats.inference.intervals import wider
 from dpstats.inference.simulation import calibration_generator, calibration_seed, draw_evenly
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import ALLOWING, EstimateResult
-from dpstats.results.named import Named
+from dpstats.results.estimates import ALLOWING, EstimateResult, OneParameter, estimated
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -55,13 +54,8 @@ class Correlation(ClippedColumns):
         without a value of one of these are left out.
     given : str, optional
         Correlations in the rows with this condition, such as ``"age >= 65"``.
-    clip_norm : float, optional
-        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
-        where most rows are far shorter than the corners of their bounds. All results are then for
-        the shrunk rows. Public: never chosen by looking at the data.
-    center, scale : mapping of column names to numbers, optional
-        With `clip_norm`: public guesses of the location and spread of columns, in original units;
-        by default the middle and half the width of the declared bounds.
+    clip_norm, center, scale : optional
+        Shrink every row to at most this Euclidean norm, as in `dpstats.Covariance`.
 
     Examples
     --------
@@ -121,11 +115,7 @@ class Correlation(ClippedColumns):
             title="Correlation"
             + ("s" if len(pairs) > 1 else "")
             + ("" if self.given is None else f", given {self.given}"),
-            terms=terms,
-            params=Named([pair.estimate for pair in pairs], terms),
-            sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
-            privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
-            intervals=Several(pairs),
+            **estimated(terms, pairs),
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             scalar=len(pairs) == 1,
@@ -190,38 +180,24 @@ _NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
 @dataclass(frozen=True)
-class NoisyPair(Intervals):
+class NoisyPair(OneParameter):
     """The correlation of two numbers in [-1, 1] (unit scale) from their noisy moments.
 
     Noise-aware: Fisher's transformation draw by draw of the noise, see `law`, with the
     variance under the distribution of the rows (`correlation_spread`). Certified:
     all five moments of the pair in a box, from quantiles of the noise and (for the population)
     Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
-
-    Attributes
-    ----------
-    observed : (6,) float64
-        Noisy n, sum x, sum y, sum x^2, sum y^2, sum xy.
-    laws : tuple of 6 laws
-        Of independent noises; None for a public n.
-    units : (6,) float64
-        What the noises are divided by.
-    spread : float
-        n Var(r) over that of normal rows, at least 1; see `correlation_spread`.
-    two_valued : bool
-        Both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too.
-    seed : int
-        Of the draws of the noise; see `calibration_seed`.
     """
 
     range_widths: ClassVar[float] = 2.0
 
-    observed: Floats
-    laws: tuple[NoiseLaw | None, ...]
-    units: Floats
-    spread: float = 1.0
+    observed: Floats  # (6,) noisy n, sum x, sum y, sum x^2, sum y^2, sum xy
+    laws: tuple[NoiseLaw | None, ...]  # of independent noises; None for a public n
+    units: Floats  # (6,) what the noises are divided by
+    spread: float = 1.0  # n Var(r) over that of normal rows, at least 1; see `correlation_spread`
+    # both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too
     two_valued: bool = False
-    seed: int = 0
+    seed: int = 0  # of the draws of the noise; see `calibration_seed`
 
     @classmethod
     def of_pairs(
@@ -253,13 +229,6 @@ class NoisyPair(Intervals):
             two_valued=two_valued,
             seed=calibration_seed(answers, (i, j)),
         )
-
-    def __len__(self) -> int:
-        return 1
-
-    def subset(self, chosen: slice) -> NoisyPair:
-        """These intervals: there is one parameter."""
-        return self
 
     @property
     def rows(self) -> float:
@@ -450,21 +419,12 @@ def correlation_spread(release: ReleaseView, covariance: NoisyCovariance, rest: 
 
 @dataclass(frozen=True)
 class _Standardised:
-    """First and second moments of p columns, as spreads need them; divisor n throughout.
+    """First and second moments of p columns, as spreads need them; divisor n throughout."""
 
-    Attributes
-    ----------
-    mean, deviation : (p,) float64
-    r : (p, p) float64
-        Correlations in [-1, 1].
-    normal : (p, p) float64
-        n Var(r) of normal rows, (1 - r^2)^2, at least 1 / n^2.
-    """
-
-    mean: Floats
-    deviation: Floats
-    r: Floats
-    normal: Floats
+    mean: Floats  # (p,)
+    deviation: Floats  # (p,)
+    r: Floats  # (p, p) correlations in [-1, 1]
+    normal: Floats  # (p, p) n Var(r) of normal rows, (1 - r^2)^2, at least 1 / n^2
 
     @classmethod
     def of(cls, sampling: RowSampling) -> _Standardised:

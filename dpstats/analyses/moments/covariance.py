@@ -198,19 +198,11 @@ class CovarianceIntervals(Intervals, Cached):
     Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; where
     sampling has two laws, the wider ones, see `RowSampling`.
     Certified: interval arithmetic; see `CertifiedRadii.box`.
-
-    Attributes
-    ----------
-    covariance : NoisyCovariance
-    units : (p,) float64
-        Original units in one of each column.
-    pairs : (2, d) int64
-        Which pairs of columns.
     """
 
     covariance: NoisyCovariance
-    units: Floats
-    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    units: Floats  # (p,) original units in one of each column
+    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]]  # (2, d) which pairs of columns
 
     @cached_property
     def scale(self) -> Floats:
@@ -290,15 +282,12 @@ class CovarianceIntervals(Intervals, Cached):
             lambda: self.joint_certified(alpha, target),
         )
 
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays."""
-        return self._box(alpha, target, joint=False)
-
     def joint_certified(self, alpha: float, target: Target) -> Ends:
         """Limits of all covariances together."""
-        return self._box(alpha, target, joint=True)
+        return self.certified(alpha, target, joint=True)
 
-    def _box(self, alpha: float, target: Target, *, joint: bool) -> Ends:
+    def certified(self, alpha: float, target: Target, *, joint: bool = False) -> Ends:
+        """Limits, two (d,) arrays."""
         low, high = CertifiedRadii(self.covariance).box(alpha, target, joint=joint)
         first, second = self.pairs
         return low[first, second] * self.scale, high[first, second] * self.scale

@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.eigen_moves import (
-    ErrorDraws,
-    Moves,
-    Tail,
-    few,
-    isolated,
-    rises,
-)
+from dpstats.analyses.moments.eigen_moves import ErrorDraws, Moves, Tail, few, isolated, rises
 from dpstats.analyses.moments.noisy_covariance import PART, NoisyCovariance
 from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
@@ -58,19 +51,11 @@ class EigenIntervals(Intervals, Cached):
     and why that is valid. All alphas share one set of draws, and a smaller alpha takes the
     quantiles of larger ones into account (`Tail`), which can only widen an interval: the intervals
     are valid at each alpha and nested in it.
-
-    Attributes
-    ----------
-    covariance : NoisyCovariance
-    k : int
-        Number of components, 1 <= k <= p.
-    unit : float
-        Original units in an eigenvalue of one.
     """
 
     covariance: NoisyCovariance
-    k: int
-    unit: float = 1.0
+    k: int  # number of components, 1 <= k <= p
+    unit: float = 1.0  # original units in an eigenvalue of one
 
     @cached_property
     def of_matrix(self) -> CertifiedRadii:

@@ -77,19 +77,6 @@ class PersonVariance(MeanSampling):
     the factor G / (G - 1) (n - 1) / (n - p): p groups, n rows in them, and G = n / k persons, the
     fewest that there can be. Equal if everyone has k rows, and larger otherwise.
 
-    Attributes
-    ----------
-    products : Answers
-        To a block of `PersonShares`.
-    places : tuple of pairs
-        For each group, the numbers of its totals of the low and of the high value.
-    values : pair of float
-        The low and the high value.
-    k : int
-        The most rows of one person.
-
-    Notes
-    -----
     A draw of the noise on P, subtracted from it, gives a possible form without noise, as a draw of
     the noise on the means gives possible means: see `ConfidenceLaw`. A form below the standard
     deviation of its own noise is raised to it beforehand, as that of robust errors is. No form
@@ -100,10 +87,11 @@ class PersonVariance(MeanSampling):
 
     from_totals = True
 
-    products: Answers
+    products: Answers  # to a block of `PersonShares`
+    # for each group, the numbers of its totals of the low and of the high value
     places: tuple[tuple[int, int], ...]
-    values: tuple[float, float]
-    k: int
+    values: tuple[float, float]  # the low and the high value
+    k: int  # the most rows of one person
 
     @classmethod
     def of(

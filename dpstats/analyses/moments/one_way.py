@@ -22,16 +22,10 @@ _NEGLIGIBLE = 1e-18  # noise variance over sampling variance
 
 @dataclass(frozen=True)
 class OneWay:
-    """Groups of rows without a row in common, numbers in [-1, 1] (unit scale).
-
-    Attributes
-    ----------
-    groups : tuple of NoisyMean
-    shifts : (k,) float64 or None
-        Mean noise on the sizes of groups that were chosen by them; see `DeclaredLevels`.
-    """
+    """Groups of rows without a row in common, numbers in [-1, 1] (unit scale)."""
 
     groups: tuple[NoisyMean, ...]
+    # (k,) mean noise on the sizes of groups that were chosen by them; see `DeclaredLevels`
     shifts: Floats | None = None
 
     @cached_property
@@ -57,18 +51,12 @@ class OneWay:
         The p-value has the share for empty groups added, see `DeclaredLevels.pvalue`. With fewer
         than two groups it is 1, and there is no statistic.
         """
-        found: list[tuple[float, float, float, float]] = []
-
-        def pvalue(used: NDArray[np.bool_]) -> float | None:
-            if used.sum() < 2:
-                return None
-            found.append(self._only(used).welch())
-            return found[-1][1]
-
-        total = self.levels.pvalue(pvalue)
-        if not found:
+        total = self.levels.pvalue(
+            lambda used: self._only(used).welch()[1] if used.sum() > 1 else None
+        )
+        if self.levels.used.sum() < 2:
             return np.nan, total, np.nan, np.nan
-        statistic, _, df_num, df_denom = found[0]
+        statistic, _, df_num, df_denom = self.used.welch()
         return statistic, total, df_num, df_denom
 
     @cached_property
@@ -131,8 +119,6 @@ class OneWay:
         `ConfidenceLaw`). Under the hypothesis only these errors differ between the means. Without
         noise it is Welch's own p-value.
 
-        References
-        ----------
         Welch, B. L. (1951). On the comparison of several mean values: an alternative approach.
         Biometrika 38, 330-336.
         Weerahandi, S. (1995). ANOVA under unequal error variances. Biometrics 51, 589-599.

@@ -49,14 +49,9 @@ class PCA(ClippedColumns):
         first in columns that vary little within their bounds.
     n_components : int, optional
         How many components to report; all of them by default.
-    clip_norm : float, optional
-        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
-        where most rows are far shorter than the corners of their bounds. All results are then
-        for the shrunk rows. Public: never chosen by looking at the data.
-    center, scale : mapping of column names to numbers, optional
-        With `clip_norm`: public guesses of the location and spread of columns, in original units;
-        by default the middle and half the width of the declared bounds. Columns are divided by
-        their scales instead of being in unit scale.
+    clip_norm, center, scale : optional
+        Shrink every row to at most this Euclidean norm, as in `dpstats.Covariance`. Columns are
+        divided by their scales instead of being in unit scale.
 
     Raises
     ------
@@ -267,11 +262,7 @@ class PCAResult(EstimateResult):
         return self.intervals
 
     def angles(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Bounds on how far the directions are from the true ones.
 
@@ -303,11 +294,7 @@ class PCAResult(EstimateResult):
         )
 
     def loadings(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """The loadings alone: component, column, estimate, conf_low, conf_high."""
         import pandas as pd

@@ -183,22 +183,6 @@ def test_pvalues_at_the_ends_of_the_parameter():
         np.testing.assert_allclose(proportion_pvalue(t, 30, p0, law, "larger"), 1 - expected)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"alpha": 0.95}, "did you mean alpha=0.05"),
-        ({"alpha": 0.0}, "not an error probability"),
-        ({"alpha": float("nan")}, "not an error probability"),
-        ({"n": 0}, "at least 1"),
-        ({"n": 2.5}, "at least 1"),
-        ({"t": np.nan}, "finite"),
-    ],
-)
-def test_interval_refuses(arguments, message):
-    with pytest.raises(RequestError, match=message):
-        proportion_interval(**{"t": 1.0, "n": 9, "law": DiscreteLaplace(1.0)} | arguments)
-
-
 def test_pvalue_refuses():
     law = DiscreteLaplace(1.0)
     with pytest.raises(RequestError, match="between 0 and 1"):
