@@ -164,6 +164,8 @@ class EstimateResult(Cached, Result):
     True
     """
 
+    has_intervals: ClassVar[bool] = True
+
     terms: list[str]
     params: Named
     sampling_variance: Floats
@@ -199,11 +201,6 @@ class EstimateResult(Cached, Result):
     def displayed(self) -> Floats:
         """Estimates (d,) of figures and headlines: `fitted` where there are such, else `params`."""
         return np.asarray(self.params) if self.fitted is None else self.fitted
-
-    @property
-    def has_intervals(self) -> bool:
-        """True."""
-        return True
 
     @property
     def terms_by_unit(self) -> list[list[str]]:

@@ -41,13 +41,9 @@ def binomial_window(n: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats, Floats]
 def noisy_binomial_cdf(t: ArrayLike, n: int, p: ArrayLike, law: "NoiseLaw") -> Floats:
     """P(X + Z + U <= t) for X ~ Binomial(n, p), Z ~ `law`, U uniform on (-1/2, 1/2).
 
-    Continuous in `t` and, where there is noise, strictly decreasing in `p`: X is stochastically
-    increasing in p and Z + U does not depend on it.
-
-    The sum runs over the X within reach of the noise, without a mass of 1e-12, or over the
-    frequencies of `Inversion`, whichever are fewer. The absolute error is about 1e-12; where the
-    noise is a combination with atoms, whose distribution function is tabulated, it may reach 1e-5
-    of an atom.
+    Continuous in `t` and, where there is noise, strictly decreasing in `p`. The sum runs over the X
+    within reach of the noise or over the frequencies of `Inversion`, whichever are fewer; the error
+    is about 1e-12 (with a tabulated law that has atoms, 1e-5 of an atom).
     """
     from scipy import stats
 
@@ -150,11 +146,8 @@ def proportion_interval(
 def within_counts(t: Floats, n: float) -> Floats:
     """Noisy counts read as the nearest one that n rows can have.
 
-    The upper limit of p rises with T + U. Far below 0 it would be 0, since every larger p makes
-    such a T unlikely: an interval without width. Read as 0, T + U has a positive limit at every
-    alpha, and the lower limit is 0 before and after, since F_0(0) = 1/2. So intervals only grow,
-    stay nested in alpha, and their limits stay monotone in T + U; p-values that read it alike are
-    dual to them. At n by symmetry. See docs/explanation/inference/shares-and-tables.md, (5).
+    Intervals only grow, stay nested in alpha and monotone in the count, and p-values that read it
+    alike are dual to them: docs/explanation/inference/shares-and-tables.md, (5).
     """
     return np.clip(t, 0.0, n)
 

@@ -218,13 +218,10 @@ class GroupQuantileIntervals(QuantileIntervals):
     sequences of tests has error alpha/2 as before.
     """
 
+    least_pvalue: ClassVar[float] = 0.0
+
     whole: Answers  # the same, then the group
     pairs: Answers  # below and above the first edge, below and above the second, and so on
-
-    @property
-    def least_pvalue(self) -> float:
-        """None is spent."""
-        return 0.0
 
     def _noise_of(self, weights: Floats, probability: float) -> float:
         every = np.append(weights, -probability)
@@ -268,13 +265,8 @@ def distribution_band(
 ) -> tuple[Floats, Floats]:
     """Limits (d,) of a band around the noisy answers to the distribution function F at d points.
 
-    Noise-aware, the simulated quantile of the largest deviation of sampling (at the fitted
-    distribution, so approximate) plus noise; certified, the bound of Dvoretzky, Kiefer and
-    Wolfowitz plus the simulated quantile of the largest noise, at the best of several splits of
-    alpha. For the private table itself noise is the only error.
-
-    Massart, P. (1990). The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality. Ann.
-    Probab. 18, 1269-1283.
+    `fitted` (d + 2,) is an increasing estimate of F, with 0 and 1 at its ends; see
+    `QuantileResult.distribution`.
     """
     rows = answers.rows
     of_rows = rows.spent(alpha)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from dpstats.analyses.graphs.graph_result import GraphResult, adjusted
+from dpstats.analyses.graphs.graph_result import GraphResult
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PartialIntervals
 from dpstats.analyses.graphs.sparse_graphs import (
@@ -46,6 +46,7 @@ from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION, SILENT
+from dpstats.results.hypothesis import adjusted
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
 

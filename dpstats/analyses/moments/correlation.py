@@ -146,14 +146,12 @@ class CorrelationResult(EstimateResult):
     True (2, 2)
     """
 
+    _privacy: ClassVar[str] = ALLOWING
+
     null_value = 0.0
     measure: ClassVar[str] = "correlation"  # of a pair, as `dps.plots.matrix` names it
 
     columns: tuple[str, ...] = ()
-
-    @property
-    def _privacy(self) -> str:
-        return ALLOWING
 
     @property
     def interval_of(self) -> str:

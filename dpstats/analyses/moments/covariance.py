@@ -136,17 +136,12 @@ class CovarianceResult(EstimateResult):
     True
     """
 
+    _privacy: ClassVar[str] = ALLOWING
+
+    interval_of: ClassVar[str] = "covariances, in products of the columns' units"
+
     location_: Floats = ()  # type: ignore[assignment]
     columns: tuple[str, ...] = ()
-
-    @property
-    def _privacy(self) -> str:
-        return ALLOWING
-
-    @property
-    def interval_of(self) -> str:
-        """Covariances, whose units differ."""
-        return "covariances, in products of the columns' units"
 
     @property
     def terms_by_unit(self) -> list[list[str]]:

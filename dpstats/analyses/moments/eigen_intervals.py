@@ -35,22 +35,11 @@ _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurat
 class EigenIntervals(Intervals, Cached):
     """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
 
-    Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
-    `CertifiedRadii.radii`, so all of them hold jointly.
-
-    Noise-aware: the eigenvalues of D + A are simulated, A the error in the basis of the estimated
-    eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias: noise
-    spreads eigenvalues. D is not known, but eigenvalue number k of D + A increases with every
-    entry of D. A lower limit is computed with all other eigenvalues as high as the simulated
-    spectral norm of A allows, at a share of alpha, and an upper limit with all as low: close to
-    first order where gaps are wide relative to the noise, close to Weyl where they are not.
-    Loadings have limits only where some gap remains, which then replaces the true one. Where
-    sampling has two laws (`RowSampling`), each limit is the wider of the two. A share is that of
-    the eigenvalue's least (or largest) value and the trace, draw by draw, at the eigenvalue's
-    limit. `eigen_moves` says how the limits are computed without a decomposition of every matrix,
-    and why that is valid. All alphas share one set of draws, and a smaller alpha takes the
-    quantiles of larger ones into account (`Tail`), which can only widen an interval: the intervals
-    are valid at each alpha and nested in it.
+    Why they are valid: "PCA" in docs/explanation/inference/means-and-covariances.md, and the
+    module `eigen_moves`. Where sampling has two laws (`RowSampling`), each limit is the wider of
+    the two. A share is that of the eigenvalue's least (or largest) value and the trace, draw by
+    draw, at the eigenvalue's limit. All alphas share one set of draws, and a smaller alpha takes
+    the quantiles of larger ones into account (`Tail`): intervals are nested in alpha.
     """
 
     covariance: NoisyCovariance

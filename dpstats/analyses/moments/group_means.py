@@ -8,15 +8,15 @@ and trait.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.compared_groups import sets_of_groups, small_groups, subgroups_of
+from dpstats.analyses.compared_groups import chosen_bins, sets_of_groups, small_groups, subgroups_of
 from dpstats.analyses.counts.group_shares import DifferenceIntervals, GroupIntervals
 from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.moments.mean_intervals import Contrast
@@ -27,8 +27,7 @@ from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.analyses.regression.contrasts import FTestResult
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, listed, short
-from dpstats.error_rates import benjamini_hochberg, holm
-from dpstats.errors import RequestError, SchemaError
+from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.formula import named_number, names_logarithm
@@ -39,7 +38,7 @@ from dpstats.inference.intervals import Several
 from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import Estimated, EstimateResult, estimated
-from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.hypothesis import ADJUSTED, Adjustment, HypothesisResult, adjusted
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, fixed, shown_pvalue, significant
 from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Number, Schema
@@ -203,29 +202,16 @@ class GroupMeans:
     def _chosen(self, schema: Schema) -> list[int]:
         """Indices of the levels or bins of `by`, in order."""
         column = schema[self.by]
-        if self.groups is None:
-            found = [i for i, label in enumerate(column.bin_labels) if label != MISSING_LABEL]
-        else:
-            try:
-                found = [column.index(level) for level in self.groups]
-            except SchemaError as error:
-                raise RequestError(f"groups: {error}") from None
-        if len(set(found)) < max(len(found), 2):
+        bins = chosen_bins(column, self.groups)
+        if len(set(bins)) < max(len(bins), 2):
             raise RequestError(
                 f"groups must be two or more different levels or bins of {self.by!r}, got "
-                f"{[column.bin_labels[i] for i in found]}"
-                + ("; add edges to the schema" if len(found) == 1 else "")
+                f"{[column.bin_labels[i] for i in bins]}"
+                + ("; add edges to the schema" if len(bins) == 1 else "")
             )
-        return found
+        return bins
 
 
-Adjustment = Literal["holm", "fdr_bh", "none"]
-_ADJUSTED: Mapping[Adjustment, tuple[str, Callable[[Floats], Floats]]] = {
-    "holm": ("p-values are adjusted by Holm's method over all pairs", holm),
-    "fdr_bh": ("p-values are adjusted by Benjamini and Hochberg's method over all pairs",
-               benjamini_hochberg),
-    "none": ("p-values are not adjusted for the number of pairs", np.copy),
-}  # fmt: skip
 SIMULATIONS = 10_000
 SIMULATED = f"the p-value is from {SIMULATIONS:,} simulated tables"
 _NO_TEST = "there is no test, since fewer than two groups surely have rows"
@@ -335,7 +321,7 @@ class GroupMeansResult(EstimateResult):
         RequestError
             If `adjust` is not known.
         """
-        check_choice("adjust", adjust, list(_ADJUSTED))
+        check_choice("adjust", adjust, list(ADJUSTED))
         used = self.one_way.levels.used
         pairs = list(itertools.combinations(range(len(self.groups)), 2))
         tested = np.array([bool(used[[i, j]].all()) for i, j in pairs])
@@ -346,7 +332,7 @@ class GroupMeansResult(EstimateResult):
             **estimated([f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs], parts),
             rows=self.rows,
             budget=self.budget,
-            notes=[_ADJUSTED[adjust][0], *notes],
+            notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *notes],
             adjust=adjust,
             tested=tested,
         )
@@ -518,6 +504,8 @@ class PairwiseResult(EstimateResult):
     True True
     """
 
+    interval_of: ClassVar[str] = "differences of means, in their own unit"
+
     adjust: Adjustment = field(default="holm", kw_only=True)
     tested: NDArray[np.bool_] = field(kw_only=True, compare=False)
 
@@ -530,17 +518,12 @@ class PairwiseResult(EstimateResult):
     @property
     def pvalues(self) -> Named:
         """(d,) the same, adjusted as `adjust` says."""
-        return Named(_ADJUSTED[self.adjust][1](np.array(self.p_unadjusted)), self.terms)
+        return Named(adjusted(np.asarray(self.p_unadjusted), self.adjust), self.terms)
 
     def _first(self, count: int) -> EstimateResult:
         first = super()._first(count)
         assert isinstance(first, PairwiseResult)
         return replace(first, tested=self.tested[:count])
-
-    @property
-    def interval_of(self) -> str:
-        """The differences, whose unit the widths have."""
-        return "differences of means, in their own unit"
 
     def to_frame(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"

@@ -32,10 +32,9 @@ _ROUNDED = 1e-9  # relative, of bounds
 class Contrast(OneParameter):
     """The mean of one group of rows, or that of the first of two minus that of the second.
 
-    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. For the private
-    table: a box if n is public. Else one mean is a `NoisyRatio` for both methods; of two means,
-    noise-aware limits average over draws of the noise, and certified ones are the extremes over
-    both ratios at alpha/2.
+    Noise-aware: `inference.confidence_law`; certified: `corrected.means`. For the private table: a
+    box if n is public, else one mean is a `NoisyRatio` for both methods; of two means, noise-aware
+    limits average over draws, and certified ones are the extremes of both ratios at alpha/2.
     """
 
     groups: tuple[NoisyMean, ...]

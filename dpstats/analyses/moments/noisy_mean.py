@@ -191,12 +191,10 @@ class NoisyMean:
     def few(self) -> Floats:
         """Draws (m,) of what is added to the squared error of a share; zeros for other means.
 
-        Where few persons have a trait, or few are without it, the variance p (1 - p) is estimated
-        too small: as 0 where none was seen. It is taken at the share with three persons more of
-        either kind, if that is larger, in the manner of Agresti and Coull (1998), whose interval
-        moves the centre as well. At Poisson numbers of persons 1.96 standard errors around the
-        number then cover it with probability .943 or more, from .05 to 60 expected persons (.932
-        with two persons more, .05 with none).
+        Where few persons have a trait, or few are without it, p (1 - p) is estimated too small. It
+        is taken at the share with three persons more of either kind, if that is larger, in the
+        manner of Agresti and Coull (1998). At Poisson numbers of persons 1.96 standard errors then
+        cover the number with probability .943 or more, from .05 to 60 expected persons.
         """
         mean, _, n = self.moments
         if not self.share:

@@ -109,19 +109,15 @@ class OneWay:
     def welch(self) -> tuple[float, float, float, float]:
         """Welch's F test that all means are equal: statistic, p-value and degrees of freedom.
 
-        The variance of each mean is that of sampling and noise together, and its degrees of freedom
-        those of the sampling part times the square of total over sampling variance (Satterthwaite).
-        Welch's F law takes all errors as normal. The p-value is that of the law, plus the chance
-        that the statistic's sum of squares is exceeded under draws of the noise, less that under
-        normal errors of the same variance. In draw k the noise on size, sum and squares is
-        subtracted; what remains of each mean's error is the difference of the two means and a t
-        error on the size and variance of that draw, as in the interval of a single mean (see
-        `ConfidenceLaw`). Under the hypothesis only these errors differ between the means. Without
-        noise it is Welch's own p-value.
+        The variance of each mean is that of sampling and noise together, with Satterthwaite's
+        degrees of freedom. To the p-value of Welch's law, which takes all errors as normal, the
+        chance that the sum of squares is exceeded under draws of the noise is added, less that
+        under normal errors of the same variance. A draw is that of a single mean (see
+        `ConfidenceLaw`). Without noise it is Welch's own p-value.
 
         Welch, B. L. (1951). On the comparison of several mean values: an alternative approach.
-        Biometrika 38, 330-336.
-        Weerahandi, S. (1995). ANOVA under unequal error variances. Biometrics 51, 589-599.
+        Biometrika 38, 330-336. Weerahandi, S. (1995). ANOVA under unequal error variances.
+        Biometrics 51, 589-599.
         """
         from scipy import special
 

@@ -190,6 +190,8 @@ class PCAResult(EstimateResult):
     ((10000, 2), (10000, 2), 2)
     """
 
+    interval_of: ClassVar[str] = "eigenvalues, in squares of the scaled columns"
+
     figures = ("scree", "loadings")
 
     columns: tuple[str, ...] = ()
@@ -231,11 +233,6 @@ class PCAResult(EstimateResult):
     explained_variance_ratio = explained_variance_ratio_
     components = components_
     singular_values = singular_values_
-
-    @property
-    def interval_of(self) -> str:
-        """The eigenvalues, in squares of the columns' scale."""
-        return "eigenvalues, in squares of the scaled columns"
 
     @property
     def main_terms(self) -> list[str]:

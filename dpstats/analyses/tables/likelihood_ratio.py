@@ -17,13 +17,12 @@ _SMALLEST = 1e-12
 def laplace_mixture(
     variances: Floats, size: int, rng: np.random.Generator | int, terms: Floats | int = 1
 ) -> Floats:
-    """Draws (size, d) of the variances that make normal noise Laplace.
+    """Draws (size, d) of the variances with which normal noise is Laplace noise.
 
-    Laplace noise of variance v is normal with a variance drawn from the exponential law with
-    mean v [1]_; a sum of k of them, from the gamma law of shape k.
-
-    .. [1] D. F. Andrews and C. L. Mallows (1974), Scale mixtures of normal distributions,
-       J. R. Statist. Soc. B 36, 99-102.
+    Laplace noise of variance v is normal with a variance drawn from the exponential law with mean
+    v; a sum of k of them, from the gamma law of shape k (D. F. Andrews and C. L. Mallows 1974,
+    Scale mixtures of normal distributions, J. R. Statist. Soc. B 36, 99-102). The draws belong to
+    the definition of the statistic: they are the same for observed and simulated ones.
     """
     drawn = np.random.default_rng(rng).gamma(terms, size=(size, len(variances)))
     return np.asarray(np.maximum(drawn * variances / terms, _SMALLEST))

@@ -140,12 +140,6 @@ def test_interval_and_test_are_dual(n, scale, where, alpha):
     assert wider[1] >= high
 
 
-def test_interval_increases_with_the_count():
-    low, high = proportion_interval(np.linspace(-30, 90, 600), 60, DiscreteLaplace(3.0))
-    assert np.all(np.diff(low) >= 0)
-    assert np.all(np.diff(high) >= 0)
-
-
 def test_without_noise_it_is_the_randomised_binomial_interval(law_of_zero):
     n, x = 25, np.arange(26)
     cp_low, cp_high = clopper_pearson(x, n, method="beta")
