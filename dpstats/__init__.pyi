@@ -90,11 +90,11 @@ from .analyses.regression.contrasts import Prediction as Prediction
 from .results.estimates import EstimateResult as EstimateResult
 from .results.explanation import Explanation as Explanation
 from .analyses.graphs.graph_result import GraphResult as GraphResult
-from .analyses.moments.group_means_result import (
+from .analyses.moments.group_means import (
     GroupMeansResult as GroupMeansResult,
     GroupRatesResult as GroupRatesResult,
 )
-from .analyses.moments.group_means_result import PairwiseResult as PairwiseResult
+from .analyses.moments.group_means import PairwiseResult as PairwiseResult
 from .results.hypothesis import HypothesisResult as HypothesisResult
 from .analyses.regression.elastic_net import ElasticNetResult as ElasticNetResult
 from .analyses.regression.glm import LogisticResult as LogisticResult

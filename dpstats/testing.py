@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from dpstats.analyses.base import Analysis
-from dpstats.analyses.person_totals import possible_blocks
+from dpstats.analyses.base import Analysis, possible_blocks
 from dpstats.analyses.registry import check_readable
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 from dpstats.arrays import Floats
-from dpstats.families.block import Family
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Result
 from dpstats.schema import Schema
@@ -79,3 +80,20 @@ def combines(analysis: Analysis[Result], schema: Schema) -> bool:
     """
     own = getattr(analysis, "combines", None)
     return own is not None and own(schema) is True
+
+
+def person_blocks(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
+    """What the variance of an analysis over persons follows from; none for most analyses.
+
+    An analysis that uses them names them in a method ``person_totals(schema)``.
+    """
+    own = getattr(analysis, "person_totals", None)
+    return () if own is None else tuple(own(schema))
+
+
+def possible_blocks(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
+    """The same; none where `person_blocks` refuses."""
+    try:
+        return person_blocks(analysis, schema)
+    except RequestError:
+        return ()

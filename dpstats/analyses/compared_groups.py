@@ -12,6 +12,8 @@ from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.questions import answered_in
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
+from dpstats.families.block import Family
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
 from dpstats.schema import MISSING_LABEL, Boolean, Column, Schema
@@ -51,11 +53,6 @@ def sets_of_groups(
     """Cells of each group with a trait, and without it, over the columns that these depend on.
 
     Rows without a value of a column in the condition are in none.
-
-    Raises
-    ------
-    RequestError
-        If the condition involves the column of the groups.
     """
     trait, column = Cells.condition(schema, condition), schema[by]
     if column in trait.columns:
@@ -81,6 +78,14 @@ def sets_of_groups(
     return columns, sets
 
 
+def subgroups_of(family: Family, chosen: Sequence[int]) -> tuple[Subgroup, ...]:
+    """Groups of rows of a block of `GroupMoments`, in the order of their levels in `chosen`."""
+    (block,) = family.blocks
+    assert isinstance(block, GroupMoments)
+    groups = dict(zip(sorted(chosen), block.groups, strict=True))
+    return tuple(groups[level] for level in chosen)
+
+
 def small_groups(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
     """A note on each group that is small relative to the noise on its size."""
     return [
@@ -91,20 +96,24 @@ def small_groups(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]
     ]
 
 
-def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
-    labels = column.bin_labels
+def chosen_bins(column: Column, groups: Groups | None) -> list[int]:
+    """Numbers of the bins of some levels; by default of all but that of missing cells."""
     if groups is None:
-        known = [i for i, label in enumerate(labels) if label != MISSING_LABEL]
-        if len(known) != 2:
-            raise RequestError(
-                f"{column.name!r} has {len(known)} levels or bins, {list(labels)}; name two of "
-                "them, as in groups=(first, second)"
-            )
-        return (known[1], known[0]) if isinstance(column, Boolean) else (known[0], known[1])
+        return [i for i, label in enumerate(column.bin_labels) if label != MISSING_LABEL]
     try:
-        bins = [column.index(level) for level in groups]
+        return [column.index(level) for level in groups]
     except SchemaError as error:
         raise RequestError(f"groups: {error}") from None
+
+
+def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
+    bins = chosen_bins(column, groups)
+    if groups is None and len(bins) != 2:
+        raise RequestError(
+            f"{column.name!r} has {len(bins)} levels or bins, {list(column.bin_labels)}; name two "
+            "of them, as in groups=(first, second)"
+        )
     if len(bins) != 2 or bins[0] == bins[1]:
         raise RequestError(f"groups must be two different levels, got {short(groups)}")
-    return bins[0], bins[1]
+    by_default = groups is None and isinstance(column, Boolean)
+    return (bins[1], bins[0]) if by_default else (bins[0], bins[1])

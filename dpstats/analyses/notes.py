@@ -72,15 +72,7 @@ def left_out(
     declared: Mapping[str, Sequence[str]],
     columns: Sequence[str],
 ) -> list[str]:
-    """A note on declared levels of some columns that are left out of something, if there are any.
-
-    Parameters
-    ----------
-    what : str
-        Such as "the test and the effect".
-    used, declared : mapping of column to labels
-    columns : sequence of str
-    """
+    """A note on declared levels of some columns that are left out of something, if any."""
     lacking = {name: [x for x in declared[name] if x not in used[name]] for name in columns}
     texts = [f"{name}: {first_few(labels)}" for name, labels in lacking.items() if labels]
     if not texts:

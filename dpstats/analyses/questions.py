@@ -32,53 +32,30 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A ratio of two sums over the private rows.
-
-    Attributes
-    ----------
-    term : str
-    columns : tuple of columns
-        That it depends on.
-    parts : callable
-        Numerator and denominator (m,) at points, column name -> (m,) codes. The second is 0 or 1.
-    range : (float, float)
-        Ends that the ratio cannot be beyond, whatever the rows; see `consistent.possible_range`.
-    of_all : bool
-        Whether the denominator counts all rows.
-    share : bool
-        Whether the numerator counts some of the rows that the denominator counts.
-    coded : tuple of columns
-        Those of which the codes matter, not only the bins.
-    monotone : bool
-        Whether the parts are, for given bins, monotone in each code on either side of 0.
-    notes : tuple of str
-        Which rows it is about, where not all, and what a ratio takes for granted.
-    """
+    """A ratio of two sums over the private rows."""
 
     term: str
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # that it depends on
+    # Numerator and denominator (m,) at points, column name -> (m,) codes. The second is 0 or 1.
     parts: Callable[[Points], Parts]
+    # Ends that the ratio cannot be beyond, whatever the rows; see
+    # `consistent.possible_range`.
     range: tuple[float, float]
-    of_all: bool
-    share: bool
-    coded: tuple[Column, ...] = ()
+    of_all: bool  # whether the denominator counts all rows
+    share: bool  # whether the numerator counts some of the rows that the denominator counts
+    coded: tuple[Column, ...] = ()  # those of which the codes matter, not only the bins
+    # whether the parts are, for given bins, monotone in each code on either side of 0
     monotone: bool = False
+    # which rows it is about, where not all, and what a ratio takes for granted
     notes: tuple[str, ...] = ()
 
 
 class Asked(NamedTuple):
-    """What an analysis is about, for rows that need not have been measured for it.
+    """What an analysis is about, for rows that need not have been measured for it."""
 
-    Attributes
-    ----------
-    questions : list of Question
-        One for each parameter, unless they are compared.
-    compared : callable, optional
-        From the ends of two questions: terms, least and largest values of the parameters, and the
-        values that these cannot be beyond.
-    """
-
-    questions: list[Question]
+    questions: list[Question]  # one for each parameter, unless they are compared
+    # from the ends of two questions: terms, least and largest values of the parameters, and the
+    # values that these cannot be beyond
     compared: Callable[[Interval, Interval], Comparison] | None = None
 
 
@@ -103,11 +80,6 @@ def question_of_conditions(
 
     Of the rows that satisfy `given` and have a value of the columns in the conditions, as in
     `dps.Proportion`.
-
-    Raises
-    ------
-    ConditionError, RequestError
-        For conditions that cannot be read, and ratios of which nothing is ever the denominator.
     """
     if minus is not None and over is not None:
         raise RequestError("give minus= for a difference or over= for a ratio, not both")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import json
+import tomllib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dpstats.analyses.base import Analysis
 from dpstats.checks import did_you_mean, first_few, short
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Family
+from dpstats.results.base import Result
 
 if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
     from dpstats.measured.view import ReleaseView
     from dpstats.results.base import Result
     from dpstats.schema import Schema
+
 
 T = TypeVar("T")
 
@@ -115,13 +120,7 @@ def registry() -> Mapping[str, type[Any]]:
 
 
 def find(kind: object) -> type[Any]:
-    """The class of a kind: of dpstats, registered, or an entry point of an installed package.
-
-    Raises
-    ------
-    RequestError
-        For an unknown kind, or for an entry point that cannot be used.
-    """
+    """The class of a kind: of dpstats, registered, or an entry point of an installed package."""
     if isinstance(kind, str):
         if kind in BUILT_IN:
             return _built_in(kind)
@@ -146,24 +145,12 @@ def kinds() -> list[str]:
 
 
 def class_name(kind: str) -> str:
-    """The name of the class of a kind; that of dpstats itself without importing it.
-
-    Raises
-    ------
-    RequestError
-        As `find`.
-    """
+    """The name of the class of a kind; that of dpstats itself without importing it."""
     return BUILT_IN[kind][1] if kind in BUILT_IN else str(find(kind).__name__)
 
 
 def check_class(analysis: object) -> None:
-    """Refuse a class that is no analysis.
-
-    Raises
-    ------
-    RequestError
-        Naming what the class lacks.
-    """
+    """Refuse a class that is no analysis."""
     if not isinstance(analysis, type):
         raise RequestError(
             f"dps.register takes the class of an analysis, not an object; got {short(analysis)}"
@@ -189,13 +176,7 @@ def check_class(analysis: object) -> None:
 
 
 def check_readable(analysis: Analysis[Result]) -> None:
-    """Refuse an analysis that changes when it is saved and read.
-
-    Raises
-    ------
-    RequestError
-        If its class is not registered, or if its parameters change when they are saved and read.
-    """
+    """Refuse an analysis that changes when it is saved and read."""
     name = type(analysis).__name__
     kind = getattr(analysis, "kind", None)
     try:
@@ -225,13 +206,7 @@ def check_readable(analysis: Analysis[Result]) -> None:
 
 
 def family_of(analysis: Analysis[Result], schema: Schema) -> Family:
-    """The functions that an analysis needs.
-
-    Raises
-    ------
-    RequestError
-        Also where the class fails in any other way, such as on parameters of wrong types.
-    """
+    """The functions that an analysis needs."""
     try:
         family = analysis.family(schema)
     except DpstatsError:
@@ -247,13 +222,7 @@ def family_of(analysis: Analysis[Result], schema: Schema) -> Family:
 
 
 def inferred(analysis: Analysis[Result], release: ReleaseView, where: str) -> Result:
-    """The result of an analysis.
-
-    Raises
-    ------
-    RequestError
-        Also where the class fails in any other way, with its name and `where`.
-    """
+    """The result of an analysis."""
     try:
         return analysis.infer(release)
     except DpstatsError:
@@ -279,11 +248,6 @@ def analysis_from_dict(plain: Mapping[str, Any]) -> Analysis[Result]:
     """Build an analysis from plain data, such as an ``[[analysis]]`` table of a request.
 
     Lists become tuples.
-
-    Raises
-    ------
-    RequestError
-        For an unknown kind, or for parameters that the class does not take.
     """
     given = dict(plain)
     if "kind" not in given:
@@ -372,16 +336,127 @@ def _required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
-
-
 def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    default = _default(field)  # other types are not compared: arrays would compare entry by entry
+    made = field.default_factory
+    default = field.default if made is dataclasses.MISSING else made()
+    # other types are not compared: arrays would compare entry by entry
     return type(value) is type(default) and bool(value == default)
 
 
 def _tuples(value: Any) -> Any:
     """Lists of JSON and TOML as tuples, which are hashable."""
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+_LONGEST = 10_000  # characters
+_GRAMMAR = (
+    "write it as in Python, with literal parameters, such as OLS('y ~ x') or "
+    "Proportion(\"smoker == 'yes'\", given='age >= 65'), or as in a request, such as "
+    "{kind = 'ols', formula = 'y ~ x'}"
+)
+
+
+def analysis_from_text(text: str) -> Analysis[Result]:
+    """The analysis that a text spells.
+
+    Examples
+    --------
+    >>> analysis_from_text("dps.Quantile('age', 0.25)")
+    Quantile(column='age', probability=0.25, given=None)
+    >>> analysis_from_text("{kind = 'quantile', column = 'age', probability = 0.25}")
+    Quantile(column='age', probability=0.25, given=None)
+    >>> analysis_from_text("OLS(open('rows.csv').read())")
+    Traceback (most recent call last):
+        ...
+    dpstats.errors.RequestError: ... argument 1 of OLS is not a literal; ...
+    """
+    if len(text) > _LONGEST:
+        raise RequestError(f"an analysis is spelled in at most {_LONGEST} characters")
+    text = text.strip()
+    return analysis_from_dict(_table(text) if text.startswith("{") else _call(text))
+
+
+def is_call(text: str) -> bool:
+    """Whether a text spells an analysis, and not a condition or a name.
+
+    Examples
+    --------
+    >>> is_call("Mean('age')"), is_call("age >= 65 and not (smoker)"), is_call("smoking")
+    (True, False, False)
+    """
+    if text.strip().startswith("{"):
+        return True
+    try:
+        return isinstance(ast.parse(text.strip(), mode="eval").body, ast.Call)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def _table(text: str) -> dict[str, Any]:
+    try:
+        plain: dict[str, Any] = tomllib.loads(f"analysis = {text}")["analysis"]
+    except (ValueError, RecursionError):
+        raise _unreadable(text, "it is not an inline table of TOML") from None
+    return plain
+
+
+def _call(text: str) -> dict[str, Any]:
+    try:
+        node = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _unreadable(text, "it is not an expression") from None
+    if not isinstance(node, ast.Call):
+        raise _unreadable(text, "it is no analysis with its parameters in parentheses")
+    kind = _kind(node.func, text)
+    found = find(kind)
+    fields = [field for field in dataclasses.fields(found) if field.init]
+    positional = [field.name for field in fields if not field.kw_only]
+    if len(node.args) > len(positional):
+        raise _unreadable(
+            text, f"{found.__name__} takes {len(positional)} parameters without names"
+        )
+    plain: dict[str, Any] = {"kind": kind}
+    given: list[tuple[str | None, str, ast.expr]] = [
+        (name, f"argument {i}", value)
+        for i, (name, value) in enumerate(zip(positional, node.args, strict=False), 1)
+    ]
+    given += [(word.arg, f"{word.arg}=", word.value) for word in node.keywords]
+    for name, what, value in given:
+        if name is None or name == "kind":
+            raise _unreadable(text, "parameters are given one by one")
+        if name in plain:
+            raise _unreadable(text, f"{name} is given twice")
+        try:
+            plain[name] = _lists(ast.literal_eval(value))
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            raise _unreadable(text, f"{what} of {found.__name__} is not a literal") from None
+    return plain
+
+
+def _kind(node: ast.expr, text: str) -> str:
+    """The kind of the class that is called: by its name, also after ``dps.``, or by its kind."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        name = node.attr if node.value.id in ("dps", "dpstats") else ""
+    else:
+        name = node.id if isinstance(node, ast.Name) else ""
+    for kind in kinds():
+        if name in (kind, class_name(kind)):
+            return kind
+    known = sorted(map(class_name, kinds()))
+    meant = did_you_mean(name, [*known, *kinds()])
+    raise _unreadable(text, f"it calls no analysis{meant}; the analyses are {', '.join(known)}")
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as lists, as files have them; sets and bytes are no parameters."""
+    if isinstance(value, list | tuple):
+        return [_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in value.items()}
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise ValueError("no parameter")
+
+
+def _unreadable(text: str, why: str) -> RequestError:
+    return RequestError(f"cannot read the analysis {short(text)}: {why}; {_GRAMMAR}")

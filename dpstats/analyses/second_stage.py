@@ -45,9 +45,7 @@ def needs(analysis: Analysis[Result], schema: Schema) -> Family:
 
 
 def at_pilots(
-    blocks: tuple[PlannedBlock, ...],
-    analyses: Mapping[str, Analysis[Result]],
-    release: ReleaseView,
+    blocks: tuple[PlannedBlock, ...], analyses: Mapping[str, Analysis[Result]], release: ReleaseView
 ) -> tuple[PlannedBlock, ...]:
     """The blocks, with those that wait for a pilot at the one that a release gives."""
     known: dict[PilotScore, PilotScore] = {}

@@ -122,8 +122,7 @@ def _row_limit(text: str) -> int:
 
 
 def _infer(options: argparse.Namespace) -> None:
-    from dpstats.analyses.registry import analysis_to_dict, spelled
-    from dpstats.analyses.spelled_text import analysis_from_text
+    from dpstats.analyses.registry import analysis_from_text, analysis_to_dict, spelled
     from dpstats.releases.opening import open_release
 
     asked = {spelled(one).removeprefix("dps."): one for one in map(analysis_from_text, options.ask)}
@@ -262,7 +261,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 def _ask(question: str, options: argparse.Namespace) -> None:
     """Ask `Release.explain` or `Release.bound`, of an analysis where the query is a call of one."""
-    from dpstats.analyses.spelled_text import analysis_from_text, is_call
+    from dpstats.analyses.registry import analysis_from_text, is_call
     from dpstats.releases.opening import open_release
 
     release, query = open_release(options.release), options.query

@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpstats.analyses.base import Analysis, combines
-from dpstats.analyses.person_totals import person_blocks, possible_blocks
+from dpstats.analyses.base import Analysis, combines, person_blocks, possible_blocks
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.analyses.second_stage import second_stages
 from dpstats.checks import check_label, did_you_mean, excerpt, first_few, short

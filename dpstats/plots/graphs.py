@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-    from dpstats.analyses.graphs.graph_result import Adjustment, PairGraph
+    from dpstats.analyses.graphs.graph_result import PairGraph
     from dpstats.checks import Target
+    from dpstats.results.hypothesis import Adjustment
 
 _WANTED = (
     "the result of a dps.GraphicalModel (or, for a matrix, of a dps.Correlation without penalty=), "

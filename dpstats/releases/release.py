@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from dpstats import files
-from dpstats.analyses.base import Analysis, R, answered
-from dpstats.analyses.person_totals import possible_blocks
+from dpstats.analyses.base import Analysis, R, answered, possible_blocks
 from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats

@@ -36,18 +36,11 @@ INTERVAL_COLUMNS = ("term", "estimate", "conf_low", "conf_high")
 
 
 class Widths(NamedTuple):
-    """Widths of intervals.
+    """Widths of intervals."""
 
-    Attributes
-    ----------
-    terms : (d,) list of str
-    widths : (d,) float64
-    ranges : (d,) float64
-        Of all values that the parameters could have; infinite where these have no ends.
-    """
-
-    terms: list[str]
-    widths: Floats
+    terms: list[str]  # (d,)
+    widths: Floats  # (d,)
+    # (d,) of all values that the parameters could have; infinite where these have no ends
     ranges: Floats
 
     def median(self, terms: Sequence[str]) -> tuple[float, float]:
@@ -59,7 +52,24 @@ class Widths(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Result(ABC):
+class FieldsCompared:
+    """A dataclass whose objects are equal if their fields are, arrays entry by entry."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            _equal(getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)
+            if field.compare
+        )
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Result(FieldsCompared, ABC):
     """Base class of the results of all analyses.
 
     Two results are equal if they are of one class and have equal fields, arrays compared entry by
@@ -239,15 +249,6 @@ class Result(ABC):
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
         """Widths of the intervals that a preview shows; none without intervals."""
         return Widths([], np.empty(0), np.empty(0))
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(
-            _equal(getattr(self, field.name), getattr(other, field.name))
-            for field in fields(self)
-            if field.compare
-        )
 
     def __hash__(self) -> int:
         return hash((type(self), self.title))

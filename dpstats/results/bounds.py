@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.checks import Target, lines_shown
 from dpstats.error_rates import percent
-from dpstats.results.base import footer
-from dpstats.results.rendering import Numerals, Page
+from dpstats.results.base import FieldsCompared, footer
+from dpstats.results.rendering import Numerals, Page, Printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ _SHOWN = 40
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Bounds:
+class Bounds(Printed, FieldsCompared):
     """Intervals that hold for every table that agrees with a release.
 
     Each holds with probability 1 - alpha over the privacy noise (for the population: over the noise
@@ -130,27 +130,9 @@ class Bounds:
             ],
         )
 
-    def __str__(self) -> str:
-        return self._page().text()
-
     def fitted(self) -> str:
         """The text with lines and columns that fit the terminal."""
         return self._page().fitted()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self._page().html()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Bounds):
-            return NotImplemented
-        same = (self.terms, self.known_from, self.alpha, self.target, self.notes) == (
-            other.terms, other.known_from, other.alpha, other.target, other.notes
-        )  # fmt: skip
-        return same and all(
-            np.array_equal(a, b) for a, b in ((self.low, other.low), (self.high, other.high))
-        )
 
     def __hash__(self) -> int:
         return hash((tuple(self.terms), self.alpha, self.target))

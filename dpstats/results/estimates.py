@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from dpstats.checks import (
 )
 from dpstats.error_rates import LEAST_COMPUTED
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import Intervals, wider
+from dpstats.inference.intervals import Intervals, Several, wider
 from dpstats.results.base import INTERVAL_COLUMNS, Result, Widths, footer, notes_for
 from dpstats.results.hypothesis import HypothesisResult, tested_value
 from dpstats.results.named import Named
@@ -66,6 +67,48 @@ SHRUNKEN = (
 )
 _EACH = "each interval, not of all of them jointly"
 _PREVIEWED = 500  # intervals whose widths a preview looks at, about
+
+
+class Estimated(Intervals):
+    """Intervals that also have the estimates of their parameters, and both terms of the errors."""
+
+    @property
+    @abstractmethod
+    def estimate(self) -> Floats | float:
+        """Estimates (d,), or the only one."""
+
+    @property
+    @abstractmethod
+    def sampling_variance(self) -> Floats | float:
+        """Variances (d,) of the sampling errors."""
+
+    @property
+    @abstractmethod
+    def privacy_variance(self) -> Floats | float:
+        """Variances (d,) of the noise in the estimates."""
+
+
+class OneParameter(Estimated):
+    """Intervals of one parameter."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def subset(self, chosen: slice) -> Self:
+        """These intervals: there is one parameter."""
+        return self
+
+
+def estimated(terms: list[str], intervals: Estimated | Sequence[Estimated]) -> dict[str, Any]:
+    """Fields of a result that follow from intervals of all parameters, or from those of each."""
+    parts = [intervals] if isinstance(intervals, Estimated) else intervals
+    return {
+        "terms": terms,
+        "params": Named(np.hstack([part.estimate for part in parts]), terms),
+        "sampling_variance": np.hstack([part.sampling_variance for part in parts]),
+        "privacy_variance": np.hstack([part.privacy_variance for part in parts]),
+        "intervals": intervals if isinstance(intervals, Estimated) else Several(tuple(parts)),
+    }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -121,6 +164,8 @@ class EstimateResult(Cached, Result):
     True
     """
 
+    has_intervals: ClassVar[bool] = True
+
     terms: list[str]
     params: Named
     sampling_variance: Floats
@@ -156,11 +201,6 @@ class EstimateResult(Cached, Result):
     def displayed(self) -> Floats:
         """Estimates (d,) of figures and headlines: `fitted` where there are such, else `params`."""
         return np.asarray(self.params) if self.fitted is None else self.fitted
-
-    @property
-    def has_intervals(self) -> bool:
-        """True."""
-        return True
 
     @property
     def terms_by_unit(self) -> list[list[str]]:
@@ -385,17 +425,10 @@ class EstimateResult(Cached, Result):
 
         table = target == "table"
         ends = np.asarray(self.conf_int(alpha=alpha, method=method, target=target)).reshape(-1, 2)
-        unknown, shares = np.full(len(self.terms), np.nan), np.asarray(self.privacy_share)
-        columns = (
-            self.terms,
-            np.asarray(self.params),
-            np.sqrt(self.privacy_variance) if table else np.asarray(self.bse),
-            unknown,
-            unknown,
-            ends[:, 0],
-            ends[:, 1],
-            np.where(np.isnan(shares), np.nan, 1.0) if table else shares,
-        )
+        shares = np.asarray(self.privacy_share)
+        errors = np.sqrt(self.privacy_variance) if table else np.asarray(self.bse)
+        shares = np.where(np.isnan(shares), np.nan, 1.0) if table else shares
+        columns = (self.terms, np.asarray(self.params), errors, np.nan, np.nan, *ends.T, shares)
         frame = with_dates(pd.DataFrame(dict(zip(FRAME_COLUMNS, columns, strict=True))), self.dates)
         return frame if self.fitted is None else frame.assign(fitted=self.fitted)
 

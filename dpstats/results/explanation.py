@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dpstats.checks import lines_shown
 from dpstats.error_rates import percent
-from dpstats.results.rendering import Page, significant
+from dpstats.results.rendering import Page, Printed, significant
 
 if TYPE_CHECKING:
     from dpstats.results.bounds import Bounds
@@ -30,7 +30,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Explanation:
+class Explanation(Printed):
     """Answer of a release to a question, with its reasons.
 
     Attributes
@@ -103,11 +103,3 @@ class Explanation:
         inferred = self.verdict in ("measured", "derivable") and COMPARED not in self.bounds.notes
         target = [INFERRED if inferred else BOUNDED] if self.verdict != "out of reach" else []
         return Page(self.query, lines, after=[*target, *map("Note: {}".format, self.bounds.notes)])
-
-    def __str__(self) -> str:
-        return self._page().text()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self._page().html()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.checks import (
-    Alternative,
-    Target,
-    check_alpha,
-    check_number,
-    check_target,
-)
+from dpstats.checks import Alternative, Target, check_alpha, check_number, check_target
+from dpstats.error_rates import benjamini_hochberg, holm
 from dpstats.errors import RequestError
 from dpstats.results.base import Result
 from dpstats.results.rendering import Page, shown_pvalue, significant
@@ -23,6 +19,20 @@ from dpstats.schema.dates import day_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Adjustment = Literal["holm", "fdr_bh", "none"]
+ADJUSTED: Mapping[Adjustment, tuple[str, str, Callable[[Floats], Floats]]] = {
+    "holm": ("Holm", "adjusted by Holm's method over all", holm),
+    "fdr_bh": ("BH", "adjusted by Benjamini and Hochberg's method over all", benjamini_hochberg),
+    "none": ("plain", "not adjusted for the number of", np.copy),
+}
+
+
+def adjusted(pvalues: Floats, adjust: Adjustment) -> Floats:
+    """P-values (d,) adjusted for the number of those that are not nan."""
+    all_pvalues, known = pvalues.copy(), np.isfinite(pvalues)
+    all_pvalues[known] = ADJUSTED[adjust][2](pvalues[known])
+    return all_pvalues
 
 
 def tested_value(value: float | date | str, dated: bool) -> float:

@@ -14,7 +14,7 @@ from dpstats.checks import check_alpha, check_finite, check_whole, short
 from dpstats.error_rates import percent
 from dpstats.errors import RequestError
 from dpstats.results.named import Named
-from dpstats.results.rendering import Numerals, Page, fixed, share
+from dpstats.results.rendering import Numerals, Page, Printed, fixed, share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ FEW = (
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Pooled:
+class Pooled(Printed):
     """Pooled estimates.
 
     Attributes
@@ -115,7 +115,7 @@ class Pooled:
         """Text table, with intervals at level 1 - alpha."""
         return self._page(alpha).text()
 
-    def _page(self, alpha: float) -> Page:
+    def _page(self, alpha: float = 0.05) -> Page:
         rows = []
         ends = np.asarray(self.conf_int(alpha=alpha)).tolist()
         numbers = (np.asarray(self.params), np.asarray(self.bse), self.df, self.privacy_share)
@@ -140,14 +140,6 @@ class Pooled:
                 *([FEW.format(self.draws)] if self.draws < ENOUGH else []),
             ],
         )
-
-    def __str__(self) -> str:
-        return self.summary()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self._page(0.05).html()
 
 
 def pool(

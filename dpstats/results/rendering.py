@@ -42,12 +42,6 @@ _PRINTED = (
 class Numerals:
     """The format of an estimate and its interval: same decimals, same power of ten.
 
-    Attributes
-    ----------
-    decimals : int
-    exponent : int
-        The power of ten that all are written with; 0 for none.
-
     Examples
     --------
     >>> show = Numerals.of([0.3012, 0.29, 0.3141], scale=0.0066)
@@ -58,7 +52,7 @@ class Numerals:
     """
 
     decimals: int
-    exponent: int = 0
+    exponent: int = 0  # the power of ten that all are written with; 0 for none
 
     @classmethod
     def of(cls, values: Iterable[float], scale: float = math.nan, digits: int = 3) -> Numerals:
@@ -213,9 +207,7 @@ def more_rows(left: int, where: str = "to_frame()") -> str:
 
 
 def table_of(
-    shown: pd.DataFrame,
-    alpha: float,
-    dates: Collection[str] = (),
+    shown: pd.DataFrame, alpha: float, dates: Collection[str] = ()
 ) -> tuple[list[str], list[list[str]]]:
     """Header and rows of a frame of estimates, as `EstimateResult.to_frame` has it.
 
@@ -253,27 +245,14 @@ def table_of(
 
 @dataclass(frozen=True)
 class Page:
-    """Contents of a printed result, as text, HTML or LaTeX.
-
-    Attributes
-    ----------
-    title : str
-    before : sequence of str
-        Lines above the table.
-    header, rows : sequence of cells
-        The table; none without a header.
-    after : sequence of str
-        Lines below it.
-    words : collection of int
-        The numbers of the columns of text.
-    """
+    """Contents of a printed result, as text, HTML or LaTeX."""
 
     title: str
-    before: Sequence[str] = ()
-    header: Sequence[str] = ()
+    before: Sequence[str] = ()  # lines above the table
+    header: Sequence[str] = ()  # the table; none without a header
     rows: Sequence[Sequence[str]] = ()
-    after: Sequence[str] = field(default=(), kw_only=True)
-    words: Collection[int] = field(default=(0,), kw_only=True)
+    after: Sequence[str] = field(default=(), kw_only=True)  # lines below it
+    words: Collection[int] = field(default=(0,), kw_only=True)  # the numbers of the columns of text
 
     def text(self) -> Summary:
         """Lines, with empty ones around the table."""
@@ -299,6 +278,22 @@ class Page:
     def latex(self) -> str:
         """Cells and lines, escaped."""
         return as_latex(self.title, self.before, self.header, self.rows, self.after)
+
+
+class Printed:
+    """Text and HTML of what has a page."""
+
+    def _page(self) -> Page:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self._page().text()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self._page().html()
 
 
 class Summary(str):

@@ -161,7 +161,7 @@ CASES = {
         (lambda: groups("zip"), "no column 'zip'"), (lambda: groups("region", "weight"), "weight"),
     ],
     "correlation": [
-        (lambda: dps.Correlation("age"), "two or more"),
+        (lambda: dps.Correlation("age"), "must be a list of names"),
         (lambda: dps.Correlation(["age", "age"]), "different"),
         (lambda: dps.Correlation(["age", "retired"]), "not a number"),
         (lambda: dps.Correlation(["age", "wealth"]), "only its logarithm has moments"),

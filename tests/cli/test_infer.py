@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.spelled_text import analysis_from_text
+from dpstats.analyses.registry import analysis_from_text
 from dpstats.cli import DONE, REFUSED, main
 
 GRAPH = """

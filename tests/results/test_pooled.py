@@ -102,16 +102,6 @@ def test_other_labels_are_refused(other):
         dps.pool([first, other], [[1.0] * len(first), [1.0] * len(other)])
 
 
-def test_intervals_cover_where_draws_add_the_noise_again():
-    # estimate = truth + sampling + noise; a draw adds a noise of the same law to it
-    rng = np.random.default_rng(8)
-    runs, m = 4_000, 20
-    centres = rng.normal(0, 1, runs) + rng.normal(0, 2, runs)
-    estimates = centres + rng.normal(0, 2, (m, runs))
-    low, high = np.asarray(dps.pool(estimates, np.ones((m, runs))).conf_int()).T
-    assert abs(np.mean((low <= 0) & (high >= 0)) - 0.95) < 0.015  # 4 standard errors
-
-
 def test_names_are_those_of_a_series_and_few_draws_are_noted():
     series = [pd.Series({"age": 0.1 * i, "pay": 2.0}) for i in range(4)]
     pooled = dps.pool(series, [[0.01, 0.02]] * 4, n=100)

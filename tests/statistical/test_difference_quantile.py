@@ -5,8 +5,12 @@ import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
-from dpstats.analyses.counts.group_shares import DifferenceIntervals, GroupIntervals
-from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
+from dpstats.analyses.counts.group_shares import (
+    MEASURES,
+    DifferenceIntervals,
+    GroupIntervals,
+    measure_of,
+)
 
 TWO = dps.Schema([dps.Boolean("ill"), dps.Boolean("exposed")])
 GAP = dps.Difference("ill", by="exposed")

@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.tables.association import Association
-from dpstats.analyses.tables.independence import _verdict, noisy_table
+from dpstats.analyses.tables.independence import Association, _verdict, noisy_table
 from dpstats.privacy.noise import _noise_from
 
 ALPHA = 0.05

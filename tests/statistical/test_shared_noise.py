@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
+from dpstats.analyses.counts.group_shares import MEASURES, measure_of
 
 SCHEMA = dps.Schema([
     dps.Category("ward", ["n", "s"]), dps.Boolean("urban"), dps.Boolean("ill"),

@@ -14,14 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.base import AlternativeShares
-from dpstats.analyses.compared_groups import (
-    ComparesGroups,
-    Groups,
-    sets_of_groups,
-    small_groups,
-)
-from dpstats.analyses.counts.group_shares import DifferenceIntervals
-from dpstats.analyses.counts.risk_measures import MEASURES, measure_gradients, measure_of
+from dpstats.analyses.compared_groups import ComparesGroups, Groups, sets_of_groups, small_groups
+from dpstats.analyses.counts.group_shares import MEASURES, DifferenceIntervals, measure_of
 from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals
 from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
@@ -34,9 +28,8 @@ from dpstats.families.persons.shares import PersonShares
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult
+from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.results.hypothesis import HypothesisResult
-from dpstats.results.named import Named
 from dpstats.schema import Column, Schema
 
 _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
@@ -219,42 +212,28 @@ def _result(
     analysis: Difference, names: list[str], answers: Answers, budget: str, rules: str,
     totals: PersonVariance | None,
 ) -> DifferenceResult:  # fmt: skip
-    intervals, rows = DifferenceIntervals(answers), answers.rows.with_totals(totals is not None)
-    from_totals = None if totals is None else DifferenceFromTotals(answers, totals=totals)
+    intervals = DifferenceIntervals(answers)
+    if totals is not None:
+        intervals = DifferenceFromTotals(answers, totals=totals)
     groups = intervals.groups
-    risks = [np.array(group.risk) for group in groups]
-    params = np.array([measure_of(risks[0], risks[1], measure) for measure in MEASURES])
-    variances = [group.sampling_variance for group in groups]
-    slopes = measure_gradients(float(risks[0]), float(risks[1]))  # (3, 2)
-    sampling, privacy = slopes**2 @ np.array(variances), intervals.noise_variances(slopes)
-    unbounded = np.isnan(sampling)
-    sampling *= rows.rows_per_person
-    if from_totals is not None:
-        sampling = from_totals.variances(slopes)
-    params[np.isnan(params)] = 1.0  # 0/0 shows no difference; its intervals remain valid
-    sampling[unbounded], privacy[unbounded] = np.inf, 0.0
     notes = [
         "risks and sizes: "
         + "; ".join(
-            f"{name} {float(risk):.4f} of about {round(group.observed_size)} rows"
-            for name, risk, group in zip(names, risks, groups, strict=True)
+            f"{name} {group.risk:.4f} of about {round(group.observed_size)} rows"
+            for name, group in zip(names, groups, strict=True)
         ),
         *small_groups(names, groups),
         rules,
     ]
-    if np.any(unbounded):
+    if np.isinf(intervals.sampling_variance).any():
         notes.append(
             "a ratio to a risk of 0 (or odds of a risk of 1) has an infinite standard error"
         )
     terms = ["risk difference", "risk ratio", "odds ratio"]
     return DifferenceResult(
         title=f"Difference: {analysis.condition}, by {analysis.by}: {names[0]} against {names[1]}",
-        terms=terms,
-        params=Named(params, terms),
-        sampling_variance=sampling,
-        privacy_variance=privacy,
-        intervals=intervals if from_totals is None else from_totals,
-        rows=rows,
+        **estimated(terms, intervals),
+        rows=answers.rows.with_totals(totals is not None),
         budget=budget,
         notes=notes,
     )

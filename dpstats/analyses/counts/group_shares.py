@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
 from dpstats.analyses.counts.binomial import within_counts
-from dpstats.analyses.counts.risk_measures import MEASURES, Measure, measure_of
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, check_alternative, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
-from dpstats.inference.intervals import FEWEST, Intervals, with_far_tails
+from dpstats.inference.intervals import FEWEST, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
+from dpstats.results.estimates import Estimated, OneParameter
 
 if TYPE_CHECKING:
     from dpstats.checks import Target
@@ -32,21 +32,40 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import NoiseLaw
     from dpstats.privacy.weighted_noise import JointNoise
 
+
+Measure = Literal["difference", "ratio", "odds ratio"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+
+
+def measure_of(p: Floats, q: Floats, measure: Measure) -> Floats:
+    """A measure of two risks; inf where it has no bound, nan where it is not defined (0/0)."""
+    if measure == "difference":
+        return np.asarray(p - q, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if measure == "ratio":
+            return np.asarray(p / q, dtype=np.float64)
+        return np.asarray(p * (1 - q) / (q * (1 - p)), dtype=np.float64)
+
+
+def measure_gradients(p: float, q: float) -> Floats:
+    """Derivatives (3, 2) of the measures by both risks; nan where a measure is not finite."""
+    rows = [(1.0, -1.0), (np.nan, np.nan), (np.nan, np.nan)]
+    if q > 0:
+        rows[1] = (1 / q, -p / q**2)
+        if p < 1:
+            rows[2] = ((1 - q) / q / (1 - p) ** 2, -p / (1 - p) / q**2)
+    return np.array(rows)
+
+
 DRAWS = 20_000
 _NO_ROWS = 1e-9
 
 
 @dataclass(frozen=True)
 class GroupCounts:
-    """Noisy counts of one group, with and without a trait.
+    """Noisy counts of one group, with and without a trait."""
 
-    Attributes
-    ----------
-    answers : Answers
-        Of the rows with the trait, then those without.
-    """
-
-    answers: Answers
+    answers: Answers  # of the rows with the trait, then those without
 
     @property
     def observed_size(self) -> float:
@@ -150,15 +169,9 @@ def certified_share(
 
 @dataclass(frozen=True)
 class DrawnShares(Cached):
-    """The share of one group, or the three measures of the shares of two, by draws of the noise.
+    """The share of one group, or the three measures of the shares of two, by draws of the noise."""
 
-    Attributes
-    ----------
-    answers : Answers
-        Of each group the rows with the trait, then those without.
-    """
-
-    answers: Answers
+    answers: Answers  # of each group the rows with the trait, then those without
 
     def limits(self, alpha: float, *, sampled: bool = True) -> tuple[Floats, Floats]:
         """Ends (d,) between which all but alpha/2 of the draws on either side lie.
@@ -250,7 +263,7 @@ def _side(contrast: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class GroupIntervals(Intervals):
+class GroupIntervals(OneParameter):
     """Intervals and tests for the share of one group.
 
     Noise-aware ones are read off draws; where a person may have several rows, of counts of persons.
@@ -262,13 +275,25 @@ class GroupIntervals(Intervals):
 
     answers: Answers
 
-    def __len__(self) -> int:
-        return 1
-
     @cached_property
     def group(self) -> GroupCounts:
         """The counts of the group."""
         return GroupCounts(self.answers)
+
+    @property
+    def estimate(self) -> float:
+        """The share."""
+        return self.group.risk
+
+    @property
+    def sampling_variance(self) -> float:
+        """Variance of its sampling error, the most that it can be for persons with several rows."""
+        return self.answers.rows.rows_per_person * self.group.sampling_variance
+
+    @property
+    def privacy_variance(self) -> float:
+        """Variance of its noise."""
+        return self.group.privacy_variance
 
     @cached_property
     def _drawn(self) -> DrawnShares:
@@ -288,18 +313,8 @@ class GroupIntervals(Intervals):
         ratio = self.group.of_table if known else None
         return self.group.certified(alpha, target) if ratio is None else ratio.interval(alpha)
 
-    def subset(self, chosen: slice) -> GroupIntervals:
-        """These intervals: there is one parameter."""
-        return self
-
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-value (1,) of the hypothesis that the share equals `value`.
-
-        Raises
-        ------
-        RequestError
-            For a value that is not in [0, 1].
-        """
+        """P-value (1,) of the hypothesis that the share equals `value`."""
         value, alternative = check_proportion(value), check_alternative(alternative)
         return np.array([self._drawn.pvalue(0, value, alternative)])
 
@@ -307,7 +322,7 @@ class GroupIntervals(Intervals):
 
 
 @dataclass(frozen=True)
-class DifferenceIntervals(Intervals):
+class DifferenceIntervals(Estimated):
     """Intervals and tests of the three measures from the four noisy counts of `Difference`.
 
     Noise-aware ones are read off draws, also those for the private table; for the population of
@@ -340,6 +355,35 @@ class DifferenceIntervals(Intervals):
         """The counts of the two groups."""
         first, second = (GroupCounts(self.answers.subset(slice(f, f + 2))) for f in (0, 2))
         return first, second
+
+    @cached_property
+    def _slopes(self) -> Floats:
+        """Derivatives (3, 2) of the measures by both risks; nan where a measure is not finite."""
+        first, second = self.groups
+        return measure_gradients(first.risk, second.risk)
+
+    @property
+    def estimate(self) -> Floats:
+        """Measures (d,) of the two risks; 0/0 shows no difference, and its intervals are valid."""
+        p, q = (np.array(group.risk) for group in self.groups)
+        measures = np.array([measure_of(p, q, measure) for measure in MEASURES])
+        return np.where(np.isnan(measures), 1.0, measures)[self.chosen]
+
+    @property
+    def sampling_variance(self) -> Floats:
+        """Variances (d,) of the sampling errors, infinite for a ratio to zero."""
+        sampling = self._sampling_variances()
+        return np.where(np.isnan(self._slopes).any(axis=1), np.inf, sampling)[self.chosen]
+
+    def _sampling_variances(self) -> Floats:
+        of_risks = np.array([group.sampling_variance for group in self.groups])
+        return np.asarray(self.answers.rows.rows_per_person * (self._slopes**2 @ of_risks))
+
+    @property
+    def privacy_variance(self) -> Floats:
+        """Variances (d,) of the noise in the estimates."""
+        noise = self.noise_variances(self._slopes)
+        return np.where(np.isnan(self._slopes).any(axis=1), 0.0, noise)[self.chosen]
 
     def noise_variances(self, slopes: Floats) -> Floats:
         """Variances (k,) of the noise on combinations (k, 2) of the two estimates."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Literal
 
-from dpstats.analyses.counts.proportion import ProportionResult, of_persons, proportions_result
+from dpstats.analyses.counts.proportion import ProportionResult, proportions_result
 from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.checks import check_choice, listed, short
@@ -82,7 +82,7 @@ class Marginals:
         answers = release.answers(family)  # before the candidates, which may lack its columns
         candidates, weights = density_of(release)
         fitted = family.evaluate(candidates).average(weights)
-        result = proportions_result(
+        return proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,
             answers,
@@ -91,4 +91,3 @@ class Marginals:
             notes=(cell_rules(release.schema, self),),
             fitted=fitted,
         )
-        return of_persons(result)

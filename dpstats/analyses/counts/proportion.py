@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -42,8 +42,7 @@ from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult
-from dpstats.results.named import Named
+from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.schema import Column, Schema
 
 if TYPE_CHECKING:
@@ -156,18 +155,19 @@ class Proportion:
         (block,) = self.person_totals(release.schema)
         totals = PersonVariance.of(release, block, [0], SHARES)
         if group is None:
-            result = proportions_result(
+            mean = None
+            if totals is not None and totals.k > 1:
+                share = NoisyMean.of_share(release.answers(family, with_count=True))
+                mean = Contrast((share,), 0.0, 1.0, totals)
+            return proportions_result(
                 f"Proportion: {self.condition}",
                 [self.condition],
                 release.answers(family),
                 str(release.budget),
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),
+                mean=mean,
             )
-            if totals is None or result.rows.rows_per_person == 1:
-                return of_persons(result)
-            mean = NoisyMean.of_share(release.answers(family, with_count=True))
-            return of_persons(result, Contrast((mean,), 0.0, 1.0, totals))
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
         return _group_result(self, group, answers, str(release.budget), rules, totals)
@@ -199,11 +199,7 @@ class ProportionResult(EstimateResult):
     tables: tuple[TableOfCells, ...] = ()
 
     def to_frame(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """One row per proportion; see `EstimateResult.to_frame`.
 
@@ -269,46 +265,30 @@ def proportions_result(
     tables: tuple[TableOfCells, ...] = (),
     notes: Sequence[str] = (),
     fitted: Floats | None = None,
+    mean: Contrast | None = None,
 ) -> ProportionResult:
     """Result for the proportions of some measured conditions or cells.
 
     `tables` are those whose cells they are, one after the other; `fitted` are their shares under
-    the fitted density.
+    the fitted density; `mean` is the only share, from totals of persons.
     """
-    estimate = np.clip(answers.means, 0, 1)  # for variances; the answers themselves are unbiased
     stops = list(itertools.accumulate((table.size for table in tables), initial=0))
     pieces = tuple(slice(a, b) for a, b in itertools.pairwise(stops))
+    intervals = ProportionIntervals(answers, pieces)
     return ProportionResult(
         title=title,
-        terms=terms,
-        params=Named(answers.means, terms),
-        sampling_variance=estimate * (1 - estimate) / answers.n,
-        privacy_variance=answers.noise_of_shares(estimate),  # T / N moves by (Z - p Z_N) / n
-        intervals=ProportionIntervals(answers, pieces),
-        rows=answers.rows,
+        **estimated(terms, intervals if mean is None else SharesFromTotals(intervals, mean)),
+        rows=answers.rows.with_totals(mean is not None),
         budget=budget,
         scalar=scalar,
         notes=[
             *notes,
             *impossible_shares(answers.means, fitted is not None),
-            *rare_shares(estimate, answers.of_persons.n),
+            *rare_shares(np.clip(answers.means, 0, 1), answers.of_persons.n),
         ],
         fitted=fitted,
         tables=tables,
     )
-
-
-def of_persons(result: ProportionResult, mean: Contrast | None = None) -> ProportionResult:
-    """Notes for persons with several rows; `mean` is the only share, from totals."""
-    rows = result.rows.with_totals(mean is not None)
-    if not rows.allowed_for:
-        return result
-    sampling, intervals = rows.rows_per_person * result.sampling_variance, result.intervals
-    if mean is not None:
-        assert isinstance(intervals, ProportionIntervals)
-        sampling = np.array([mean.sampling_variance])
-        intervals = SharesFromTotals(intervals, mean)
-    return replace(result, sampling_variance=sampling, intervals=intervals, rows=rows)
 
 
 def _group_result(
@@ -317,11 +297,9 @@ def _group_result(
 ) -> EstimateResult:  # fmt: skip
     intervals, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
     group = intervals.group
-    sampling = rows.rows_per_person * group.sampling_variance
     limits: GroupIntervals | SharesFromTotals = intervals
     if totals is not None:
         contrast = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
-        sampling = contrast.sampling_variance
         limits = SharesFromTotals(intervals, contrast)
     notes = [subgroup_note(about, group.observed_size, group.size_noise)]
     if group.hidden_by_noise:
@@ -336,11 +314,7 @@ def _group_result(
     return EstimateResult(
         title=f"Proportion: {analysis.condition}"
         + ("" if analysis.given is None else f", given {analysis.given}"),
-        terms=terms,
-        params=Named([group.risk], terms),
-        sampling_variance=np.array([sampling]),
-        privacy_variance=np.array([group.privacy_variance]),
-        intervals=limits,
+        **estimated(terms, limits),
         rows=rows,
         budget=budget,
         scalar=True,

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.counts.binomial import (
-    proportion_interval,
-    proportion_pvalue,
-    within_counts,
-)
+from dpstats.analyses.counts.binomial import proportion_interval, proportion_pvalue, within_counts
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative
 from dpstats.corrected.proportions import proportion_confint
 from dpstats.error_rates import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noise, split_for
-from dpstats.inference.intervals import Intervals
 from dpstats.inference.joint_coverage import joint_level
 from dpstats.inference.noisy_ratio import NoisyRatio
 from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.results.estimates import Estimated
 
 if TYPE_CHECKING:
     from dpstats.checks import Target
@@ -33,7 +29,7 @@ BOTH: tuple[Alternative, ...] = ("smaller", "larger")
 
 
 @dataclass(frozen=True)
-class ProportionIntervals(Intervals):
+class ProportionIntervals(Estimated):
     """Intervals and tests for d proportions, each from its own noisy count.
 
     Noise-aware: F_p(T + U) is continuous and decreases in p (Awan & Slavkovic 2018), so two
@@ -50,6 +46,22 @@ class ProportionIntervals(Intervals):
 
     def __len__(self) -> int:
         return len(self.answers.sums)
+
+    @property
+    def estimate(self) -> Floats:
+        """Unbiased shares (d,): noise can put them below 0 or above 1."""
+        return self.answers.means
+
+    @property
+    def sampling_variance(self) -> Floats:
+        """Variances (d,) of the sampling errors, the most that they can be for persons."""
+        shares, rows = np.clip(self.answers.means, 0, 1), self.answers.rows
+        return np.asarray(rows.rows_per_person * (shares * (1 - shares) / self.answers.n))
+
+    @property
+    def privacy_variance(self) -> Floats:
+        """Variances (d,) of the noise: T / N moves by (Z - p Z_N) / n."""
+        return self.answers.noise_of_shares(np.clip(self.answers.means, 0, 1))
 
     @property
     def least_pvalue(self) -> float:

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.analyses.counts.group_shares import (
+    MEASURES,
     DifferenceIntervals,
     GroupIntervals,
+    Measure,
 )
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
-from dpstats.analyses.counts.risk_measures import MEASURES, Measure
 from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_proportion
 from dpstats.inference.confidence_law import ConfidenceLaw
-from dpstats.inference.intervals import Intervals
+from dpstats.results.estimates import OneParameter
 
 if TYPE_CHECKING:
     from dpstats.checks import Target
@@ -32,61 +33,55 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SharesFromTotals(Intervals):
-    """Intervals and tests of shares with the totals of persons.
+class SharesFromTotals(OneParameter):
+    """Intervals and tests of a share with the totals of persons."""
 
-    Attributes
-    ----------
-    rows : ProportionIntervals or GroupIntervals
-        From the counts: certified ones, and those for the private table.
-    totals : Contrast
-        Noise-aware ones for the population.
-    """
-
+    # from the counts: certified ones, and those for the private table
     rows: ProportionIntervals | GroupIntervals
-    totals: Contrast
+    totals: Contrast  # noise-aware ones for the population
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    @property
+    def estimate(self) -> float:
+        """The share."""
+        return float(np.squeeze(self.rows.estimate))
+
+    @property
+    def sampling_variance(self) -> float:
+        """Variance of its sampling error, over persons."""
+        return self.totals.sampling_variance
+
+    @property
+    def privacy_variance(self) -> float:
+        """Variance of its noise."""
+        return float(np.squeeze(self.rows.privacy_variance))
 
     @property
     def range_widths(self) -> Floats | float:
-        """Widths of the ranges of the parameters."""
+        """Width of the range of shares."""
         return self.rows.range_widths
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays."""
+        """Limits, two (1,) arrays."""
         if target == "table":
             return self.rows.noise_aware(alpha, target)
         low, high = self.totals.noise_aware(alpha, target)  # of numbers in [-1, 1]
         return np.clip(low, 0, 1), np.clip(high, 0, 1)
 
     def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays."""
+        """Limits, two (1,) arrays."""
         return self.rows.certified(alpha, target)
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits of all parameters together."""
-        if target == "table":
-            return self.rows.joint_noise_aware(alpha, target)
-        return super().joint_noise_aware(alpha, target)
+        """Limits of all parameters together, of which there is one."""
+        of = self.rows.joint_noise_aware if target == "table" else self.noise_aware
+        return of(alpha, target)
 
     def joint_certified(self, alpha: float, target: Target) -> Ends:
-        """Limits of all parameters together."""
+        """Limits of all parameters together, of which there is one."""
         return self.rows.joint_certified(alpha, target)
 
-    def subset(self, chosen: slice) -> SharesFromTotals:
-        """Intervals of some of the parameters."""
-        return SharesFromTotals(self.rows.subset(chosen), self.totals.subset(chosen))
-
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (d,) that each equals `value`.
-
-        Raises
-        ------
-        RequestError
-            For a share that is not in [0, 1].
-        """
+        """P-value (1,) that it equals `value`."""
         return self.totals.pvalues(check_proportion(value), alternative)
 
 
@@ -97,10 +92,6 @@ class DifferenceFromTotals(DifferenceIntervals):
     The difference of risks is that of two means. Ratios are compared on the logarithm, to first
     order in the sampling error; a draw of the noise with a risk that has no logarithm says nothing.
     A person may have rows in both groups: products of totals over both are measured too.
-
-    Attributes
-    ----------
-    totals : PersonVariance
     """
 
     totals: PersonVariance = field(kw_only=True)
@@ -109,12 +100,12 @@ class DifferenceFromTotals(DifferenceIntervals):
     def _means(self) -> tuple[NoisyMean, NoisyMean]:
         return NoisyMean.of_trait(self.answers), NoisyMean.of_trait(self.answers, 2)
 
-    def variances(self, slopes: Floats) -> Floats:
-        """Of combinations (k, 2) of the shares, (k,), from person totals; nan where they are."""
-        known = ~np.isnan(slopes).any(axis=1)
-        found = np.full(len(slopes), np.nan)
-        found[known] = [self.totals.variance(self._means, row) for row in slopes[known].tolist()]
-        return found
+    def _sampling_variances(self) -> Floats:
+        rows = [None if np.isnan(row).any() else row.tolist() for row in self._slopes]
+        means = self._means
+        return np.array(
+            [np.nan if row is None else self.totals.variance(means, row) for row in rows]
+        )
 
     def _law(self, measure: Measure) -> ConfidenceLaw:
         """Confidence law of the logarithm of a ratio."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from dpstats.checks import (
     check_target,
     counted,
 )
-from dpstats.error_rates import USUAL_ALPHA, benjamini_hochberg, holm, percent
+from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
 from dpstats.results.estimates import EstimateResult
-from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.hypothesis import ADJUSTED, Adjustment, HypothesisResult, adjusted
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Page, brief_list
 
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     import networkx
     import pandas as pd
 
-Adjustment = Literal["holm", "fdr_bh", "none"]
-_ADJUSTED = {  # in the header of a table, and in a sentence
-    "holm": ("Holm", "adjusted by Holm's method over all tested pairs"),
-    "fdr_bh": ("BH", "adjusted by Benjamini and Hochberg's method over all tested pairs"),
-    "none": ("plain", "not adjusted for the number of pairs"),
-}
 _ATTRIBUTES = ("p_value", "certified", "verdict", "tested")  # of an edge, besides its weight
 
 
@@ -189,6 +183,8 @@ class GraphResult(PairGraph, EstimateResult):
     True True
     """
 
+    interval_of: ClassVar[str] = "partial correlations"
+
     columns: tuple[str, ...] = ()
     location_: Floats = ()  # type: ignore[assignment]
     precision_: Floats = ()  # type: ignore[assignment]
@@ -203,12 +199,7 @@ class GraphResult(PairGraph, EstimateResult):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("adjust", self.adjust, list(_ADJUSTED))
-
-    @property
-    def interval_of(self) -> str:
-        """Partial correlations, without a unit."""
-        return "partial correlations"
+        check_choice("adjust", self.adjust, list(ADJUSTED))
 
     @property
     def headline(self) -> str:
@@ -267,10 +258,8 @@ class GraphResult(PairGraph, EstimateResult):
         RequestError
             For another method.
         """
-        check_choice("adjust", adjust, list(_ADJUSTED))
+        check_choice("adjust", adjust, list(ADJUSTED))
         raw = np.asarray(self.p_unadjusted)
-        if adjust == "none" or not self.tested.any():
-            return Named(raw, self.terms)
         return self._once(adjust, lambda: Named(adjusted(raw, adjust), self.terms))
 
     @property
@@ -415,10 +404,10 @@ class GraphResult(PairGraph, EstimateResult):
         frame = super().to_frame(alpha=alpha, method=method, target=target)
         frame = frame.assign(**pair_names(self.columns))
         if target == "population":
-            adjusted = np.asarray(self.adjusted_pvalues(adjust))
-            unadjusted = np.asarray(self.p_unadjusted)
             frame = frame.assign(
-                statistic=self._graph.statistics(), p_value=adjusted, p_unadjusted=unadjusted
+                statistic=self._graph.statistics(),
+                p_value=np.asarray(self.adjusted_pvalues(adjust)),
+                p_unadjusted=np.asarray(self.p_unadjusted),
             )
         return frame.assign(certified=self.verdicts(alpha=alpha, target=target))
 
@@ -476,7 +465,7 @@ class GraphResult(PairGraph, EstimateResult):
         page = super()._page(alpha, target, most, simultaneous)
         if not self.known:
             return replace(page, header=(), rows=())
-        names = {"t": "z", "P>|t|": f"P>|z| ({_ADJUSTED[self.adjust][0]})"}
+        names = {"t": "z", "P>|t|": f"P>|z| ({ADJUSTED[self.adjust][0]})"}
         header = [names.get(cell, cell) for cell in page.header]
         return replace(page, header=header, after=[*page.after, *self._entries(alpha, target)])
 
@@ -510,7 +499,7 @@ class GraphResult(PairGraph, EstimateResult):
         if target == "population" and self.known:
             lines.append(
                 f"edges: {self._found(alpha)} of {tested} at level {alpha:g}, p-values "
-                f"{_ADJUSTED[self.adjust][1]}"
+                f"{ADJUSTED[self.adjust][1]} tested pairs"
             )
         count = Counter(self.verdicts(alpha=alpha, target=target))
         within = "" if self.tolerance is None else f" (below {self.tolerance:g})"
@@ -520,12 +509,3 @@ class GraphResult(PairGraph, EstimateResult):
             f"{count['undecided']} undecided"
         )
         return lines
-
-
-def adjusted(pvalues: Floats, method: Adjustment) -> Floats:
-    """P-values (d,) adjusted for the number of those that are not nan."""
-    adjusted_pvalues = pvalues.copy()
-    known = np.isfinite(pvalues)
-    adjust = holm if method == "holm" else benjamini_hochberg
-    adjusted_pvalues[known] = adjust(pvalues[known])
-    return adjusted_pvalues

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from dpstats.analyses.graphs.graph_result import GraphResult, adjusted
+from dpstats.analyses.graphs.graph_result import GraphResult
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PartialIntervals
-from dpstats.analyses.graphs.sign_products import covariance_of_products, products_block
 from dpstats.analyses.graphs.sparse_graphs import (
     PenalisedGraphResult,
     clime,
@@ -21,47 +20,40 @@ from dpstats.analyses.graphs.sparse_graphs import (
     usual_penalty,
 )
 from dpstats.analyses.graphs.tree import TreeResult
-from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.clipping import (
-    ball_of,
-    check_clipping,
-    clipping_notes,
-    hash_of,
-    noise_ratio,
-)
-from dpstats.analyses.moments.covariance import checked_columns, notes_of
-from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
+from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes, noise_ratio
+from dpstats.analyses.moments.covariance import notes_of
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance, weights_within
 from dpstats.analyses.notes import cell_rules
-from dpstats.arrays import Floats
-from dpstats.checks import (
-    as_float,
-    check_choice,
-    check_numbers,
-    counted,
-    first_few,
-    is_real,
-    short,
-)
+from dpstats.arrays import Codes, Floats
+from dpstats.checks import as_float, check_choice, check_numbers, counted, first_few, is_real, short
 from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.conditions import parsed_condition
-from dpstats.families.features import Term, has_sign
+from dpstats.families.features import SIGN, Feature, Term, has_sign, indicator, product
 from dpstats.families.moments import Moments
 from dpstats.families.separators import (
     Edges,
     checked_edges,
+    moments_of_products,
     separators,
     sign_products,
     triangulated,
 )
 from dpstats.families.subgroups import Subgroup
+from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION, SILENT
+from dpstats.results.hypothesis import adjusted
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
+
+if TYPE_CHECKING:
+    from dpstats.measured.view import ReleaseView
+    from dpstats.schema import Schema
+
 
 Estimator = Literal["inverse", "glasso", "clime"]
 Structure = Literal["any", "tree"]
@@ -90,7 +82,7 @@ _MULTIPLES = (0.25, 0.5, 1.0, 2.0)  # of the usual penalty
 
 
 @dataclass(frozen=True)
-class GraphicalModel:
+class GraphicalModel(ClippedColumns):
     """Partial correlations of all pairs of some columns given the others, and their edges.
 
     In a Gaussian graphical model two columns are joined by an edge unless their partial correlation
@@ -152,12 +144,11 @@ class GraphicalModel:
     separators: Sequence[tuple[str, str]] | None = None
     given: str | None = None
     clip_norm: float | None = None
-    center: Mapping[str, float] | None = None
-    scale: Mapping[str, float] | None = None
+    center: Mapping[str, float] | None = field(default=None, hash=False)
+    scale: Mapping[str, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self, self.columns)
+        super().__post_init__()
         check_choice("estimator", self.estimator, get_args(Estimator))
         check_choice("structure", self.structure, get_args(Structure))
         if self.structure == "tree" and (self.estimator != "inverse" or self.tolerance is not None):
@@ -207,10 +198,6 @@ class GraphicalModel:
             )
         return checked_edges(self.separators, self.columns)
 
-    def __hash__(self) -> int:
-        own = (self.estimator, self.structure, self.tolerance, self.penalties, self.given)
-        return hash((hash_of(self), own, self.separators))
-
     def family(self, schema: Schema) -> Family:
         """First moments, squares and products; coarse third and fourth powers."""
         numbers, signs = self._numbers_and_signs(schema)
@@ -219,14 +206,13 @@ class GraphicalModel:
                 f"clip_norm shrinks rows of numbers, and {signs[0]!r} has two levels: leave out "
                 "clip_norm=, or the column"
             )
-        ball = ball_of(schema, self)
-        if ball is not None:
+        if (ball := self.ball(schema)) is not None:
             return Family((ball,))
         if self.separators is not None:
             products, _ = self._products(schema)
-            return Family((products_block(schema, products, self._group(schema)),))
+            return Family((products_block(schema, products, self.complete_cases(schema)),))
         blocks: list[Block] = [Moments.of(schema, numbers, given=self.given, signs=signs)]
-        powers = third_and_fourth_powers(schema, self.columns, self._group(schema))
+        powers = third_and_fourth_powers(schema, self.columns, self.complete_cases(schema))
         return Family((*blocks, powers) if powers is not None else tuple(blocks))
 
     def _numbers_and_signs(self, schema: Schema) -> tuple[list[str], list[str]]:
@@ -257,30 +243,13 @@ class GraphicalModel:
             )
         return sign_products(self.columns, separators(cliques)), filled
 
-    def _group(self, schema: Schema) -> Subgroup | None:
-        """The rows that are meant; None for all, and for rows that are clipped."""
-        return None if self.clip_norm is not None else Subgroup.of(schema, self.given, self.columns)
-
     def spectral_radius(
         self, release: ReleaseView, shares: Floats, alpha: float
     ) -> SpectralRadius | None:
-        """How far the rows' covariance matrix is from the private one, as a whole.
-
-        The noise on the matrix is within a certified radius with probability 1 - alpha, and the
-        distance of the rows' matrix from the noisy one is known: the triangle inequality.
-
-        Parameters
-        ----------
-        release : ReleaseView
-        shares : (m,) float64
-            Shares of the candidates in the rows.
-        alpha : float
-        """
-        if self.separators is not None or self._group(release.schema) is not None:
-            return None  # of products; or with a divisor that has an error too
-        ball = ball_of(release.schema, self)
-        noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
-        return CertifiedRadii(noisy).of_rows(shares, alpha)
+        """Distance of the covariance matrix of synthetic rows from the private one, as a whole."""
+        if self.separators is not None:
+            return None  # the matrix is that of products
+        return self.radius_of_rows(release, shares, alpha)
 
     def infer(self, release: ReleaseView) -> GraphResult | TreeResult | PenalisedGraphResult:
         """Estimates with intervals, a spanning tree, or pictures at several penalties."""
@@ -304,13 +273,12 @@ class GraphicalModel:
 
     def _covariance(self, release: ReleaseView) -> tuple[NoisyCovariance, Edges | None]:
         """Matrix of the columns; or of products, with the edges of a triangulated graph."""
-        schema = release.schema
-        self._numbers_and_signs(schema)
-        group, ball = self._group(schema), ball_of(schema, self)
-        if self.separators is not None:
-            products, filled = self._products(schema)
-            return covariance_of_products(release, products, group), filled
-        return NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group), None
+        self._numbers_and_signs(release.schema)
+        if self.separators is None:
+            return self.noisy_covariance(release), None
+        products, filled = self._products(release.schema)
+        group = self.complete_cases(release.schema)
+        return covariance_of_products(release, products, group), filled
 
     def _tests(
         self, covariance: NoisyCovariance, declared: Edges | None
@@ -532,3 +500,70 @@ def _clipping_remark(
         f"clip_norm={norm:g} would have about {ratio:.2g} of this noise, and shrink about one row "
         f"in {1 / _LONG:g} of normal rows (for {where})"
     )
+
+
+def products_block(
+    schema: Schema, products: Sequence[Term], given: Subgroup | None = None
+) -> Moments:
+    """All means that the moment matrix of some products of signs needs; with `given`, the count."""
+    count: list[Term] = [] if given is None else [()]
+    return Moments.of_terms(schema, [*moments_of_products(products), *count], given=given)
+
+
+@dataclass(frozen=True)
+class ProductMatrix(MomentMatrix):
+    """Noisy mean products of q - 1 products of signs, the constant first."""
+
+    products: tuple[Term, ...] = ()  # its features are named after them, and count as signs
+
+    @classmethod
+    def of_products(
+        cls, release: ReleaseView, products: Sequence[Term], given: Subgroup | None = None
+    ) -> ProductMatrix:
+        """Ask a release for the means of all products of two of some products of signs."""
+        block = products_block(release.schema, products, given)
+        answers = release.answers(block, with_count=given is None)
+        if given is not None:
+            answers = answers.of_counted_rows()
+        at = {term: i for i, term in enumerate(block.terms)}
+        one = ONE if answers.rows.public else len(answers.sums) - 1
+        every: list[Term] = [(), *products]
+        place = np.full((len(every), len(every)), ZERO, dtype=np.int64)
+        for i, a in enumerate(every):
+            for j, b in enumerate(every):
+                both = product(a, b)
+                assert both is not None  # signs exclude nothing
+                place[i, j] = at[both] if both else one
+        features: list[Feature] = [("*".join(name for name, _ in t), SIGN) for t in products]
+        return cls(answers, place, release.schema, tuple(features), None, given, tuple(products))
+
+    def unit_rows(self, codes: Mapping[str, Codes]) -> Floats:
+        """Rows (m, q - 1) of the products, given as column name -> (m,) codes."""
+        signs = {
+            name: indicator(SIGN, self.schema[name].bins_of(codes[name]))
+            for term in self.products
+            for name, _ in term
+        }
+        return np.stack(
+            [np.prod([signs[name] for name, _ in term], axis=0) for term in self.products], axis=1
+        ).astype(np.float64)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The distinct columns of the products."""
+        return tuple(dict.fromkeys(name for term in self.products for name, _ in term))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the products, the constant first."""
+        return ["Intercept", *(name for name, _ in self.features)]
+
+
+def covariance_of_products(
+    release: ReleaseView, products: Sequence[Term], given: Subgroup | None = None
+) -> NoisyCovariance:
+    """The noisy covariance matrix of some products of signs."""
+    moments = ProductMatrix.of_products(release, products, given)
+    weights = weights_within(release, given)
+    powers, noise = np.full((len(products), 2), np.nan), np.zeros((len(products), 2))
+    return NoisyCovariance(moments, moments.unit_rows(release.candidates), weights, powers, noise)

@@ -65,14 +65,11 @@ class TreeResult(PairGraph, EstimateResult):
     True [('a', 'b'), ('b', 'c')]
     """
 
+    interval_of: ClassVar[str] = "correlations"
+
     measure: ClassVar[str] = "correlation"
 
     columns: tuple[str, ...] = ()
-
-    @property
-    def interval_of(self) -> str:
-        """Correlations, without a unit."""
-        return "correlations"
 
     @property
     def headline(self) -> str:
@@ -217,18 +214,14 @@ class TreeResult(PairGraph, EstimateResult):
         return lines
 
 
-def spanning_tree(
-    weights: Floats, pairs: Pairs, p: int
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which of the d pairs, all pairs of p columns, are in the maximum spanning tree (Kruskal)."""
-    inside = np.zeros(len(weights), dtype=bool)
-    component = np.arange(p)
-    for d in np.argsort(-weights, kind="stable").tolist():
-        one, other = component[pairs[:, d]]
-        if one != other:
-            inside[d] = True
-            component[component == other] = one
-    return inside
+def spanning_tree(weights: Floats, pairs: Pairs, p: int) -> NDArray[np.bool_]:
+    """Which of the d pairs, all pairs of p columns, are in the maximum spanning tree."""
+    from scipy import sparse
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    ranks = np.argsort(np.argsort(-weights, kind="stable")) + 1.0  # distinct, and no edge has 0
+    tree = minimum_spanning_tree(sparse.coo_array((ranks, pairs), shape=(p, p)))
+    return np.asarray(tree.toarray()[tuple(pairs)] > 0)
 
 
 def tree_verdicts(low: Floats, high: Floats, pairs: Pairs, p: int) -> list[TreeVerdict]:
@@ -239,46 +232,25 @@ def tree_verdicts(low: Floats, high: Floats, pairs: Pairs, p: int) -> list[TreeV
     end is below the bottleneck at the lower ends. If the intervals hold jointly, no verdict is
     wrong.
     """
+    from scipy import sparse
+    from scipy.cluster.hierarchy import cophenet, linkage
+    from scipy.sparse.csgraph import connected_components
+
     verdicts: list[TreeVerdict] = ["undecided"] * len(low)
-    bottleneck = _bottlenecks(low, pairs, p)
-    for d in range(len(low)):
-        if high[d] < bottleneck[pairs[0, d], pairs[1, d]]:
-            verdicts[d] = "impossible"
+    order = np.argsort(-low, kind="stable")
+    # Single linkage by rank joins two columns at the bottleneck of the best path between them.
+    joined_at = cophenet(linkage(np.argsort(order).astype(np.float64), "single"))
+    bottlenecks = low[order[np.rint(joined_at).astype(np.int64)]]
+    for d in np.flatnonzero(high < bottlenecks).tolist():
+        verdicts[d] = "impossible"
     # Outside of the tree of the upper ends another path is at least as good at these.
     inside = spanning_tree(high, pairs, p)
     for d in np.flatnonzero(inside).tolist():
-        side = _side(np.flatnonzero(inside & (np.arange(len(low)) != d)), pairs, p, pairs[0, d])
+        rest = pairs[:, inside & (np.arange(len(low)) != d)]
+        forest = sparse.coo_array((np.ones(rest.shape[1]), rest), shape=(p, p))
+        _, side = connected_components(forest, directed=False)
         crossing = side[pairs[0]] != side[pairs[1]]
         crossing[d] = False
         if low[d] > high[crossing].max(initial=-np.inf):
             verdicts[d] = "sure"
     return verdicts
-
-
-def _bottlenecks(weights: Floats, pairs: Pairs, p: int) -> Floats:
-    """(p, p) largest minimum of weights over all paths between two columns."""
-    bottlenecks = np.full((p, p), -np.inf)
-    members = {i: [i] for i in range(p)}
-    owner = np.arange(p)
-    for d in np.argsort(-weights, kind="stable").tolist():
-        one, other = owner[pairs[:, d]].tolist()
-        if one != other:
-            bottlenecks[np.ix_(members[one], members[other])] = weights[d]
-            bottlenecks[np.ix_(members[other], members[one])] = weights[d]
-            owner[members[other]] = one
-            members[one] += members.pop(other)
-    return bottlenecks
-
-
-def _side(
-    edges: np.ndarray[tuple[int], np.dtype[np.intp]], pairs: Pairs, p: int, start: int
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which columns some edges connect with `start`."""
-    reached = np.zeros(p, dtype=bool)
-    reached[start] = True
-    while True:
-        touched = reached[pairs[0, edges]] | reached[pairs[1, edges]]
-        ends = pairs[:, edges[touched]].ravel()
-        if reached[ends].all():
-            return reached
-        reached[ends] = True

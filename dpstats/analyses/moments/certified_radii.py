@@ -37,17 +37,11 @@ _RADII = 1  # the purpose of the draws, distinct from those of `NoisyCovariance`
 
 @dataclass(frozen=True)
 class CertifiedRadii(Cached):
-    """How far a noisy covariance matrix is from that of the private rows, and of the population.
-
-    Attributes
-    ----------
-    covariance : NoisyCovariance
-    norm_alone : bool
-        Only the spectral norm of the noise is drawn. Its trace is at most p times it, a wide bound;
-        where noise on the diagonal is large, a joint bound on both widens that of the norm.
-    """
+    """How far a noisy covariance matrix is from that of the private rows, and of the population."""
 
     covariance: NoisyCovariance
+    # Only the spectral norm of the noise is drawn. Its trace is at most p times it, a wide
+    # bound; where noise on the diagonal is large, a joint bound on both widens that of the norm.
     norm_alone: bool = False
 
     @property
@@ -98,15 +92,6 @@ class CertifiedRadii(Cached):
         Interval arithmetic on the noisy moments within quantiles of their noise, valid for any
         data. For the population it takes half of alpha, and bounds on the sampling error of bounded
         columns take the other half, see `sampling_box`.
-
-        Parameters
-        ----------
-        alpha : float
-            Error in all.
-        target : {"population", "table"}
-            For the table the divisor is that of `numpy.cov`.
-        joint : bool
-            All limits hold jointly; otherwise each by itself.
         """
         low, high, sizes = self._box(alpha, target, joint=joint)
         if target == "population":
@@ -270,12 +255,6 @@ class CertifiedRadii(Cached):
 
         The noise on the noisy matrix is within its radius, and the distance of the rows' matrix
         from the noisy one is known: the triangle inequality.
-
-        Parameters
-        ----------
-        shares : (m,) float64
-            Shares of the points of the density in the rows.
-        alpha : float
         """
         noisy, noise = self.covariance, self.of_noise(alpha)
         mean = shares @ noisy.points

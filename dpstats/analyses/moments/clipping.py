@@ -1,12 +1,15 @@
-"""Options of analyses that may shrink rows to a public norm before their moments are measured."""
+"""Analyses of moments of columns that may shrink rows to a public norm first."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from dpstats.checks import as_float, short
+from dpstats.analyses.moments.certified_radii import CertifiedRadii
+from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
+from dpstats.arrays import Floats
+from dpstats.checks import as_float, listed, short
 from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import BallMoments, refuse_unknown
@@ -15,44 +18,92 @@ from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix
+from dpstats.measured.radius import SpectralRadius
 from dpstats.schema import Schema
+
+if TYPE_CHECKING:
+    from dpstats.measured.view import ReleaseView
 
 Values = Mapping[str, float]
 
 
-class Clipping(Protocol):
-    """An analysis with these options."""
+class ClippedColumns:
+    """An analysis of the moments of some columns, whose rows a public norm may shrink."""
 
-    @property
-    def clip_norm(self) -> float | None:
-        """The largest norm of a row; None: rows are not shrunk."""
+    columns: Sequence[str]
+    clip_norm: float | None
+    center: Values | None
+    scale: Values | None
+    given: str | None = None
 
-    @property
-    def center(self) -> Values | None:
-        """Centre, subtracted before clipping; original units."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", checked_columns(self.columns))
+        check_clipping(self, self.columns)
 
-    @property
-    def scale(self) -> Values | None:
-        """Scale, by which centred columns are divided."""
+    def ball(self, schema: Schema) -> BallMoments | None:
+        """The moments of clipped rows, if these are asked for."""
+        if self.clip_norm is None:
+            return None
+        return BallMoments.of(schema, self.columns, self.clip_norm, self.center, self.scale)
+
+    def complete_cases(self, schema: Schema) -> Subgroup | None:
+        """The rows meant, with a value of all columns; None for all rows and for clipped ones."""
+        if self.clip_norm is not None:
+            return None
+        return Subgroup.of(schema, self.given, self.columns)
+
+    def family(self, schema: Schema) -> Family:
+        """First moments, squares and products; coarse third and fourth powers."""
+        ball = self.ball(schema)
+        if ball is not None:
+            return Family((ball,))
+        powers = third_and_fourth_powers(schema, self.columns, self.complete_cases(schema))
+        moments = Moments.of(schema, self.columns)
+        return Family((moments,) if powers is None else (moments, powers))
+
+    def noisy_covariance(
+        self, release: ReleaseView, *, standardize: bool = False
+    ) -> NoisyCovariance:
+        """The noisy covariance or correlation matrix of the columns."""
+        ball, given = self.ball(release.schema), self.complete_cases(release.schema)
+        return NoisyCovariance.of(
+            release, tuple(self.columns), standardize=standardize, ball=ball, given=given
+        )
+
+    def radius_of_rows(
+        self, release: ReleaseView, shares: Floats, alpha: float
+    ) -> SpectralRadius | None:
+        """Distance of the covariance matrix of synthetic rows from the private one, as a whole."""
+        if self.complete_cases(release.schema) is not None:
+            return None  # its divisor is the number of these rows, which has an error too
+        return CertifiedRadii(self.noisy_covariance(release)).of_rows(shares, alpha)
 
 
-class ClippingColumns(Clipping, Protocol):
-    """One whose parameters name the numbers."""
+def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """Column names as a tuple, or a RequestError, which quotes none: they may be cells."""
+    columns = listed(columns)
+    if not isinstance(columns, Sequence) or isinstance(columns, str):
+        raise RequestError(f"columns must be a list of names, got {short(columns)}")
+    if odd := [i for i, name in enumerate(columns) if not isinstance(name, str)]:
+        raise RequestError(
+            f"columns must be a list of names, and entry {odd[0] + 1} is of type "
+            f"{type(columns[odd[0]]).__name__}"
+        )
+    first = {name: i for i, name in reversed(list(enumerate(columns)))}
+    if twice := [i for i, name in enumerate(columns) if first[name] != i]:
+        raise RequestError(
+            "columns must be different names, and entries "
+            f"{first[columns[twice[0]]] + 1} and {twice[0] + 1} are the same"
+        )
+    if len(columns) < 2:
+        raise RequestError(f"give at least two different columns, got {len(columns)}")
+    return tuple(columns)
 
-    @property
-    def columns(self) -> Sequence[str]:
-        """Names of numbers."""
 
-
-def check_clipping(analysis: Clipping, columns: Sequence[str] | None = None) -> None:
-    """Convert the three options to plain numbers, or raise RequestError.
-
-    A centre or a scale without a norm is refused: clamped to declared bounds, every number has
-    noise in proportion to its own width already, and a centre would only increase it. With
-    `columns`, each must be of one of these.
-    """
+def check_clipping(analysis: Any, columns: Sequence[str] | None = None) -> None:
+    """Convert the three options, of some `columns`, to plain numbers, or raise RequestError."""
     given = {"center": analysis.center, "scale": analysis.scale}
-    if analysis.clip_norm is None:
+    if analysis.clip_norm is None:  # noise of clamped numbers is in proportion to their bounds
         if any(values is not None for values in given.values()):
             raise RequestError(
                 "center and scale define the units in which rows are clipped: give clip_norm too. "
@@ -89,39 +140,6 @@ def _number(value: Any, what: str, positive: bool) -> float:
     if not math.isfinite(number) or (positive and number <= 0):
         raise RequestError(f"{what} must be a {'positive ' * positive}number, got {short(value)}")
     return number
-
-
-def hash_of(analysis: ClippingColumns) -> int:
-    """Hash of the options and the columns."""
-    sets = (frozenset((values or {}).items()) for values in (analysis.center, analysis.scale))
-    return hash((analysis.columns, analysis.clip_norm, *sets))
-
-
-def ball_of(schema: Schema, analysis: ClippingColumns) -> BallMoments | None:
-    """The moments of clipped rows, if the analysis asks for them."""
-    if analysis.clip_norm is None:
-        return None
-    return BallMoments.of(
-        schema, analysis.columns, analysis.clip_norm, analysis.center, analysis.scale
-    )
-
-
-def complete_cases(schema: Schema, analysis: ClippingColumns) -> Subgroup | None:
-    """The rows with a value of all columns; None where every row has one, or rows are clipped."""
-    return None if analysis.clip_norm is not None else Subgroup.of(schema, None, analysis.columns)
-
-
-def family_of(schema: Schema, analysis: ClippingColumns) -> Family:
-    """First moments, squares and products of the columns, or of clipped rows.
-
-    Without clipping also coarse third and fourth powers, which give the sampling variances.
-    """
-    ball = ball_of(schema, analysis)
-    if ball is not None:
-        return Family((ball,))
-    powers = third_and_fourth_powers(schema, analysis.columns, complete_cases(schema, analysis))
-    moments = Moments.of(schema, analysis.columns)
-    return Family((moments,) if powers is None else (moments, powers))
 
 
 def clipping_notes(moments: MomentMatrix, lost: str = "the variance lost by it") -> list[str]:

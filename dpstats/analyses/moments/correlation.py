@@ -5,34 +5,32 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.moments.clipping import ball_of, check_clipping, clipping_notes, hash_of
-from dpstats.analyses.moments.mean import middle_and_half
+from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_noise
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats, within
-from dpstats.checks import Alternative, listed, short
+from dpstats.checks import Alternative
 from dpstats.corrected.covariance import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.error_rates import bonferroni, for_noise_of_means
 from dpstats.errors import NotMeasuredError, RequestError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Family
 from dpstats.families.coarse_moments import fourth_moments_of_pairs
+from dpstats.families.formula import named_number
 from dpstats.families.moments import Moments
-from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS, DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import Intervals, Several, wider
+from dpstats.inference.intervals import wider
 from dpstats.inference.simulation import calibration_generator, calibration_seed, draw_evenly
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import ALLOWING, EstimateResult
-from dpstats.results.named import Named
+from dpstats.results.estimates import ALLOWING, EstimateResult, OneParameter, estimated
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Correlation:
+class Correlation(ClippedColumns):
     """Pearson's correlation of every pair of some numbers.
 
     Parameters
@@ -56,13 +54,8 @@ class Correlation:
         without a value of one of these are left out.
     given : str, optional
         Correlations in the rows with this condition, such as ``"age >= 65"``.
-    clip_norm : float, optional
-        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
-        where most rows are far shorter than the corners of their bounds. All results are then for
-        the shrunk rows. Public: never chosen by looking at the data.
-    center, scale : mapping of column names to numbers, optional
-        With `clip_norm`: public guesses of the location and spread of columns, in original units;
-        by default the middle and half the width of the declared bounds.
+    clip_norm, center, scale : optional
+        Shrink every row to at most this Euclidean norm, as in `dpstats.Covariance`.
 
     Examples
     --------
@@ -82,49 +75,33 @@ class Correlation:
     columns: Sequence[str]
     given: str | None = None
     clip_norm: float | None = None
-    center: Mapping[str, float] | None = None
-    scale: Mapping[str, float] | None = None
-
-    def __post_init__(self) -> None:
-        given = listed(self.columns)
-        several = isinstance(given, Sequence) and not isinstance(given, str)
-        if not several or len(given) < 2 or not all(isinstance(name, str) for name in given):
-            raise RequestError(
-                "a correlation needs a list of two or more names of numbers, such as "
-                f"['age', 'income'], got {short(given)}"
-            )
-        if len(set(given)) < len(given):
-            raise RequestError(f"a correlation needs different numbers, got {short(given)}")
-        object.__setattr__(self, "columns", tuple(given))
-        check_clipping(self, self.columns)
-
-    def __hash__(self) -> int:
-        return hash((hash_of(self), self.given))
+    center: Mapping[str, float] | None = field(default=None, hash=False)
+    scale: Mapping[str, float] | None = field(default=None, hash=False)
 
     def family(self, schema: Schema) -> Family:
         """First and second moments and all products; coarse third and fourth ones of pairs."""
         for name in self.columns:
-            middle_and_half(schema, name)
-        if (ball := ball_of(schema, self)) is not None:
+            named_number(schema, name)
+        if (ball := self.ball(schema)) is not None:
             return Family((ball,))
-        blocks: list[Block] = [Moments.of(schema, self.columns, given=self.given)]
-        group = Subgroup.of(schema, self.given, self.columns)
-        if (fourths := fourth_moments_of_pairs(schema, self.columns, group)) is not None:
-            blocks.append(fourths)
-        return Family(tuple(blocks))
+        moments = Moments.of(schema, self.columns, given=self.given)
+        fourths = fourth_moments_of_pairs(schema, self.columns, self.complete_cases(schema))
+        return Family((moments,) if fourths is None else (moments, fourths))
 
     def infer(self, release: ReleaseView) -> CorrelationResult:
         """Estimates with noise-aware and certified intervals."""
-        ball = ball_of(release.schema, self)
-        group = None if ball else Subgroup.of(release.schema, self.given, self.columns)
-        covariance = NoisyCovariance.of(release, tuple(self.columns), ball=ball, given=group)
+        covariance = self.noisy_covariance(release)
         places = list(itertools.combinations(range(len(self.columns)), 2))
         pairs = NoisyPair.of_pairs(release, covariance, places)
         terms = [f"{self.columns[i]}, {self.columns[j]}" for i, j in places]
         notes = [
-            *subgroup_notes(group, covariance.moments.answers.rows),
+            *subgroup_notes(covariance.moments.given, covariance.moments.answers.rows),
             "sampling variances are Fisher's for normal numbers, widened by "
-            + ("measured fourth moments" if ball is None else "those of the fitted density")
+            + (
+                "measured fourth moments"
+                if self.clip_norm is None
+                else "those of the fitted density"
+            )
             + ": with few rows or heavy tails use the certified interval",
             BEYOND_DRAWS,
             *clipping_notes(covariance.moments),
@@ -138,11 +115,7 @@ class Correlation:
             title="Correlation"
             + ("s" if len(pairs) > 1 else "")
             + ("" if self.given is None else f", given {self.given}"),
-            terms=terms,
-            params=Named([pair.estimate for pair in pairs], terms),
-            sampling_variance=np.array([pair.sampling_variance for pair in pairs]),
-            privacy_variance=np.array([pair.privacy_variance for pair in pairs]),
-            intervals=Several(pairs),
+            **estimated(terms, pairs),
             rows=covariance.moments.answers.rows,
             budget=str(release.budget),
             scalar=len(pairs) == 1,
@@ -173,14 +146,12 @@ class CorrelationResult(EstimateResult):
     True (2, 2)
     """
 
+    _privacy: ClassVar[str] = ALLOWING
+
     null_value = 0.0
     measure: ClassVar[str] = "correlation"  # of a pair, as `dps.plots.matrix` names it
 
     columns: tuple[str, ...] = ()
-
-    @property
-    def _privacy(self) -> str:
-        return ALLOWING
 
     @property
     def interval_of(self) -> str:
@@ -207,38 +178,24 @@ _NUMBERS = 5  # moments of a pair, not counting the number of rows
 
 
 @dataclass(frozen=True)
-class NoisyPair(Intervals):
+class NoisyPair(OneParameter):
     """The correlation of two numbers in [-1, 1] (unit scale) from their noisy moments.
 
     Noise-aware: Fisher's transformation draw by draw of the noise, see `law`, with the
     variance under the distribution of the rows (`correlation_spread`). Certified:
     all five moments of the pair in a box, from quantiles of the noise and (for the population)
     Chernoff's bound for the squares and Bernstein's for the others, a fifth of the error each.
-
-    Attributes
-    ----------
-    observed : (6,) float64
-        Noisy n, sum x, sum y, sum x^2, sum y^2, sum xy.
-    laws : tuple of 6 laws
-        Of independent noises; None for a public n.
-    units : (6,) float64
-        What the noises are divided by.
-    spread : float
-        n Var(r) over that of normal rows, at least 1; see `correlation_spread`.
-    two_valued : bool
-        Both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too.
-    seed : int
-        Of the draws of the noise; see `calibration_seed`.
     """
 
     range_widths: ClassVar[float] = 2.0
 
-    observed: Floats
-    laws: tuple[NoiseLaw | None, ...]
-    units: Floats
-    spread: float = 1.0
+    observed: Floats  # (6,) noisy n, sum x, sum y, sum x^2, sum y^2, sum xy
+    laws: tuple[NoiseLaw | None, ...]  # of independent noises; None for a public n
+    units: Floats  # (6,) what the noises are divided by
+    spread: float = 1.0  # n Var(r) over that of normal rows, at least 1; see `correlation_spread`
+    # both numbers are -1 or 1: then their moments give the whole distribution, and `spread` too
     two_valued: bool = False
-    seed: int = 0
+    seed: int = 0  # of the draws of the noise; see `calibration_seed`
 
     @classmethod
     def of_pairs(
@@ -270,13 +227,6 @@ class NoisyPair(Intervals):
             two_valued=two_valued,
             seed=calibration_seed(answers, (i, j)),
         )
-
-    def __len__(self) -> int:
-        return 1
-
-    def subset(self, chosen: slice) -> NoisyPair:
-        """These intervals: there is one parameter."""
-        return self
 
     @property
     def rows(self) -> float:
@@ -467,21 +417,12 @@ def correlation_spread(release: ReleaseView, covariance: NoisyCovariance, rest: 
 
 @dataclass(frozen=True)
 class _Standardised:
-    """First and second moments of p columns, as spreads need them; divisor n throughout.
+    """First and second moments of p columns, as spreads need them; divisor n throughout."""
 
-    Attributes
-    ----------
-    mean, deviation : (p,) float64
-    r : (p, p) float64
-        Correlations in [-1, 1].
-    normal : (p, p) float64
-        n Var(r) of normal rows, (1 - r^2)^2, at least 1 / n^2.
-    """
-
-    mean: Floats
-    deviation: Floats
-    r: Floats
-    normal: Floats
+    mean: Floats  # (p,)
+    deviation: Floats  # (p,)
+    r: Floats  # (p, p) correlations in [-1, 1]
+    normal: Floats  # (p, p) n Var(r) of normal rows, (1 - r^2)^2, at least 1 / n^2
 
     @classmethod
     def of(cls, sampling: RowSampling) -> _Standardised:

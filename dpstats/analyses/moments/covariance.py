@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.clipping import (
-    ball_of,
-    check_clipping,
-    clipping_notes,
-    complete_cases,
-    family_of,
-    hash_of,
-)
+from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative, listed, short
+from dpstats.checks import Alternative
 from dpstats.error_rates import of_simulation
-from dpstats.errors import RequestError
-from dpstats.families.block import Family
 from dpstats.inference.intervals import Intervals, with_far_tails
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +40,7 @@ LAWS = {
 
 
 @dataclass(frozen=True)
-class Covariance:
+class Covariance(ClippedColumns):
     """Variances and covariances of some numbers.
 
     Parameters
@@ -86,26 +76,13 @@ class Covariance:
 
     columns: Sequence[str]
     clip_norm: float | None = None
-    center: Mapping[str, float] | None = None
-    scale: Mapping[str, float] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self, self.columns)
-
-    def __hash__(self) -> int:
-        return hash_of(self)
-
-    def family(self, schema: Schema) -> Family:
-        """First moments, squares and products; coarse third and fourth powers."""
-        return family_of(schema, self)
+    center: Mapping[str, float] | None = field(default=None, hash=False)
+    scale: Mapping[str, float] | None = field(default=None, hash=False)
 
     def infer(self, release: ReleaseView) -> CovarianceResult:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
-        ball = ball_of(release.schema, self)
-        group = complete_cases(release.schema, self)
-        covariance = NoisyCovariance.of(release, columns, ball=ball, given=group)
+        covariance = self.noisy_covariance(release)
         middles, units = covariance.moments.origin, covariance.moments.spread
         pairs = np.array(np.triu_indices(len(columns)))
         terms = [
@@ -159,17 +136,12 @@ class CovarianceResult(EstimateResult):
     True
     """
 
+    _privacy: ClassVar[str] = ALLOWING
+
+    interval_of: ClassVar[str] = "covariances, in products of the columns' units"
+
     location_: Floats = ()  # type: ignore[assignment]
     columns: tuple[str, ...] = ()
-
-    @property
-    def _privacy(self) -> str:
-        return ALLOWING
-
-    @property
-    def interval_of(self) -> str:
-        """Covariances, whose units differ."""
-        return "covariances, in products of the columns' units"
 
     @property
     def terms_by_unit(self) -> list[list[str]]:
@@ -197,27 +169,6 @@ class CovarianceResult(EstimateResult):
         return pd.DataFrame(self.covariance_, index=self.columns, columns=self.columns)
 
 
-def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """Column names as a tuple, or a RequestError, which quotes none: they may be cells."""
-    columns = listed(columns)
-    if not isinstance(columns, Sequence) or isinstance(columns, str):
-        raise RequestError(f"columns must be a list of names, got {short(columns)}")
-    if odd := [i for i, name in enumerate(columns) if not isinstance(name, str)]:
-        raise RequestError(
-            f"columns must be a list of names, and entry {odd[0] + 1} is of type "
-            f"{type(columns[odd[0]]).__name__}"
-        )
-    first = {name: i for i, name in reversed(list(enumerate(columns)))}
-    if twice := [i for i, name in enumerate(columns) if first[name] != i]:
-        raise RequestError(
-            "columns must be different names, and entries "
-            f"{first[columns[twice[0]]] + 1} and {twice[0] + 1} are the same"
-        )
-    if len(columns) < 2:
-        raise RequestError(f"give at least two different columns, got {len(columns)}")
-    return tuple(columns)
-
-
 def notes_of(covariance: NoisyCovariance) -> list[str]:
     """The source of the sampling variances, and the columns whose variance the noise exceeds."""
     notes = [LAWS[covariance.sampling.laws]]
@@ -242,19 +193,11 @@ class CovarianceIntervals(Intervals, Cached):
     Noise-aware: quantiles of the simulated error, the exact law of the noise plus sampling; where
     sampling has two laws, the wider ones, see `RowSampling`.
     Certified: interval arithmetic; see `CertifiedRadii.box`.
-
-    Attributes
-    ----------
-    covariance : NoisyCovariance
-    units : (p,) float64
-        Original units in one of each column.
-    pairs : (2, d) int64
-        Which pairs of columns.
     """
 
     covariance: NoisyCovariance
-    units: Floats
-    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]]
+    units: Floats  # (p,) original units in one of each column
+    pairs: np.ndarray[tuple[int, int], np.dtype[np.int64]]  # (2, d) which pairs of columns
 
     @cached_property
     def scale(self) -> Floats:
@@ -334,15 +277,12 @@ class CovarianceIntervals(Intervals, Cached):
             lambda: self.joint_certified(alpha, target),
         )
 
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays."""
-        return self._box(alpha, target, joint=False)
-
     def joint_certified(self, alpha: float, target: Target) -> Ends:
         """Limits of all covariances together."""
-        return self._box(alpha, target, joint=True)
+        return self.certified(alpha, target, joint=True)
 
-    def _box(self, alpha: float, target: Target, *, joint: bool) -> Ends:
+    def certified(self, alpha: float, target: Target, *, joint: bool = False) -> Ends:
+        """Limits, two (d,) arrays."""
         low, high = CertifiedRadii(self.covariance).box(alpha, target, joint=joint)
         first, second = self.pairs
         return low[first, second] * self.scale, high[first, second] * self.scale

@@ -12,14 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.eigen_moves import (
-    ErrorDraws,
-    Moves,
-    Tail,
-    few,
-    isolated,
-    rises,
-)
+from dpstats.analyses.moments.eigen_moves import ErrorDraws, Moves, Tail, few, isolated, rises
 from dpstats.analyses.moments.noisy_covariance import PART, NoisyCovariance
 from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
@@ -42,35 +35,16 @@ _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurat
 class EigenIntervals(Intervals, Cached):
     """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
 
-    Certified: Weyl's inequality and the sine theorem of Davis and Kahan within the radius of
-    `CertifiedRadii.radii`, so all of them hold jointly.
-
-    Noise-aware: the eigenvalues of D + A are simulated, A the error in the basis of the estimated
-    eigenvectors, D the true eigenvalues; its first order is v'Av, its second the bias: noise
-    spreads eigenvalues. D is not known, but eigenvalue number k of D + A increases with every
-    entry of D. A lower limit is computed with all other eigenvalues as high as the simulated
-    spectral norm of A allows, at a share of alpha, and an upper limit with all as low: close to
-    first order where gaps are wide relative to the noise, close to Weyl where they are not.
-    Loadings have limits only where some gap remains, which then replaces the true one. Where
-    sampling has two laws (`RowSampling`), each limit is the wider of the two. A share is that of
-    the eigenvalue's least (or largest) value and the trace, draw by draw, at the eigenvalue's
-    limit. `eigen_moves` says how the limits are computed without a decomposition of every matrix,
-    and why that is valid. All alphas share one set of draws, and a smaller alpha takes the
-    quantiles of larger ones into account (`Tail`), which can only widen an interval: the intervals
-    are valid at each alpha and nested in it.
-
-    Attributes
-    ----------
-    covariance : NoisyCovariance
-    k : int
-        Number of components, 1 <= k <= p.
-    unit : float
-        Original units in an eigenvalue of one.
+    Why they are valid: "PCA" in docs/explanation/inference/means-and-covariances.md, and the
+    module `eigen_moves`. Where sampling has two laws (`RowSampling`), each limit is the wider of
+    the two. A share is that of the eigenvalue's least (or largest) value and the trace, draw by
+    draw, at the eigenvalue's limit. All alphas share one set of draws, and a smaller alpha takes
+    the quantiles of larger ones into account (`Tail`): intervals are nested in alpha.
     """
 
     covariance: NoisyCovariance
-    k: int
-    unit: float = 1.0
+    k: int  # number of components, 1 <= k <= p
+    unit: float = 1.0  # original units in an eigenvalue of one
 
     @cached_property
     def of_matrix(self) -> CertifiedRadii:

@@ -89,13 +89,9 @@ class Tail:
     of that of all these draws at the level, and those of every smaller number at the least level
     that it has: it does not decrease as the level falls, and so intervals are nested. It remains
     valid, since it is never less than `outer` of a number of draws that was fixed before.
-
-    Attributes
-    ----------
-    parts : tuple of (int, float)
-        Numbers of draws, increasing and even, and their levels, decreasing.
     """
 
+    # numbers of draws, increasing and even, and their levels, decreasing
     parts: tuple[tuple[int, float], ...]
 
     @classmethod
@@ -149,18 +145,11 @@ _REST = 0.01  # and no more of them for less than this share of the reach
 
 @dataclass(frozen=True)
 class ErrorDraws(Cached):
-    """Draws of a symmetric error A.
+    """Draws of a symmetric error A."""
 
-    Attributes
-    ----------
-    errors : (size, p, p) float64
-        Pairs of neighbours have opposite noise: the first few are balanced too.
-    known_ends : (size, 2) float64, optional
-        Least and largest eigenvalues, if they are known.
-    """
-
+    # (size, p, p) pairs of neighbours have opposite noise: the first few are balanced too
     errors: Floats
-    known_ends: Floats | None = None
+    known_ends: Floats | None = None  # (size, 2) least and largest eigenvalues, if they are known
 
     @cached_property
     def ends(self) -> Floats:
@@ -212,21 +201,12 @@ class ErrorDraws(Cached):
 
 @dataclass(frozen=True)
 class Moves:
-    """Bounds on the moves of neighbouring eigenvalues, one per draw.
+    """Bounds on the moves of neighbouring eigenvalues, one per draw."""
 
-    Attributes
-    ----------
-    numbers : range
-        Which eigenvalues.
-    moves : (used,) float64
-        For the first few draws, or all; close where they are near their quantile.
-    tail : Tail
-        Of the draws.
-    """
-
-    numbers: range
+    numbers: range  # which eigenvalues
+    # (used,) for the first few draws, or all; close where they are near their quantile
     moves: Floats
-    tail: Tail
+    tail: Tail  # of the draws
 
     @property
     def reach(self) -> float:
@@ -247,18 +227,6 @@ def rises(
     Each is at its lower limit, seen less reach, and all others are as high as they may be: seen
     plus slack, those of higher numbers at most the limit. A reach that takes all of a group below
     the limits is no closer than that, and a step that would reject all possible values is not made.
-
-    Parameters
-    ----------
-    draws : ErrorDraws
-    seen : (p,) float64
-        Estimated eigenvalues, descending.
-    limits : pair of float
-        Of all true eigenvalues.
-    slack : float
-    level : float
-        Probability of a larger move.
-    wanted : range
     """
     sized: dict[int, ErrorDraws] = {}
     last: dict[Tail, list[tuple[float, Floats]]] = {}  # limits and moves
@@ -411,28 +379,17 @@ def _moves(
 
 @dataclass(frozen=True)
 class Isolated:
-    """One eigenvalue to third order and its eigenvector to second, with bounds on the rest.
+    """One eigenvalue to third order and its eigenvector to second, with bounds on the rest."""
 
-    Attributes
-    ----------
-    moves, errors : (size,) float64
-        The eigenvalue is values[i] + move, within the error, which is infinite where no bound is
-        known.
-    draws, weights, turned, gaps : arrays
-        For the eigenvector: the draws, 1 / (x - D) and A w, (size, p) each, and g, (size,), or 0.
-    number : int
-    shifts : (size,) float64
-        Bounds on the distance of x from the eigenvalue, which is between x and G(x).
-    """
-
-    moves: Floats
-    errors: Floats
+    # The eigenvalue is values[number] + move, within the error; infinite where no bound is known.
+    moves: Floats  # (size,)
+    errors: Floats  # (size,)
     draws: ErrorDraws
-    weights: Floats
-    turned: Floats
-    gaps: Floats
+    weights: Floats  # (size, p) 1 / (x - D)
+    turned: Floats  # (size, p) A w
+    gaps: Floats  # (size,) g, or 0
     number: int
-    shifts: Floats
+    shifts: Floats  # (size,) bounds on the distance of x from the eigenvalue
 
     def accurate(self, tail: Tail, of: Callable[[Floats], Floats]) -> bool:
         """Whether a quantile of a function of the moves is known, relative to its spread."""

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.compared_groups import sets_of_groups, small_groups
-from dpstats.analyses.counts.group_shares import GroupCounts, GroupIntervals
-from dpstats.analyses.moments.group_means_result import GroupMeansResult, GroupRatesResult
+from dpstats.analyses.compared_groups import chosen_bins, sets_of_groups, small_groups, subgroups_of
+from dpstats.analyses.counts.group_shares import DifferenceIntervals, GroupIntervals
 from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.analyses.questions import Asked, means_in_groups
-from dpstats.checks import listed, short
-from dpstats.errors import RequestError, SchemaError
+from dpstats.analyses.regression.contrasts import FTestResult
+from dpstats.arrays import Floats
+from dpstats.checks import Method, Target, check_choice, listed, short
+from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.conditions import cell_set
 from dpstats.families.formula import named_number, names_logarithm
@@ -33,9 +35,20 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.inference.intervals import Several
+from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.measured.view import ReleaseView
+from dpstats.results.estimates import Estimated, EstimateResult, estimated
+from dpstats.results.hypothesis import ADJUSTED, Adjustment, HypothesisResult, adjusted
 from dpstats.results.named import Named
+from dpstats.results.rendering import MOST, fixed, shown_pvalue, significant
 from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Number, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.analyses.moments.mean_intervals import Contrast
+    from dpstats.measured.answers import Answers
+
 
 _WELCH = "Welch's F test allows for different variances of the groups"
 
@@ -130,44 +143,9 @@ class GroupMeans:
         columns, sets = self._sets(schema)
         return tuple(Indicator(cell_set(columns, cells), label) for cells, label in sets)
 
-    def _rates(self, release: ReleaseView) -> GroupRatesResult:
-        schema, chosen = release.schema, self._chosen(release.schema)
-        answers = release.answers(self._counts(schema), disjoint=True)
-        parts = [answers.subset(slice(2 * i, 2 * i + 2)) for i in range(len(chosen))]
-        groups = [GroupCounts(part) for part in parts]
-        names = tuple(schema[self.by].bin_labels[level] for level in chosen)
-        terms = [f"{self.by}={name}" for name in names]
-        one_way = OneWay(tuple(NoisyMean.of_trait(answers, 2 * i) for i in range(len(chosen))))
-        used = tuple(itertools.compress(names, one_way.levels.used))
-        notes = [*small_groups(names, groups), *left_out(
-            "tests", {self.by: used}, {self.by: names}, [self.by]
-        )]  # fmt: skip
-        rows = answers.rows.with_totals(False)
-        given = "" if self.given is None else f", given {self.given}"
-        sampling = np.array([group.sampling_variance for group in groups])
-        trait = str(self.trait(schema)).replace("`", "")
-        return GroupRatesResult(
-            title=f"Shares of rows with {trait}, by {self.by}{given}",
-            terms=terms,
-            params=Named([group.risk for group in groups], terms),
-            sampling_variance=sampling * rows.rows_per_person,
-            privacy_variance=np.array([group.privacy_variance for group in groups]),
-            intervals=Several(tuple(GroupIntervals(part) for part in parts)),
-            rows=rows,
-            budget=str(release.budget),
-            notes=[*notes, cell_rules(schema, self)],
-            groups=names,
-            one_way=one_way,
-            answers=answers,
-        )
-
     def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
         """The groups of rows whose means are compared, in order."""
-        chosen = self._chosen(schema)
-        (block,) = self.family(schema).blocks
-        assert isinstance(block, GroupMoments)
-        groups = dict(zip(sorted(chosen), block.groups, strict=True))
-        return tuple(groups[level] for level in chosen)
+        return subgroups_of(self.family(schema), self._chosen(schema))
 
     def asked(self, schema: Schema) -> Asked | None:
         """The mean in every group; none of rates."""
@@ -177,53 +155,447 @@ class GroupMeans:
 
     def infer(self, release: ReleaseView) -> GroupMeansResult:
         """Estimates with noise-aware and certified intervals."""
-        if self.trait(release.schema) is not None:
-            return self._rates(release)
-        chosen, schema = self._chosen(release.schema), release.schema
-        answers = release.answers(self.family(schema))
-        places = {level: place for place, level in enumerate(sorted(chosen))}
-        groups = tuple(NoisyMean.of_group(answers, places[level]) for level in chosen)
-        number = named_number(schema, self.column)
-        means = tuple(Contrast((group,), number.middle, number.half_range) for group in groups)
+        schema, chosen = release.schema, self._chosen(release.schema)
         names = tuple(schema[self.by].bin_labels[level] for level in chosen)
-        terms = [f"{self.by}={name}" for name in names]
-        one_way = OneWay(groups)
-        used = tuple(itertools.compress(names, one_way.levels.used))
-        notes = [*NOTES, _WELCH, *small_groups(names, groups)]
-        notes += left_out("tests and effect sizes", {self.by: used}, {self.by: names}, [self.by])
-        for name, group in zip(names, groups, strict=True):
-            if not group.hidden_by_noise:
-                notes += rare_mean(f"{self.column} in group {name}", group)
+        terms, trait = [f"{self.by}={name}" for name in names], self.trait(schema)
         given = "" if self.given is None else f", given {self.given}"
-        return GroupMeansResult(
-            title=f"Means of {self.column}, by {self.by}{given}",
-            terms=terms,
-            params=Named([mean.estimate for mean in means], terms),
-            sampling_variance=np.array([mean.sampling_variance for mean in means]),
-            privacy_variance=np.array([mean.privacy_variance for mean in means]),
-            intervals=Several(means),
-            rows=answers.rows.of_persons,
-            budget=str(release.budget),
-            notes=[*notes, cell_rules(schema, self)],
-            dates=terms if number.dates else (),
-            groups=names,
-            one_way=one_way,
-        )
+        if trait is None:
+            answers = release.answers(self.family(schema))
+            order = sorted(chosen)
+            groups = tuple(NoisyMean.of_group(answers, order.index(i)) for i in chosen)
+            number = named_number(schema, self.column)
+            means = [Contrast((group,), number.middle, number.half_range) for group in groups]
+            result = GroupMeansResult(
+                title=f"Means of {self.column}, by {self.by}{given}",
+                **estimated(terms, means),
+                rows=answers.rows.of_persons,
+                budget=str(release.budget),
+                notes=[*NOTES, _WELCH, *small_groups(names, groups)],
+                dates=terms if number.dates else (),
+                groups=names,
+                one_way=OneWay(groups),
+            )
+        else:
+            answers = release.answers(self._counts(schema), disjoint=True)
+            places = [slice(2 * i, 2 * i + 2) for i in range(len(chosen))]
+            shares = [GroupIntervals(answers.subset(place)) for place in places]
+            result = GroupRatesResult(
+                title=f"Shares of rows with {trait.replace('`', '')}, by {self.by}{given}",
+                **estimated(terms, shares),
+                rows=answers.rows.of_persons,
+                budget=str(release.budget),
+                notes=small_groups(names, [share.group for share in shares]),
+                groups=names,
+                one_way=OneWay(tuple(NoisyMean.of_trait(answers, place.start) for place in places)),
+                answers=answers,
+            )
+        used = "tests and effect sizes" if trait is None else "tests"
+        notes = [
+            *result.notes,
+            *left_out(used, {self.by: result.used}, {self.by: names}, [self.by]),
+        ]
+        for name, group in zip(names, result.one_way.groups, strict=True):
+            if trait is None and not group.hidden_by_noise:
+                notes += rare_mean(f"{self.column} in group {name}", group)
+        return replace(result, notes=[*notes, cell_rules(schema, self)])
 
     def _chosen(self, schema: Schema) -> list[int]:
         """Indices of the levels or bins of `by`, in order."""
         column = schema[self.by]
-        if self.groups is None:
-            found = [i for i, label in enumerate(column.bin_labels) if label != MISSING_LABEL]
-        else:
-            try:
-                found = [column.index(level) for level in self.groups]
-            except SchemaError as error:
-                raise RequestError(f"groups: {error}") from None
-        if len(set(found)) < max(len(found), 2):
+        bins = chosen_bins(column, self.groups)
+        if len(set(bins)) < max(len(bins), 2):
             raise RequestError(
                 f"groups must be two or more different levels or bins of {self.by!r}, got "
-                f"{[column.bin_labels[i] for i in found]}"
-                + ("; add edges to the schema" if len(found) == 1 else "")
+                f"{[column.bin_labels[i] for i in bins]}"
+                + ("; add edges to the schema" if len(bins) == 1 else "")
             )
-        return found
+        return bins
+
+
+SIMULATIONS = 10_000
+SIMULATED = f"the p-value is from {SIMULATIONS:,} simulated tables"
+_NO_TEST = "there is no test, since fewer than two groups surely have rows"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GroupMeansResult(EstimateResult):
+    """Means of a number in groups, with an analysis of variance and all differences.
+
+    Attributes
+    ----------
+    groups : tuple of str
+        Labels of the k groups, in the order of `terms`.
+    one_way : OneWay
+        The noisy moments of the groups.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> places = ["north", "south", "west"]
+    >>> schema = dps.Schema([dps.Number("pay", 0, 99, missing=0), dps.Category("region", places)])
+    >>> means = dps.GroupMeans("pay", by="region")
+    >>> plan = dps.plan(schema, {"means": means}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(9_000))
+    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
+    >>> rows = pd.DataFrame({"pay": numbers % 50 + 20 * (numbers % 3 == 2), "region": region})
+    >>> result = dps.release(plan, rows, m=2_000).infer("means")
+    >>> print(abs(result.params["region=west"] - 44.5) < 3, result.anova().pvalue < 0.001)
+    True True
+    >>> result.pairwise().terms
+    ['north - south', 'north - west', 'south - west']
+    """
+
+    groups: tuple[str, ...] = field(kw_only=True)
+    one_way: OneWay = field(kw_only=True, compare=False)
+
+    @property
+    def interval_of(self) -> str:
+        """The means, whose unit the widths have."""
+        return f"means of {self.title.removeprefix('Means of ')}, in its own unit"
+
+    @property
+    def sizes(self) -> Named:
+        """Noisy numbers of rows (k,), unbiased; without intervals, which `Marginals` has."""
+        found = [float(group.observed[0]) for group in self.one_way.groups]
+        return Named(found[: len(self.terms)], self.terms)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Groups that tests and effect sizes use: those with more rows than noise alone makes."""
+        return tuple(itertools.compress(self.groups, self.one_way.levels.used))
+
+    @property
+    def eta_squared(self) -> float:
+        """Share of the variance that is between the groups `used`; nan of fewer than two.
+
+        From noisy moments, without an interval.
+        """
+        return self.one_way.used.eta_squared
+
+    @property
+    def omega_squared(self) -> float:
+        """Eta squared less the bias of sampling, at least 0; without an interval."""
+        return self.one_way.used.omega_squared
+
+    @cached_property
+    def _anova(self) -> FTestResult:
+        statistic, pvalue, df_num, df_denom = self.one_way.test()
+        tested = self.used if len(self.used) > 1 else self.groups
+        return FTestResult(
+            f"Welch's analysis of variance, {self.title}",
+            f"the means of {', '.join(tested)} are equal in the population",
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            df_num=df_num, df_denom=df_denom,
+            notes=() if len(self.used) > 1 else (_NO_TEST,),
+        )  # fmt: skip
+
+    def anova(self) -> HypothesisResult:
+        """Welch's F test that the means of `used` groups are equal; their variances may differ.
+
+        The p-value allows for sampling, for the noise, and for an empty group among those used.
+        Where fewer than two groups are used it is 1. Without noise it is that of
+        ``scipy.stats.f_oneway(..., equal_var=False)`` and of statsmodels' ``anova_oneway``.
+        """
+        return self._anova
+
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The test of equality."""
+        return self.anova().single_test(value)
+
+    def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
+        """Differences of all pairs of means, each with intervals and Welch's test.
+
+        Only pairs of `used` groups are tested; the p-value of another pair is 1. All pairs count in
+        the adjustment, as noisy sizes choose those that are tested: leave groups that you do not
+        compare out of `groups` of the analysis.
+
+        Parameters
+        ----------
+        adjust : {"holm", "fdr_bh", "none"}
+            Of the p-values, for the number of pairs. Intervals are those of each difference by
+            itself unless you ask for ``conf_int(simultaneous=True)``.
+
+        Raises
+        ------
+        RequestError
+            If `adjust` is not known.
+        """
+        check_choice("adjust", adjust, list(ADJUSTED))
+        used = self.one_way.levels.used
+        pairs = list(itertools.combinations(range(len(self.groups)), 2))
+        tested = np.array([bool(used[[i, j]].all()) for i, j in pairs])
+        parts = [self._compare(*pair, bool(both)) for pair, both in zip(pairs, tested, strict=True)]
+        notes = [note for note in self.notes if not note.startswith("Welch")]
+        return PairwiseResult(
+            title=f"Differences, {self.title}",
+            **estimated([f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs], parts),
+            rows=self.rows,
+            budget=self.budget,
+            notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *notes],
+            adjust=adjust,
+            tested=tested,
+        )
+
+    def _compare(self, i: int, j: int, tested: bool) -> Estimated:
+        """Intervals of the difference of groups number i and j."""
+        assert isinstance(self.intervals, Several)
+        parts = cast("tuple[Contrast, ...]", self.intervals.parts)
+        first, second = parts[i], parts[j]
+        return replace(first, groups=(*first.groups, *second.groups), tested=tested)
+
+    def summary(
+        self,
+        *,
+        alpha: float = 0.05,
+        target: Target = "population",
+        most: int = MOST,
+        simultaneous: bool = False,
+        adjust: Adjustment | None = None,
+    ) -> str:
+        """Text table of the means; with `adjust` the differences of all pairs follow.
+
+        Parameters
+        ----------
+        alpha, target, most, simultaneous :
+            As in `EstimateResult.summary`.
+        adjust : {"holm", "fdr_bh", "none"}, optional
+            See `pairwise`.
+        """
+        options: dict[str, Any] = {"alpha": alpha, "target": target, "most": most,
+                                   "simultaneous": simultaneous}  # fmt: skip
+        means = super().summary(**options)
+        if adjust is None:
+            return means
+        return f"{means}\n\n{self.pairwise(adjust=adjust).summary(**options)}"
+
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per group, with its noisy `size` last. See `EstimateResult.to_frame`."""
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        return frame.assign(size=np.asarray(self.sizes))
+
+    def _first(self, count: int) -> EstimateResult:
+        first = super()._first(count)
+        assert isinstance(first, GroupMeansResult)
+        return replace(first, groups=self.groups[:count])
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        shown = super()._shown(alpha, target, most)
+        return _without_estimates(shown, ~self.one_way.levels.used)
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        if target == "table":
+            return [self.title]
+        test = self._anova
+        if len(self.used) < 2:
+            return [self.title, f"Welch's F: {_NO_TEST}"]
+        return [
+            self.title,
+            f"Welch's F {significant(test.statistic)} on {test.df_num:g} and "
+            f"{significant(test.df_denom)} df, p-value {shown_pvalue(test.pvalue)} "
+            "(allows for the noise)",
+            f"eta squared {fixed(self.eta_squared, 3)}, omega squared "
+            f"{fixed(self.omega_squared, 3)}: from noisy moments, without intervals",
+        ]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GroupRatesResult(GroupMeansResult):
+    """Shares of rows with a trait in groups, with a test that they are equal and all differences.
+
+    Attributes
+    ----------
+    answers : Answers
+        Of each group the rows with the trait, then those without.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> places = ["north", "south", "west"]
+    >>> schema = dps.Schema([dps.Boolean("ill"), dps.Category("region", places)])
+    >>> rates = dps.GroupMeans("ill", by="region")
+    >>> plan = dps.plan(schema, {"rates": rates}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(9_000))
+    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
+    >>> rows = pd.DataFrame({"ill": numbers % 30 < 6, "region": region})
+    >>> rows.loc[rows["region"] == "west", "ill"] = numbers % 10 < 4
+    >>> result = dps.release(plan, rows, m=2_000).infer("rates")
+    >>> print(abs(result.params["region=west"] - 0.4) < 0.02, result.anova().pvalue < 0.001)
+    True True
+    >>> print(abs(result.pairwise().params["north - west"] + 0.2) < 0.02)
+    True
+    """
+
+    answers: Answers = field(kw_only=True, compare=False)
+
+    @property
+    def interval_of(self) -> str:
+        """The shares."""
+        return self.title[:1].lower() + self.title[1:]
+
+    @cached_property
+    def _equal(self) -> HypothesisResult:
+        levels, answers = self.one_way.levels, self.answers.of_persons
+        used = levels.used
+        statistic = equal_shares_test(answers, used)[0] if used.sum() > 1 else np.nan
+        pvalue = levels.pvalue(
+            lambda some: equal_shares_test(answers, some)[1] if some.sum() > 1 else None
+        )
+        return HypothesisResult(
+            f"Test of equal shares, {self.title}",
+            f"the shares of {', '.join(self.used if used.sum() > 1 else self.groups)} are equal in "
+            "the population",
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            notes=(SIMULATED,) if used.sum() > 1 else (_NO_TEST,),
+        )  # fmt: skip
+
+    def anova(self) -> HypothesisResult:
+        """Test that the shares of the groups `used` are equal.
+
+        The p-value allows for sampling, for the noise, and for an empty group among those used; it
+        is simulated, and at least 1e-4. Without noise it is about that of the chi-square test of
+        independence.
+        """
+        return self._equal
+
+    def _compare(self, i: int, j: int, tested: bool) -> Estimated:
+        counts = self.answers.subset([2 * i, 2 * i + 1, 2 * j, 2 * j + 1])
+        return DifferenceIntervals(counts, slice(1))
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        if target == "table":
+            return [self.title]
+        if len(self.used) < 2:
+            return [self.title, f"equal shares: {_NO_TEST}"]
+        return [
+            self.title,
+            f"test of equal shares: p-value {shown_pvalue(self._equal.pvalue)} "
+            f"(allows for the noise; from {SIMULATIONS:,} simulated tables)",
+        ]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PairwiseResult(EstimateResult):
+    """Differences of all pairs of group means.
+
+    Attributes
+    ----------
+    adjust : {"holm", "fdr_bh", "none"}
+        How the p-values are adjusted.
+    tested : (d,) bool
+        Pairs of groups that surely have rows; the p-value of others is 1.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> places = ["north", "south", "west"]
+    >>> schema = dps.Schema([dps.Number("pay", 0, 99, missing=0), dps.Category("region", places)])
+    >>> means = dps.GroupMeans("pay", by="region")
+    >>> plan = dps.plan(schema, {"means": means}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(9_000))
+    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
+    >>> rows = pd.DataFrame({"pay": numbers % 50 + 20 * (numbers % 3 == 2), "region": region})
+    >>> pairs = dps.release(plan, rows, m=2_000).infer("means").pairwise()
+    >>> print(abs(pairs.params["north - west"] + 20) < 4, pairs.pvalues["north - west"] < 0.01)
+    True True
+    """
+
+    interval_of: ClassVar[str] = "differences of means, in their own unit"
+
+    adjust: Adjustment = field(default="holm", kw_only=True)
+    tested: NDArray[np.bool_] = field(kw_only=True, compare=False)
+
+    @cached_property
+    def p_unadjusted(self) -> Named:
+        """(d,) two-sided noise-aware p-values of: the two means are equal."""
+        found = self.intervals.pvalues(0.0, "two-sided")
+        return Named(np.where(self.tested, found, 1.0), self.terms)
+
+    @property
+    def pvalues(self) -> Named:
+        """(d,) the same, adjusted as `adjust` says."""
+        return Named(adjusted(np.asarray(self.p_unadjusted), self.adjust), self.terms)
+
+    def _first(self, count: int) -> EstimateResult:
+        first = super()._first(count)
+        assert isinstance(first, PairwiseResult)
+        return replace(first, tested=self.tested[:count])
+
+    def to_frame(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """One row per pair; ``p_value`` is adjusted, and ``p_unadjusted`` beside it.
+
+        For the private table there is no test. See `EstimateResult.to_frame`.
+        """
+        frame = super().to_frame(alpha=alpha, method=method, target=target)
+        if target == "table":
+            return frame
+        errors = np.asarray(self.bse)
+        known = (errors > 0) & self.tested
+        scores = np.divide(self.params, errors, out=np.full(len(errors), np.nan), where=known)
+        return frame.assign(
+            statistic=np.asarray(scores), p_value=np.asarray(self.pvalues),
+            p_unadjusted=np.asarray(self.p_unadjusted),
+        )  # fmt: skip
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        shown = _without_estimates(super()._shown(alpha, target, most), ~self.tested)
+        if target == "table":
+            return shown
+        return shown.assign(p_value=np.asarray(self.pvalues)[shown.index])  # adjusted for all pairs
+
+
+def _without_estimates(shown: pd.DataFrame, unused: NDArray[np.bool_]) -> pd.DataFrame:
+    """Printed rows without the estimates of groups that may have no rows: these are noise alone."""
+    hidden = unused[shown.index]
+    return shown.assign(
+        estimate=shown["estimate"].mask(hidden), std_error=shown["std_error"].mask(hidden)
+    )
+
+
+_EQUAL = 5  # a purpose of draws, distinct from those of shares
+
+
+def equal_shares_test(answers: Answers, used: NDArray[np.bool_]) -> tuple[float, float]:
+    """Statistic and p-value of: k groups have one share.
+
+    The statistic sums over groups the squares of D_g = T_g - p N_g over their variance, with p the
+    share of all of them (eq. 4 of docs/explanation/inference/shares-and-tables.md). It is simulated
+    with p, the noisy sizes and the known law of the noise.
+    """
+    rng = calibration_generator(answers, _EQUAL)
+    noise = draw_noise(answers, SIMULATIONS, rng)[:, np.repeat(used, 2)]
+    kept = np.flatnonzero(np.repeat(used, 2))
+    covariance = answers.noise_covariance[np.ix_(kept, kept)]
+    counts = answers.sums[kept]
+    sizes = np.maximum(np.rint(counts[::2] + counts[1::2]), 1).astype(np.int64)
+    share = float(_pooled(counts[np.newaxis])[0])
+    drawn = rng.binomial(sizes, share, (SIMULATIONS, len(sizes))).astype(np.float64)
+    simulated = np.empty_like(noise)
+    simulated[:, ::2], simulated[:, 1::2] = drawn, sizes - drawn
+    statistic = float(_statistic(counts[np.newaxis], covariance)[0])
+    larger = np.count_nonzero(_statistic(simulated + noise, covariance) >= statistic)
+    return statistic, (1 + float(larger)) / (1 + SIMULATIONS)
+
+
+def _pooled(counts: Floats) -> Floats:
+    """Share (m,) of all groups, from counts (m, 2k)."""
+    yes, rows = counts[:, ::2].sum(axis=1), counts.sum(axis=1)
+    return np.where(rows > 0, np.clip(yes / np.maximum(rows, 1e-300), 0, 1), 0.5)
+
+
+def _statistic(counts: Floats, covariance: Floats) -> Floats:
+    """(m,) from counts (m, 2k) with noise of this covariance."""
+    share = _pooled(counts)[:, np.newaxis]
+    yes, no = counts[:, ::2], counts[:, 1::2]
+    own, other = covariance[::2, ::2].diagonal(), covariance[1::2, 1::2].diagonal()
+    both = covariance[::2, 1::2].diagonal()
+    noise = (1 - share) ** 2 * own - 2 * share * (1 - share) * both + share**2 * other
+    variance = np.maximum(yes + no, 0) * share * (1 - share) + noise
+    difference = (1 - share) * yes - share * no
+    return np.asarray(np.sum(difference**2 / np.maximum(variance, 1e-300), axis=1))

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
@@ -27,10 +25,8 @@ from dpstats.families.moments import Moments
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
-from dpstats.inference.intervals import Several
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult
-from dpstats.results.named import Named
+from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.schema import Schema
 
 NOTES = (
@@ -113,7 +109,7 @@ class Mean:
         """Estimates with noise-aware and certified intervals."""
         blocks = self.family(release.schema).blocks
         answers = release.answers(blocks, with_count=True)
-        found: list[Contrast] = []
+        contrasts: list[Contrast] = []
         notes = [*NOTES]
         start = 0
         for name, block in zip(self._names, blocks, strict=True):
@@ -125,22 +121,18 @@ class Mean:
             else:
                 mean = NoisyMean.of_column(answers, start)
             totals = PersonVariance.of(release, self._totals(release.schema, name), [0])
-            scale = middle_and_half(release.schema, name)
-            found.append(Contrast((mean,), *scale, totals or MeanSampling()))
-            notes += _remarks(name, found[-1])
+            number = named_number(release.schema, name)
+            scale = number.middle, number.half_range
+            contrasts.append(Contrast((mean,), *scale, totals or MeanSampling()))
+            notes += _remarks(name, contrasts[-1])
             start += block.size
-        contrasts = tuple(found)
         within = "" if self.given is None else f" | {self.given}"
         terms = [f"mean of {name}{within}" for name in self._names]
         return MeanResult(
             title="Mean"
             + ("" if isinstance(self.columns, str) else "s")
             + ("" if self.given is None else f", given {self.given}"),
-            terms=terms,
-            params=Named([contrast.estimate for contrast in contrasts], terms),
-            sampling_variance=np.array([contrast.sampling_variance for contrast in contrasts]),
-            privacy_variance=np.array([contrast.privacy_variance for contrast in contrasts]),
-            intervals=Several(contrasts),
+            **estimated(terms, contrasts),
             rows=answers.rows.with_totals(all(c.sampling.from_totals for c in contrasts)),
             budget=str(release.budget),
             scalar=isinstance(self.columns, str),
@@ -155,12 +147,6 @@ class Mean:
     @property
     def _names(self) -> tuple[str, ...]:
         return (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
-
-
-def middle_and_half(schema: Schema, name: str) -> tuple[float, float]:
-    """Middle and half of the range of a number, or of the logarithm if that is named."""
-    column = named_number(schema, name)
-    return column.middle, column.half_range
 
 
 def _remarks(name: str, contrast: Contrast) -> list[str]:

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups
-from dpstats.analyses.moments.mean import NOTES, middle_and_half
+from dpstats.analyses.compared_groups import ComparesGroups, Groups, small_groups, subgroups_of
+from dpstats.analyses.moments.mean import NOTES
 from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
@@ -24,8 +24,7 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.measured.view import ReleaseView
-from dpstats.results.estimates import EstimateResult
-from dpstats.results.named import Named
+from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.schema import Schema
 
 
@@ -71,11 +70,7 @@ class MeanDifference(ComparesGroups):
 
     def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
         """The groups of rows whose means are compared, in order."""
-        chosen = self._chosen(schema)
-        (block,) = self.family(schema).blocks
-        assert isinstance(block, GroupMoments)
-        groups = dict(zip(sorted(chosen), block.groups, strict=True))
-        return tuple(groups[level] for level in chosen)
+        return subgroups_of(self.family(schema), self._chosen(schema))
 
     def asked(self, schema: Schema) -> Asked:
         """The means of both groups, and their difference."""
@@ -96,7 +91,8 @@ class MeanDifference(ComparesGroups):
         answers = release.answers(self.family(release.schema))
         places = (0, 1) if first < second else (1, 0)
         groups = tuple(NoisyMean.of_group(answers, place) for place in places)
-        middle, half = middle_and_half(release.schema, self.column)
+        number = named_number(release.schema, self.column)
+        middle, half = number.middle, number.half_range
         (block,) = self.person_totals(release.schema)
         sampling = PersonVariance.of(release, block, places) or MeanSampling()
         contrast = Contrast(groups, middle, half, sampling)
@@ -116,11 +112,7 @@ class MeanDifference(ComparesGroups):
         terms = [f"mean of {self.column}: {names[0]} - {names[1]}"]
         return MeanDifferenceResult(
             title=f"Mean difference: {self.column}, by {self.by}: {names[0]} against {names[1]}",
-            terms=terms,
-            params=Named([contrast.estimate], terms),
-            sampling_variance=np.array([contrast.sampling_variance]),
-            privacy_variance=np.array([contrast.privacy_variance]),
-            intervals=contrast,
+            **estimated(terms, contrast),
             rows=answers.rows.with_totals(sampling.from_totals),
             budget=str(release.budget),
             scalar=True,

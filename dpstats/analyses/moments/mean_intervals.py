@@ -17,7 +17,8 @@ from dpstats.corrected.means import mean_confint
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise_of_means
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import ConfidenceLaw
-from dpstats.inference.intervals import Intervals, wider
+from dpstats.inference.intervals import wider
+from dpstats.results.estimates import OneParameter
 
 if TYPE_CHECKING:
     from dpstats.checks import Target
@@ -28,30 +29,19 @@ _ROUNDED = 1e-9  # relative, of bounds
 
 
 @dataclass(frozen=True)
-class Contrast(Intervals):
+class Contrast(OneParameter):
     """The mean of one group of rows, or that of the first of two minus that of the second.
 
-    Noise-aware: see `inference.confidence_law`. Certified: see `corrected.means`. For the private
-    table: a box if n is public. Else one mean is a `NoisyRatio` for both methods; of two means,
-    noise-aware limits average over draws of the noise, and certified ones are the extremes over
-    both ratios at alpha/2.
-
-    Attributes
-    ----------
-    groups : one or two NoisyMean
-    middle, half : float
-        An original value is middle + half times its unit value; in a difference the middle cancels.
-    sampling : MeanSampling
-        Sampling variances.
-    tested : bool
-        Whether there is a test: not where a group may be empty. The p-value is 1 without one.
+    Noise-aware: `inference.confidence_law`; certified: `corrected.means`. For the private table: a
+    box if n is public, else one mean is a `NoisyRatio` for both methods; of two means, noise-aware
+    limits average over draws, and certified ones are the extremes of both ratios at alpha/2.
     """
 
     groups: tuple[NoisyMean, ...]
-    middle: float
+    middle: float  # an original value is middle + half * x; in a difference the middle cancels
     half: float
     sampling: MeanSampling = field(default_factory=MeanSampling)
-    tested: bool = True
+    tested: bool = True  # no test where a group may be empty: the p-value is 1
 
     @property
     def _signs(self) -> tuple[float, ...]:
@@ -87,17 +77,10 @@ class Contrast(Intervals):
         least, *others = (0.0 if group.share else -1.0 for group in self.groups)
         return (least - 1.0, 1.0 - others[0]) if others else (least, 1.0)
 
-    def __len__(self) -> int:
-        return 1
-
     @property
     def range_widths(self) -> float:
         """Width of the range that the declared bounds allow."""
         return 2 * self.half * len(self.groups)
-
-    def subset(self, chosen: slice) -> Contrast:
-        """These intervals: there is one parameter."""
-        return self
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (1,) arrays, within the range of the number.
@@ -162,13 +145,7 @@ class Contrast(Intervals):
         return low, high
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """Noise-aware p-value (1,) of the hypothesis that it equals `value` (original units).
-
-        Raises
-        ------
-        RequestError
-            For a value beyond the declared bounds, to which the rows are clamped.
-        """
+        """Noise-aware p-value (1,) of the hypothesis that it equals `value` (original units)."""
         check_finite("value", value)
         reach = self.half * len(self.groups)
         if abs(value - self._shift) > reach * (1 + _ROUNDED):

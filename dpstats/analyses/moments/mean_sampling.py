@@ -69,41 +69,19 @@ def small_sample(n: Floats | float, k: float, p: int) -> Floats:
 class PersonVariance(MeanSampling):
     """Sampling variance of slopes times means of one or two groups, if persons are independent.
 
-    A mean m of a group of n rows has the error sum over persons of (y_i - m n_i) / n to first
-    order, y_i and n_i the sum and the size of person i in the group. Where every row has the low
-    value l or the high value h, or a weight between them, that is a combination of the person's
-    totals of either, and the sum of its squares over persons is a quadratic form a'Pa in the
-    measured products P. As statsmodels' cluster covariance of a regression on the groups, it has
-    the factor G / (G - 1) (n - 1) / (n - p): p groups, n rows in them, and G = n / k persons, the
-    fewest that there can be. Equal if everyone has k rows, and larger otherwise.
-
-    Attributes
-    ----------
-    products : Answers
-        To a block of `PersonShares`.
-    places : tuple of pairs
-        For each group, the numbers of its totals of the low and of the high value.
-    values : pair of float
-        The low and the high value.
-    k : int
-        The most rows of one person.
-
-    Notes
-    -----
-    A draw of the noise on P, subtracted from it, gives a possible form without noise, as a draw of
-    the noise on the means gives possible means: see `ConfidenceLaw`. A form below the standard
-    deviation of its own noise is raised to it beforehand, as that of robust errors is. No form
-    without noise is above k times the variance of independent rows, by the inequality of Cauchy and
-    Schwarz; where the noise is more than `MOST_NOISE` of that bound, the bound serves alone. Draws
-    are not cut at the bound: the cut would take away what makes up for draws that are too small.
+    A mean has the error sum over persons of (y_i - m n_i) / n to first order, a combination of the
+    person's totals of the low and of the high value; the sum of squares over persons is a quadratic
+    form in the measured products. The treatment of its noise, and why it is valid: "From person
+    totals" in docs/explanation/inference/persons.md.
     """
 
     from_totals = True
 
-    products: Answers
+    products: Answers  # to a block of `PersonShares`
+    # for each group, the numbers of its totals of the low and of the high value
     places: tuple[tuple[int, int], ...]
-    values: tuple[float, float]
-    k: int
+    values: tuple[float, float]  # the low and the high value
+    k: int  # the most rows of one person
 
     @classmethod
     def of(

@@ -43,30 +43,14 @@ _CLEAR = 4.0  # a variance (or a count) within this many noise sds of zero is no
 
 @dataclass(frozen=True)
 class NoisyCovariance(Cached):
-    """The covariance matrix of p numbers and signs (or their correlation matrix), noisy.
+    """The covariance matrix of p numbers and signs (or their correlation matrix), noisy."""
 
-    Attributes
-    ----------
-    moments : MomentMatrix
-        Of the p numbers and signs.
-    points : (m, p) float64
-        Points of the release's fitted density, unit scale.
-    weights : (m,) float64
-        Their weights; they sum to one, or to zero if none is in the subgroup.
-    powers : (p, 2) float64
-        Noisy means of third and fourth powers, unit scale; NaN where not known.
-    power_noise : (p, 2) float64
-        Variances of the noise on them.
-    standardize : bool
-        The correlation matrix.
-    """
-
-    moments: MomentMatrix
-    points: Floats
-    weights: Floats
-    powers: Floats
-    power_noise: Floats
-    standardize: bool = False
+    moments: MomentMatrix  # of the p numbers and signs
+    points: Floats  # (m, p) points of the release's fitted density, unit scale
+    weights: Floats  # (m,) their weights; they sum to one, or to zero if none is in the subgroup
+    powers: Floats  # (p, 2) noisy means of third and fourth powers, unit scale; NaN where not known
+    power_noise: Floats  # (p, 2) variances of the noise on them
+    standardize: bool = False  # whether it is the correlation matrix
 
     @classmethod
     def of(
@@ -266,13 +250,6 @@ class NoisyCovariance(Cached):
 
         Every draw is followed by its opposite. The first `PART` of more draws are the same as those
         of `PART` alone. The arrays are large, and not kept.
-
-        Parameters
-        ----------
-        kind : {"privacy", "sampling", "both"}
-            The privacy noise, from its exact law, and the sampling of rows; see `RowSampling`.
-        most : int, optional
-            An even number of draws, if fewer do.
         """
         size = self.draws if most is None else min(most, self.draws)
         laws: tuple[SamplingLaw | None, ...] = (None,) if kind == "privacy" else self.sampling.laws

@@ -26,38 +26,20 @@ _ADDED = 3.0  # persons with the trait and without
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """A group of rows with a number in [-1, 1] (unit scale).
+    """A group of rows with a number in [-1, 1] (unit scale)."""
 
-    Attributes
-    ----------
-    observed : (3,) float64
-        Noisy size, sum and sum of squares.
-    mixing : (3, k) float64
-        The noise on them as combinations of k independent noises.
-    laws : tuple of k laws
-        None for what is public.
-    units : (k,) float64
-        What the noises are divided by.
-    most : float
-        Public upper bound of the size; inf if there is none.
-    seed : int
-        Of the draws of the noise, different for groups that are compared; see `calibration_seed`.
-        That of a column or a group is the same whatever else is asked with it.
-    clustering : float
-        At least 1: how many times the sampling variance of independent rows is allowed for, such as
-        the most rows of one person. The t law has as many times fewer degrees of freedom.
-    share : bool
-        The numbers are 0 and 1, and the mean is a share: see `few`.
-    """
-
-    observed: Floats
-    mixing: Floats
-    laws: tuple[NoiseLaw | None, ...]
-    units: Floats
-    most: float
+    observed: Floats  # (3,) noisy size, sum and sum of squares
+    mixing: Floats  # (3, k) the noise on them as combinations of k independent noises
+    laws: tuple[NoiseLaw | None, ...]  # None for what is public
+    units: Floats  # (k,) what the noises are divided by
+    most: float  # public upper bound of the size; inf if there is none
+    # Of the draws of the noise, different for groups that are compared; see `calibration_seed`.
+    # That of a column or a group is the same whatever else is asked with it.
     seed: int = 0
+    # At least 1: how many times the sampling variance of independent rows is allowed for, such
+    # as the most rows of one person. The t law has as many times fewer degrees of freedom.
     clustering: float = 1.0
-    share: bool = False
+    share: bool = False  # the numbers are 0 and 1, and the mean is a share: see `few`
 
     @classmethod
     def of_column(cls, answers: Answers, f: int) -> NoisyMean:
@@ -209,12 +191,10 @@ class NoisyMean:
     def few(self) -> Floats:
         """Draws (m,) of what is added to the squared error of a share; zeros for other means.
 
-        Where few persons have a trait, or few are without it, the variance p (1 - p) is estimated
-        too small: as 0 where none was seen. It is taken at the share with three persons more of
-        either kind, if that is larger, in the manner of Agresti and Coull (1998), whose interval
-        moves the centre as well. At Poisson numbers of persons 1.96 standard errors around the
-        number then cover it with probability .943 or more, from .05 to 60 expected persons (.932
-        with two persons more, .05 with none).
+        Where few persons have a trait, or few are without it, p (1 - p) is estimated too small. It
+        is taken at the share with three persons more of either kind, if that is larger, in the
+        manner of Agresti and Coull (1998). At Poisson numbers of persons 1.96 standard errors then
+        cover the number with probability .943 or more, from .05 to 60 expected persons.
         """
         mean, _, n = self.moments
         if not self.share:
@@ -284,12 +264,6 @@ class NoisyMean:
         """Bounds that hold jointly with probability 1 - beta, whatever the rows.
 
         Bonferroni's inequality over the noises on size, sum and (if requested) squares.
-
-        Returns
-        -------
-        low, high, variance, size : float
-            Of the mean of the rows; upper bound of their variance (n in the denominator); lower
-            bound of their number. Without a lower bound of at least 1, the widest possible bounds.
         """
         size, total, *rest = self._reaches(beta, 3 if squares else 2)
         least = float(np.ceil(self.observed[0] - size - 1e-9))

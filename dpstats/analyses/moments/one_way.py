@@ -22,16 +22,10 @@ _NEGLIGIBLE = 1e-18  # noise variance over sampling variance
 
 @dataclass(frozen=True)
 class OneWay:
-    """Groups of rows without a row in common, numbers in [-1, 1] (unit scale).
-
-    Attributes
-    ----------
-    groups : tuple of NoisyMean
-    shifts : (k,) float64 or None
-        Mean noise on the sizes of groups that were chosen by them; see `DeclaredLevels`.
-    """
+    """Groups of rows without a row in common, numbers in [-1, 1] (unit scale)."""
 
     groups: tuple[NoisyMean, ...]
+    # (k,) mean noise on the sizes of groups that were chosen by them; see `DeclaredLevels`
     shifts: Floats | None = None
 
     @cached_property
@@ -57,18 +51,12 @@ class OneWay:
         The p-value has the share for empty groups added, see `DeclaredLevels.pvalue`. With fewer
         than two groups it is 1, and there is no statistic.
         """
-        found: list[tuple[float, float, float, float]] = []
-
-        def pvalue(used: NDArray[np.bool_]) -> float | None:
-            if used.sum() < 2:
-                return None
-            found.append(self._only(used).welch())
-            return found[-1][1]
-
-        total = self.levels.pvalue(pvalue)
-        if not found:
+        total = self.levels.pvalue(
+            lambda used: self._only(used).welch()[1] if used.sum() > 1 else None
+        )
+        if self.levels.used.sum() < 2:
             return np.nan, total, np.nan, np.nan
-        statistic, _, df_num, df_denom = found[0]
+        statistic, _, df_num, df_denom = self.used.welch()
         return statistic, total, df_num, df_denom
 
     @cached_property
@@ -121,21 +109,15 @@ class OneWay:
     def welch(self) -> tuple[float, float, float, float]:
         """Welch's F test that all means are equal: statistic, p-value and degrees of freedom.
 
-        The variance of each mean is that of sampling and noise together, and its degrees of freedom
-        those of the sampling part times the square of total over sampling variance (Satterthwaite).
-        Welch's F law takes all errors as normal. The p-value is that of the law, plus the chance
-        that the statistic's sum of squares is exceeded under draws of the noise, less that under
-        normal errors of the same variance. In draw k the noise on size, sum and squares is
-        subtracted; what remains of each mean's error is the difference of the two means and a t
-        error on the size and variance of that draw, as in the interval of a single mean (see
-        `ConfidenceLaw`). Under the hypothesis only these errors differ between the means. Without
-        noise it is Welch's own p-value.
+        The variance of each mean is that of sampling and noise together, with Satterthwaite's
+        degrees of freedom. To the p-value of Welch's law, which takes all errors as normal, the
+        chance that the sum of squares is exceeded under draws of the noise is added, less that
+        under normal errors of the same variance. A draw is that of a single mean (see
+        `ConfidenceLaw`). Without noise it is Welch's own p-value.
 
-        References
-        ----------
         Welch, B. L. (1951). On the comparison of several mean values: an alternative approach.
-        Biometrika 38, 330-336.
-        Weerahandi, S. (1995). ANOVA under unequal error variances. Biometrics 51, 589-599.
+        Biometrika 38, 330-336. Weerahandi, S. (1995). ANOVA under unequal error variances.
+        Biometrics 51, 589-599.
         """
         from scipy import special
 

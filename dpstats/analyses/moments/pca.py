@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpstats.analyses.moments.certified_radii import CertifiedRadii
-from dpstats.analyses.moments.clipping import (
-    ball_of,
-    check_clipping,
-    clipping_notes,
-    complete_cases,
-    family_of,
-    hash_of,
-)
-from dpstats.analyses.moments.covariance import checked_columns, notes_of
+from dpstats.analyses.moments.clipping import ClippedColumns, clipping_notes
+from dpstats.analyses.moments.covariance import notes_of
 from dpstats.analyses.moments.eigen_intervals import ROUNDING, EigenIntervals
-from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -32,20 +23,18 @@ from dpstats.checks import (
     short,
 )
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import Widths
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class PCA:
+class PCA(ClippedColumns):
     """Principal components: eigenvalues, their shares of the variance, and loadings.
 
     Parameters
@@ -60,14 +49,9 @@ class PCA:
         first in columns that vary little within their bounds.
     n_components : int, optional
         How many components to report; all of them by default.
-    clip_norm : float, optional
-        Shrink every row to at most this Euclidean norm, after centring and scaling: less noise
-        where most rows are far shorter than the corners of their bounds. All results are then
-        for the shrunk rows. Public: never chosen by looking at the data.
-    center, scale : mapping of column names to numbers, optional
-        With `clip_norm`: public guesses of the location and spread of columns, in original units;
-        by default the middle and half the width of the declared bounds. Columns are divided by
-        their scales instead of being in unit scale.
+    clip_norm, center, scale : optional
+        Shrink every row to at most this Euclidean norm, as in `dpstats.Covariance`. Columns are
+        divided by their scales instead of being in unit scale.
 
     Raises
     ------
@@ -91,12 +75,11 @@ class PCA:
     standardize: bool = False
     n_components: int | None = None
     clip_norm: float | None = None
-    center: Mapping[str, float] | None = None
-    scale: Mapping[str, float] | None = None
+    center: Mapping[str, float] | None = field(default=None, hash=False)
+    scale: Mapping[str, float] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", checked_columns(self.columns))
-        check_clipping(self, self.columns)
+        super().__post_init__()
         if not isinstance(self.standardize, bool):
             raise RequestError(f"standardize must be True or False, got {short(self.standardize)}")
         k = self.n_components
@@ -108,47 +91,19 @@ class PCA:
                 f"columns, got {short(k)}"
             )
 
-    def __hash__(self) -> int:
-        return hash((hash_of(self), self.standardize, self.n_components))
-
-    def family(self, schema: Schema) -> Family:
-        """First moments, squares and products; coarse third and fourth powers."""
-        return family_of(schema, self)
-
     def spectral_radius(
         self, release: ReleaseView, shares: Floats, alpha: float
     ) -> SpectralRadius | None:
-        """How far the rows' covariance matrix is from the private one, as a whole.
-
-        The noise on the matrix is within a certified radius with probability 1 - alpha, and the
-        distance of the rows' matrix from the noisy one is known: the triangle inequality.
-
-        Parameters
-        ----------
-        release : ReleaseView
-        shares : (m,) float64
-            Shares of the candidates in the rows.
-        alpha : float
-        """
+        """Distance of the covariance matrix of synthetic rows from the private one, as a whole."""
         if self.standardize:
             return None  # its error is relative to variances, which have an error of their own
-        if complete_cases(release.schema, self) is not None:
-            return None  # its divisor is the number of complete cases, which has an error too
-        ball = ball_of(release.schema, self)
-        noisy = NoisyCovariance.of(release, tuple(self.columns), ball=ball)
-        return CertifiedRadii(noisy).of_rows(shares, alpha)
+        return self.radius_of_rows(release, shares, alpha)
 
     def infer(self, release: ReleaseView) -> PCAResult:
         """Estimates with noise-aware and certified intervals."""
         columns = tuple(self.columns)
-        ball = ball_of(release.schema, self)
-        covariance = NoisyCovariance.of(
-            release,
-            columns,
-            standardize=self.standardize,
-            ball=ball,
-            given=complete_cases(release.schema, self),
-        )
+        covariance = self.noisy_covariance(release, standardize=self.standardize)
+        ball = covariance.moments.ball
         k = len(columns) if self.n_components is None else self.n_components
         middles, units = covariance.moments.origin, covariance.moments.spread
         unit, spread = 1.0, units
@@ -235,6 +190,8 @@ class PCAResult(EstimateResult):
     ((10000, 2), (10000, 2), 2)
     """
 
+    interval_of: ClassVar[str] = "eigenvalues, in squares of the scaled columns"
+
     figures = ("scree", "loadings")
 
     columns: tuple[str, ...] = ()
@@ -278,11 +235,6 @@ class PCAResult(EstimateResult):
     singular_values = singular_values_
 
     @property
-    def interval_of(self) -> str:
-        """The eigenvalues, in squares of the columns' scale."""
-        return "eigenvalues, in squares of the scaled columns"
-
-    @property
     def main_terms(self) -> list[str]:
         """The eigenvalues."""
         return self.terms[: self.n_components_]
@@ -307,11 +259,7 @@ class PCAResult(EstimateResult):
         return self.intervals
 
     def angles(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Bounds on how far the directions are from the true ones.
 
@@ -343,11 +291,7 @@ class PCAResult(EstimateResult):
         )
 
     def loadings(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """The loadings alone: component, column, estimate, conf_low, conf_high."""
         import pandas as pd

@@ -40,38 +40,20 @@ class RowSampling:
 
     Neither is correct for every table; intervals are the wider of those by either.
 
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    mean, covariance : (p,) and (p, p) float64
-        Of the rows, noisy.
-    kurtosis : (p,) float64
-        Of the columns, 3 where it is not known.
-    points, weights : (m, p) and (m,) float64
-        The fitted density.
-    two_valued : bool
-        Every column takes two values: the first law does not apply, unless the density lacks cells.
-    cells : float
-        Number of cells of the columns, if every one takes two values.
-    signs : tuple of int
-        Columns that are -1 or 1: their squares do not vary.
-
-    References
-    ----------
     .. [1] Y. Kano, M. Berkane and P. M. Bentler (1990), Covariance structure analysis with
        heterogeneous kurtosis parameters. Biometrika 77, 575-585.
     """
 
-    n: int
-    mean: Floats
-    covariance: Floats
-    kurtosis: Floats
-    points: Floats
-    weights: Floats
+    n: int  # number of rows
+    mean: Floats  # (p,) of the rows, noisy
+    covariance: Floats  # (p, p) of the rows, noisy
+    kurtosis: Floats  # (p,) of the columns, 3 where it is not known
+    points: Floats  # (m, p) the fitted density
+    weights: Floats  # (m,)
+    # every column takes two values: the first law does not apply, unless the density lacks cells
     two_valued: bool = False
-    cells: float = math.inf
-    signs: tuple[int, ...] = ()
+    cells: float = math.inf  # number of cells of the columns, if every one takes two values
+    signs: tuple[int, ...] = ()  # columns that are -1 or 1: their squares do not vary
 
     @property
     def laws(self) -> tuple[SamplingLaw, ...]:
@@ -213,13 +195,6 @@ def allowing_for_noise(spread: Floats, sd: Floats, rest: Floats) -> Floats:
     is between the two, and .948 the least coverage, for x up to `_NOISIEST` and spreads up to half
     of `_LARGEST`. Beyond either only an estimate that exceeds twice its noise is used: one that may
     be 1 would cost normal rows too much width.
-
-    Parameters
-    ----------
-    spread, sd : float64 arrays
-        Variances of sampling over those of normal rows, and the sds of their noise.
-    rest : float64 array
-        Variances of the other, known part of the error, on the same scale.
     """
     x, clear = sd / (1 + rest), spread > 2 * sd
     shifted = np.maximum(spread + _SHIFT * (1 + rest) * x**1.5, 1)

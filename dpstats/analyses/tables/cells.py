@@ -19,18 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableOfCells:
-    """The cells of one table, in C order.
+    """The cells of one table, in C order."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Names of its columns.
-    labels : tuple of tuples of str
-        Levels or bins of each column, in their declared order.
-    """
-
-    columns: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...]  # names of its columns
+    labels: tuple[tuple[str, ...], ...]  # levels or bins of each column, in their declared order
 
     @classmethod
     def of(cls, columns: Iterable[Column]) -> TableOfCells:
@@ -50,23 +42,7 @@ class TableOfCells:
 
 
 def with_levels(frame: pd.DataFrame, tables: Sequence[TableOfCells], first: str) -> pd.DataFrame:
-    """A frame with one row per cell, and the level of each column of the tables after `first`.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Rows are the first cells of the tables, one table after the other.
-    tables : sequence of TableOfCells
-        None for a result that is not about cells: the frame stays as it is.
-    first : str
-        Column that the levels come after.
-
-    Returns
-    -------
-    DataFrame
-        Cells of a table without the column have None there. A column with the name of another one
-        of the frame is called ``"name (level)"``.
-    """
+    """A frame with one row per cell, and the level of each column of the tables after `first`."""
     names = list(dict.fromkeys(name for table in tables for name in table.columns))
     found: dict[str, list[Any]] = {name: [] for name in names}
     for table in tables:
@@ -83,13 +59,7 @@ def with_levels(frame: pd.DataFrame, tables: Sequence[TableOfCells], first: str)
 def crosstab(
     tables: Sequence[TableOfCells], columns: Sequence[str], values: Iterable[float]
 ) -> pd.DataFrame:
-    """Values of all cells of one table: the last column across, the others down.
-
-    Raises
-    ------
-    RequestError
-        If no table has exactly these columns.
-    """
+    """Values of all cells of one table: the last column across, the others down."""
     import pandas as pd
 
     start = 0

@@ -11,14 +11,7 @@ import numpy as np
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import (
-    Method,
-    Target,
-    check_alpha,
-    check_choice,
-    check_method,
-    check_target,
-)
+from dpstats.checks import Method, Target, check_alpha, check_choice, check_method, check_target
 from dpstats.corrected.chi_square import CertifiedChiSquare
 from dpstats.error_rates import percent
 from dpstats.errors import RequestError

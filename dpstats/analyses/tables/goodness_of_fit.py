@@ -343,16 +343,10 @@ class Departures:
 
     Where n is public this is X - n p0 + Z. Otherwise the measured number of rows N takes its place:
     X - n p0 + Z - p0 (N - n), which depends on the true n through sampling alone.
-
-    Attributes
-    ----------
-    answers : Answers
-        The d counts; last also the number of rows, where it is not public.
-    p0 : (d,) float64
     """
 
-    answers: Answers
-    p0: Floats
+    answers: Answers  # the d counts; last also the number of rows, where it is not public
+    p0: Floats  # (d,)
 
     @property
     def of_persons(self) -> Departures:
@@ -409,7 +403,7 @@ class Departures:
         variances = np.array([law.variance for law in laws])
         terms = np.array([getattr(law, "terms", 1) for law in laws])
         rng = calibration_generator(self.answers)  # of the statistic, drawn or observed
-        return laplace_mixture(variances, _MIXTURE, rng, terms=terms)
+        return laplace_mixture(variances, _MIXTURE, rng, terms)
 
     def statistic(self, departures: Floats) -> Floats:
         """Average likelihood ratios (R,) of departures (R, d): all directions, one size.
@@ -420,7 +414,7 @@ class Departures:
         n, p0 = self.n, self.p0
         if self._mixture is not None:
             return average_likelihood_ratio(
-                departures, n * p0, np.sqrt(n) * p0, self._mixture, inflation=self._inflation
+                departures, n * p0, np.sqrt(n) * p0, self._mixture, self._inflation
             )
         sampling = n * (np.diag(p0) - np.outer(p0, p0))
         # A small constant keeps the covariance definite where there is little noise, or where the
@@ -470,24 +464,6 @@ def effect_interval(
     Where only a bound on the sampling covariance is known, Q may be smaller than its law says. It
     is at least the square of the component along e, whose lower quantile is smallest at the bound:
     the upper limit is that of the component.
-
-    Parameters
-    ----------
-    departures : (d,) float64
-        Noisy counts less expected ones.
-    noise : (R, d) float64
-        Draws from the law of the noise in them.
-    n : int
-    p0 : (d,) float64
-    rng : numpy Generator
-    alpha : float
-    bounded : bool
-        n multinomial rows have the largest covariance that there may be.
-
-    Returns
-    -------
-    (2,) float64
-        From 0 to sqrt(1 / min(p0) - 1), the largest w there is.
     """
     largest = float(np.sqrt(1 / p0.min() - 1))
     shares = project_to_total(n * p0 + departures, n) / n

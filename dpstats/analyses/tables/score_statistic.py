@@ -19,18 +19,6 @@ def fit_independence(tables: Floats, n: Floats | float) -> Floats:
     The margins of the nearest non-negative tables of total n, each at least half a row so that no
     probability is fixed at zero. They are not shrunk towards equal ones where noise is large: the
     counts of a product of unequal margins would then appear to be associated.
-
-    Parameters
-    ----------
-    tables : (..., K, R, C) float64
-        Noisy counts: strata, rows, columns.
-    n : float or (...,) float64
-        Number of private rows.
-
-    Returns
-    -------
-    (..., K, R, C) float64
-        Positive, of total n.
     """
     shape = tables.shape
     n = np.asarray(n, dtype=np.float64)[..., np.newaxis]
@@ -46,13 +34,6 @@ def fit_even_independence(tables: Floats, n: Floats | float, noise: Floats) -> F
 
     Where noise exceeds their spread the margins of `fit_independence` are too uneven; see James and
     Stein (1961), Estimation with quadratic loss, Proc. Fourth Berkeley Symposium 1, 361-379.
-
-    Parameters
-    ----------
-    tables, n :
-        As in `fit_independence`.
-    noise : (K, R, C) float64
-        Variances of the noise on the counts.
     """
     expected = fit_independence(tables, n)
     for axes in ((-2, -1), (-1,), (-2,)):
@@ -91,21 +72,6 @@ def score_statistic(
     n_k / (n_k - 1), and without noise this is the (generalised) Cochran-Mantel-Haenszel statistic.
     Simulation calibrates it in every case.
 
-    Parameters
-    ----------
-    tables, expected : (..., K, R, C) float64
-        Noisy counts and expected counts.
-    scales : (K, R, C) float64
-        Scale of a single Laplace noise on the count, or zero.
-    other_variance : (K, R, C) float64
-        Variance of noise that is not a single Laplace variable.
-
-    Returns
-    -------
-    (...,) float64
-
-    References
-    ----------
     Rao, C. R. (1948). Large sample tests of statistical hypotheses concerning several parameters
     with applications to problems of estimation. Proc. Cambridge Phil. Soc. 44, 50-57.
     van der Vaart, A. W. (1998). Asymptotic Statistics, Section 25.4 (efficient scores).

@@ -7,8 +7,7 @@ import pytest
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
-from dpstats.analyses.counts.group_shares import DifferenceIntervals
-from dpstats.analyses.counts.risk_measures import MEASURES, measure_of
+from dpstats.analyses.counts.group_shares import MEASURES, DifferenceIntervals, measure_of
 from dpstats.privacy.noise import _noise_from
 
 YES = "smoker == 'yes'"

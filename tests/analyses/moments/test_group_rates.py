@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.moments.group_means_result import equal_shares_test
+from dpstats.analyses.moments.group_means import equal_shares_test
 from dpstats.inference.simulation import draw_from
 from dpstats.privacy.laws import DiscreteLaplace
 

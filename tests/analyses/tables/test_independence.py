@@ -5,7 +5,7 @@ from scipy import stats
 from scipy.stats.contingency import association
 
 import dpstats as dps
-from dpstats.analyses.tables.association import Association
+from dpstats.analyses.tables.independence import Association
 from dpstats.analyses.tables.score_statistic import noisy_information, noisy_score, score_statistic
 from dpstats.inference.simplex import project_to_total
 from dpstats.privacy.noise import _noise_from

@@ -8,7 +8,6 @@ class NoNoise:
     lattice = True
     invertible = True
     gaussian = False
-    certain = False
     variance = 0.0
 
     def pmf(self, z):

@@ -140,12 +140,6 @@ def test_interval_and_test_are_dual(n, scale, where, alpha):
     assert wider[1] >= high
 
 
-def test_interval_increases_with_the_count():
-    low, high = proportion_interval(np.linspace(-30, 90, 600), 60, DiscreteLaplace(3.0))
-    assert np.all(np.diff(low) >= 0)
-    assert np.all(np.diff(high) >= 0)
-
-
 def test_without_noise_it_is_the_randomised_binomial_interval(law_of_zero):
     n, x = 25, np.arange(26)
     cp_low, cp_high = clopper_pearson(x, n, method="beta")
@@ -181,22 +175,6 @@ def test_pvalues_at_the_ends_of_the_parameter():
         expected = law.smoothed_cdf(t - x)
         np.testing.assert_allclose(proportion_pvalue(t, 30, p0, law, "smaller"), expected)
         np.testing.assert_allclose(proportion_pvalue(t, 30, p0, law, "larger"), 1 - expected)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"alpha": 0.95}, "did you mean alpha=0.05"),
-        ({"alpha": 0.0}, "not an error probability"),
-        ({"alpha": float("nan")}, "not an error probability"),
-        ({"n": 0}, "at least 1"),
-        ({"n": 2.5}, "at least 1"),
-        ({"t": np.nan}, "finite"),
-    ],
-)
-def test_interval_refuses(arguments, message):
-    with pytest.raises(RequestError, match=message):
-        proportion_interval(**{"t": 1.0, "n": 9, "law": DiscreteLaplace(1.0)} | arguments)
 
 
 def test_pvalue_refuses():

@@ -10,12 +10,12 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.counts.group_shares import (
+    MEASURES,
     DifferenceIntervals,
     DrawnShares,
     GroupIntervals,
     certified_share,
 )
-from dpstats.analyses.counts.risk_measures import MEASURES
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer

@@ -6,7 +6,6 @@ import pytest
 from dpstats.analyses.moments.eigen_moves import (
     ErrorDraws,
     Tail,
-    _groups,
     _moves,
     _rise,
     _without_larger,
@@ -180,26 +179,6 @@ def test_reaches_grow_as_the_level_falls():
         reaches = np.concatenate([np.full(len(moves.numbers), moves.reach) for moves in found])
         assert np.all(reaches > 0.995 * before)
         before = reaches
-
-
-def test_a_group_bounds_each_of_its_members_for_every_draw():
-    """Whatever its size and the distances in it."""
-    draws, seen = errors(8, 200, 0.2), np.linspace(3, 1, 8)
-    slack, limits = outer(draws.norms, 0.005), (0.0, np.inf)
-    for numbers in (range(0, 3), range(3, 7)):
-        for reach in (0.3, 1.0, 2.5):
-            together = _rise(draws, _worst(seen, limits, slack, numbers, reach), numbers[0])
-            for i in numbers:
-                own = _worst(seen, limits, slack, range(i, i + 1), reach)
-                assert np.all(_rise(draws, own, i) <= together + 1e-12)
-
-
-def test_tied_values_are_grouped_and_others_are_not():
-    for name, most in (("tied", 3), ("apart", 1), ("pairs", 1)):
-        seen = SPECTRA[name]
-        groups = list(_groups(seen, 1.0, range(len(seen))))
-        assert [i for numbers in groups for i in numbers] == list(range(len(seen)))
-        assert max(len(numbers) for numbers in groups) == most
 
 
 def test_the_mirrored_problem_has_the_opposite_eigenvalues():
