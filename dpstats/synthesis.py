@@ -104,7 +104,6 @@ def release(
     *,
     ledger: Ledger | str | Path | None = None,
     order: str | None = None,
-    direct: bool = False,
     fit: Fit = "entropy",
     solver: Solver = "columns",
     draw: Draw = "systematic",
@@ -124,7 +123,7 @@ def release(
         As in `measure`.
     ledger : Ledger or path, optional
         Record of what was spent on this data set, with its cap.
-    order, direct :
+    order :
         For Spark DataFrames, as in `measure`.
     fit, solver, draw, m, k, rng :
         As in `synthesize`; checked before anything is read or spent.
@@ -161,9 +160,7 @@ def release(
     """
     rng = check_options(fit, draw, m, k, rng, solver)
     with attached() as paid:
-        paid.append(
-            measure(plan, data, ledger=ledger, order=order, direct=direct, progress=progress)
-        )
+        paid.append(measure(plan, data, ledger=ledger, order=order, progress=progress))
         return synthesize(
             paid[0], fit=fit, solver=solver, draw=draw, m=m, k=k, rng=rng, progress=progress
         )

@@ -29,7 +29,7 @@ from dpstats.private.likely_meaning import (
 )
 from dpstats.private.measure import check_rows
 from dpstats.private.persons import of_persons
-from dpstats.private.sources import Route, Source, unread
+from dpstats.private.sources import Source, unread
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Schema, arrow
@@ -94,7 +94,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     if not isinstance(plan, Plan):
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
     schema, key = plan.columns, plan.person
-    source = find_source(data, schema, person=key, route=Route(order))
+    source = find_source(data, schema, person=key, order=order)
     wanted = [*schema.names, *([] if key is None else [key])]
     absent = tuple(name for name in wanted if name not in source.fields)
     present = [column for column in schema if column.name not in absent]

@@ -25,7 +25,7 @@ from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.neighbours import WITHOUT_A_COUNT
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
 from dpstats.private.persons import PersonTotals, of_persons
-from dpstats.private.sources import Route, Source
+from dpstats.private.sources import Source
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts, unspent
 
@@ -40,7 +40,6 @@ def measure(
     *,
     ledger: Ledger | str | Path | None = None,
     order: str | None = None,
-    direct: bool = False,
     progress: Shown = None,
 ) -> Measurements:
     """Measure what a plan asks for, under differential privacy.
@@ -62,11 +61,6 @@ def measure(
     order : str, optional
         For a Spark DataFrame or an Ibis table, which have no order, and a plan with ``person=``:
         the column by which the rows of a person are sorted before the first are used.
-    direct : bool, optional
-        For a Spark DataFrame that only reads Parquet files which driver and workers can open:
-        workers read the files themselves, which takes less time. Whatever Spark or its catalogue
-        would do to the rows, such as views, filters and row policies, is then bypassed; what shows
-        in the plan of the DataFrame is refused.
     progress : callable, optional
         Called with a message, the per cent done and 100, or 0 and None where there is no total;
         never once the budget is spent. By default a bar, in a terminal or a notebook, if the work
@@ -106,14 +100,14 @@ def measure(
     [0.3]
     """
     with attached() as paid, shown_progress(progress) as say, held_interrupts() as hold:
-        _measured(plan, data, Route(order, direct), ledger, say, hold, paid)
+        _measured(plan, data, order, ledger, say, hold, paid)
     return paid[0]
 
 
 def _measured(
     plan: Plan,
     data: object,
-    route: Route,
+    order: str | None,
     ledger: Ledger | str | Path | None,
     progress: Progress | None,
     hold: Callable[[], None],
@@ -138,7 +132,7 @@ def _measured(
         book.check(
             plan.spends, unit=plan.unit, rows_per_person=plan.rows_per_person, person=plan.person
         )
-    source = open_source(data, plan.columns, plan.person, route)
+    source = open_source(data, plan.columns, plan.person, order)
     if plan.in_two_stages:
         _check_read_again(source)
     held = _measured_before(plan)
@@ -182,7 +176,7 @@ def _measured(
     strategy = replace(plan.strategy, n=rows)
     paid.append(_so_far(plan, strategy, held))
     if plan.in_two_stages:
-        paid[0] = _second_stage(plan, data, route, paid[0], strategy, held)
+        paid[0] = _second_stage(plan, data, order, paid[0], strategy, held)
 
 
 def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) -> Source:
@@ -266,7 +260,12 @@ def _so_far(plan: Plan, strategy: Strategy, held: Held) -> Measurements:
 
 
 def _second_stage(
-    plan: Plan, data: object, route: Route, first: Measurements, strategy: Strategy, held: Held
+    plan: Plan,
+    data: object,
+    order: str | None,
+    first: Measurements,
+    strategy: Strategy,
+    held: Held,
 ) -> Measurements:
     """Read the rows again, for what the first stage's noisy answers have chosen.
 
@@ -283,13 +282,13 @@ def _second_stage(
     blocks = pilots(first, strategy.blocks, plan.analyses)
     now = {i: planned for i, planned in enumerate(blocks) if i not in held}
     chosen = [planned.block for planned in now.values()]
-    totals = _read_again(data, route, plan, chosen, strategy.n)
+    totals = _read_again(data, order, plan, chosen, strategy.n)
     held = held | _with_noise(now, totals, plan.budget.noise, again=True)
     return _so_far(plan, replace(strategy, blocks=blocks), held)
 
 
 def _read_again(
-    data: object, route: Route, plan: Plan, blocks: Sequence[Block], rows: int | None
+    data: object, order: str | None, plan: Plan, blocks: Sequence[Block], rows: int | None
 ) -> list[Codes]:
     """Exact sums of a second reading; a public number of rows must be the same.
 
@@ -301,7 +300,7 @@ def _read_again(
     """
     failure = ""
     try:
-        opened = open_source(data, plan.columns, plan.person, route)
+        opened = open_source(data, plan.columns, plan.person, order)
         source = replace(_of_persons(opened, plan), rows=None)
         totals, again = exact_sums(source, plan.columns, blocks)
         if rows in (None, again):

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from types import MappingProxyType
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -80,14 +79,6 @@ def parquet(path: Path) -> Source:
     return Source(
         [*fields, *first.keys], parts, read.total, read.share, types=types, lacking=lacking
     )
-
-
-def read_row_group(path: Path, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The record batches of one row group of a file, with some columns."""
-    reader = pq.ParquetFile(pa.OSFile(os.fsencode(path)))
-    file = _File.of(reader, path)
-    file.free.append(reader)
-    yield from file.read(group, names)
 
 
 def _opened(path: Path) -> list[_File]:
@@ -181,13 +172,7 @@ class _File:
     @classmethod
     def opened(cls, path: Path, place: str, keys: Mapping[str, bytes | None]) -> _File:
         with pa.OSFile(os.fsencode(path)) as raw:  # of any name
-            return cls.of(pq.ParquetFile(raw), path, place, keys)
-
-    @classmethod
-    def of(
-        cls, reader: pq.ParquetFile, path: Path, place: str = "a file",
-        keys: Mapping[str, bytes | None] = MappingProxyType({}),
-    ) -> _File:  # fmt: skip
+            reader = pq.ParquetFile(raw)
         schema = reader.schema_arrow
         types = {column.name: column.type for column in schema}
         return cls(path, place, keys, schema.names, types, reader.metadata)

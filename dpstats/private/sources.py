@@ -25,53 +25,6 @@ _UNEVEN = re.compile(r"CSV parse error: (Row #(?P<line>\d+): )?Expected \d+ colu
 
 
 @dataclass(frozen=True)
-class Route:
-    """How the rows are read, where an engine leaves a choice.
-
-    Attributes
-    ----------
-    order : str or None
-        The column whose order decides which rows of a person come first, in a table without one.
-    direct : bool
-        Whether workers read the files of a table themselves.
-    """
-
-    order: str | None = None
-    direct: bool = False
-
-    def refuse(self, table: str) -> None:
-        """Refuse a choice that a kind of table does not leave.
-
-        Raises
-        ------
-        DataError
-        """
-        if self.direct:
-            raise DataError(
-                f"direct=True is for Spark DataFrames that read Parquet files, not for {table}: "
-                "leave it out"
-            )
-        if self.order is not None:
-            raise DataError(
-                f"order= is for Spark DataFrames and Ibis tables, and {table} has an order of its "
-                "own: sort it, and leave order= out"
-            )
-
-    def check_order(self, person: str | None) -> None:
-        """Refuse an order of the rows of persons for a plan that knows none.
-
-        Raises
-        ------
-        DataError
-        """
-        if person is None and self.order is not None:
-            raise DataError(
-                "order= says which rows of a person come first, and this plan knows no persons: "
-                "leave it out, or plan with person="
-            )
-
-
-@dataclass(frozen=True)
 class Source:
     """A private table whose structure is known and whose rows have not been read.
 
@@ -149,6 +102,34 @@ class Source:
                 f"the plan knows persons by the column {person!r}, which the table has "
                 f"{'not' if times == 0 else 'more than once'}"
             )
+
+
+def refuse_order(order: str | None, table: str) -> None:
+    """Refuse a column by which to sort a kind of table that has an order.
+
+    Raises
+    ------
+    DataError
+    """
+    if order is not None:
+        raise DataError(
+            f"order= is for Spark DataFrames and Ibis tables, and {table} has an order of its "
+            "own: sort it, and leave order= out"
+        )
+
+
+def check_order(order: str | None, person: str | None) -> None:
+    """Refuse an order of the rows of persons for a plan that knows none.
+
+    Raises
+    ------
+    DataError
+    """
+    if person is None and order is not None:
+        raise DataError(
+            "order= says which rows of a person come first, and this plan knows no persons: "
+            "leave it out, or plan with person="
+        )
 
 
 def unread(error: Exception, *, line: bool = False) -> str:

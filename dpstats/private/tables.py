@@ -23,17 +23,15 @@ from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
-from dpstats.private.sources import Route, Source, arrow_stream, unread
+from dpstats.private.sources import Source, arrow_stream, refuse_order, unread
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Category, Number, Schema
 
 _FILES = ".csv, .tsv (both also .gz) and .parquet files, and folders of these last,"
 
-_ANY = Route()
-
 
 def open_source(
-    data: object, schema: Schema, person: str | None = None, route: Route = _ANY
+    data: object, schema: Schema, person: str | None = None, order: str | None = None
 ) -> Source:
     """Check the structure of a private table, without reading its rows.
 
@@ -47,15 +45,15 @@ def open_source(
         The columns that will be used.
     person : str, optional
         The column of keys, which must be there too.
-    route : Route, optional
-        How an engine should read it.
+    order : str, optional
+        The column whose order decides which rows of a person come first, in a table without one.
 
     Raises
     ------
     DataError
         For a table that cannot be opened, and for missing or duplicate columns.
     """
-    source = find_source(data, schema, parsed=True, person=person, route=route)
+    source = find_source(data, schema, parsed=True, person=person, order=order)
     source.check_names(schema, person)
     return source
 
@@ -66,7 +64,7 @@ def find_source(
     *,
     parsed: bool = False,
     person: str | None = None,
-    route: Route = _ANY,
+    order: str | None = None,
 ) -> Source:
     """As `open_source`, for a table that may lack columns.
 
@@ -79,7 +77,7 @@ def find_source(
     """
     failure = ""
     try:
-        source = _open(data, schema, parsed, person, route)
+        source = _open(data, schema, parsed, person, order)
     except DataError:
         raise
     except Exception as error:  # a reader's own message may quote cells: keep only its type
@@ -160,11 +158,13 @@ class Reported:
             self._say("reading rows", self._shown, 100)
 
 
-def _open(data: object, schema: Schema, parsed: bool, person: str | None, route: Route) -> Source:
+def _open(
+    data: object, schema: Schema, parsed: bool, person: str | None, order: str | None
+) -> Source:
     open_table = engines.opener(data)
     if open_table is not None:
-        return open_table(data, schema, person, route)
-    route.refuse("this table")
+        return open_table(data, schema, person, order)
+    refuse_order(order, "this table")
     if isinstance(data, str | Path):
         try:
             path = files.as_path(data)

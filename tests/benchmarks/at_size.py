@@ -50,7 +50,7 @@ ROWS, LEVELS, BILLION = 2**17, 4, 10**9
 WIDTHS = (20, 50, 100)
 QUERIES = ("by name", "DuckDB", "polars")
 WAREHOUSE = ("rows", "distinct rows", "the file")
-ENGINES = ("the file", "Dask", "Spark", "Spark, direct=True")
+ENGINES = ("the file", "Dask", "Spark")
 
 
 def table(columns, rows=ROWS, seed=0):
@@ -104,19 +104,18 @@ def cpu_of_tree():
 
 
 def opened(engine, path):
-    """The table of an engine, and the options of `measure`."""
+    """The table of an engine."""
     if engine == "the file":
-        return path, {}
+        return path
     if engine == "Dask":
         import dask.dataframe as dd
 
-        return dd.read_parquet(path, split_row_groups=1), {}
+        return dd.read_parquet(path, split_row_groups=1)
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    frame = session.getOrCreate().read.parquet(str(path))
-    return frame, {"direct": True} if engine.endswith("direct=True") else {}
+    return session.getOrCreate().read.parquet(str(path))
 
 
 def of_engine(engine, folder):
@@ -125,10 +124,10 @@ def of_engine(engine, folder):
     asked = {name: analyses[name] for name in ("tables", "moments")}
     plan = dps.plan(schema, asked, budget=dps.ZCDP(1))
     few, many = (opened(engine, folder / name) for name in ("few.parquet", "many.parquet"))
-    dps.measure(plan, few[0], **few[1], progress=False)
+    dps.measure(plan, few, progress=False)
     for _ in range(3):
         start = cpu_of_tree()
-        dps.measure(plan, many[0], **many[1], progress=False)
+        dps.measure(plan, many, progress=False)
         print(cpu_of_tree() - start)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from dpstats.private.sources import Route, Source
+from dpstats.private.sources import Source
 from dpstats.schema import Schema
 
-Opener = Callable[[Any, Schema, str | None, Route], Source]
+Opener = Callable[[Any, Schema, str | None, str | None], Source]
 NAMES = "pandas, polars, Arrow, DuckDB, Spark, Dask, Ibis"
 _OPENERS = {  # (package, class) to the module here and its function
     ("dask", "DataFrame"): "dask:dask_frame",
@@ -25,8 +25,8 @@ _OPENERS = {  # (package, class) to the module here and its function
 def opener(data: object) -> Opener | None:
     """What opens a table of an engine; None for a table of none.
 
-    It takes the table, the columns that will be used, the column of keys of persons, if any, and
-    how to read the table.
+    It takes the table, the columns that will be used, the column of keys of persons, and the one
+    by which their rows are sorted, if any.
     """
     for kind in type(data).__mro__:
         place = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))

@@ -22,7 +22,7 @@ from dpstats.errors import DataError
 from dpstats.private.data_frames import data_frame
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, on_worker
-from dpstats.private.sources import Part, Route, Source
+from dpstats.private.sources import Part, Source, refuse_order
 from dpstats.schema import Schema
 
 _ADDED = 16  # partial sums that one task adds
@@ -31,13 +31,13 @@ _LIMIT = "distributed.scheduler.no-workers-timeout"  # Dask waits without end un
 _PATIENCE = "5 minutes"  # then
 
 
-def dask_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> Source:
+def dask_frame(frame: Any, schema: Schema, person: str | None, order: str | None) -> Source:
     """A Dask data frame: a task for each partition, on the scheduler that Dask is set to.
 
     Cells mean what they do in a pandas data frame, since each partition is one. Rows that must be
     seen in their order are read here, one partition after the other.
     """
-    route.refuse("a Dask DataFrame")
+    refuse_order(order, "a Dask DataFrame")
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
         for partition in frame[list(names)].to_delayed():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import ibis
@@ -19,7 +18,7 @@ from dpstats.errors import DataError
 from dpstats.private.engines.lazy import relation_reader
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
-from dpstats.private.sources import BATCH_ROWS, Route, Source, in_slices, one_by_one
+from dpstats.private.sources import BATCH_ROWS, Source, check_order, in_slices, one_by_one
 from dpstats.private.threads import sum_parts
 from dpstats.schema import Schema
 
@@ -45,24 +44,23 @@ class _TooManyGroups(Exception):
     """A signal to read the rows themselves."""
 
 
-def ibis_table(table: Any, schema: Schema, person: str | None, route: Route) -> Source:
+def ibis_table(table: Any, schema: Schema, person: str | None, order: str | None) -> Source:
     """An Ibis table expression; it runs when rows are read, for the needed columns alone.
 
     Raises
     ------
     DataError
         For SQLite, where one cell can decide whether Ibis reads a column; and with persons, unless
-        `route` says by which column their rows are sorted and the back end compares bytes.
+        `order` says by which column their rows are sorted and the back end compares bytes.
     """
-    replace(route, order=None).refuse("an Ibis table")
     backend = table.get_backend().name
     if backend == "sqlite":
         raise DataError(
             "columns of SQLite hold cells of any type, which Ibis does not read; write the table "
             "to a .csv file with 'sqlite3 -header -csv' and pass its path"
         )
-    route.check_order(person)
-    keys = [] if person is None else _sorting(table, schema, person, route.order)
+    check_order(order, person)
+    keys = [] if person is None else _sorting(table, schema, person, order)
     kinds = {name: kind for name, kind in table.schema().items() if name in schema.names}
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:

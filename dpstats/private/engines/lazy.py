@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from dpstats.private.data_frames import text_of
 from dpstats.private.persons import key_of
-from dpstats.private.sources import BATCH_ROWS, Route, Source, in_slices, stream_source
+from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, stream_source
 from dpstats.schema import Schema
 
 _TEXTS = ("hugeint", "uhugeint", "bignum", "varint", "bit", "uuid", "union")  # of DuckDB
 _LONG = ("Int128", "UInt128")  # of polars
 
 
-def duckdb_relation(relation: Any, schema: Schema, person: str | None, route: Route) -> Source:
+def duckdb_relation(relation: Any, schema: Schema, person: str | None, order: str | None) -> Source:
     """A DuckDB relation, streamed."""
-    route.refuse("a DuckDB relation")
+    refuse_order(order, "a DuckDB relation")
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in relation_reader(relation, names):
@@ -48,9 +48,9 @@ def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader
     return pa.RecordBatchReader.from_stream(relation.project(", ".join(cells)))
 
 
-def polars_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> Source:
+def polars_frame(frame: Any, schema: Schema, person: str | None, order: str | None) -> Source:
     """A polars DataFrame, or a LazyFrame, which is streamed."""
-    route.refuse(f"a polars {type(frame).__name__}")
+    refuse_order(order, f"a polars {type(frame).__name__}")
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for part in _collected(_carried(frame, names, person)):

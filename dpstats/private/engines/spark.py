@@ -21,12 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
-from pyspark.errors import (
-    PySparkAttributeError,
-    PySparkNotImplementedError,
-    PySparkRuntimeError,
-    PythonException,
-)
+from pyspark.errors import PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions, types
@@ -35,11 +30,16 @@ from pyspark.sql.pandas.types import to_arrow_type
 from dpstats import __version__
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
-from dpstats.private.engines.spark_files import of_row_groups, row_groups
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, on_worker
 from dpstats.private.persons import first_rows, of_persons
-from dpstats.private.sources import Route, Source, gathered, one_by_one, stream_source
+from dpstats.private.sources import (
+    Source,
+    check_order,
+    gathered,
+    one_by_one,
+    stream_source,
+)
 from dpstats.schema import Schema
 
 T = TypeVar("T")
@@ -48,8 +48,6 @@ Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 PIECE = 2**10  # functions: sums travel in pieces, so that no record batch of them is large
 _FIELDS = "piece int, rows bigint, high array<bigint>, low array<bigint>, refused string"
 _ADDERS = 32  # tasks that add the pieces
-_HERE = 2**20  # sums that the driver adds: 16 MB
-_TASKS_PER_CORE = 2  # of those that read files: few, as each costs Python as much as 100,000 rows
 _ORDERED = (
     types.NumericType, types.StringType, types.BinaryType, types.BooleanType, types.DateType,
     types.TimestampType, types.TimestampNTZType,
@@ -64,19 +62,19 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _tags = itertools.count()
 
 
-def data_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> Source:
+def data_frame(frame: Any, schema: Schema, person: str | None, order: str | None) -> Source:
     """A Spark DataFrame, of a session in this process or of Spark Connect.
 
     Raises
     ------
     DataError
-        If it is a stream, if a column cannot leave Spark, or if `route` does not fit.
+        If it is a stream, if a column cannot leave Spark, or if an order is given without persons.
     """
     if type(frame).__module__.startswith("pyspark.pandas."):
         raise DataError("this is a table of the pandas API on Spark; pass table.to_spark()")
     if frame.isStreaming:
         raise DataError("this DataFrame is a stream without an end; write it to a table first")
-    wanted = [*schema.names, *(name for name in (person, route.order) if name is not None)]
+    wanted = [*schema.names, *(name for name in (person, order) if name is not None)]
     fields = [field for field in frame.schema.fields if field.name in wanted]
     held = pa.schema([(field.name, _arrow_type(field)) for field in fields])
     source = replace(
@@ -85,9 +83,9 @@ def data_frame(frame: Any, schema: Schema, person: str | None, route: Route) -> 
         sums=lambda kernel: _sums(kernel, _selected(frame, kernel.schema.names), gathered),
     )
     if person is not None:
-        return replace(source, limited=_of_persons(source, frame, schema, person, route))
-    route.check_order(person)
-    return _direct(source, frame, held) if route.direct else source
+        return replace(source, limited=_of_persons(source, frame, schema, person, order))
+    check_order(order, person)
+    return source
 
 
 def _arrow_type(field: types.StructField) -> pa.DataType:
@@ -109,58 +107,8 @@ def _selected(frame: Any, names: Sequence[str]) -> Any:
     return frame.select(*(columns or [functions.lit(1).alias("row")]))
 
 
-def _direct(source: Source, frame: Any, held: pa.Schema) -> Source:
-    """The same table, from its Parquet files, which the workers read.
-
-    The sums of few parts are collected without a query, whose planning would cost Java as much as
-    half of the rows, and added here.
-    """
-    groups, rows = row_groups(frame, held)
-    session = frame.sparkSession
-    context, cores = _allowed(
-        lambda: (session.sparkContext, session.sparkContext.defaultParallelism)
-    )
-
-    def sums(kernel: Kernel) -> tuple[list[Codes], int]:
-        tasks = max(1, min(len(groups), _TASKS_PER_CORE * cores))
-        read = partial(of_row_groups, groups, kernel.schema.names)
-        if tasks * _functions(kernel) > _HERE:
-            return _sums(kernel, session.range(0, len(groups), 1, tasks), read)
-        task = _on_workers(summed, kernel, read)
-
-        def work(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
-            import pyarrow as pa
-
-            return task([pa.RecordBatch.from_pydict({"number": [*numbers]})])
-
-        def collected() -> Batches:
-            numbers = context.parallelize(range(len(groups)), tasks)
-            parts: list[pa.RecordBatch] = numbers.mapPartitions(work).collect()
-            return parts
-
-        return _exact(_allowed(partial(_collected, session, collected)), kernel)
-
-    return replace(source, rows=rows, sums=sums)
-
-
-def _allowed(action: Callable[[], T]) -> T:
-    """The result of an action that needs an RDD, which some managed clusters do not allow."""
-    from py4j.protocol import Py4JError, Py4JJavaError  # not there with Spark Connect alone
-
-    try:
-        return action()
-    except Py4JJavaError:  # of the action itself
-        raise
-    except (Py4JError, PySparkAttributeError, PySparkNotImplementedError, PySparkRuntimeError):
-        pass
-    raise DataError(
-        "direct=True runs as an RDD of the SparkContext, which this cluster does not allow: leave "
-        "it out, and Spark hands the rows to its workers"
-    )
-
-
 def _of_persons(
-    source: Source, frame: Any, schema: Schema, person: str, route: Route
+    source: Source, frame: Any, schema: Schema, person: str, order: str | None
 ) -> Callable[[int], Source]:
     """What makes the table of the first rows of each person.
 
@@ -169,16 +117,11 @@ def _of_persons(
     rows that are left in any order are the same in all that is summed, so that no row of another
     person, and no accident of the cluster, decides which are used.
     """
-    order = route.order
     if order is None:
         raise DataError(
             "a Spark DataFrame has no order, and the plan uses the first rows of each person: say "
             "which come first by the name of a column, such as order='visit', or plan with "
             "rows_per_person= alone if nobody has more rows"
-        )
-    if route.direct:
-        raise DataError(
-            "direct=True cannot follow persons, whose rows may lie in several files: leave it out"
         )
     fields = {field.name: field for field in frame.schema.fields}
     if frame.columns.count(order) != 1 or not isinstance(fields[order].dataType, _ORDERED):
@@ -226,13 +169,11 @@ def _sums(
 ) -> tuple[list[Codes], int]:
     """Exact sums and the number of rows; `rows_of` makes the rows from those of a partition."""
     parts = frame.mapInArrow(_on_workers(summed, kernel, rows_of), _FIELDS)
-    pieces = parts.repartition(min(-(-_functions(kernel) // PIECE), _ADDERS), "piece")
+    size = sum(block.size for block in kernel.blocks)
+    pieces = parts.repartition(min(-(-size // PIECE), _ADDERS), "piece")
     sums = pieces.mapInArrow(_on_workers(added), _FIELDS)
-    return _exact(_collected(frame.sparkSession, sums.toArrow).to_batches(), kernel)
-
-
-def _functions(kernel: Kernel) -> int:
-    return sum(block.size for block in kernel.blocks)
+    batches = _collected(frame.sparkSession, sums.toArrow).to_batches()
+    return _whole(_by_piece(batches), kernel).exact(kernel)
 
 
 def _collected(session: Any, action: Callable[[], T]) -> T:
@@ -240,10 +181,6 @@ def _collected(session: Any, action: Callable[[], T]) -> T:
     with suppress(PythonException):
         return _run(session, action)
     raise DataError(_OTHER_PYTHON)
-
-
-def _exact(batches: Batches, kernel: Kernel) -> tuple[list[Codes], int]:
-    return _whole(_by_piece(batches), kernel).exact(kernel)
 
 
 def _on_workers(work: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Task:

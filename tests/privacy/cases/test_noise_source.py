@@ -146,7 +146,6 @@ def test_p58_no_public_argument_reaches_the_noise():
         "data",
         "ledger",
         "order",
-        "direct",
         "progress",
     ]
 

@@ -13,7 +13,6 @@ import time
 import traceback
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -28,19 +27,16 @@ from dpstats.privacy import noise
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
 from dpstats.private.persons import of_persons
-from dpstats.private.sources import Route
 from dpstats.private.tables import exact_sums, open_source
 
 pytest.importorskip("pyspark", reason="Spark is not tested: pip install 'dpstats[spark]'")
 if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
     pytest.skip("Spark is not tested: it needs Java 17 or newer", allow_module_level=True)
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dpstats.private.engines import spark as engine
-from dpstats.private.engines.spark_files import row_groups
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 SECRET = "4711-of-nobody"
@@ -106,8 +102,8 @@ def ends_of(rng, rows, parts):
     return [0, *sorted(rng.integers(0, rows + 1, parts - 1).tolist()), rows]
 
 
-def sums_of(data, schema, blocks, **route):
-    sums, rows = exact_sums(open_source(data, schema, route=Route(**route)), schema, blocks)
+def sums_of(data, schema, blocks):
+    sums, rows = exact_sums(open_source(data, schema), schema, blocks)
     return [block.tolist() for block in sums], rows
 
 
@@ -328,7 +324,7 @@ def test_the_first_rows_of_persons_follow_from_their_own_rows(session):
     for k in (1, 2, 2):
         wanted = sums_of(first_visits(k), SMALL, blocks)
         frame = cut(session, VISITS.take(rng.permutation(10)), ends_of(rng, 10, 3))
-        opened = open_source(frame, SMALL, "id", Route(order="visit"))
+        opened = open_source(frame, SMALL, "id", order="visit")
         sums, rows = exact_sums(of_persons(opened, "id", k), SMALL, blocks)
         assert ([block.tolist() for block in sums], rows) == wanted
         plan = dps.plan(SMALL, ASKED, budget=dps.PureDP(1), rows_per_person=k, person="id")
@@ -346,7 +342,6 @@ def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path
         (frame, persons, {}, "has no order"),
         (frame, persons, {"order": "when"}, "must be the name of one column"),
         (frame.selectExpr("*", "map(1, 2) m"), persons, {"order": "m"}, "of numbers, text, dates"),
-        (frame, persons, {"order": "visit", "direct": True}, "cannot follow persons"),
         (frame, totals, {"order": "visit"}, "adds up apart: .* leave out person_totals; nothing"),
         (frame, plan, {"order": "visit"}, "knows no persons"),
         (frame.drop("x"), plan, {}, "column"),
@@ -354,82 +349,11 @@ def test_what_spark_cannot_say_is_refused_before_anything_runs(session, tmp_path
         (stream, plan, {}, "a stream without an end"),
         (frame.selectExpr("c", "make_interval(1) as x"), plan, {}, "cannot leave Spark"),
         (VISITS, persons, {"order": "visit"}, "has an order of its own"),
-        (tmp_path / "t.csv", plan, {"direct": True}, "for Spark DataFrames that read Parquet"),
     ]:
         with pytest.raises(DataError, match=words):
             dps.measure(asked, data, **options)
     tracker = session.sparkContext.statusTracker()
     assert list(tracker.getActiveJobsIds()) == []
-
-
-def test_workers_read_plain_files_themselves(session, loop, tmp_path, monkeypatch):
-    table = loop.random_rows(50, 2)
-    folder = tmp_path / "with space"
-    folder.mkdir()
-    for i, part in enumerate((table.slice(0, 20), table.slice(20))):
-        pq.write_table(part, folder / f"{i}.parquet", row_group_size=9)
-    frame = session.read.parquet(str(folder))
-    wanted = loop.sums(loop.schema, loop.blocks, table.to_pylist()), 50
-    for most in (engine._HERE, 0):  # the sums of parts are added by the driver, or by workers
-        monkeypatch.setattr(engine, "_HERE", most)
-        assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
-    monkeypatch.undo()
-    with monkeypatch.context() as patch:
-        patch.setattr(engine, "_on_workers", dies_first(1, tmp_path))
-        assert sums_of(frame, loop.schema, loop.blocks, direct=True) == wanted
-    assert len([name for name in tmp_path.iterdir() if name.is_file()]) == 1  # of the one that died
-    moments = table.add_column(0, "at", pa.array([datetime.datetime(2024, 1, 1)] * 50))
-    pq.write_table(moments, tmp_path / "at.parquet")
-    pq.write_table(table, tmp_path / "one.parquet")
-    (tmp_path / "at=1").mkdir()
-    pq.write_table(table, tmp_path / "at=1" / "t.parquet")
-    at = dps.Schema([*loop.schema, dps.Category("at", [1, 2])])
-    frame.createOrReplaceTempView("files")
-    plain = session.read
-    for bad, schema, words in [
-        (frame.where("x > 0"), loop.schema, "a query or a view"),
-        (frame.limit(100), loop.schema, "a query or a view"),
-        (session.table("files"), loop.schema, "a query or a view"),
-        (session.createDataFrame(table), loop.schema, "a query or a view"),
-        (plain.parquet(str(tmp_path / "at.parquet")), at, "may read it differently"),
-        (plain.option("basePath", str(tmp_path)).parquet(str(tmp_path / "at=1")), at, "folders"),
-        (plain.schema("y float, x double").parquet(str(tmp_path / "one.parquet")),
-         loop.schema.select(["x", "y"]), "may read it differently"),
-    ]:  # fmt: skip
-        with pytest.raises(DataError, match=words):
-            open_source(bad, schema, route=Route(direct=True))
-
-
-def not_allowed(*_):
-    raise Py4JError("An error occurred while calling o1.parallelize: is not whitelisted")
-
-
-def test_a_cluster_without_rdds_is_told_the_way_without_them(session, tmp_path, monkeypatch):
-    """As some managed ones; of Spark Connect no plan is to be seen."""
-    pq.write_table(ROWS, tmp_path / "t.parquet")
-    frame = session.read.parquet(str(tmp_path / "t.parquet"))
-    blocks, connected = [dps.Cells.table(SMALL, ["c"])], SimpleNamespace(inputFiles=not_allowed)
-    with pytest.raises(DataError, match="of Spark Connect cannot be seen: leave it out"):
-        row_groups(connected, pa.schema([]))
-    for refused in ("parallelize", "defaultParallelism"):
-        with monkeypatch.context() as patch:
-            patch.setattr(type(session.sparkContext), refused, property(not_allowed))
-            with pytest.raises(DataError, match=r"as an RDD .* leave it out, and"):
-                sums_of(frame, SMALL, blocks, direct=True)
-            assert sums_of(frame, SMALL, blocks)[1] == 5
-    hidden = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=not_allowed))
-    with pytest.raises(DataError, match="does not let the plan of a DataFrame be seen: leave it"):
-        row_groups(hidden, pa.schema([]))
-
-
-def test_a_file_that_workers_cannot_read_is_refused_without_their_words(session, tmp_path):
-    path = tmp_path / "t.parquet"
-    pq.write_table(ROWS, path)
-    opened = open_source(session.read.parquet(str(path)), SMALL, route=Route(direct=True))
-    path.write_bytes(SECRET.encode() * 100)
-    with pytest.raises(DataError, match="a step of the query raised an error") as caught:
-        exact_sums(opened, SMALL, [dps.Cells.table(SMALL, ["c"])])
-    assert SECRET not in told(caught.value)
 
 
 def test_an_interrupt_stops_the_job(session):
