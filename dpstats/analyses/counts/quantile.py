@@ -32,7 +32,6 @@ from dpstats.checks import (
 from dpstats.corrected.means import wasserstein_bound
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.simulation import calibration_generator
@@ -40,6 +39,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
+from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
     import pandas as pd

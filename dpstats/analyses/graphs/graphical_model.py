@@ -46,7 +46,6 @@ from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
-from dpstats.families.conditions import parsed_condition
 from dpstats.families.features import Term, has_sign
 from dpstats.families.moments import Moments
 from dpstats.families.separators import (
@@ -62,6 +61,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
+from dpstats.schema.conditions import parsed_condition
 
 Estimator = Literal["inverse", "glasso", "clime"]
 Structure = Literal["any", "tree"]

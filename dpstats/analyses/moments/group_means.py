@@ -27,7 +27,6 @@ from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.formula import named_number, names_logarithm
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
@@ -36,6 +35,7 @@ from dpstats.inference.intervals import Several
 from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Number, Schema
+from dpstats.schema.conditions import cell_set
 
 _WELCH = "Welch's F test allows for different variances of the groups"
 
