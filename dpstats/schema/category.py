@@ -343,7 +343,7 @@ class FrozenMapping(dict[Any, Any]):
     """A mapping that can be hashed, so that columns and rules can be compared and merged."""
 
     def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(self.items()))
+        return hash(frozenset(self.items()))
 
 
 def _check_levels(name: str, levels: tuple[Level, ...]) -> None:

@@ -347,6 +347,16 @@ class _Compiled:
         """Names of its columns."""
         return {column.name for column in self.columns}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is sent to the workers of an engine."""
+        return _compile, (self.rule, self.columns)
+
+
+def _compile(rule: Rule, columns: tuple[Column, ...]) -> _Compiled:
+    from dpstats.schema.schema import Schema
+
+    return rule.compiled(Schema(columns))
+
 
 @dataclass(frozen=True)
 class Repairs:
