@@ -109,8 +109,11 @@ from .analyses.graphs.tree import TreeResult as TreeResult
 from .reports.report import report as report
 from .schema import Boolean as Boolean
 from .schema import Category as Category
+from .schema import Determines as Determines
 from .schema import Guesses as Guesses
+from .schema import Never as Never
 from .schema import Number as Number
+from .schema import Order as Order
 from .schema import Schema as Schema
 from .synthesis import release as release
 from .synthesis import synthesize as synthesize

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.conditions import cell_index
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
@@ -24,6 +23,7 @@ from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.schema import MISSING_LABEL, Column, Number, Schema
+from dpstats.schema.conditions import cell_index
 
 Points = Mapping[str, Codes]
 Parts = tuple[Floats, Floats]

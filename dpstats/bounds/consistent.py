@@ -31,13 +31,13 @@ from dpstats.bounds.sums import Sums, joint_ends
 from dpstats.bounds.used import Used, used_in
 from dpstats.error_rates import for_program
 from dpstats.families.block import Block, Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import ROWS, Indicator, Table
 from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
 from dpstats.rows.gibbs import Support
 from dpstats.schema import Column, Number
+from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.bounds.sums import Sums
 from dpstats.families.block import Block, Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.features import Term, is_level
 from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
 from dpstats.families.moments import Moments
@@ -31,6 +30,7 @@ from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import ROWS, Indicator
 from dpstats.measured.combining import Sources
 from dpstats.schema import Column
+from dpstats.schema.conditions import cell_set
 
 Numbering = Mapping[Column, Codes]
 """For the columns of a program, a number of each bin: bins with one number are merged."""

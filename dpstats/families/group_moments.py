@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.conditions import MAX_CELLS, cell_set
 from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
+from dpstats.schema.conditions import MAX_CELLS, cell_set
 
 if TYPE_CHECKING:
     from dpstats.privacy.neighbours import Unit

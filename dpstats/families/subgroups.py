@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.conditions import CellSet, cell_index, read_condition
 from dpstats.schema import Column
+from dpstats.schema.conditions import CellSet, cell_index, read_condition
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema

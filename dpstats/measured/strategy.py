@@ -234,8 +234,13 @@ class Strategy(Cached):
 
     @property
     def columns(self) -> Schema:
-        """The columns that the family touches: the only ones that are read and synthesised."""
+        """The columns that the family touches: the only ones that are synthesised."""
         return self.schema.select(self.family.column_names)
+
+    @property
+    def read_columns(self) -> Schema:
+        """The columns that are read: those of the family, and those that rules read them by."""
+        return self.schema.repairs(self.family.column_names).schema
 
     def cost(self) -> Fraction:
         """Exact amount of the budget that the noise spends, recomputed from sensitivities.
@@ -300,6 +305,7 @@ class Strategy(Cached):
             **self.neighbours.to_dict(),
             "rows": self.n,
             "schema": self.schema.to_dict(),
+            **({"rules": self.schema.rules_to_dict} if self.schema.rules else {}),
             "blocks": [planned.to_dict() for planned in self.blocks],
             "tables": [[column.name for column in table.columns] for table in self.tables],
         }
@@ -307,7 +313,8 @@ class Strategy(Cached):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Strategy:
         """Inverse of `to_dict`; the blocks are those of the file, not merged again."""
-        schema, neighbours = Schema.from_dict(plain["schema"]), Neighbours.from_dict(plain)
+        schema = Schema.from_dict(plain["schema"], rules=plain.get("rules", ()))
+        neighbours = Neighbours.from_dict(plain)
         return cls(
             schema=schema,
             blocks=tuple(PlannedBlock.from_dict(block, schema) for block in plain["blocks"]),
@@ -332,8 +339,13 @@ class HasStrategy(Cached):
 
     @property
     def columns(self) -> Schema:
-        """The columns that the family touches: the only ones that are read and synthesised."""
+        """The columns that the family touches: the only ones that are synthesised."""
         return self.strategy.columns
+
+    @property
+    def read_columns(self) -> Schema:
+        """The columns that are read: those of the family, and those that rules read them by."""
+        return self.strategy.read_columns
 
     @property
     def family(self) -> Family:

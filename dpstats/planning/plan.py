@@ -655,6 +655,7 @@ class Plan(HasStrategy):
                 if isinstance(column, Number) and column.even_edges
             ),
             self.columns.missing_rules(),
+            *(f"R{line[1:]}" for line in self.read_columns.rule_lines),
             f"Digest: {files.short_digest(self.digest)}",
         ]  # fmt: skip
 

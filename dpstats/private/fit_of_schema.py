@@ -34,6 +34,7 @@ from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Schema, arrow
 from dpstats.schema.dates import day_text
+from dpstats.schema.rules import Repairs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +94,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     """
     if not isinstance(plan, Plan):
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
-    schema, key = plan.columns, plan.person
+    schema, key = plan.read_columns, plan.person
     source = find_source(data, schema, person=key, order=order)
     wanted = [*schema.names, *([] if key is None else [key])]
     absent = tuple(name for name in wanted if name not in source.fields)
@@ -111,10 +112,11 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     used, keyless = source, list[int]()
     if key is not None and key not in absent:
         used = of_persons(source, key, plan.rows_per_person, keyless=keyless)
-    counted = _counted(used, present)
+    repairs = schema.repairs(schema.names)
+    counted = _counted(used, present, None if absent else repairs)
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
         raise DataError(counted)
-    rows, columns = counted
+    rows, columns, broken = counted
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
     if unused := sum(keyless):
@@ -122,7 +124,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         persons += f"; {unused:,} {rest} not used"
     if not absent:
         note = "" if refused else plan.neighbours.counts_are_public
-        return SchemaFit(rows, columns, persons=persons, refused=refused, note=note)
+        return SchemaFit(rows, columns, persons=persons, refused=refused, note=note, broken=broken)
     found = source.first_line or f"it has {len(source.fields)} columns"
     return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
 
@@ -198,6 +200,8 @@ class SchemaFit:
         Why `release` would refuse the number of rows; "" if it would not.
     note : str
         What is public of the number of rows, where the plan knows persons and replaces their rows.
+    broken : tuple of (str, int)
+        Rules between columns, as text, and how many rows break each; these are read as it says.
     """
 
     rows: int
@@ -208,6 +212,7 @@ class SchemaFit:
     persons: str = ""
     refused: str = ""
     note: str = ""
+    broken: tuple[tuple[str, int], ...] = ()
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -254,6 +259,10 @@ class SchemaFit:
         advice += [self.note] if self.note else []
         if not self.refused and self.columns and not self.absent and not self.rows:
             advice.append("no row is used" if self.persons else "the table has no rows")
+        advice += [
+            f"rule {text!r}: {count:,} row{'s' * (count != 1)} break it"
+            for text, count in self.broken
+        ]
         if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
         used = self.persons and f": {self.persons}"
@@ -282,17 +291,25 @@ def _listed(commonest: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{value!r} ({count:,})" for value, count in commonest)
 
 
-def _counted(source: Source, columns: Sequence[Column]) -> tuple[int, tuple[ColumnFit, ...]] | str:
-    """The number of rows and the fit of some columns; a sentence if reading fails."""
+def _counted(
+    source: Source, columns: Sequence[Column], repairs: Repairs | None
+) -> tuple[int, tuple[ColumnFit, ...], tuple[tuple[str, int], ...]] | str:
+    """The number of rows, the fit of some columns and of rules; a sentence if reading fails."""
     rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
+    rules = () if repairs is None else repairs.rules
+    broken = np.zeros(len(rules), np.int64)
     try:
         for batch in source.batches([column.name for column in columns]) if columns else ():
             rows += batch.num_rows
             for tally, values in zip(tallies, batch.columns, strict=True):
                 tally.add(values)
+            if repairs is not None and rules:
+                broken += repairs.broken(repairs.schema.encode(batch))
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
-    return rows, tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
+    fits = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
+    texts = [rule.rule.text for rule in rules]
+    return rows, fits, tuple(zip(texts, broken.tolist(), strict=True))
 
 
 @dataclass

@@ -13,11 +13,11 @@ import numpy as np
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.families.block import Block
-from dpstats.families.conditions import cell_index
 from dpstats.families.merging import BlockIndex
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.residuals import Residual
 from dpstats.schema import Column, Schema
+from dpstats.schema.conditions import cell_index
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +44,8 @@ class Kernel:
     def __init__(self, schema: Schema, blocks: Iterable[Block]) -> None:
         self.blocks = tuple(blocks)
         used = {column.name for block in self.blocks for column in block.columns}
-        self.schema = schema.select(used)
+        self._repairs = schema.repairs(used)
+        self.schema = self._repairs.schema
         counted = [
             block for block in self.blocks if isinstance(block, Table | Indicator | Residual)
         ]
@@ -74,7 +75,7 @@ class Kernel:
             How many rows of the table each row stands for, at least 0; one each if not given. A sum
             with these weights is that of the rows of every binary digit, times 1, 2, 4 and so on.
         """
-        codes = self.schema.encode(batch)
+        codes = self._repairs.encode(batch)
         if times is None:
             self._add(running, codes)
             return

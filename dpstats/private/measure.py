@@ -132,7 +132,7 @@ def _measured(
         book.check(
             plan.spends, unit=plan.unit, rows_per_person=plan.rows_per_person, person=plan.person
         )
-    source = open_source(data, plan.columns, plan.person, order)
+    source = open_source(data, plan.read_columns, plan.person, order)
     if plan.in_two_stages:
         _check_read_again(source)
     held = _measured_before(plan)
@@ -146,7 +146,7 @@ def _measured(
     roles = [planned.role for planned in now.values()]
     blocks = [p.block for p in now.values() if p.role not in ("persons", "count")]
     with unspent("while reading rows"), of_each:
-        totals, n = exact_sums(source, plan.columns, blocks, progress)
+        totals, n = exact_sums(source, plan.read_columns, blocks, progress)
     try:
         if n != source.rows:
             check_rows(n, plan)
@@ -189,7 +189,7 @@ def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) 
 def _person_totals(blocks: Iterable[PlannedBlock], plan: Plan) -> PersonTotals:
     """What adds up the totals of persons, for the blocks that are products of them."""
     own = [p.block for p in blocks if isinstance(p.block, PersonProducts)]
-    return PersonTotals(plan.columns, own)
+    return PersonTotals(plan.read_columns, own)
 
 
 def _measured_before(plan: Plan) -> Held:
@@ -300,9 +300,9 @@ def _read_again(
     """
     failure = ""
     try:
-        opened = open_source(data, plan.columns, plan.person, order)
+        opened = open_source(data, plan.read_columns, plan.person, order)
         source = replace(_of_persons(opened, plan), rows=None)
-        totals, again = exact_sums(source, plan.columns, blocks)
+        totals, again = exact_sums(source, plan.read_columns, blocks)
         if rows in (None, again):
             return totals
         failure = "its number of rows has changed"

@@ -45,7 +45,7 @@ class PersonTotals:
 
     def __init__(self, schema: Schema, blocks: Sequence[PersonProducts]) -> None:
         used = {column.name for block in blocks for column in block.columns}
-        self._schema = schema.select(used) if blocks else schema
+        self._repairs = schema.repairs(used) if blocks else None
         self._blocks = blocks
         self._rows, self._number = 0, dict[bytes, int]()
         self._totals = [np.zeros((len(b.totals), _FIRST), dtype=np.int64) for b in blocks]
@@ -57,7 +57,7 @@ class PersonTotals:
 
     def add(self, rows: pa.RecordBatch, codes: Codes, distinct: Sequence[bytes]) -> None:
         """Add rows (n,) of persons, given by number among distinct keys."""
-        if not self._blocks or not rows.num_rows:
+        if self._repairs is None or not rows.num_rows:
             return
         self._rows += rows.num_rows
         if self._rows > MOST_ROWS:
@@ -67,7 +67,7 @@ class PersonTotals:
             )
         numbers = self._number
         places = np.array([numbers.setdefault(key, len(numbers)) for key in distinct], np.int64)
-        values, at = self._schema.encode(rows), places[codes]
+        values, at = self._repairs.encode(rows), places[codes]
         for i, block in enumerate(self._blocks):
             held = self._totals[i].shape[1]
             if len(numbers) > held:

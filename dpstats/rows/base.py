@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,6 +40,22 @@ class Proposal:
     density: Floats | None = None
     notes: tuple[str, ...] = ()
     serves_inference: bool = True
+
+    def obeying(self, schema: Schema) -> Proposal:
+        """The candidates as the rules between columns read them, so that none breaks a rule."""
+        if not schema.rules:
+            return self
+        repairs = schema.repairs(schema.names)
+        codes = repairs.repair(self.candidates.codes)
+        weights = self.candidates.weights if self.density is None else self.density
+        allowed = ~repairs.breaking(codes)  # all, unless rules with other columns would be needed
+        kept = {name: column[allowed] for name, column in codes.items()}
+        candidates = merged(schema, kept, weights[allowed])
+        return replace(
+            self,
+            candidates=candidates,
+            density=None if self.density is None else candidates.weights,
+        )
 
 
 class Reference(Protocol):

@@ -138,6 +138,7 @@ def _fit(
 ) -> tuple[Candidates, Floats]:
     with one_blas_thread():
         proposal = reference.candidates_for_inference(measurements, m, rng)
+        proposal = proposal.obeying(measurements.columns)
         return proposal.candidates, _entropy(measurements, proposal, [])
 
 
@@ -177,6 +178,7 @@ def generate(
     with one_blas_thread():
         say("drawing candidates", 0, 3)
         proposal = reference.candidates(measurements, m, points, stratified=fit == "entropy")
+        proposal = proposal.obeying(measurements.columns)
         candidates = proposal.candidates
         notes += proposal.notes
         say("fitting the density", 1, 3)

@@ -9,6 +9,7 @@ from dpstats.schema.column_fields import MISSING_LABEL, Level, quoted_name
 from dpstats.schema.grid import MAX_POINTS
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
+from dpstats.schema.rules import Determines, Never, Order
 from dpstats.schema.schema import Column, Schema
 from dpstats.schema.text_files import TextFile
 
@@ -18,9 +19,12 @@ __all__ = [
     "Boolean",
     "Category",
     "Column",
+    "Determines",
     "Guesses",
     "Level",
+    "Never",
     "Number",
+    "Order",
     "Schema",
     "TextFile",
     "quoted_name",

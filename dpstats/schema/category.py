@@ -120,7 +120,7 @@ class Category(ColumnFields):
                     f"{self.name!r}: a mapping of levels goes from labels, which are text, to "
                     "stored values, as in {'not': 1, 'mildly': 2}"
                 )
-            object.__setattr__(self, "levels", _FrozenMapping(self.levels))
+            object.__setattr__(self, "levels", FrozenMapping(self.levels))
         else:
             labels = stored = tuple(self.levels)
             object.__setattr__(self, "levels", labels)
@@ -339,11 +339,11 @@ class Boolean(Category):
             ) from None
 
 
-class _FrozenMapping(dict[str, Level]):
-    """A mapping of levels that can be hashed, so that columns can be compared and merged."""
+class FrozenMapping(dict[Any, Any]):
+    """A mapping that can be hashed, so that columns and rules can be compared and merged."""
 
     def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(self.items()))
+        return hash(frozenset(self.items()))
 
 
 def _check_levels(name: str, levels: tuple[Level, ...]) -> None:

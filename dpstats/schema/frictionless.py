@@ -85,6 +85,12 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
     return [_declared(field, table.get("missingValues", [""])) for field in fields]
 
 
+def declared_rules(document: Mapping[str, Any]) -> Any:
+    """Plain data of the rules between columns of a Table Schema."""
+    own = _table_schema(document).get(OWN, {})
+    return own.get("rules", ()) if isinstance(own, Mapping) else ()
+
+
 def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
     table: Any = document
     if "resources" in table:

@@ -19,6 +19,15 @@ from dpstats.errors import DataError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
+from dpstats.schema.rules import (
+    Repairs,
+    Rule,
+    check_rules,
+    read_rules,
+    repairs_of,
+    rule_to_dict,
+    rules_within,
+)
 from dpstats.schema.text_files import TextFile
 from dpstats.schema.toml_files import check_keys, read_toml
 
@@ -49,11 +58,15 @@ class Schema:
         How a .csv or .tsv file of the table is written, where it is not UTF-8 with decimal points:
         ``{"encoding": "latin-1", "decimal": ",", "delimiter": "|"}`` or some of these. Two schemas
         that differ in it are equal.
+    rules : sequence of Never, Determines or Order, optional
+        What holds between columns. Rows of the table that break a rule are read as it says, in
+        this order, and synthetic rows break none.
 
     Raises
     ------
     SchemaError
-        For no columns, duplicate names, anything that is not a column, or guesses that do not fit.
+        For no columns, duplicate names, anything that is not a column, or guesses that do not fit;
+        for rules that contradict each other, or leave a level without any row.
 
     Examples
     --------
@@ -70,6 +83,7 @@ class Schema:
     columns: Sequence[Column]
     guesses: Guesses | None = field(default=None, compare=False, repr=False)
     file: Mapping[str, str] | TextFile | None = field(default=None, compare=False, repr=False)
+    rules: Sequence[Rule] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
@@ -100,6 +114,17 @@ class Schema:
             if not isinstance(self.guesses, Guesses):
                 raise SchemaError(f"guesses must be dps.Guesses(...), got {short(self.guesses)}")
             self.guesses.check(columns)
+        rules: object = self.rules
+        if isinstance(rules, str) or not isinstance(rules, Iterable):
+            raise SchemaError("rules is a list of dps.Never, dps.Determines and dps.Order")
+        object.__setattr__(self, "rules", tuple(rules))
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise SchemaError(
+                    f"rules hold dps.Never, dps.Determines and dps.Order, got {type(rule).__name__}"
+                )
+        if self.rules:
+            check_rules(columns, tuple(self.rules))
 
     @property
     def written(self) -> TextFile:
@@ -127,13 +152,21 @@ class Schema:
         )
 
     def select(self, names: Iterable[str]) -> Schema:
-        """The schema of some columns, in the order of this schema."""
+        """The schema of some columns, in the order of this schema, with the rules between them."""
         wanted = set(names)
         for name in wanted:
             self[name]
         columns = [column for column in self.columns if column.name in wanted]
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
-        return Schema(columns, kept, self.file)
+        selected = Schema(columns, kept, self.file)
+        # They are parts of what was proved; a part by itself need not repair every row.
+        within = rules_within(self, wanted)
+        object.__setattr__(selected, "rules", within)
+        return selected
+
+    def repairs(self, names: Iterable[str]) -> Repairs:
+        """How some columns are read from a table whose rows may break rules."""
+        return repairs_of(self, names)
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks a column of this schema, or has one twice.
@@ -204,26 +237,35 @@ class Schema:
         """Plain data, one mapping per column, as in a schema file."""
         return [column.to_dict() for column in self.columns]
 
+    @property
+    def rules_to_dict(self) -> list[dict[str, Any]]:
+        """Plain data of the rules, one mapping for each, as in a schema file."""
+        return [rule_to_dict(rule) for rule in self.rules]
+
     @classmethod
     def from_dict(
-        cls, columns: Sequence[Mapping[str, Any]], guesses: Any = None, file: Any = None
+        cls,
+        columns: Sequence[Mapping[str, Any]],
+        guesses: Any = None,
+        file: Any = None,
+        rules: Any = (),
     ) -> Schema:
         """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
 
-        `guesses` are those of `Guesses.to_dict`, and `file` as in a schema: the columns hold
-        neither.
+        `guesses` are those of `Guesses.to_dict`, `rules` those of `rules_to_dict`, and `file` is as
+        in a schema: the columns hold none of them.
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
         guessed = None if guesses is None else Guesses.from_dict(guesses)
-        return cls([_column(plain) for plain in columns], guessed, file)
+        return cls([_column(plain) for plain in columns], guessed, file, read_rules(rules))
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         r"""Read a schema from a TOML file with one ``[[column]]`` table per column.
 
-        A ``[guesses]`` table holds `Guesses`, and a ``[file]`` table how a delimited text file is
-        written.
+        A ``[guesses]`` table holds `Guesses`, a ``[file]`` table how a delimited text file is
+        written, and each ``[[rule]]`` table a rule between columns.
 
         Raises
         ------
@@ -246,7 +288,8 @@ class Schema:
             if "column" not in document:
                 where = "; it is in the file that schema = names" if "schema" in document else ""
                 raise SchemaError(f"there are no [[column]] tables{where}")
-            return cls.from_dict(document["column"], document.get("guesses"), document.get("file"))
+            rest = (document.get("guesses"), document.get("file"), document.get("rule", ()))
+            return cls.from_dict(document["column"], *rest)
 
     @classmethod
     def from_frictionless(
@@ -300,15 +343,18 @@ class Schema:
         dpstats.errors.SchemaError: ... region: levels (constraints.enum, or categories)...
         """
         from dpstats.schema.foreign import completed, document_of
-        from dpstats.schema.frictionless import declared_fields
+        from dpstats.schema.frictionless import declared_fields, declared_rules
 
-        return cls.from_dict(completed(declared_fields(document_of(document)), add, columns))
+        plain = document_of(document)
+        declared = completed(declared_fields(plain), add, columns)
+        return cls.from_dict(declared, rules=declared_rules(plain))
 
     def to_frictionless(self) -> dict[str, Any]:
         """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
 
-        What the standard has no word for, such as edges and points of a grid, is in a property
-        ``dpstats`` of each field, which other programs ignore.
+        What the standard has no word for, such as edges, points of a grid and rules between
+        columns, is in a property ``dpstats`` of each field and of the whole, which other programs
+        ignore.
 
         Examples
         --------
@@ -317,9 +363,10 @@ class Schema:
         [{'name': 'age', 'type': 'integer',
           'constraints': {'required': True, 'minimum': 0, 'maximum': 120}}]
         """
-        from dpstats.schema.frictionless import to_frictionless
+        from dpstats.schema.frictionless import OWN, to_frictionless
 
-        return to_frictionless(self.columns)
+        own = {OWN: {"rules": self.rules_to_dict}} if self.rules else {}
+        return to_frictionless(self.columns) | own
 
     @classmethod
     def from_smartnoise(
@@ -405,15 +452,24 @@ class Schema:
     def __str__(self) -> str:
         width = max(map(len, self.names))
         notes = (f" [{column.note}]" if column.note else "" for column in self)
-        return "\n".join(
+        lines = [
             f"{column.name:<{width}}  {column.described}; {column.missing_rule()}{note}"
             for column, note in zip(self, notes, strict=True)
-        )
+        ]
+        return "\n".join([*lines, *self.rule_lines])
+
+    @property
+    def rule_lines(self) -> list[str]:
+        """The rules as text, one line for each."""
+        return [
+            f"rule {number}: {rule.text}; {rule.repair}"
+            for number, rule in enumerate(self.rules, 1)
+        ]
 
     def _repr_html_(self) -> str:
         header = ["column", "declared", "cells outside the declaration", "note"]
         rows = [[c.name, c.described, c.missing_rule(), c.note] for c in self.columns]
-        return as_html("dpstats schema", table=html_table(header, rows))
+        return as_html("dpstats schema", self.rule_lines, table=html_table(header, rows))
 
 
 def _column(plain: Mapping[str, Any]) -> Column:

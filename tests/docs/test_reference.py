@@ -59,6 +59,12 @@ def test_keys_of_columns():
         assert shared | own[kind] == taken | {"kind"}, kind
 
 
+def test_keys_of_rules():
+    own = {field.name for kind in (dps.Never, dps.Determines, dps.Order) for field in fields(kind)}
+    listed = set(keys("schema-file.md", "Keys of [[rule]]"))
+    assert listed == own - {"condition", "column", "comparison"} | {"never", "determines", "order"}
+
+
 def test_keys_of_guesses():
     assert tuple(keys("schema-file.md", "Keys of [guesses]")) == guesses._KEYS
 
@@ -129,7 +135,9 @@ def test_kinds_of_references_and_their_keys():
 def archive(request, tmp_path_factory):
     """A plan, and the members of its release."""
     columns = [dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)]
-    schema = dps.Schema(columns, dps.Guesses(shares={"a": 0.3}), file={"decimal": ","})
+    rule = dps.Never("a and b < 5", set={"a": False})
+    guesses = dps.Guesses(shares={"a": 0.3})
+    schema = dps.Schema(columns, guesses, {"decimal": ","}, [rule])
     asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
     plan = dps.plan(
         schema,

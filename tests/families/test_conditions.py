@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import ConditionError, FileFormatError
-from dpstats.families.conditions import CellSet, read_condition
 from dpstats.families.tables.cells import Cells
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import Boolean, Category, Number, Schema
+from dpstats.schema.conditions import CellSet, read_condition
 
 SCHEMA = Schema([
     Category("smoker", ["no", "yes"]),

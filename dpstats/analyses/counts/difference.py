@@ -23,7 +23,6 @@ from dpstats.analyses.questions import Asked, Comparison, Interval, question_of_
 from dpstats.checks import Alternative, check_alternative, check_finite, check_number, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers
@@ -31,6 +30,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.results.hypothesis import HypothesisResult
 from dpstats.schema import Column, Schema
+from dpstats.schema.conditions import cell_set
 
 _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
 

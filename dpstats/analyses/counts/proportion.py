@@ -36,7 +36,6 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, check_number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
@@ -44,6 +43,7 @@ from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.schema import Column, Schema
+from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -35,7 +35,6 @@ from dpstats.corrected.means import wasserstein_bound
 from dpstats.error_rates import splits_of_band
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.intervals import Intervals
@@ -45,6 +44,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
+from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
     import pandas as pd

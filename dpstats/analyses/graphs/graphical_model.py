@@ -30,7 +30,6 @@ from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.coarse_moments import third_and_fourth_powers
-from dpstats.families.conditions import parsed_condition
 from dpstats.families.features import SIGN, Feature, Term, has_sign, indicator, product
 from dpstats.families.moments import Moments
 from dpstats.families.separators import (
@@ -49,6 +48,7 @@ from dpstats.results.base import OF_POPULATION, SILENT
 from dpstats.results.hypothesis import adjusted
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
+from dpstats.schema.conditions import parsed_condition
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView

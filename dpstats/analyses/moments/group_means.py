@@ -29,7 +29,6 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.formula import named_number, names_logarithm
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
@@ -42,6 +41,7 @@ from dpstats.results.hypothesis import ADJUSTED, Adjustment, HypothesisResult, a
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, fixed, shown_pvalue, significant
 from dpstats.schema import MISSING_LABEL, Boolean, Category, Column, Number, Schema
+from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
     import pandas as pd

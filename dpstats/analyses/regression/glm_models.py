@@ -26,7 +26,6 @@ from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.conditions import CellSet
 from dpstats.families.features import Term
 from dpstats.families.pilot_score import UNIT, PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
@@ -35,6 +34,7 @@ from dpstats.inference.simulation import calibration_seed
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.measured.view import density_of
 from dpstats.schema import Column, Number
+from dpstats.schema.conditions import CellSet
 
 if TYPE_CHECKING:
     from dpstats.analyses.regression.links import Link

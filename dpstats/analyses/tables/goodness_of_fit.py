@@ -24,7 +24,6 @@ from dpstats.corrected.chi_square import CertifiedChiSquare, check_probabilities
 from dpstats.error_rates import LEAST_OF_COUNT, of_simulation, splits_of_fit
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import CellSet
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.simplex import project_to_total
@@ -39,6 +38,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.base import footer
 from dpstats.schema import Category, Column, Schema
 from dpstats.schema.column_fields import MISSING_LABEL
+from dpstats.schema.conditions import CellSet
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

@@ -31,7 +31,6 @@ from dpstats.corrected.chi_square import CertifiedChiSquare, independence_verdic
 from dpstats.error_rates import of_simulation, split_for
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
 from dpstats.inference.declared_levels import DeclaredLevels
@@ -47,6 +46,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
 from dpstats.results.base import footer
 from dpstats.schema import Schema
+from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
     from dpstats.measured.answers import Answers

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.conditions import CellSet
 from dpstats.families.features import rounded
 from dpstats.families.persons.products import LARGEST_TOTAL, PersonProducts, steps_of
 from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
+from dpstats.schema.conditions import CellSet
 
 if TYPE_CHECKING:
     from dpstats.privacy.neighbours import Unit

@@ -13,10 +13,10 @@ import numpy as np
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.conditions import cell_index
 from dpstats.families.tables.cells import Table
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Column, Number, Schema
+from dpstats.schema.conditions import cell_index
 
 if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget

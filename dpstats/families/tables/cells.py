@@ -17,14 +17,14 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.families.conditions import (
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Boolean, Column, Number, Schema
+from dpstats.schema.conditions import (
     CellSet,
     cell_index,
     cell_set,
     read_condition,
 )
-from dpstats.privacy.neighbours import Sensitivity
-from dpstats.schema import Boolean, Column, Number, Schema
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -115,7 +115,7 @@ def invented(
         if missing := _missing(column, guesses):
             cells = np.where(rng.random(m) < missing, column.missing_code, cells)
         drawn[column.name] = cells
-    return drawn
+    return schema.repairs(schema.names).repair(drawn)
 
 
 def _margin(column: Column, guesses: Guesses) -> tuple[Codes, Floats]:

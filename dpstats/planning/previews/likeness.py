@@ -146,7 +146,8 @@ def _codes(schema: Schema, table: pa.Table) -> dict[str, Codes]:
     if not table.num_rows:
         raise RequestError("the frame given as like= has no rows")
     whole = table.select(list(schema.names)).combine_chunks()
-    return {column.name: _codes_of(column, whole[column.name]) for column in schema}
+    codes = {column.name: _codes_of(column, whole[column.name]) for column in schema}
+    return schema.repairs(schema.names).repair(codes)
 
 
 def _codes_of(column: Column, cells: pa.ChunkedArray) -> Codes:

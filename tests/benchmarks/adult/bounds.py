@@ -20,8 +20,8 @@ import pandas as pd
 from releases import COLUMNS, budget_of
 
 import dpstats as dps
-from dpstats.families.conditions import cell_set
 from dpstats.families.tables.cells import Indicator
+from dpstats.schema.conditions import cell_set
 
 COMMON = 0.005
 WHOLE = 10  # cells of all columns

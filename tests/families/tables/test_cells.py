@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.conditions import cell_set
 from dpstats.families.tables.cells import Cells, Indicator, tables_of_degree
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.schema import Boolean, Category, Number, Schema
+from dpstats.schema.conditions import cell_set
 
 SCHEMA = Schema([
     Category("region", ["north", "south", "east"]),

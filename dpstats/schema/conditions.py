@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.checks import did_you_mean, excerpt, short
 from dpstats.errors import ConditionError, FileFormatError
-from dpstats.schema import Boolean, Column, Schema
+from dpstats.schema.category import Boolean
+from dpstats.schema.column_fields import MISSING_LABEL
+
+if TYPE_CHECKING:
+    from dpstats.schema.schema import Column, Schema
 
 GRAMMAR = (
     "a condition combines comparisons with and, or, not and parentheses: "
@@ -146,8 +150,26 @@ def read_condition(text: str, schema: Schema) -> CellSet:
         For text outside the grammar, unknown columns or levels, numbers not compared at declared
         edges, and conditions that are always true or always false.
     """
+    return _read(text, schema, missing_differs=True)
+
+
+def read_combinations(text: str, schema: Schema) -> CellSet:
+    """Read a condition of a rule: it holds only where it does so whatever is missing.
+
+    A comparison with a missing cell is neither true nor false, except one with ``"(missing)"``
+    itself, and ``not``, ``and`` and ``or`` follow Kleene's logic, as in SQL.
+
+    Raises
+    ------
+    ConditionError
+        As `read_condition`.
+    """
+    return _read(text, schema, missing_differs=False)
+
+
+def _read(text: str, schema: Schema, *, missing_differs: bool) -> CellSet:
     tree, quoted = parsed_condition(text)
-    reader = _Reader(text, schema, quoted)
+    reader = _Reader(text, schema, quoted, missing_differs)
     try:
         names = reader.columns_of(tree)
         columns = tuple(column for column in schema if column.name in names)
@@ -157,7 +179,7 @@ def read_condition(text: str, schema: Schema) -> CellSet:
                 f"{excerpt(text)} spans {cells} cells over {len(columns)} columns, more than "
                 f"{MAX_CELLS}; use fewer columns or coarser bins"
             )
-        full = np.broadcast_to(reader.evaluate(tree, columns), [c.bins for c in columns])
+        full = np.broadcast_to(reader.evaluate(tree, columns)[0], [c.bins for c in columns])
     except RecursionError:
         raise ConditionError(f"the condition is nested too deeply; {GRAMMAR}") from None
     if full.all() or not full.any():
@@ -215,6 +237,7 @@ class _Reader:
     text: str
     schema: Schema
     quoted: dict[str, str]
+    missing_differs: bool  # a missing cell from every value; else nothing is known of it
 
     def _refuse(self, why: str) -> ConditionError:
         return ConditionError(f"cannot read the condition {excerpt(self.text)}: {why}; {GRAMMAR}")
@@ -245,18 +268,26 @@ class _Reader:
             case _:
                 raise self._refuse(f"{excerpt(ast.unparse(node))} is not allowed")
 
-    def evaluate(self, node: ast.expr, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+    def evaluate(
+        self, node: ast.expr, columns: tuple[Column, ...]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Where a condition is true, and where it is false."""
+        known = self.missing_differs
         match node:
             case ast.BoolOp(op=op, values=values):
-                combine = np.logical_and if isinstance(op, ast.And) else np.logical_or
-                result = self.evaluate(values[0], columns)
+                true, false = self.evaluate(values[0], columns)
                 for value in values[1:]:
-                    result = combine(result, self.evaluate(value, columns))
-                return result
+                    is_true, is_false = self.evaluate(value, columns)
+                    if isinstance(op, ast.And):
+                        true, false = true & is_true, false | is_false
+                    else:
+                        true, false = true | is_true, false & is_false
+                return true, false
             case ast.UnaryOp(operand=operand):
-                return np.logical_not(self.evaluate(operand, columns))
+                return self.evaluate(operand, columns)[::-1]
             case ast.Compare():
                 column, bins = self._compare(node)
+                known = known or MISSING_LABEL in ast.unparse(node)
             case _:
                 column = self._column(node)
                 if not isinstance(column, Boolean):
@@ -264,7 +295,11 @@ class _Reader:
                 bins = column.bins_where("==", True)
         axis = columns.index(column)
         shape = [c.bins if i == axis else 1 for i, c in enumerate(columns)]
-        return np.isin(np.arange(column.bins), list(bins)).reshape(shape)
+        true = np.isin(np.arange(column.bins), list(bins))
+        false = ~true
+        if column.allow_missing and not known:
+            true[-1] = false[-1] = False
+        return true.reshape(shape), false.reshape(shape)
 
     def _compare(self, node: ast.Compare) -> tuple[Column, frozenset[int]]:
         if len(node.ops) > 1:

@@ -1,0 +1,632 @@
+r"""Rules between columns: combinations that cannot occur, and how a row that has one is read.
+
+Rules are public, as levels and bounds are. A row of the private table that breaks one is repaired:
+every rule in turn, in the order of their declaration, sets one or more columns of a coded row that
+breaks it. A repair is a function of that row alone, so that one row of the table still is one row
+of what is measured, whatever it holds, and all sensitivities are those without rules.
+
+That no row ends with a broken rule is proved when the rules are declared, by enumeration over the
+columns involved (`check_rules`; section "Proof" of docs/explanation/privacy/rules.md).
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.checks import check_choice, check_text, did_you_mean, excerpt, first_few, short
+from dpstats.errors import ConditionError, SchemaError
+from dpstats.schema.category import Category, FrozenMapping
+from dpstats.schema.column_fields import MISSING_LABEL
+from dpstats.schema.conditions import cell_index, parsed_condition, read_combinations
+from dpstats.schema.dates import day_of
+from dpstats.schema.number import Number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dpstats.schema.schema import Column, Schema
+
+Mask = NDArray[np.bool_]
+MOST_COMBINATIONS = 2**24  # that a proof goes through
+_PART = 2**20  # at a time
+_COMPARISONS = {ast.GtE: np.greater_equal, ast.Gt: np.greater,
+                ast.LtE: np.less_equal, ast.Lt: np.less}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Never:
+    """A combination that cannot occur, and what a row that has it is read as.
+
+    Parameters
+    ----------
+    condition : str
+        As in `Proportion`, on declared levels and edges. It does not hold where it depends on a
+        cell that is missing.
+    set : mapping of column name to value
+        What a row with the combination gets instead. Values are levels, numbers, dates or
+        ``"(missing)"``.
+
+    Raises
+    ------
+    SchemaError
+        If `set` is empty or no mapping.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> columns = [
+    ...     dps.Number("age", 0, 99, edges=[15]),
+    ...     dps.Category("marital", ["never", "married", "widowed"]),
+    ... ]
+    >>> rule = dps.Never("age < 15 and marital != 'never'", set={"marital": "never"})
+    >>> print(dps.Schema(columns, rules=[rule]))
+    age      number, 0 to 99, 1025 points, bins [0, 15) [15, 99];
+             missing or not a number: counted as 49.5; outside: clamped to the bounds
+    marital  category, 3 levels: never, married, widowed;
+             missing or undeclared: counted as 'never'
+    rule 1: never age < 15 and marital != 'never'; such rows are read with marital = 'never'
+    """
+
+    kind: ClassVar[str] = "never"
+
+    condition: str
+    set: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        check_text("the condition of a rule", self.condition, SchemaError)
+        if not isinstance(self.set, Mapping) or not self.set:
+            raise SchemaError(
+                f"the rule never {excerpt(self.condition)} needs set, what rows with this "
+                "combination are read as, such as set={'marital': 'never'}"
+            )
+        object.__setattr__(self, "set", FrozenMapping(self.set))
+
+    def compiled(self, columns: Schema) -> _Compiled:
+        """The rule on coded rows."""
+        combinations = read_combinations(self.condition, columns)
+        found = combinations.columns
+        mask = combinations.array.ravel()
+        if unknown := sorted(set(self.set) - {column.name for column in found}):
+            raise SchemaError(
+                f"{self.text}: set names {first_few(unknown)}, which the condition does not "
+                "depend on"
+            )
+        targets = {name: code_of(columns[name], value) for name, value in self.set.items()}
+
+        def broken(codes: Mapping[str, Codes]) -> Mask:
+            return np.asarray(mask[cell_index(found, codes)])
+
+        def repaired(codes: Mapping[str, Codes]) -> dict[str, Codes]:
+            return {name: np.full_like(codes[name], code) for name, code in targets.items()}
+
+        return _Compiled(self, found, tuple(targets), broken, repaired, in_bins=True)
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"never {self.condition}"
+
+    @property
+    def repair(self) -> str:
+        """What becomes of rows that break it."""
+        values = ", ".join(f"{name} = {value!r}" for name, value in self.set.items())
+        return f"such rows are read with {values}"
+
+
+@dataclass(frozen=True)
+class Determines:
+    """A column that follows from another, such as a region from a municipality.
+
+    Parameters
+    ----------
+    column : str
+        The column that follows.
+    by : str
+        The one that it follows from.
+    mapping : mapping of level to level
+        For every level (or bin, by its label) of `by`, the value of `column`. Without an entry for
+        ``"(missing)"``, rows without a value of `by` may have any.
+
+    Raises
+    ------
+    SchemaError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> columns = [
+    ...     dps.Category("town", ["Ely", "Cambridge", "Norwich"]),
+    ...     dps.Category("county", ["Cambridgeshire", "Norfolk"]),
+    ... ]
+    >>> towns = {"Ely": "Cambridgeshire", "Cambridge": "Cambridgeshire", "Norwich": "Norfolk"}
+    >>> schema = dps.Schema(columns, rules=[dps.Determines("county", by="town", mapping=towns)])
+    >>> schema.rules[0].text
+    'county follows from town'
+    """
+
+    kind: ClassVar[str] = "determines"
+
+    column: str
+    by: str
+    mapping: Mapping[Any, Any]
+
+    def __post_init__(self) -> None:
+        for what in ("column", "by"):
+            check_text(f"{what} of a rule", getattr(self, what), SchemaError)
+        if not isinstance(self.mapping, Mapping) or not self.mapping:
+            raise SchemaError(f"{self.text}: mapping must give a value for every level")
+        if self.column == self.by:
+            raise SchemaError(f"{self.text}: a column cannot follow from itself")
+        object.__setattr__(self, "mapping", FrozenMapping(self.mapping))
+
+    def compiled(self, columns: Schema) -> _Compiled:
+        """The rule on coded rows."""
+        by, column = columns[self.by], columns[self.column]
+        follows = np.full(by.bins, -1, dtype=np.int64)
+        free = np.ones(by.bins, dtype=np.bool_)
+        for level, value in self.mapping.items():
+            try:
+                place = by.index(level)
+            except SchemaError as error:
+                raise SchemaError(f"{self.text}: {error}") from None
+            if not free[place]:
+                raise SchemaError(f"{self.text}: the mapping has {short(level)} twice")
+            free[place], follows[place] = False, code_of(column, value)
+        labels = np.array([*by.bin_labels], dtype=object)
+        if lacking := [label for label in labels[free] if label != MISSING_LABEL]:
+            raise SchemaError(f"{self.text}: the mapping has no value for {first_few(lacking)}")
+
+        def wanted(codes: Mapping[str, Codes]) -> tuple[Mask, Codes]:
+            bins = by.bins_of(codes[self.by])
+            return ~free[bins], follows[bins]
+
+        def broken(codes: Mapping[str, Codes]) -> Mask:
+            bound, code = wanted(codes)
+            differs = column.bins_of(codes[self.column]) != column.bins_of(code)
+            return np.asarray(bound & differs)
+
+        def repaired(codes: Mapping[str, Codes]) -> dict[str, Codes]:
+            return {self.column: wanted(codes)[1]}
+
+        return _Compiled(self, (by, column), (self.column,), broken, repaired, in_bins=True)
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"{self.column} follows from {self.by}"
+
+    @property
+    def repair(self) -> str:
+        """What becomes of rows that break it."""
+        return f"other rows are read with the {self.column} of their {self.by}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order of two numbers or dates, such as a discharge that is not before the admission.
+
+    Parameters
+    ----------
+    comparison : str
+        Two columns with ``>=``, ``>``, ``<=`` or ``<`` between them. Rows where one of them is
+        missing may have any value of the other.
+    change : str, optional
+        The column that gives way in a row that breaks the rule: it becomes the nearest value that
+        does not. By default the first.
+
+    Raises
+    ------
+    SchemaError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> columns = [dps.Number(c, "2024-01-01", "2024-12-31") for c in ("admission", "discharge")]
+    >>> schema = dps.Schema(columns, rules=[dps.Order("discharge >= admission")])
+    >>> schema.rules[0].repair
+    'other rows are read with the nearest possible discharge'
+    """
+
+    kind: ClassVar[str] = "order"
+
+    comparison: str
+    change: str | None = None
+
+    def __post_init__(self) -> None:
+        names = self._read()[:2]
+        if self.change is None:
+            object.__setattr__(self, "change", names[0])
+        check_choice(f"{self.text}: change", self.change, names, SchemaError)
+
+    def _read(self) -> tuple[str, str, Any]:
+        try:
+            tree, quoted = parsed_condition(self.comparison)
+        except ConditionError as error:
+            raise SchemaError(str(error)) from None
+        match tree:
+            case ast.Compare(ast.Name(left), [op], [ast.Name(right)]) if type(op) in _COMPARISONS:
+                compare = _COMPARISONS[type(op)]
+                return quoted.get(left, left), quoted.get(right, right), compare
+        raise SchemaError(
+            f"an order compares two columns by >=, >, <= or <, such as 'discharge >= admission', "
+            f"got {excerpt(self.comparison)}"
+        )
+
+    def compiled(self, columns: Schema) -> _Compiled:
+        """The rule on coded rows."""
+        names, compare = self._read()[:2], self._read()[2]
+        left, right = (columns[name] for name in names)
+        if not isinstance(left, Number) or not isinstance(right, Number):
+            raise SchemaError(f"{self.text}: both must be numbers, or both dates")
+        if left.dates != right.dates:
+            raise SchemaError(f"{self.text}: a date cannot be compared with a number")
+        changed, other = (left, right) if self.change == left.name else (right, left)
+        lower = (changed is left) == (compare in (np.greater, np.greater_equal))  # bound from below
+        strict = compare in (np.greater, np.less)
+        values, own = other.grid, changed.codes_in_use
+        grid = changed.grid[own + changed.half_points]
+        if lower:
+            place = np.searchsorted(grid, values, side="right" if strict else "left")
+        else:
+            place = np.searchsorted(grid, values, side="left" if strict else "right") - 1
+        used = other.codes_in_use + other.half_points
+        if place[used].min() < 0 or place[used].max() >= len(own):
+            raise SchemaError(
+                f"{self.text}: some {other.name} allows no {changed.name} within its bounds; "
+                f"declare wider bounds of {changed.name}"
+            )
+        nearest = own[np.clip(place, 0, len(own) - 1)]
+
+        def broken(codes: Mapping[str, Codes]) -> Mask:
+            first, second = codes[left.name], codes[right.name]
+            held = left.has_value(first) & right.has_value(second)
+            at = [np.where(held, c, 0) + n.half_points for c, n in ((first, left), (second, right))]
+            return np.asarray(held & ~compare(left.grid[at[0]], right.grid[at[1]]))
+
+        def repaired(codes: Mapping[str, Codes]) -> dict[str, Codes]:
+            code = codes[other.name]
+            at = np.where(other.has_value(code), code, 0) + other.half_points
+            return {changed.name: nearest[at]}
+
+        return _Compiled(self, (left, right), (changed.name,), broken, repaired, in_bins=False)
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return self.comparison
+
+    @property
+    def repair(self) -> str:
+        """What becomes of rows that break it."""
+        return f"other rows are read with the nearest possible {self.change}"
+
+
+Rule = Never | Determines | Order
+_KINDS: dict[str, type[Rule]] = {kind.kind: kind for kind in (Never, Determines, Order)}
+_FIRST = {"never": "condition", "determines": "column", "order": "comparison"}
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """A rule on coded rows.
+
+    Attributes
+    ----------
+    rule : Rule
+    columns : tuple of columns
+        All that it depends on.
+    changes : tuple of str
+        Names of those that a repair sets.
+    broken : callable
+        Codes of rows to which of them break the rule, (n,) bool.
+    repaired : callable
+        Codes of rows that break it to new codes of the changed columns.
+    in_bins : bool
+        Whether it depends on bins alone, not on the codes within them.
+    """
+
+    rule: Rule
+    columns: tuple[Column, ...]
+    changes: tuple[str, ...]
+    broken: Any
+    repaired: Any
+    in_bins: bool
+
+    @property
+    def names(self) -> set[str]:
+        """Names of its columns."""
+        return {column.name for column in self.columns}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is sent to the workers of an engine."""
+        return _compile, (self.rule, self.columns)
+
+
+def _compile(rule: Rule, columns: tuple[Column, ...]) -> _Compiled:
+    from dpstats.schema.schema import Schema
+
+    return rule.compiled(Schema(columns))
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """Rules that decide how some columns are read, in the order in which they apply.
+
+    Attributes
+    ----------
+    schema : Schema
+        The columns whose cells must be read: the wanted ones, and those that decide about them.
+    rules : tuple of compiled rules
+    """
+
+    schema: Schema
+    rules: tuple[_Compiled, ...] = ()
+
+    def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
+        """Codes of the rows of a table as they are read, name -> (n,) int64; total on cells."""
+        return self.repair(self.schema.encode(batch))
+
+    def repair(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        """Codes of rows after all rules, from those of their cells, name -> (n,) int64."""
+        repaired = dict(codes)
+        for rule in self.rules:
+            rows = np.flatnonzero(rule.broken(repaired))
+            if len(rows):
+                some = {name: repaired[name][rows] for name in rule.names}
+                for name, new in rule.repaired(some).items():
+                    repaired[name] = repaired[name].copy()
+                    repaired[name][rows] = new
+        return repaired
+
+    def breaking(self, codes: Mapping[str, Codes]) -> Mask:
+        """Which rows break a rule, (n,)."""
+        return np.asarray(np.any([rule.broken(codes) for rule in self.rules], axis=0))
+
+    def broken(self, codes: Mapping[str, Codes]) -> list[int]:
+        """How many rows break each rule."""
+        return [int(np.count_nonzero(rule.broken(codes))) for rule in self.rules]
+
+
+def read_rules(plain: object) -> tuple[Rule, ...]:
+    """Rules from plain data, a list of mappings as in a schema file.
+
+    Raises
+    ------
+    SchemaError
+    """
+    if isinstance(plain, str | Mapping) or not isinstance(plain, Sequence):
+        raise SchemaError("rules must be a list of tables ([[rule]] in TOML)")
+    return tuple(map(_read_rule, plain))
+
+
+def _read_rule(plain: object) -> Rule:
+    kinds = [kind for kind in _KINDS if isinstance(plain, Mapping) and kind in plain]
+    if len(kinds) != 1 or not isinstance(plain, Mapping):
+        raise SchemaError(f"a rule has one of the keys {list(_KINDS)}, got {short(plain)}")
+    kind = _KINDS[kinds[0]]
+    given = {_FIRST.get(key, key): value for key, value in plain.items()}
+    known = [field.name for field in fields(kind)]
+    if unknown := sorted(key for key in map(str, given) if key not in known):
+        raise SchemaError(
+            f"a rule with the key {kinds[0]!r} has unknown keys {first_few(unknown)}"
+            f"{did_you_mean(unknown, known)}"
+        )
+    try:
+        return kind(**{str(key): value for key, value in given.items()})
+    except TypeError:
+        raise SchemaError(
+            f"a rule with the key {kinds[0]!r} needs {' and '.join(known[1:])}"
+        ) from None
+
+
+def rule_to_dict(rule: Rule) -> dict[str, Any]:
+    """Plain data of a rule, as in a schema file."""
+    first = _FIRST[rule.kind]
+    plain = {rule.kind: getattr(rule, first)}
+    for field in fields(rule):
+        if field.name != first:
+            value = getattr(rule, field.name)
+            plain[field.name] = dict(value) if isinstance(value, Mapping) else value
+    return plain
+
+
+def code_of(column: Column, value: Any) -> int:
+    """Code of a level, a number, a date or ``"(missing)"``.
+
+    Raises
+    ------
+    SchemaError
+        If the column has no such level, or the value lies outside its bounds.
+    """
+    if isinstance(column, Category):
+        return column.index(value)
+    if value == MISSING_LABEL and column.allow_missing:
+        return column.missing_code
+    number = day_of(value) if column.dates else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise SchemaError(f"{short(value)} is no {'date' if column.dates else 'number'}, as "
+                          f"{column.name!r} holds")  # fmt: skip
+    if not column.low <= number <= column.high:  # type: ignore[operator]
+        raise SchemaError(f"{short(value)} is outside the bounds of {column.name!r}")
+    return int(column.encode_numbers(np.array([float(number)]))[0])
+
+
+@lru_cache(maxsize=64)
+def compile_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> tuple[_Compiled, ...]:
+    """Rules on coded rows of some columns."""
+    from dpstats.schema.schema import Schema
+
+    schema = Schema(columns)
+    compiled = []
+    for rule in rules:
+        try:
+            compiled.append(rule.compiled(schema))
+        except ConditionError as error:
+            raise SchemaError(f"rule {rule.text!r}: {error}") from None
+    return tuple(compiled)
+
+
+def repairs_of(schema: Schema, names: Iterable[str]) -> Repairs:
+    """How some columns are read: the rules, in order, that decide what their cells become.
+
+    Seen from the last rule to the first, one matters if its repair changes a column that is needed;
+    then all of its columns are.
+    """
+    needed, used = set(names), list[_Compiled]()
+    for rule in reversed(compile_rules(tuple(schema.columns), tuple(schema.rules))):
+        if needed & set(rule.changes):
+            needed |= rule.names
+            used.append(rule)
+    return Repairs(schema.select(needed), tuple(reversed(used)))
+
+
+def rules_within(schema: Schema, names: Collection[str]) -> tuple[Rule, ...]:
+    """The rules of a schema that depend on some of its columns alone."""
+    compiled = compile_rules(tuple(schema.columns), tuple(schema.rules))
+    return tuple(rule.rule for rule in compiled if rule.names <= set(names))
+
+
+@lru_cache(maxsize=64)
+def check_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> None:
+    """Prove that no repaired row breaks a rule, and that every level remains possible.
+
+    Rules that share columns are taken together, directly or through others. Bins between which none
+    of them distinguishes count as one.
+
+    Raises
+    ------
+    SchemaError
+        If a row would break a rule after all repairs, if no row with some level is allowed, or if
+        there are more than `MOST_COMBINATIONS` to go through.
+    """
+    from dpstats.schema.schema import Schema
+
+    for together in _linked(compile_rules(columns, rules)):
+        names = set[str]().union(*(rule.names for rule in together))
+        involved = [column for column in columns if column.name in names]
+        classes = [_Classes.of(column, together) for column in involved]
+        shape = [len(of_column.codes) for of_column in classes]
+        if math.prod(shape) > MOST_COMBINATIONS:
+            raise SchemaError(
+                f"the rules on {first_few(sorted(names))} distinguish {math.prod(shape):,} "
+                f"combinations, more than {MOST_COMBINATIONS:,}: declare fewer levels, bins or "
+                "points of these columns"
+            )
+        possible = [np.zeros(size, np.bool_) for size in shape]
+        repairs = Repairs(Schema(involved), tuple(together))
+        for places in _combinations(shape):
+            codes = {
+                c.name: k.codes[at] for c, k, at in zip(involved, classes, places, strict=True)
+            }
+            allowed = ~np.any([rule.broken(codes) for rule in together], axis=0)
+            for seen, at in zip(possible, places, strict=True):
+                seen[at[allowed]] = True
+            after = repairs.repair(codes)
+            for rule in together:
+                rows = np.flatnonzero(rule.broken(after))
+                if len(rows):
+                    cells = {name: int(code[rows[0]]) for name, code in codes.items()}
+                    raise SchemaError(_unrepaired(rule, together, involved, cells))
+        for column, of_column, seen in zip(involved, classes, possible, strict=True):
+            _check_possible(column, seen[of_column.of_bin], together)
+
+
+def _unrepaired(
+    rule: _Compiled,
+    together: Sequence[_Compiled],
+    involved: Sequence[Column],
+    cells: Mapping[str, int],
+) -> str:
+    """A message on a rule that some row breaks after all repairs."""
+    row = ", ".join(
+        f"{column.name} {column.bin_labels[int(column.bins_of(np.array([cells[column.name]]))[0])]}"
+        for column in involved
+    )
+    others = [other.rule.text for other in together if other is not rule]
+    why = f"and {first_few(others)} contradict each other" if others else "is not met by its repair"
+    return (
+        f"rule {rule.rule.text!r} {why}: a row with {row} still breaks the first after all "
+        "repairs; change what they set, or their order"
+    )
+
+
+def _check_possible(column: Column, possible: Mask, together: Sequence[_Compiled]) -> None:
+    labels = [label for label, seen in zip(column.bin_labels, possible, strict=True)
+              if not seen and label != MISSING_LABEL]  # fmt: skip
+    if labels:
+        texts = [rule.rule.text for rule in together if column.name in rule.names]
+        raise SchemaError(
+            f"no row with {column.name} {labels[0]} is allowed by the rules {first_few(texts)}: "
+            "declare the column without it, or change a rule"
+        )
+
+
+def _linked(rules: Sequence[_Compiled]) -> list[list[_Compiled]]:
+    """Rules in groups without a column in common, each in declared order."""
+    groups: list[tuple[set[str], list[int]]] = []
+    for place, rule in enumerate(rules):
+        joined = [group for group in groups if group[0] & rule.names]
+        groups = [group for group in groups if not group[0] & rule.names]
+        names = rule.names.union(*(group[0] for group in joined))
+        places = sorted([place, *itertools.chain.from_iterable(group[1] for group in joined)])
+        groups.append((names, places))
+    return [[rules[place] for place in places] for _, places in groups]
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Codes of a column, each for all that no rule distinguishes from it.
+
+    Attributes
+    ----------
+    codes : (c,) int64
+        One code of each class.
+    of_bin : (bins,) int64
+        A class of every bin.
+    """
+
+    codes: Codes
+    of_bin: Codes
+
+    @classmethod
+    def of(cls, column: Column, rules: Sequence[_Compiled]) -> _Classes:
+        """Classes of the bins, or of all codes where a rule depends on these."""
+        own = [rule for rule in rules if column.name in rule.names]
+        if isinstance(column, Number) and not all(rule.in_bins for rule in own):
+            codes = column.all_codes
+            return cls(codes, np.searchsorted(column.bins_of(codes), np.arange(column.bins)))
+        slices = [_slices(rule, column) for rule in own]
+        _, first, of_bin = np.unique(
+            np.hstack(slices), axis=0, return_index=True, return_inverse=True
+        )
+        return cls(_codes_of_bins(column)[first], of_bin.ravel())
+
+
+def _codes_of_bins(column: Column) -> Codes:
+    return column.bin_codes[0] if isinstance(column, Number) else np.arange(column.bins)
+
+
+def _slices(rule: _Compiled, column: Column) -> Mask:
+    """Which combinations with each bin of a column break a rule, (bins, others) bool."""
+    shape = [c.bins for c in rule.columns]
+    places = np.unravel_index(np.arange(math.prod(shape)), shape)
+    codes = {c.name: _codes_of_bins(c)[at] for c, at in zip(rule.columns, places, strict=True)}
+    broken = rule.broken(codes).reshape(shape)
+    axis = [c.name for c in rule.columns].index(column.name)
+    return np.asarray(np.moveaxis(broken, axis, 0).reshape(column.bins, -1))
+
+
+def _combinations(shape: Sequence[int]) -> Iterator[tuple[NDArray[np.intp], ...]]:
+    """Places of all combinations, some at a time."""
+    for first in range(0, math.prod(shape), _PART):
+        yield np.unravel_index(np.arange(first, min(first + _PART, math.prod(shape))), shape)

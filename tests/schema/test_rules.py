@@ -1,0 +1,288 @@
+"""Rules between columns: what is refused, how rows are read, and rows that break none."""
+
+import itertools
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpstats as dps
+from dpstats.private.kernel import Kernel
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema.conditions import read_combinations
+from dpstats.verifying.arguing import verify
+
+AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65], missing=40)
+MARITAL = dps.Category("marital", ["never", "married", "widowed"], allow_missing=True)
+TOWN, AREA = dps.Category("town", ["a", "b", "c"]), dps.Category("area", ["n", "s"])
+IN, OUT = (dps.Number(c, 0, 9, points=10, edges=[5], allow_missing=True) for c in ("came", "went"))
+COLUMNS = [AGE, MARITAL, TOWN, AREA, IN, OUT]
+CHILD = dps.Never("age < 15 and marital != 'never'", set={"marital": "never"})
+TOWNS = dps.Determines("area", by="town", mapping={"a": "n", "b": "n", "c": "s"})
+STAY = dps.Order("went >= came")
+SCHEMA = dps.Schema(COLUMNS, rules=[CHILD, TOWNS, STAY])
+
+
+def random_rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame({
+        "age": rng.integers(-5, 110, n),
+        "marital": rng.choice(["never", "married", "widowed", "?", None], n),
+        "town": rng.choice(list("abc"), n),
+        "area": rng.choice(list("ns"), n),
+        "came": rng.choice([*range(10), np.nan], n),
+        "went": rng.choice([*range(10), np.nan], n),
+    })  # fmt: skip
+
+
+def read_by_hand(rows):
+    """The rows as the three rules read them, in plain Python."""
+    read = []
+    for row in rows.to_dict("records"):
+        age = min(max(row["age"], 0), 99)
+        marital = row["marital"] if row["marital"] in MARITAL.levels else "(missing)"
+        if age < 15 and marital in ("married", "widowed"):
+            marital = "never"
+        area = "s" if row["town"] == "c" else "n"
+        out = row["went"]
+        if row["came"] == row["came"] and out == out and out < row["came"]:
+            out = row["came"]
+        read.append({**row, "age": age, "marital": marital, "area": area, "went": out})
+    return pd.DataFrame(read)
+
+
+def test_rows_are_read_as_the_rules_say_by_every_engine(tmp_path):
+    rows = random_rows(400)
+    blocks = [dps.Cells.table(SCHEMA, names) for names in
+              (["age", "marital"], ["area"], ["town", "area"], ["came", "went"])]  # fmt: skip
+    wanted = [
+        block.sums(dps.Schema(COLUMNS).encode(pa.RecordBatch.from_pandas(read_by_hand(rows))))
+        for block in blocks
+    ]
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    pq.write_table(pa.Table.from_pandas(rows), tmp_path / "t.parquet", row_group_size=64)
+    dask, polars = pytest.importorskip("dask.dataframe"), pytest.importorskip("polars")
+    tables = [rows, pa.Table.from_pandas(rows), tmp_path / "t.csv", tmp_path / "t.parquet",
+              dask.from_pandas(rows, npartitions=3), polars.from_pandas(rows)]  # fmt: skip
+    for table in tables:
+        sums, n = exact_sums(open_source(table, SCHEMA), SCHEMA, blocks)
+        assert n == 400
+        for found, expected in zip(sums, wanted, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_repair_is_a_function_of_its_row_alone():
+    """So that one row changes the sums by no more than without rules."""
+    block = dps.Cells.table(SCHEMA, ["age", "marital"])
+    batch = pa.RecordBatch.from_pandas(random_rows(60, 1))
+    kernel = Kernel(SCHEMA, [block])
+    alone = [kernel.sums(batch.slice(i, 1))[0] for i in range(60)]
+    assert all(one.sum() == 1 and one.min() == 0 for one in alone)
+    np.testing.assert_array_equal(kernel.sums(batch)[0], np.sum(alone, axis=0))
+    sent = pickle.loads(pickle.dumps(kernel))  # to the workers of an engine
+    np.testing.assert_array_equal(sent.sums(batch)[0], kernel.sums(batch)[0])
+
+
+def test_columns_that_decide_about_others_are_read_with_them():
+    asked = {
+        "married": dps.Proportion("marital == 'married'"),
+        "south": dps.Proportion("town == 'c'"),
+    }
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1))
+    assert plan.columns.names == ("marital", "town")  # only these are synthesised
+    assert plan.read_columns.names == ("age", "marital", "town")
+    with pytest.raises(dps.DataError, match="'age'"):
+        dps.measure(plan, random_rows(10).drop(columns="age"))
+    assert "Rule 1: never age < 15 and marital != 'never'" in str(plan)
+
+
+def random_rules(rng, columns):
+    """Rules that may or may not contradict each other."""
+    rules = []
+    for _ in range(rng.integers(1, 5)):
+        a, b = rng.permutation(len(columns))[:2]
+        first, second = columns[a], columns[b]
+        if rng.random() < 0.25:
+            mapping = {level: str(rng.choice(second.levels)) for level in first.levels}
+            rules.append(dps.Determines(second.name, by=first.name, mapping=mapping))
+        else:
+            x, y, z = rng.choice(first.levels), rng.choice(second.levels), rng.choice(second.levels)
+            text = f"{first.name} == '{x}' and {second.name} == '{y}'"
+            rules.append(dps.Never(text, set={second.name: str(z)}))
+    return rules
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
+    """Against all rows of the domain, one by one."""
+    rng = np.random.default_rng(seed)
+    columns = [dps.Category(name, list("uvw")[: rng.integers(2, 4)]) for name in "abcd"]
+    rules = random_rules(rng, columns)
+    every = np.array([*itertools.product(*(range(c.bins) for c in columns))]).T
+    codes = dict(zip("abcd", every, strict=True))
+    compiled = [rule.compiled(dps.Schema(columns)) for rule in rules]
+    read = {name: code.copy() for name, code in codes.items()}
+    for row in range(every.shape[1]):
+        for rule in compiled:
+            one = {name: code[row : row + 1] for name, code in read.items()}
+            if rule.broken(one)[0]:
+                for name, code in rule.repaired(one).items():
+                    read[name][row] = code[0]
+    allowed = ~np.any([rule.broken(codes) for rule in compiled], axis=0)
+    levels = all(set(codes[c.name][allowed]) == set(range(c.bins)) for c in columns)
+    if not levels or np.any([rule.broken(read) for rule in compiled]):
+        with pytest.raises(dps.SchemaError):
+            dps.Schema(columns, rules=rules)
+        return
+    schema = dps.Schema(columns, rules=rules)
+    for names in (["a"], ["b", "c"], ["d", "a"]):  # the rules that matter for some columns
+        repairs = schema.repairs(names)
+        some = repairs.repair({name: codes[name] for name in repairs.schema.names})
+        for name in names:
+            np.testing.assert_array_equal(some[name], read[name])
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ([dps.Never("age < 15 and marital != 'never'", set={"marital": "widowed"})], "its repair"),
+        ([dps.Never("age < 15", set={"age": 20})], r"no row with age \[0, 15\) is allowed"),
+        ([dps.Never("age < 15 and marital == 'never'", set={"marital": "married"}), CHILD],
+         "contradict each other: a row with"),
+        ([dps.Never("age < 14 and town == 'a'", set={"town": "b"})], "< 14 cannot be measured"),
+        ([dps.Never("age < 15 and town == 'a'", set={"area": "n"})], "does not depend on"),
+        ([dps.Never("age < 15 and town == 'a'", set={"town": "d"})], "'d' is not a level"),
+        ([dps.Never("age < 15 and town == 'a'", set={"age": 120})], "outside the bounds"),
+        ([dps.Determines("area", by="town", mapping={"a": "n", "b": "n"})], "no value for .*'c'"),
+        ([dps.Determines("area", by="twon", mapping={"a": "n"})], "did you mean"),
+        ([dps.Order("went > came")], "allows no went within its bounds"),
+        ([dps.Order("went >= town")], "both must be numbers"),
+        (["age < 15"], "rules hold dps.Never"),
+        (CHILD.condition, "rules is a list"),
+    ],
+)  # fmt: skip
+def test_rules_that_cannot_be_used_are_refused(rules, words):
+    with pytest.raises(dps.SchemaError, match=words):
+        dps.Schema(COLUMNS, rules=rules)
+
+
+def test_parts_of_a_rule_are_checked():
+    for make, words in [
+        (lambda: dps.Never("age < 15", set={}), "needs set"),
+        (lambda: dps.Determines("area", by="area", mapping={"n": "n"}), "follow from itself"),
+        (lambda: dps.Order("went == came"), "compares two columns"),
+        (lambda: dps.Order("went >= came", change="age"), "change"),
+    ]:
+        with pytest.raises(dps.SchemaError, match=words):
+            make()
+
+
+def test_a_condition_does_not_hold_where_it_depends_on_a_missing_cell():
+    schema = dps.Schema([MARITAL, TOWN, IN])
+    for text in ["marital != 'never'", "not (marital == 'never')", "marital in ['married']"]:
+        assert not read_combinations(text, schema).array[-1]
+    either = read_combinations("marital == 'married' or town == 'a'", schema).array
+    np.testing.assert_array_equal(either[-1], [True, False, False])
+    assert read_combinations("marital == '(missing)'", schema).array[-1]
+    assert not read_combinations("came < 5", schema).array[-1]
+
+
+def test_files_hold_rules(tmp_path):
+    text = """
+        [[column]]
+        name = "age"
+        low = 0
+        high = 99
+        points = 100
+        edges = [15, 65]
+        [[column]]
+        name = "marital"
+        levels = ["never", "married"]
+        [[column]]
+        name = "spouse age"
+        low = 0
+        high = 99
+        points = 100
+        [[rule]]
+        never = "age < 15 and marital == 'married'"
+        set = { marital = "never" }
+        [[rule]]
+        order = "age <= `spouse age`"
+        change = "spouse age"
+    """
+    (tmp_path / "s.toml").write_text(text)
+    schema = dps.Schema.load(tmp_path / "s.toml")
+    assert [rule.kind for rule in schema.rules] == ["never", "order"]
+    again = dps.Schema.from_dict(json.loads(json.dumps(schema.to_dict())),
+                                 rules=json.loads(json.dumps(schema.rules_to_dict)))  # fmt: skip
+    assert again == schema == dps.Schema.from_frictionless(schema.to_frictionless())
+    assert dps.Schema(schema.columns) != schema
+    asked = {"m": dps.Proportion("marital == 'married'")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
+    assert plan.digest != dps.plan(dps.Schema(schema.columns), asked, budget=dps.PureDP(1)).digest
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json").schema == schema
+    rows = pd.DataFrame({"age": [3, 30] * 50, "marital": "married", "spouse age": 30})
+    release = dps.release(plan, rows, rng=0)
+    release.save(tmp_path / "r.zip")
+    assert dps.load(tmp_path / "r.zip").schema == schema
+    assert verify(tmp_path / "r.zip").agrees
+    for wrong, words in [("never = 1\nset = {age = 20}", "condition"),
+                         ("when = 'a'", "one of the keys"), ("never = 'age < 15'", "needs set"),
+                         ("order = 'a < b'\nwhat = 1", "unknown keys")]:  # fmt: skip
+        (tmp_path / "w.toml").write_text(f"{text}\n[[rule]]\n{wrong}")
+        with pytest.raises(dps.SchemaError, match=words):
+            dps.Schema.load(tmp_path / "w.toml")
+
+
+PAIRS = dps.Marginals(["age", "marital", "town", "area"])
+MOMENTS = dps.Covariance(["age", "came"])
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 10_000])
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        ({"pairs": PAIRS}, {"reference": dps.LogLinear()}),
+        ({"pairs": PAIRS, "stay": dps.Marginals(["came", "went"])}, {}),
+        ({"pairs": PAIRS}, {"reference": dps.PerturbedHistogram()}),
+        ({"pairs": PAIRS, "moments": MOMENTS}, {"reference": dps.LogLinear()}),
+        ({"moments": dps.Mean("age"), "stay": dps.Marginals(["came", "went"])}, {}),
+    ],
+)
+def test_no_synthetic_row_breaks_a_rule(asked, options, epsilon):
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(epsilon), n=3_000, **options)
+    measured = dps.measure(plan, random_rows(3_000, 2))
+    columns = measured.columns
+    rules = columns.repairs(columns.names)
+    for made in ({}, {"fit": "minimax", "m": 300}):
+        release = dps.synthesize(measured, k=400, rng=0, **made)
+        assert rules.rules
+        assert sum(rules.broken(release.candidates)) == 0
+        assert release.counts.sum() == 400
+
+
+def test_check_counts_rows_that_break_rules():
+    rows = random_rows(300, 3)
+    plan = dps.plan(SCHEMA, {"p": PAIRS}, budget=dps.PureDP(1))
+    fit = dps.check(plan, rows)
+    children = (rows.age < 15) & rows.marital.isin(["married", "widowed"])
+    moved = (rows.town == "c") != (rows.area == "s")
+    assert dict(fit.broken) == {CHILD.text: children.sum(), TOWNS.text: moved.sum()}
+    assert f"rule 'area follows from town': {moved.sum()} rows break it" in repr(fit)
+
+
+def test_totals_of_persons_are_of_rows_as_they_are_read(no_noise):
+    asked = {"married": dps.Mean("age", given="marital == 'married'")}
+    rows = pd.DataFrame({"id": [1, 1, 2, 2], "age": [10, 40, 10, 30], "marital": "married"})
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), rows_per_person=2, person="id",
+                    person_totals=True)  # fmt: skip
+    by_hand = rows.assign(marital=["never", "married", "never", "married"])
+    found, wanted = (dps.measure(plan, table).every for table in (rows, by_hand))
+    assert any(noisy.block.degree == 2 for noisy in found)
+    for noisy, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(noisy.sums, other.sums)
