@@ -1,8 +1,4 @@
-"""Logistic and Poisson regression: noise-aware coefficients and their results.
-
-Few columns are fitted from the cells of a table, `cell_score`; more from moments and two-way
-tables, `calibrated_score`.
-"""
+"""Logistic and Poisson regression: from a table of cells, or from moments and two-way tables."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from dpstats.analyses.regression.glm_coefficients import (
     marginal_effects,
 )
 from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel, Scored
-from dpstats.analyses.regression.links import LOG, LOGIT, Link
+from dpstats.analyses.regression.score import LOG, LOGIT, Link
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, first_few
 from dpstats.errors import NotMeasuredError, RequestError
@@ -66,19 +62,14 @@ _ONE_OF_TWO = (
     "this release has no second stage for this formula: these are the results of the first; "
     "a plan with start= adds it"
 )
-
-
 _BINNED = (
     "from the noisy counts of all cells of the regressors by the outcome; the error of placing "
     "rows in the middle of a bin is corrected, and a bound on the rest is in the intervals"
 )
-
 _FEWER = (
     "this release has no cells of these columns with their offsets: the results are from its "
     "moments and two-way tables, as for more columns"
 )
-
-
 _ROBUST = (
     "standard errors and intervals allow counts to vary more or less than a Poisson law does "
     "(HC0): they are of the coefficients of the mean, whatever the law of the counts"
@@ -353,28 +344,22 @@ class Generalised:
             remarks.append(_ONE_OF_TWO)
         if both:
             remarks.append(_TWO_STAGES)
-        score, moments = scored.score, model.moments
-        assert isinstance(score, CalibratedScore)
-        unmeasured = np.full(len(moments.design.names), np.nan)
-        if score.params is not None:
-            intervals = _intervals(moments, scored)
-            combinations = intervals.reduced[intervals.determined]
-            if score.unbounded(combinations, 0.05):
-                remarks.append(_NO_ENDS)
-            elif any(np.isinf(score.interval(h, 0.05, sampled=True)).any() for h in combinations):
-                remarks.append(_SEPARATED)
-            unmeasured[intervals.determined] = score.unmeasured(combinations)
-            remarks += _unmeasured(unmeasured, moments.design.names, both)
-        elif not score.carries:
-            remarks.append(_NOT_CARRIED)
-        return self._result(kind, release, moments, scored, remarks, unmeasured)
+        return self._result(kind, release, model.moments, scored, remarks)
 
     def _result(
         self, kind: type[R], release: ReleaseView, moments: DesignMoments, scored: Scored,
-        notes: Sequence[str], unmeasured: Floats | None = None,
+        notes: list[str],
     ) -> R:  # fmt: skip
-        names, zero = moments.design.names, np.zeros(len(moments.design.names))
-        intervals = _intervals(moments, scored)
+        names, score = moments.design.names, scored.score
+        combinations = moments.to_basis / moments.half_range
+        intervals = CoefficientIntervals(score, combinations, scored.basis)
+        unmeasured = np.zeros(len(names))
+        if isinstance(score, CalibratedScore):
+            unmeasured = np.full(len(names), np.nan)
+            if intervals.known:
+                determined = intervals.determined
+                unmeasured[determined] = score.unmeasured(intervals.reduced[determined])
+            notes = [*notes, *_calibrated(intervals, unmeasured, names, _TWO_STAGES in notes)]
         return kind(
             title=self._title(moments),
             terms=names,
@@ -391,23 +376,17 @@ class Generalised:
                 _NOT_CERTIFIED,
                 cell_rules(release.schema, self),
             ],
-            null=zero,
+            null=np.zeros(len(names)),
             moments=moments,
             link=self.link,
             points=scored.points,
-            unmeasured=zero if unmeasured is None else unmeasured,
+            unmeasured=unmeasured,
         )
 
     def _title(self, moments: DesignMoments) -> str:
         given = "" if self.given is None else f" (given {self.given})"
         formula = moments.design.titled(self.formula, moments.schema)
         return f"{type(self).__name__} regression: {formula}{given}"
-
-
-def _intervals(moments: DesignMoments, scored: Scored) -> CoefficientIntervals:
-    """Intervals of the coefficients in original units."""
-    combinations = moments.to_basis / moments.half_range
-    return CoefficientIntervals(scored.score, combinations, scored.basis)
 
 
 def _estimated(intervals: CoefficientIntervals, scored: Scored, terms: Sequence[str]) -> list[str]:
@@ -426,17 +405,29 @@ def _estimated(intervals: CoefficientIntervals, scored: Scored, terms: Sequence[
     return notes
 
 
-def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:
-    """A note on the shares of the variances that what was not measured has."""
-    if np.isnan(shares).all() or np.nanmax(shares) < _LEAST_SHARE:
-        return []
-    largest = int(np.nanargmax(shares))
-    remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
-    return [
-        f"up to {shares[largest]:.0%} of a variance, that of {names[largest]}, comes from what was "
-        "not measured: the fitted density supplies it, its error is allowed for by a rule, not a "
-        f"theorem, and it counts as privacy in the table. More budget does not reduce it; {remedy}"
-    ]
+def _calibrated(
+    intervals: CoefficientIntervals, shares: Floats, names: Sequence[str], second: bool
+) -> list[str]:
+    """Notes on ends at infinity, and on the shares of the variances that were not measured."""
+    score = intervals.model
+    assert isinstance(score, CalibratedScore)
+    if not intervals.known:
+        return [] if score.carries else [_NOT_CARRIED]
+    notes, determined = [], intervals.reduced[intervals.determined]
+    if score.unbounded(determined, 0.05):
+        notes.append(_NO_ENDS)
+    elif any(np.isinf(score.interval(h, 0.05, sampled=True)).any() for h in determined):
+        notes.append(_SEPARATED)
+    if not np.isnan(shares).all() and np.nanmax(shares) >= _LEAST_SHARE:
+        largest = int(np.nanargmax(shares))
+        remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
+        notes.append(
+            f"up to {shares[largest]:.0%} of a variance, that of {names[largest]}, comes from what "
+            "was not measured: the fitted density supplies it, its error is allowed for by a rule, "
+            "not a theorem, and it counts as privacy in the table. More budget does not reduce it; "
+            f"{remedy}"
+        )
+    return notes
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from dpstats.analyses.regression.links import Average, Link
+from dpstats.analyses.regression.score import Average, Link, Score
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.inference.intervals import Intervals
@@ -19,8 +19,6 @@ from dpstats.roots import find_roots
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.calibrated_score import CalibratedScore
-    from dpstats.analyses.regression.cell_score import CellScore
     from dpstats.analyses.regression.design_moments import DesignMoments
     from dpstats.checks import Alternative, Target
     from dpstats.inference.intervals import Ends
@@ -29,27 +27,16 @@ _ROUNDING = 1e-8
 _STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
 
 
-UNKNOWN = Average(np.nan, np.inf, np.inf)
-
-
-def span(x: Floats) -> Floats | None:
-    """Orthonormal basis Q (p, r) of the span of the rows of x (m, p); None if r is p, or 0."""
-    _, sizes, rows = np.linalg.svd(x, full_matrices=False)
-    rank = int(np.sum(sizes > _ROUNDING * sizes.max(initial=0.0)))
-    return np.asarray(rows[:rank].T) if 0 < rank < x.shape[1] else None
-
-
 @dataclass(frozen=True, eq=False)
 class CoefficientIntervals(Intervals, Cached):
-    """Intervals of k combinations of the p coefficients.
+    """Intervals of k combinations of the p coefficients; none is certified.
 
     Without rows in some levels the regressors may be linearly dependent. Then a combination h'b is
-    determined if and only if h is in the span of the rows of the design, h = QQ'h with Q an
-    orthonormal basis of that span, and the model is fitted in the coordinates Q'b. No certified
-    interval is known from these measurements; `dps.LossGrid` has certified sets.
+    determined if h = QQ'h, and the model is fitted in the coordinates Q'b (logistic-regression.md,
+    eq. 1).
     """
 
-    model: CellScore | CalibratedScore
+    model: Score
     combinations: Floats  # (k, p)
     basis: Floats | None = None  # (p, r) Q, see `span`; None where all combinations are determined
 
@@ -144,13 +131,10 @@ class CoefficientIntervals(Intervals, Cached):
         return self.model.wald(self.reduced, values) if self.known else (0.0, 1.0)
 
     def average(self, values: Callable[[Floats], Floats]) -> Average:
-        """Mean over the rows of a function of the points of the model and of all coefficients.
-
-        Not known where it takes more than is determined.
-        """
-        model, basis = self.model, self.basis
+        """See `Score.average`; not known where the function takes more than is determined."""
+        model, basis, unknown = self.model, self.basis, Average(np.nan, np.inf, np.inf)
         if model.params is None:
-            return UNKNOWN
+            return unknown
         if basis is None:
             return model.average(values)
         b = basis @ model.params
@@ -158,16 +142,15 @@ class CoefficientIntervals(Intervals, Cached):
         for direction in linalg.null_space(basis.T).T:
             moved = np.abs(values(b + direction) - values(b))
             if np.any(moved[np.resize(used, len(moved))] > _ROUNDING):
-                return UNKNOWN
+                return unknown
         return model.average(lambda c: values(basis @ c))
 
 
 @dataclass(frozen=True, eq=False)
 class NormalIntervals(Intervals):
-    """Intervals of k numbers whose errors are about normal, of known variances.
+    """Intervals of k numbers with normal errors of known variances, and means between bounds.
 
-    Their means are only known to be between bounds: each interval is the shortest that covers with
-    probability 1 - alpha at any of these (logistic-regression.md, eq. 4).
+    The shortest that cover at any of these means (logistic-regression.md, eq. 4).
     """
 
     estimates: Floats
@@ -253,11 +236,7 @@ Effect = Callable[[Floats], Floats]  # effects (m,) at m points, for coefficient
 def marginal_effects(
     moments: DesignMoments, values: Mapping[str, Floats], link: Link
 ) -> dict[str, Effect]:
-    """How the mean changes with each column, at points as `DesignMoments.regressors_at` takes.
-
-    Named by a level and the baseline, or by what the derivative is by: ``log(wage)`` where the
-    formula has that.
-    """
+    """Changes of the mean with each column, at points as `DesignMoments.regressors_at` takes."""
     factors = [f for regressor in moments.design.regressors for f in regressor.factors]
     numbers = {name for name, level in factors if level is None}
 

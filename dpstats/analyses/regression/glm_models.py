@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
-from dpstats.analyses.regression.cell_score import CellScore
+from dpstats.analyses.regression.cell_score import CellScore, corners
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.glm_coefficients import span
-from dpstats.analyses.regression.links import corners
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
@@ -37,20 +35,21 @@ from dpstats.measured.view import density_of
 from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.links import Link
+    from dpstats.analyses.regression.score import Link, Score
     from dpstats.measured.answers import Answers
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
 
 _MOST_CELLS = 512  # of the regressors, that a model of cells may have
 _MOST_COLUMNS = 2
+_ROUNDING = 1e-8
 _BETA = 0.001  # probability that the noise of some level without rows is above its quantile
 
 
 class Scored(NamedTuple):
     """A model of a release; in the coordinates of the basis, if there is one."""
 
-    score: CellScore | CalibratedScore
+    score: Score
     basis: Floats | None  # (p, r) where the rows determine some combinations only, see `span`
     points: Mapping[str, Floats]  # of the regressors' columns, to average over
     rows: RowCount
@@ -380,6 +379,13 @@ class DensityModel:
             else:
                 values[column.name] = column.bins_of(of).astype(np.float64)
         return values
+
+
+def span(x: Floats) -> Floats | None:
+    """Orthonormal basis Q (p, r) of the span of the rows of x (m, p); None if r is p, or 0."""
+    _, sizes, rows = np.linalg.svd(x, full_matrices=False)
+    rank = int(np.sum(sizes > _ROUNDING * sizes.max(initial=0.0)))
+    return np.asarray(rows[:rank].T) if 0 < rank < x.shape[1] else None
 
 
 def _check_binned(columns: Sequence[Column]) -> None:
