@@ -177,9 +177,9 @@ def fit_verdict(
 ) -> CertifiedChiSquare:
     """Verdict on Pearson's statistic of a private table with counts within `low`, `high` (d,).
 
-    `sizes` bounds the number of rows n. Where it is not public the shares are in the box
-    [low / n_high, high / n_low], and n times their distance is bounded at the ends of n. The box
-    and the sizes use `beta` of the total error `alpha`.
+    The number of rows is within `sizes`: shares are in [low / n_high, high / n_low], and n times
+    their distance is bounded at the ends of n. The box and the sizes use `beta` of the total error
+    `alpha`.
     """
     smallest, largest = sizes
     lower, upper = np.maximum(low / largest, 0), np.minimum(high / smallest, 1)
@@ -243,8 +243,7 @@ def _least(lower: Floats, upper: Floats, p0: Floats) -> float:
 def _most(lower: Floats, upper: Floats, p0: Floats) -> float:
     """Branch and bound: chords bound the convex terms, a fractional knapsack their sum.
 
-    At the knapsack's solution one cell at most is inside its interval; only there the chord is
-    above the parabola, and there the interval is split.
+    At its solution one cell at most is inside its interval: there the chord is above the parabola.
     """
     value, bound, cell, at = _knapsack(lower, upper, p0)
     best, heap, count = value, [(-bound, 0, lower, upper, cell, at)], 0
@@ -305,14 +304,10 @@ def _simulations(cells: int) -> int:
 def fourfold_bounds(low: Floats, high: Floats) -> tuple[float, float]:
     """Bounds in [0, 1] on phi^2 of all 2x2 tables of proportions in a box; (0, 1) if it has none.
 
-    With r and c the first margins, a the first cell and d = a - rc,
-
-        phi^2 = d^2 / (r (1 - r) c (1 - c)).
-
-    Given (r, c) the box is an interval for d whose ends are bilinear in r and c, so that their
-    extremes over a rectangle of margins are at its corners. Branch and bound over rectangles
-    (R. E. Moore, R. B. Kearfott and M. J. Cloud 2009, Introduction to Interval Analysis, SIAM);
-    what is returned is the bound over the rectangles that remain, so it holds whenever it stops.
+    With margins r and c, a the first cell and d = a - rc, phi^2 = d^2 / (r (1 - r) c (1 - c)).
+    Given (r, c) the box is an interval for d with ends bilinear in r and c. Branch and bound over
+    rectangles of margins (Moore, Kearfott and Cloud 2009, Introduction to Interval Analysis, SIAM)
+    holds whenever it stops.
     """
     low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
     r, c = _margin(low, high), _margin(low.T, high.T)
@@ -409,11 +404,10 @@ def _at_centres(low: Floats, high: Floats, boxes: Floats, *, largest: bool) -> l
 def statistic_bounds(low: Floats, high: Floats, n: int) -> tuple[float, float]:
     """Bounds on the chi-square statistic of all R x C tables of n counts in a box.
 
-    2x2: `fourfold_bounds`. Larger: merging levels never increases the statistic (Z. Gilula and
-    A. M. Krieger 1983, The decomposability and monotonicity of Pearson's chi-square for collapsed
-    contingency tables, JASA 78, 176-180), so the best certified 2x2 collapse is a lower bound.
-    Upper: the statistic is sum (x - m)^2 / m over cells with m = n r c, each term convex in x and
-    in m, so its maximum is at a corner of their intervals; never above n (min(R, C) - 1).
+    Merging levels never increases the statistic (Gilula and Krieger 1983, JASA 78, 176-180), so the
+    best certified 2x2 collapse is a lower bound. Upper: the terms (x - m)^2 / m, m = n r c, are
+    convex in x and in m, so at most those at the corners of their intervals; never above n (min(R,
+    C) - 1).
     """
     # slightly wider, so that rounding cannot make a box of one table look empty
     low, high = np.clip(low / n - _ROUNDING, 0, 1), np.clip(high / n + _ROUNDING, 0, 1)
@@ -485,12 +479,9 @@ def independence_verdict(
 ) -> CertifiedChiSquare:
     """Three-way verdict on Pearson's statistic of the private table, summed over K strata.
 
-    With probability 1 - beta its counts lie between `low` and `high` (K, R, C) and their number
-    between `sizes`, so the statistic lies between the bounds; that part holds in finite samples,
-    for any data. The critical value is the chi-square quantile at alpha - beta, an asymptotic one
-    (the margins are unknown); so there is a verdict only where every expected count is certified to
-    be at least five (W. G. Cochran 1954, Some methods for strengthening the common chi-square
-    tests, Biometrics 10, 417-451).
+    Bounds on the statistic hold for any data. The critical value is the chi-square quantile, so
+    there is a verdict only where every expected count is certified to be at least five (Cochran
+    1954, Biometrics 10, 417-451).
     """
     from scipy import special
 

@@ -133,9 +133,5 @@ def wider(ends: Ends, others: Ends) -> Ends:
 
 
 def with_far_tails(ends: Ends, alpha: float, draws: int, certified: Callable[[], Ends]) -> Ends:
-    """Limits that were read off draws, widened to certified ones where the draws end.
-
-    Fewer than `FEWEST` of the draws lie beyond a level below FEWEST / draws, and the quantile there
-    is that of the extreme draw. Certified limits at the same alpha need no draws.
-    """
+    """Limits read off draws, widened to certified ones at the same alpha where the draws end."""
     return ends if reached(alpha, draws) else wider(ends, certified())

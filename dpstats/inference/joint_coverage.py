@@ -21,16 +21,8 @@ LARGEST = 12  # cells; of more than that the joint level shortens intervals by l
 def joint_level(answers: Answers, alpha: float) -> float:
     """Level of each interval at which those of all cells of one table hold jointly.
 
-    The counts of a table are multinomial, their noise has a known joint law. Under both, at the
-    estimated proportions, the smallest of the cells' two-sided p-values is simulated; its
-    alpha-quantile is the level. It lies between Bonferroni's alpha / d, valid for any dependence,
-    and alpha, and is approximate as a parametric bootstrap is.
-
-    Parameters
-    ----------
-    answers : Answers
-        All cells of one table (or a single condition: then the level is alpha itself).
-    alpha : float
+    The alpha-quantile of the smallest two-sided p-value of the cells, simulated at the estimated
+    proportions: approximate, as a parametric bootstrap is.
     """
     d = len(answers.sums)
     if d == 1:
@@ -48,11 +40,7 @@ def joint_level(answers: Answers, alpha: float) -> float:
 
 
 def level_of_draws(drawn: Floats, alpha: float) -> float:
-    """Level of each of d two-sided statements at which all hold jointly, from joint draws.
-
-    The smallest of the d p-values, by ranks among the draws (size, d), is below it with
-    probability alpha; never below Bonferroni's alpha / d.
-    """
+    """Level at which d two-sided statements hold jointly, from joint draws (size, d), by ranks."""
     size, d = drawn.shape
     ranks = np.empty((size, d))
     np.put_along_axis(

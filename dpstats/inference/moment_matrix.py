@@ -1,11 +1,7 @@
 """The noisy second-moment matrix of some features, with the law of its noise.
 
-Features are a constant, numbers, signs of two-level columns and indicators of levels. Their
-products were measured one by one with independent noise; some entries of the matrix are the same
-measurement (an indicator times itself), some are known (two levels of one column exclude each
-other; a sign times itself is the constant times itself). All uses of the matrix are
-homogeneous in it: where the number of rows is not public, as in a subgroup, its noisy count is one
-more entry, at the constant times itself.
+Some entries are the same measurement, some are known. All uses of the matrix are homogeneous in it:
+where the number of rows is not public, its noisy count is one more entry, at the constant squared.
 """
 
 from __future__ import annotations
@@ -43,13 +39,7 @@ def moments_block(
     terms: Sequence[Term],
     given: Subgroup | None = None,
 ) -> Moments:
-    """The test functions `terms` of some features, and the number of rows of a subgroup, last.
-
-    Raises
-    ------
-    RequestError
-        For a number without a rule for missing cells, or columns of the wrong kind.
-    """
+    """Test functions `terms` of some features, and the number of rows of a subgroup, last."""
     numbers = list(dict.fromkeys(name for name, level in features if level is None))
     signs = list(dict.fromkeys(name for name, level in features if level == SIGN))
     groups = list(dict.fromkeys(feature[0] for feature in features if is_level(feature)))
@@ -220,11 +210,7 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def scaling(self) -> Floats:
-        """(q, q) lower triangular L: features in original units are L times those in unit scale.
-
-        A number is its origin + spread times its unit value; the others are unchanged. The matrix
-        in original units is L M L', and coefficients b there are b_unit = L' b in unit scale.
-        """
+        """(q, q) lower triangular L: features in original units are L times those in unit scale."""
         scaling = np.eye(len(self.features) + 1)
         scaling[1:, 0] = self.origin
         scaling[np.diag_indices(len(scaling))] = np.append(1.0, self.spread)
@@ -252,20 +238,14 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def limits(self) -> Floats:
-        """(q, q) largest absolute moments; without the constant, of covariances too.
-
-        In a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1.
-        """
+        """(q, q) largest absolute moments; in a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1."""
         limits = np.ones((len(self.features) + 1,) * 2)
         if self.ball is not None:
             limits[1:, 1:] = (1 + np.eye(len(self.features))) / 2
         return limits
 
     def ball_and_reach(self, scale: Floats, mean: Floats | None = None) -> tuple[float, float]:
-        """Largest squared length of a row, and distance from `mean`; columns times `scale`.
-
-        Rows are in the box from -1 to 1, or in the unit ball.
-        """
+        """Largest squared length of a row, and distance from `mean`; columns times `scale`."""
         mean = np.zeros_like(scale) if mean is None else mean
         if self.ball is None:
             return float(np.sum(scale**2)), float(np.linalg.norm(scale * (1 + np.abs(mean))))

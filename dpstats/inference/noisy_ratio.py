@@ -1,8 +1,7 @@
 """Ratios of two sums over the private rows, both measured with noise: those of the table itself.
 
-T = X + Z and N = M + Z_0, where X / M is a share or, on the scale of [0, 1], a mean. At the true
-ratio r the difference T - r N = Z - r Z_0 consists of noise alone and has a known law, whatever X
-and M are (Fieller 1954). Nothing is spent on M, as it would be in a box for both sums.
+T = X + Z and N = M + Z_0; at the true ratio r = X / M, T - r N = Z - r Z_0 has a known law ("The
+private table itself" in docs/explanation/inference/intervals.md; Fieller 1954).
 """
 
 from __future__ import annotations
@@ -75,8 +74,8 @@ class NoisyRatio(Cached):
     ) -> NoisyRatio | None:
         """From (a, b, law) of independent noises, of which Z and Z_0 have the weights a and b.
 
-        None where only bounds on a noise are known, or where there is hardly any noise: a box for
-        both sums serves then. Neither depends on the answers.
+        None where only bounds on a noise are known, or there is hardly any: a box for both sums
+        serves then.
         """
         parts = list(weighted)
         if any(law.bound_only for _, _, law in parts):
@@ -162,10 +161,9 @@ class NoisyRatio(Cached):
     def interval(self, alpha: float) -> tuple[Floats, Floats]:
         """Ends (d,) of the hull of the ratios of which neither tail is below alpha/2.
 
-        Quantiles of a symmetric log-concave noise are convex in its weights. Hence what the tests
-        keep on either side of T / N is one piece next to it and, with a small N, one at 0 or 1. On
-        the integers this holds nearly: a further piece can be missed, of probability far below
-        alpha.
+        Quantiles of a symmetric log-concave noise are convex in its weights, so on either side of T
+        / N the set is one piece (on the integers up to a probability far below alpha), and with a
+        small N one at 0 or 1.
         """
         every = np.arange(self.t.size)
         if self.count <= 0:
@@ -196,10 +194,7 @@ class NoisyRatio(Cached):
         return np.asarray(np.clip(found, low, high))
 
     def tails(self, r: float, *, read: bool) -> Floats:
-        """P(D + R <= observed) and P(D + R >= observed), (2, d), at a ratio.
-
-        Of T `read` within [0, N], as for limits, or as it is.
-        """
+        """P(D + R <= observed) and P(D + R >= observed), (2, d); T as `read`, or as it is."""
         if read and self.count <= 0:  # no rows are seen: nothing is known
             return np.full((2, self.t.size), 0.5)
         every = np.arange(self.t.size)
@@ -209,11 +204,7 @@ class NoisyRatio(Cached):
 
 @dataclass(frozen=True)
 class _Interpolated:
-    """The characteristic function of a noise of many parts, by Chebyshev polynomials in p.
-
-    Where each part is a small share of it, its logarithm is nearly quadratic in p. It is compared
-    with the function itself at some p; where they differ, [0, 1] is halved.
-    """
+    """Characteristic function of a noise of many parts, by Chebyshev polynomials."""
 
     joint: JointNoise
     _kept: dict[tuple[float, ...], Floats | None] = field(default_factory=dict)

@@ -43,13 +43,9 @@ Expansion = dict[Any, Fraction]  # a sum of products of features, by term
 class DesignMoments:
     """Regressors and response as combinations of features in unit scale.
 
-    A number is its middle plus half its range times its unit value in [-1, 1], so a regressor is a
-    sum of products of unit values, levels and the constant. The basis is a reduced echelon form of
-    the regressors in these products (eq. 1 of docs/explanation/regression/ols.md), found in exact
-    arithmetic, so that it does not depend on how far from zero the bounds are. Where as many
-    products occur as there are regressors (always, if a product comes with the numbers in it), the
-    products themselves are the basis: each of their moments is one measured number, which keeps
-    worst-case bounds narrow.
+    The basis is a reduced echelon form of the regressors in products of unit values and levels,
+    found in exact arithmetic (eq. 1 of docs/explanation/regression/ols.md); the products themselves
+    where as many occur as there are regressors, which keeps worst-case bounds narrow.
     """
 
     schema: Schema
@@ -157,11 +153,7 @@ class DesignMoments:
 
     @cached_property
     def _echelon(self) -> tuple[list[Expansion], list[Expansion], int | None]:
-        """The basis, how it is made of the regressors, and its member that is about constant.
-
-        The last is the one whose largest coefficient is that of the constant, if there is one; with
-        a penalty, the constant itself.
-        """
+        """The basis, how it is made of the regressors, and which member is about constant."""
         order = sorted(range(len(self._regressors)), key=lambda i: len(self._factors[i]))
         terms = {term for expansion in self._regressors for term in expansion}
         reduced = _reduced(self._regressors, order, {term: self._step(term) for term in terms})
@@ -257,10 +249,7 @@ class DesignMoments:
         return np.vstack([self._basis[0], self._coefficients([self._response])])
 
     def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
-        """(m, p) the basis at m points, by column name.
-
-        Numbers are in unit scale; other columns, and numbers in groups, are by their bins.
-        """
+        """(m, p) the basis at m points by column: numbers in unit scale, others by their bins."""
         rows = self.rows[:-1]
         basis = np.zeros((len(next(iter(values.values()))), len(rows)))
         for term, by in zip(self.features, rows.T, strict=True):
@@ -286,10 +275,7 @@ class DesignMoments:
 
     @cached_property
     def to_basis(self) -> Floats:
-        """(p, p): a combination h of coefficients in original units is h times this in the basis.
-
-        Without the `shift` of the response.
-        """
+        """(p, p) by which to multiply combinations of coefficients in original units."""
         # beta' x = b' B x over the half range, B the basis as the regressors: beta = B' b.
         return np.asarray(self.half_range * self._basis[1].T, dtype=np.float64)
 
@@ -353,9 +339,8 @@ class DesignMoments:
     def fourth_blocks(self) -> list[Block]:
         """The test functions that the mean of xx'(y - x'b)^2 needs at any b.
 
-        Products of two regressors and of two regressors or responses. The coarse block rounds grids
-        that are finer than its own; then it holds all of them, so that the residual is that of
-        rounded numbers throughout. Otherwise products that are measured anyway are used.
+        The coarse block rounds finer grids, and then holds all products: the residual is that of
+        rounded numbers throughout.
         """
         pairs, own = self._pairs
         needed = dict.fromkeys(
@@ -436,10 +421,7 @@ class DesignMoments:
     def asked(
         self, release: ReleaseView, blocks: Sequence[Block]
     ) -> tuple[Answers, dict[Term | None, int]]:
-        """Answers to the functions of some blocks, and which one each product of features is.
-
-        The number of rows is the last, where it is not public.
-        """
+        """Answers to the functions of some blocks, the rows last, and which one each term is."""
         if self.given is None:
             answers = release.answers(blocks, with_count=True)
         else:
@@ -479,10 +461,7 @@ def _add(total: Expansion, by: Fraction, more: Expansion) -> None:
 def _reduced(
     rows: Sequence[Expansion], order: Iterable[int], weights: Mapping[Term, float]
 ) -> list[tuple[Term, Expansion]]:
-    """Pivots and rows of the reduced echelon form; exact, with pivots of the largest weight.
-
-    Every row also holds how it is made of the given ones, by their number.
-    """
+    """Pivots of the largest weight and rows of the reduced echelon form, with how each is made."""
     reduced: dict[int, tuple[Term, Expansion]] = {}
     for i in order:
         row = {**rows[i], i: Fraction(1)}

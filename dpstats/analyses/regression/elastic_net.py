@@ -1,26 +1,8 @@
 """Elastic nets from second moments: penalised least squares that sets coefficients to zero.
 
-With A and c the mean products of regressors and response, the elastic net minimises
-
-    F(b) = b'Ab/2 - c'b + strength (l1 |b|_1 + (1 - l1) |b|^2 / 2),
-
-an intercept free, with the scaling of scikit-learn. Noisy A and c give b^; the private table's own
-moments give b*. Both subgradients are monotone, so with E the noise and d = b^ - b*
-
-    d'(A + ridge) d <= d'(E_A b^ - E_c) <= |d|'u,   u = D|b^| + r,
-
-where |E_A| <= D and |E_c| <= r. As the noisy matrix N = A + E_A + ridge has d'(A + ridge)d >= d'Nd
-- |d|'D|d|, this bounds d, in the norm of N and in the Euclidean one. A coefficient of b^ beyond its
-bound is not zero in b*. And b*_j is zero if its gradient is below the penalty, which is within
-u_j + |A_j| |d| of the noisy one. Where the number of rows is noisy too, so is the penalty's share
-in sums over rows: its gradient at b^ times the relative error joins u. All this holds at once with
-the probability of the radii, for any data. (Loh and Wainwright [1]_ bound the error of the
-population's coefficients under such noise.)
-
-References
-----------
-.. [1] P.-L. Loh and M. J. Wainwright (2012), High-dimensional regression with noisy and missing
-   data. Ann. Statist. 40, 1637-1664.
+Verdicts on the support of the private table's own solution follow from the radii of the noise, see
+docs/explanation/regression/lasso.md. (Loh and Wainwright 2012, Ann. Statist. 40, 1637-1664, bound
+the error of the population's coefficients under such noise.)
 """
 
 from __future__ import annotations
@@ -392,10 +374,7 @@ class PenalisedMoments(Cached):
 
     @cached_property
     def _centred(self) -> Floats:
-        """(k + 1, k + 1) moments of the penalised regressors and the response given the constant.
-
-        Moved to the nearest positive definite matrix where noise made it indefinite.
-        """
+        """(k + 1, k + 1) moments given the constant, moved to be positive definite."""
         kept = np.append(np.flatnonzero(self.penalised), len(self.penalised))
         moments = self.moments[np.ix_(kept, kept)]
         if len(self._free):
@@ -413,11 +392,7 @@ class PenalisedMoments(Cached):
 
     @cached_property
     def usual_penalty(self) -> float:
-        """The strength at which no coefficient enters with probability .95 if none is there.
-
-        By Bonferroni's inequality, from the noise on the products of regressors and response and
-        the sampling variance of independent ones.
-        """
+        """Strength at which no coefficient enters with probability .95 if none is there."""
         kept = np.flatnonzero(self.penalised)
         size = np.abs(self.rows)
         noise = (size**2 @ self.matrix.noise_sd**2 @ (size**2).T)[kept, -1]
@@ -467,11 +442,7 @@ class PenalisedMoments(Cached):
         return (float(joint_noise_quantiles(answers, beta)[-1]) + away) / self.matrix.n
 
     def support(self, b: Floats, strength: float, l1_ratio: float, beta: float) -> list[str]:
-        """For every regressor "in", "out" or "undecided", of the table's own solution.
-
-        `b` (p,) is the solution at the noisy moments, and `beta` the error probability of all
-        verdicts together.
-        """
+        """Verdicts on the regressors, all right with probability 1 - beta (eqs. 2 and 3)."""
         p, radii, relative = len(b), self._radii(beta), self._relative_error_of_rows(beta)
         ridge = strength * (1 - l1_ratio) * self.penalised
         noisy = self.moments[:p, :p] + np.diag(ridge)
@@ -506,9 +477,8 @@ class PenalisedMoments(Cached):
     def risk(self, b: Floats, beta: float) -> tuple[float, float, float]:
         """Mean squared residual of b over the table: from noisy moments, and certified bounds.
 
-        Noise can make the noisy one negative; the estimate is then zero. Moments are sums over the
-        noisy number of rows, so with its relative error r at most 1, the mean over the true number
-        is within factors 1 / (1 + r) and 1 / (1 - r) of that over the noisy one.
+        Moments are sums over the noisy number of rows, of relative error r at most: the mean over
+        the true number is within factors 1 / (1 + r) and 1 / (1 - r) of that over the noisy one.
         """
         residual = np.append(-b, 1.0)
         estimate = float(residual @ self.moments @ residual)

@@ -305,10 +305,7 @@ class Generalised:
         return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
 
     def without_bins(self, schema: Schema) -> tuple[str, ...]:
-        """Numbers whose rows it counts in bins, and that declare no edges.
-
-        A plan gives them even ones.
-        """
+        """Numbers that are counted in bins and declare no edges: a plan gives them even ones."""
         return tuple(
             column.name
             for column in self._counted(schema)

@@ -304,10 +304,7 @@ class DensityModel:
         return self.second_stage.at(params @ basis)
 
     def score(self, release: ReleaseView, more: Sequence[Block]) -> Scored:
-        """The calibrated score of the fitted density.
-
-        `more` are functions that were measured besides.
-        """
+        """Calibrated score of the fitted density; functions `more` were measured besides."""
         moments, schema = self.moments, release.schema
         answers = release.answers([*self.blocks, *more])  # first: candidates may lack its columns
         candidates, weights = density_of(release)

@@ -26,11 +26,9 @@ def joint_test(
 ) -> tuple[float, float]:
     """Statistic and p-value of an F test that errors explain all of the differences (k,).
 
-    Of independent combinations, with sampling variances of `df` degrees of freedom and covariances
-    (k, k) of sampling and noise; `draws` gives draws (size, k) of the noise. The statistic weighs
-    the differences by the inverse of their covariance and is divided by k. With normal noise it
-    would have about the F distribution; the p-value is that of F plus the simulated difference
-    between the law of the noise and a normal one. It is the classical p-value without noise.
+    Covariances (k, k) are of sampling, with `df` degrees of freedom, and of noise, of which `draws`
+    gives draws (size, k). The p-value is that of F, plus the simulated difference between the
+    distribution of the noise and a normal one.
     """
     from scipy import special
 
@@ -60,11 +58,10 @@ def joint_test(
 def independent(
     combinations: Floats, values: Floats, params: Floats, covariance: Floats
 ) -> tuple[Floats, Floats]:
-    """As many combinations as are independent, uncorrelated and of variance one.
+    """Independent combinations of variance one, and their values less the estimates.
 
-    With the differences of their values from those at the estimate `params`, of this covariance.
-    Rows are divided by their standard deviations first, so that their units do not decide whether
-    a row is zero up to rounding.
+    Rows are divided by their standard deviations first: units do not decide what is zero up to
+    rounding.
     """
     rows = combinations @ root_of(covariance)
     deviations = np.linalg.norm(rows, axis=1)

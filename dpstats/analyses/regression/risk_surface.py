@@ -1,8 +1,4 @@
-"""The noisy mean loss on a grid, and where its minimum over the box of the grid can be.
-
-The mean loss is known within bounds at the points of a grid, and its convexity or a Lipschitz
-constant fills the gaps.
-"""
+"""The noisy mean loss on a grid, and where its minimum over the box of the grid can be."""
 
 from __future__ import annotations
 
@@ -32,14 +28,10 @@ _UNKNOWN = 1e200  # in place of an infinite slope, whose product with 0 is undef
 class RiskSurface(Cached):
     """Noisy mean losses at the points of a grid.
 
-    With probability 1 - alpha over the noise, the noise on every sum is within its quantile q_f,
-    jointly. Then the mean loss of the private table at grid point f is within q_f / n and the
-    rounding of one row of the noisy one. For the population, Hoeffding's bound in Chernoff's form
-    holds at all grid points jointly, by Bonferroni's inequality; between them the mean loss of the
-    population is as convex, and as Lipschitz, as that of a table.
-
-    Where n is measured, dividing by its estimate moves no minimum; bounds on n enter the rounding,
-    and the population's mean loss.
+    The noise is within joint quantiles; for the population Hoeffding's bound in Chernoff's form
+    holds jointly by Bonferroni's inequality. Dividing by an estimate of n moves no minimum; bounds
+    on n enter the rounding and the population's mean loss. See
+    docs/explanation/regression/m-estimation.md.
     """
 
     block: LossBlock
@@ -92,10 +84,7 @@ class RiskSurface(Cached):
 
     @cached_property
     def estimate(self) -> Floats:
-        """(p,) the minimum of a quadratic fitted where the noise leaves the minimum possible.
-
-        Of the grid points where nothing is known between them: only these are in certified sets.
-        """
+        """(p,) the minimum of a quadratic fitted where the noise leaves the minimum possible."""
         if not self.block.convex and np.any(np.isinf(self.block.reach)):
             axes = [axis.values for axis in self.block.axes]
             best = np.unravel_index(int(np.argmin(self.risks)), [len(values) for values in axes])
@@ -124,17 +113,11 @@ class RiskSurface(Cached):
 class NearMinimisers:
     """The points of a box at which a function may have its minimum over that box.
 
-    The minimum is at most U, the least of the upper bounds. Let s be a subgradient at a grid point
-    f, R(b) >= R(f) + s'(b - f). By convexity s_j is at most (R(g) - R(f)) / (g - f)_j for every
-    grid point g after f along axis j, and at least that for every g before it; by the Lipschitz
-    constant |s_j| <= reach_j. So, with l = low(f), R(b) is at least
-
-        l + sum_j min(s_j^- (b - f)_j, s_j^+ (b - f)_j),
-
-    s_j^+ the least of reach_j and (high(g) - l) / (g - f)_j, and s_j^- alike: both R(f) + s_j^+ t
-    for t < 0 and R(f) + s_j^- t for t > 0 increase in R(f), so that l can take its place. Without
-    convexity only the Lipschitz part is used. Points where some f makes the bound larger than U are
-    no minimisers. All of it holds whenever all bounds do.
+    The minimum is at most U, the least of the upper bounds. With l = low(f) at a grid point f and s
+    a subgradient, the function at b is at least l + sum_j min(s_j^- (b - f)_j, s_j^+ (b - f)_j): by
+    convexity s_j^+ is at most (high(g) - l) / (g - f)_j for every grid point g after f along axis
+    j, s_j^- alike, and |s_j| <= reach_j. Points where some f makes this larger than U are no
+    minimisers.
     """
 
     axes: Sequence[Floats]  # the grid: p axes of increasing values (k_j,); the box is its hull
@@ -213,11 +196,7 @@ class NearMinimisers:
 
     @cached_property
     def boxes(self) -> tuple[Floats, Floats]:
-        """Boxes (m, p) whose union holds all minimisers: first and last corners.
-
-        Cells of the grid are halved along every axis until there are many. Where the bounds
-        contradict each other, so that some fail, it is the box with the least lower bound.
-        """
+        """First and last corners (m, p) of one box or more that hold all minimisers."""
         if self.finite:
             low_enough = self.points[self.low <= max(self.most, float(self.low.min()))]
             return low_enough, low_enough
@@ -252,10 +231,9 @@ def _product(least: Floats, most: Floats, distance: Floats) -> Floats:
 
 
 def quadratic_minimiser(axes: Sequence[Floats], values: Floats, used: NDArray[np.bool_]) -> Floats:
-    """Minimum (p,) of a quadratic fitted to values (d,) at the used grid points (d,) bool.
+    """Minimum (p,) of a quadratic fitted to values (d,) at the used grid points and the 3^p least.
 
-    The 3^p points around the least value are always used. The grid point with the least value where
-    the fit has no minimum among these points.
+    The grid point with the least value where the fit has no minimum among these points.
     """
     shape = [len(axis) for axis in axes]
     best = np.unravel_index(int(np.argmin(values)), shape)
