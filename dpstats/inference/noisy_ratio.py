@@ -7,7 +7,7 @@ private table itself" in docs/explanation/inference/intervals.md; Fieller 1954).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 _TAIL = 1e-12
 _LONGEST = 100.0  # relative reach of a noise; a longer one is that of sums which are nearly exact
 _FARTHEST = 7.5  # frequency beyond which R leaves nothing, below 1e-12
-_DIRECT = 8  # parts of a noise that are evaluated at every ratio
-_DEGREE = 24
-_CLOSE = 1e-11
-_NARROWEST = 2.0**-10  # part of [0, 1]
 _TOLERANCE = 1e-6  # of an end, in standard errors; ends are moved outwards by it
 
 
@@ -112,8 +108,6 @@ class NoisyRatio(Cached):
     def _inversion_of_rows(self) -> Inversion:
         """Inversion of D in units of one row, so that many ratios share their frequencies."""
         noise = self.noise.log_characteristic
-        if len(self.noise.parts) > _DIRECT:
-            noise = _Interpolated(self.noise)
         return Inversion(lambda s, r: noise(s, r.ravel()), self.noise.reach, "normal")
 
     def _variance(self, r: Floats) -> Floats:
@@ -200,49 +194,3 @@ class NoisyRatio(Cached):
         every = np.arange(self.t.size)
         cdf = self.cdf(np.full(self.t.size, r), every, read=read)
         return np.array([cdf, 1 - cdf])
-
-
-@dataclass(frozen=True)
-class _Interpolated:
-    """Characteristic function of a noise of many parts, by Chebyshev polynomials."""
-
-    joint: JointNoise
-    _kept: dict[tuple[float, ...], Floats | None] = field(default_factory=dict)
-
-    def __call__(self, s: Floats, p: Floats) -> Floats:
-        """Logarithms (m, k) at frequencies (k,), which are few, and shares (m,)."""
-        found = np.empty((p.size, s.size))
-        parts = [(0.0, 1.0, np.arange(p.size))]
-        while parts:
-            low, high, which = parts.pop()
-            key = (float(s[0]), float(s[-1]), s.size, low, high)
-            if key not in self._kept:
-                self._kept[key] = self._coefficients(s, low, high)
-            kept, middle = self._kept[key], (low + high) / 2
-            if kept is not None:
-                found[which] = _polynomial(kept, (p[which] - low) / (high - low))
-            elif high - low <= _NARROWEST:
-                found[which] = self.joint.log_characteristic(s, p[which])
-            else:
-                below = p[which] < middle
-                halves = (low, middle, which[below]), (middle, high, which[~below])
-                parts += [half for half in halves if half[2].size]
-        return found
-
-    def _coefficients(self, s: Floats, low: float, high: float) -> Floats | None:
-        """Coefficients (degree, k) between two p; None if they do not serve."""
-        angle = np.pi * (np.arange(_DEGREE) + 0.5) / _DEGREE
-        basis = np.cos(np.arange(_DEGREE) * angle[:, np.newaxis])
-        basis[:, 0] /= 2
-        shares = low + (high - low) * (1 + np.cos(angle)) / 2
-        found = np.asarray(2 / _DEGREE * basis.T @ self.joint.log_characteristic(s, shares))
-        tried = (1 + np.cos(np.pi * np.arange(0, _DEGREE + 1, 3) / _DEGREE)) / 2
-        exact = np.exp(self.joint.log_characteristic(s, low + (high - low) * tried))
-        close = np.max(np.abs(np.exp(_polynomial(found, tried)) - exact)) < _CLOSE
-        return found if close else None
-
-
-def _polynomial(coefficients: Floats, p: Floats) -> Floats:
-    """Chebyshev polynomials on [0, 1] with coefficients (degree, k) at p (m,): (m, k)."""
-    place = np.arccos(np.clip(2 * p - 1, -1, 1))
-    return np.asarray(np.cos(np.arange(len(coefficients)) * place[:, np.newaxis]) @ coefficients)

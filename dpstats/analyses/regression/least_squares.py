@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,8 @@ from dpstats.inference.moment_matrix import ONE
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.left_out import LeftOut
+    from dpstats.analyses.regression.empty_levels import LeftOut
+    from dpstats.analyses.regression.sampling_covariance import SamplingCovariance
     from dpstats.checks import Alternative, Target
     from dpstats.inference.intervals import Ends
     from dpstats.inference.moment_matrix import NoisyMatrix
@@ -37,70 +37,13 @@ _ROUNDING = 2.0**-52
 
 
 @dataclass(frozen=True)
-class SamplingCovariance(ABC):
-    """Sampling covariance of coefficients: A^-1 M A^-1 / n, M the covariance of x (y - x'b)."""
-
-    fit: LeastSquares  # with a regular A where anything is asked
-    # At least 1: the most rows of one unit that is independent of the others, such as a person.
-    clustering: float = field(default=1.0, kw_only=True)
-
-    about: ClassVar[str]  # what a result says of it
-    noisy: ClassVar[str] = ""  # the same where it was measured, if noise is most of it
-
-    @property
-    @abstractmethod
-    def matrix(self) -> Floats:
-        """(p, p)."""
-
-    @abstractmethod
-    def variances(self, combinations: Floats) -> Floats:
-        """(k,) of combinations (k, p) of the coefficients."""
-
-    @property
-    @abstractmethod
-    def df(self) -> float:
-        """Degrees of freedom of the t laws of errors."""
-
-    @property
-    def persons(self) -> float:
-        """The fewest independent units that the rows can be of."""
-        return self.fit.matrix.n / self.clustering
-
-    @property
-    def of_rows(self) -> bool:
-        """Whether rows are independent."""
-        return self.clustering == 1
-
-    def rounded(self, combinations: Floats) -> Floats:
-        """(k,) variances that the rounding of the moments may hide."""
-        scores = combinations @ self.fit.inverse
-        hidden = self.fit.rounding / self.persons
-        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
-
-    def drawn(self, combination: Floats) -> Floats | float:
-        """Variance of a combination (p,), or draws of it without the noise on it."""
-        return float(self.variances(combination[None, :])[0])
-
-    def notes(self, combinations: Floats) -> list[str]:
-        """Remarks of a result on it."""
-        return []
-
-
-@dataclass(frozen=True)
 class LeastSquares(Cached):
     """Normal equations A b = c whose entries are measured with noise of a known law.
 
-    With E the noise on the mean products of regressors x and response y, noisy A and c satisfy
-
-        c - A b = Z / sqrt(n) + E_xy - E_xx b
-
-    exactly at the population's coefficients b, where Z is the sampling error of the mean of
-    x (y - x'b), about N(0, s2 Q) for errors of equal variance s2 (see `SamplingCovariance`). So
-    the error of h'A^-1 c is h'A^-1 times that sum: linear in the noise, with no expansion of the
-    inverse. Its law depends on b; in a test of h'b = v, b is estimated under that hypothesis, so
-    that the noise in A, which grows with b, is accounted for: intervals become unbounded where the
-    noise does not exclude a singular A (as Fieller's do), and where noise is small they are the
-    classical ones.
+    The error c - A b is linear in the noise at the population's b
+    (docs/explanation/regression/ols.md). In a test of h'b = v, b is estimated under that
+    hypothesis: intervals become unbounded where the noise does not exclude a singular A, as
+    Fieller's do, and are the classical ones where it is small.
 
     References
     ----------
@@ -249,11 +192,9 @@ class LeastSquares(Cached):
 
     @cached_property
     def left_covariance(self) -> Floats:
-        """(p, p) of the coefficients' errors from the rows that levels left out may have.
+        """(p, p) of the errors from rows that levels left out may have (eqs. 5 to 7).
 
-        m times the sum of squares of what each of the m directions may add, at the noisy means and
-        the largest coefficients (eqs. 5 to 7 of docs/explanation/regression/ols.md). Noise on the
-        means is not taken off: it stands for what the noisy count may be short of.
+        Noise on the means is not subtracted: it allows for what the noisy count may be short of.
         """
         if self.left is None or self.touched is None or not len(self.left):
             return np.zeros_like(self.inverse)
@@ -286,9 +227,8 @@ class LeastSquares(Cached):
     def law(
         self, combination: Floats, *, sampling: bool = True, extra: float = 0.0
     ) -> ConfidenceLaw:
-        """Law of one linear combination (p,) of the coefficients (eq. 2).
+        """Law of a combination (p,) of the coefficients (eq. 2); of the table's without `sampling`.
 
-        Without `sampling` only of the noise, for the coefficients of the private table itself;
         `extra` is a multiple of the error variance to add, to predict a new response.
         """
         estimate, gaussian = float(combination @ self.params), self.matrix.answers.law(0).gaussian
@@ -306,10 +246,7 @@ class LeastSquares(Cached):
         )  # fmt: skip
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
-        """F test that combinations (k, p) of the coefficients equal values (k,), see `joint_test`.
-
-        The covariance is that at the coefficients under the hypothesis.
-        """
+        """F test that combinations (k, p) equal values (k,), with the noise under it."""
         if not self.regular or self.df_resid <= 0:
             return 0.0, 1.0
         sampling = self.sampling.matrix + self.left_covariance
@@ -395,7 +332,9 @@ class LinearIntervals(Intervals, Cached):
         if not short.any():
             return ends
         low, high = np.full(len(self), -np.inf), np.full(len(self), np.inf)
-        if target == "table" or self.model.sampling.of_rows:  # else certified ones do not hold
+        if (
+            target == "table" or self.model.sampling.clustering == 1
+        ):  # else certified ones do not hold
             low, high = wider(ends, self.certified(alpha, target))
         return np.where(short, low, ends[0]), np.where(short, high, ends[1])
 
@@ -405,12 +344,10 @@ class LinearIntervals(Intervals, Cached):
         return any(self._law(int(i), "population").unbounded(alpha) for i in known)
 
     def least_spread(self, alpha: float) -> Floats:
-        """(k,) standard deviations of regressors below which an interval is likely unbounded.
+        """(k,) standard deviations of regressors, given the others, below which no end is likely.
 
-        For combinations of one coefficient: of its regressor given the others, in the unit of the
-        regressor over that of the response. The noise that moves with the tested value is in
-        proportion to the inverse of that variance; zero where the noise cannot hide it, nan where
-        it does already.
+        For combinations of one coefficient, in the unit of the regressor over that of the response.
+        Zero where the noise cannot hide the variance, nan where it does already.
         """
         inverse = np.einsum("ij,jk,ik->i", self.combinations, self.model.inverse, self.combinations)
         if not self.known:

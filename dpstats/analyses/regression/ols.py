@@ -17,17 +17,13 @@ from dpstats.analyses.moments.clipping import check_clipping, clipping_notes
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.contrasts import FTestResult, Prediction, RegressionResult
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.empty_levels import left_out
-from dpstats.analyses.regression.least_squares import (
-    LeastSquares,
-    LinearIntervals,
-    SamplingCovariance,
-)
-from dpstats.analyses.regression.left_out import LeftOut
+from dpstats.analyses.regression.empty_levels import LeftOut, left_out
+from dpstats.analyses.regression.least_squares import LeastSquares, LinearIntervals
 from dpstats.analyses.regression.sampling_covariance import (
     AnyVariances,
     EqualVariances,
     OfPersons,
+    SamplingCovariance,
 )
 from dpstats.arrays import Floats
 from dpstats.checks import Target, as_float, check_choice, short

@@ -1,21 +1,17 @@
-"""The sampling covariance of least-squares coefficients, by what was measured of it.
-
-Every law of the coefficients asks a `SamplingCovariance` and does not know which one it has.
-"""
+"""The sampling covariance of least-squares coefficients, by what was measured of it."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.moments.mean_sampling import MOST_NOISE, small_sample
 from dpstats.analyses.regression.joint_test import root_of
-from dpstats.analyses.regression.least_squares import SamplingCovariance
 from dpstats.arrays import Floats
 from dpstats.corrected.least_squares import largest_leverage, misfit_bound
 from dpstats.families.persons.moments import PersonMoments
@@ -24,6 +20,7 @@ from dpstats.inference.moment_matrix import ONE, ZERO
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
+    from dpstats.analyses.regression.least_squares import LeastSquares
     from dpstats.measured.answers import Answers
 
 _BOUNDED = (
@@ -40,13 +37,57 @@ _LARGEST_RELATIVE = 0.25  # variance of a variance: beyond it the noise prevails
 
 
 @dataclass(frozen=True)
-class EqualVariances(SamplingCovariance):
-    """Errors of equal variance, s2 A^-1 / n.
+class SamplingCovariance(ABC):
+    """Sampling covariance of coefficients: A^-1 M A^-1 / n, M the covariance of x (y - x'b)."""
 
-    With a penalty the residual is such an error plus x'd, d the shrinkage of the coefficients, and
-    the mean of xx'(x'd)^2 is at most that of (x'd)^2 times `largest_leverage` times A with penalty.
-    Where rows depend on each other, it is at most `clustering` times that of independent rows; the
-    t laws have as many times fewer degrees of freedom.
+    fit: LeastSquares  # with a regular A where anything is asked
+    # At least 1: the most rows of one unit that is independent of the others, such as a person.
+    clustering: float = field(default=1.0, kw_only=True)
+
+    about: ClassVar[str]  # what a result says of it
+    noisy: ClassVar[str] = ""  # the same where it was measured, if noise is most of it
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """(p, p)."""
+
+    @abstractmethod
+    def variances(self, combinations: Floats) -> Floats:
+        """(k,) of combinations (k, p) of the coefficients."""
+
+    @property
+    @abstractmethod
+    def df(self) -> float:
+        """Degrees of freedom of the t laws of errors."""
+
+    @property
+    def persons(self) -> float:
+        """The fewest independent units that the rows can be of."""
+        return self.fit.matrix.n / self.clustering
+
+    def rounded(self, combinations: Floats) -> Floats:
+        """(k,) variances that the rounding of the moments may hide."""
+        scores = combinations @ self.fit.inverse
+        hidden = self.fit.rounding / self.persons
+        return np.asarray(np.einsum("ij,ij->i", scores, combinations) * hidden)
+
+    def drawn(self, combination: Floats) -> Floats | float:
+        """Variance of a combination (p,), or draws of it without the noise on it."""
+        return float(self.variances(combination[None, :])[0])
+
+    def notes(self, combinations: Floats) -> list[str]:
+        """Remarks of a result on it."""
+        return []
+
+
+@dataclass(frozen=True)
+class EqualVariances(SamplingCovariance):
+    """Errors of equal variance, s2 A^-1 / n, or a bound: under a penalty and for rows of persons.
+
+    Under a penalty the residual is such an error plus x'd, d the shrinkage; the mean of xx'(x'd)^2
+    is at most that of (x'd)^2 times `largest_leverage` times A. Rows that depend on each other have
+    at most `clustering` times the covariance, and as many times fewer degrees of freedom.
     """
 
     about = (
@@ -75,7 +116,7 @@ class EqualVariances(SamplingCovariance):
         return np.asarray(middle / self.persons)
 
     def variances(self, combinations: Floats) -> Floats:
-        """At most those of `matrix` under a penalty; (k,).
+        """(k,), at most those of `matrix` under a penalty.
 
         With s = h'A^-1 x the mean of s^2 (x'd)^2 is at most the largest s^2 times the mean of
         (x'd)^2, and that of s^2 times the squared residual at most the mean of s^2 times the
@@ -122,7 +163,7 @@ class EqualVariances(SamplingCovariance):
 
 @dataclass(frozen=True)
 class _OfScores(SamplingCovariance):
-    """M from what was measured of products of scores, with noise.
+    """M from noisy products of scores.
 
     Variances are at least the standard deviation of their own noise, and what rounding may hide.
     """
@@ -171,12 +212,9 @@ class _OfScores(SamplingCovariance):
 
 @dataclass(frozen=True)
 class AnyVariances(_OfScores):
-    """HC1 [1]_: independent rows whose errors have any variance, from fourth moments.
+    """HC1: independent rows whose errors have any variance, from fourth moments.
 
-    References
-    ----------
-    .. [1] MacKinnon, J. G. and White, H. (1985). Some heteroskedasticity-consistent covariance
-       matrix estimators with improved finite sample properties. J. Econometrics 29, 305-325.
+    MacKinnon, J. G. and White, H. (1985), J. Econometrics 29, 305-325.
     """
 
     measured: FourthMoments
@@ -215,10 +253,7 @@ class AnyVariances(_OfScores):
         return np.asarray(np.maximum(expected, self.rounded(combinations)))
 
     def drawn(self, combination: Floats) -> Floats:
-        """Draws (DRAWS,) of the variance HC1 less the noise on it (eq. 3).
-
-        Not below what rounding may hide.
-        """
+        """Draws (DRAWS,) of the variance HC1 less the noise on it (eq. 3)."""
         fit = self.fit
         score = combination @ fit.inverse @ fit.rows[:-1]
         noisy = float(score @ self._middle @ score)
@@ -286,24 +321,19 @@ class OfPersons(_OfScores):
 
 
 def with_noise(df: float, relative: float) -> float:
-    """Degrees of freedom of a variance with `df` and noise of a relative standard deviation [1]_.
+    """Degrees of freedom of a variance with `df` and noise of a relative standard deviation.
 
-    That of `df` squares has a squared relative error of 2 / df.
-
-    References
-    ----------
-    .. [1] F. E. Satterthwaite (1946), An approximate distribution of estimates of variance
-       components. Biometrics Bulletin 2, 110-114.
+    A squared relative error of 2 / df is that of `df` squares: F. E. Satterthwaite (1946),
+    Biometrics Bulletin 2, 110-114.
     """
     return 1 / (1 / df + min(relative**2, _LARGEST_RELATIVE) / 2)
 
 
 @dataclass(frozen=True)
 class PersonScores:
-    """Sums over persons of products of their scores, the totals of x (y - x'b).
+    """Sums over persons of products of their totals of x (y - x'b), in place of fourth moments.
 
-    At any b a score is a combination of the person's totals of products of a regressor's feature
-    and any other one. The same interface as `FourthMoments`, of which it is the counterpart.
+    At any b a score is a combination of totals of products of a regressor's feature and any other.
     """
 
     answers: Answers  # to a block of `PersonMoments`
