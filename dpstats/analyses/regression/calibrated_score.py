@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import linalg
 
-from dpstats.analyses.regression.joint_test import independent, joint_test
 from dpstats.analyses.regression.score import (
     DRAWS,
     Average,
@@ -39,6 +38,7 @@ from dpstats.analyses.regression.score import (
 )
 from dpstats.arrays import Floats
 from dpstats.inference.confidence_law import ConfidenceLaw
+from dpstats.inference.joint_coverage import independent, joint_test
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:

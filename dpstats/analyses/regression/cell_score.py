@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import linalg, optimize, special
 
-from dpstats.analyses.regression.joint_test import independent, joint_test, root_of
 from dpstats.analyses.regression.score import DRAWS, Average, Score, derivatives, solved
 from dpstats.arrays import Floats
+from dpstats.inference.joint_coverage import independent, joint_test, root_of
 from dpstats.inference.mixture_tails import MixtureTails
 
 if TYPE_CHECKING:

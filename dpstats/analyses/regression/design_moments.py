@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dpstats.analyses.moments.mean_sampling import measured_totals
-from dpstats.analyses.regression.sampling_covariance import FourthMoments, PersonScores
+from dpstats.analyses.regression.least_squares import FourthMoments, PersonScores
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments

@@ -15,13 +15,20 @@ import numpy as np
 
 from dpstats.analyses.moments.clipping import check_clipping, clipping_notes
 from dpstats.analyses.notes import cell_rules, subgroup_notes
-from dpstats.analyses.regression.contrasts import FTestResult, Prediction, RegressionResult
+from dpstats.analyses.regression.contrasts import (
+    FTestResult,
+    LinearResult,
+    Prediction,
+    RegressionResult,
+    estimated,
+)
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.empty_levels import LeftOut, left_out
-from dpstats.analyses.regression.least_squares import LeastSquares, LinearIntervals
-from dpstats.analyses.regression.sampling_covariance import (
+from dpstats.analyses.regression.least_squares import (
     AnyVariances,
     EqualVariances,
+    LeastSquares,
+    LinearIntervals,
     OfPersons,
     SamplingCovariance,
 )
@@ -33,7 +40,6 @@ from dpstats.families.persons.moments import PersonMoments
 from dpstats.inference.moment_matrix import MomentMatrix, NoisyMatrix
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.view import ReleaseView
-from dpstats.results.named import Named
 from dpstats.results.rendering import fixed, shown_pvalue, significant
 from dpstats.schema import Schema
 
@@ -160,11 +166,7 @@ class OLS:
         intervals = LinearIntervals(model, moments.to_basis, moments.shift, left)
         return OLSResult(
             title=self._title(moments),
-            terms=moments.design.names,
-            params=Named(intervals.estimates, moments.design.names),
-            sampling_variance=intervals.variances[0],
-            privacy_variance=intervals.variances[1],
-            intervals=intervals,
+            **estimated(moments.design.names, intervals),
             rows=rows,
             budget=str(release.budget),
             notes=[
@@ -310,13 +312,8 @@ class OLSResult(RegressionResult):
         """Sum of the squared residuals: `scale` times `df_resid`, from noisy moments."""
         return self.scale * max(self.df_resid, 0.0)
 
-    def cov_params(self) -> pd.DataFrame:
-        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
-
-        Its diagonal holds the squares of `bse`; infinite if those are.
-        """
-        import pandas as pd
-
+    @property
+    def _covariance(self) -> Floats:
         covariance = np.full((len(self.terms), len(self.terms)), np.inf)
         if self._law.known:
             model, known = self._law.model, np.isfinite(np.asarray(self.bse))
@@ -327,7 +324,7 @@ class OLSResult(RegressionResult):
             scale = np.divide(np.asarray(self.bse)[known], root, out=np.ones_like(root),
                               where=root > 0)  # fmt: skip
             covariance[np.ix_(known, known)] = errors * np.outer(scale, scale)
-        return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
+        return covariance
 
     @cached_property
     def _explained(self) -> float:
@@ -415,9 +412,11 @@ class OLSResult(RegressionResult):
         rows = self.moments.half_range * self.moments.at(exog)
         names = [str(i) for i in range(len(rows))]
         intervals = replace(self._law, rows=rows, offsets=rows @ self.moments.absorbed)
-        new = replace(intervals, extra=self.moments.half_range**2)
-        mean = self._combined(f"Predicted mean, {self.title}", names, intervals)
-        responses = self._combined(f"New responses, {self.title}", names, new)
+        new, null = replace(intervals, extra=self.moments.half_range**2), np.zeros(len(rows))
+        mean, responses = (
+            LinearResult(**self._combined(f"{of}, {self.title}", names, law), null=null)
+            for of, law in (("Predicted mean", intervals), ("New responses", new))
+        )
         return Prediction(mean.title, mean, responses)
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
