@@ -6,8 +6,9 @@ where the number of rows is not public, its noisy count is one more entry, at th
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,7 +19,15 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
-from dpstats.families.features import SIGN, Feature, Term, feature_name, indicator, is_level
+from dpstats.families.features import (
+    SIGN,
+    Feature,
+    Term,
+    feature_name,
+    indicator,
+    is_level,
+    product,
+)
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.simulation import draw_noise
@@ -36,29 +45,33 @@ ONE = -2  # an entry that is known to be one
 def moments_block(
     schema: Schema,
     features: Sequence[Feature],
-    terms: Sequence[Term],
+    terms: Iterable[Term | None] | None = None,
     given: Subgroup | None = None,
 ) -> Moments:
-    """Test functions `terms` of some features, and the number of rows of a subgroup, last."""
+    """Products of some features, here of up to two, and the number of rows of a subgroup, last."""
+    if terms is None:
+        terms = itertools.chain.from_iterable(products_of(features))
     numbers = list(dict.fromkeys(name for name, level in features if level is None))
     signs = list(dict.fromkeys(name for name, level in features if level == SIGN))
     groups = list(dict.fromkeys(feature[0] for feature in features if is_level(feature)))
     checked = Moments.of(schema, numbers, groups, signs=signs, logs=True)
     every = [term for term in checked.terms if term]
-    wanted = {frozenset(term) if len(set(term)) > 1 else (len(term), term[0]) for term in terms}
-    kept = [t for t in every if (frozenset(t) if len(set(t)) > 1 else (len(t), t[0])) in wanted]
+    wanted = {product(term, ()) for term in terms if term}
+    kept = [term for term in every if product(term, ()) in wanted]
     count: list[Term] = [] if given is None else [()]
     return Moments.of_terms(schema, [*kept, *count], given=given)
 
 
-def products_of(features: Sequence[Feature]) -> list[Term]:
-    """First moments and all products of two features, the squares of numbers alone."""
-    terms: list[Term] = [(feature,) for feature in features]
-    for i, a in enumerate(features):
-        for b in features[i:]:
-            if a[0] != b[0] or (a == b and a[1] is None):
-                terms.append((a, b))
-    return terms
+def products_of(features: Sequence[Feature]) -> list[list[Term | None]]:
+    """All (q, q) products of a constant and some features, first."""
+    singles: list[Term] = [(), *((feature,) for feature in features)]
+    return [[product(a, b) for b in singles] for a in singles]
+
+
+def places_of(terms: Iterable[Term], answers: Answers) -> dict[Term | None, int]:
+    """Which answer each term is, as `product` writes it; the number of rows is the last."""
+    at: dict[Term | None, int] = {product(term, ()): i for i, term in enumerate(terms)}
+    return at | {None: ZERO, (): ONE if answers.rows.public else len(answers.sums) - 1}
 
 
 @dataclass(frozen=True)
@@ -157,26 +170,13 @@ class MomentMatrix(NoisyMatrix):
         given: Subgroup | None = None,
     ) -> MomentMatrix:
         """Ask a release for all products of some features, or of the numbers of clipped rows."""
-        features = tuple(features)
-        block = ball or moments_block(release.schema, features, products_of(features), given)
+        block = ball or moments_block(release.schema, features, given=given)
         answers = release.answers(block, with_count=given is None)
         if given is not None:
             answers = answers.of_counted_rows()
-        at = {frozenset(term) if len(term) == 2 and term[0] != term[1] else term: i
-              for i, term in enumerate(block.terms)}  # fmt: skip
-        q = len(features) + 1
-        place = np.full((q, q), ZERO, dtype=np.int64)
-        place[0, 0] = ONE if answers.rows.public else len(answers.sums) - 1
-        for i, a in enumerate(features, start=1):
-            place[0, i] = place[i, 0] = at[(a,)]
-            for j, b in enumerate(features, start=1):
-                if a == b and a[1] == SIGN:
-                    place[i, i] = place[0, 0]
-                elif a == b:
-                    place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
-                elif a[0] != b[0]:
-                    place[i, j] = at[frozenset((a, b))]
-        return cls(answers, place, release.schema, features, ball, given)
+        at = places_of(block.terms, answers)
+        place = np.array([[at[term] for term in row] for row in products_of(features)])
+        return cls(answers, place, release.schema, tuple(features), ball, given)
 
     @cached_property
     def units(self) -> Codes:

@@ -23,7 +23,13 @@ from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
 from dpstats.families.persons.moments import PersonMoments
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix, NoisyMatrix, moments_block
+from dpstats.inference.moment_matrix import (
+    ZERO,
+    MomentMatrix,
+    NoisyMatrix,
+    moments_block,
+    places_of,
+)
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
@@ -250,28 +256,24 @@ class DesignMoments:
 
     def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
         """(m, p) the basis at m points by column: numbers in unit scale, others by their bins."""
-        rows = self.rows[:-1]
-        basis = np.zeros((len(next(iter(values.values()))), len(rows)))
-        for term, by in zip(self.features, rows.T, strict=True):
-            if np.any(by != 0):  # not the response
-                factors = (
-                    values[name] if level is None else values[name] == level for name, level in term
-                )
-                basis += np.multiply.outer(math.prod(factors, start=np.ones(len(basis))), by)
-        return basis
+        used = dict.fromkeys(feature for term in self.regressor_terms[0] for feature in term)
+        of = {f: values[f[0]] if f[1] is None else values[f[0]] == f[1] for f in used}
+        return self._evaluated(of, len(next(iter(values.values()))))
+
+    def _evaluated(self, values: Mapping[Any, Any], size: int) -> Floats:
+        """(m, p) the basis at m values of each feature."""
+        terms, basis = self.regressor_terms
+        columns = [math.prod((values[f] for f in term), start=np.ones(size)) for term in terms]
+        return np.stack(columns, axis=1) @ basis.T
 
     def at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Floats:
         """(m, p) the basis at values of the columns in original units."""
-        basis = self.rows[:-1]
-        used = [term for term, by in zip(self.features, basis.T, strict=True) if np.any(by != 0)]
-        features = dict.fromkeys(feature for term in used for feature in term)
+        features = dict.fromkeys(f for term in self.regressor_terms[0] for f in term)
         values = self.design.values(exog, self.schema, features)
         for feature in features:
             origin, spread = self._origin_and_spread(feature)
             values[feature] = (values[feature] - origin) / spread
-        one = np.ones(len(next(iter(values.values()))))
-        columns = [math.prod((values[f] for f in term), start=one) for term in used]
-        return np.stack(columns, axis=1) @ basis[:, [t in used for t in self.features]].T
+        return self._evaluated(values, len(next(iter(values.values()))))
 
     @cached_property
     def to_basis(self) -> Floats:
@@ -360,7 +362,7 @@ class DesignMoments:
         columns = {self.schema[name] for term in needed for name, level in term if level is None}
         fine = any(isinstance(c, Number) and c.half_points > COARSE_STEPS for c in columns)
         measured = [] if fine else self.blocks
-        known = _terms(measured)
+        known = {product(term, ()) for term in _terms(measured)}
         more = [term for term in needed if term not in known]
         if not more:
             return measured
@@ -429,16 +431,11 @@ class DesignMoments:
             last = first if first in blocks else first.restrict(np.arange(first.size)[::-1] == 0)
             blocks = [*(block for block in blocks if block != first), last]
             answers = release.answers(blocks).of_counted_rows()
-        at = _terms(blocks)
-        at[None] = ZERO
-        at[()] = ONE if answers.rows.public else len(answers.sums) - 1
-        return answers, at
+        return answers, places_of(_terms(blocks), answers)
 
 
-def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
-    """Which function each term is, as `product` writes it."""
-    every = [product(term, ()) for block in blocks for term in block.terms]  # type: ignore[attr-defined]
-    return {term: i for i, term in enumerate(every)}
+def _terms(blocks: Sequence[Block]) -> list[Term]:
+    return [term for block in blocks for term in block.terms]  # type: ignore[attr-defined]
 
 
 def multiplied(first: Mapping[Term, V], second: Mapping[Term, V]) -> dict[Term, V]:
