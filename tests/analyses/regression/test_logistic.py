@@ -232,6 +232,7 @@ def test_much_noise_leaves_no_estimate_or_open_intervals(rows):
     assert not result.converged or np.diff(ends, axis=1).max() > 3
     if not result.converged:
         assert np.all(np.isinf(ends))
+        assert np.isinf(result.cov_params()).all(axis=None)
         assert np.all(np.asarray(result.pvalues) == 1)
         assert "no estimate" in result.summary()
 
@@ -368,18 +369,8 @@ def test_covariances_have_the_names_and_without_noise_the_values_of_statsmodels(
     off = 1e-6 if "few" in formula else 0.1
     np.testing.assert_allclose(found / size, wanted / size, atol=off)
     assert (ours.df_model, ours.df_resid) == (theirs.df_model, theirs.df_resid)
-
-
-def test_covariances_are_those_of_every_combination(rows):
-    for stages in (1, 2):
-        ours = fitted(dps.Logistic("y ~ x + u", stages=stages), rows, dps.PureDP(3))
-        one = np.array([[0, 1.0, 0]])
-        assert float((one @ ours.cov_params().to_numpy() @ one.T)[0, 0]) == pytest.approx(
-            ours.t_test(one).sd ** 2
-        )
-        assert np.all(np.linalg.eigvalsh(ours.cov_params()) > 0)
-    hidden = fitted(dps.Logistic("y ~ x + u"), rows.head(60), dps.PureDP(0.001))
-    assert hidden.converged or np.isinf(hidden.cov_params()).all(axis=None)
+    two = np.eye(len(found))[1:3].sum(axis=0)
+    assert ours.t_test(two[None]).sd ** 2 == pytest.approx(two @ found.to_numpy() @ two)
 
 
 FINE = dps.Schema([
@@ -432,9 +423,10 @@ def test_a_saved_release_with_few_candidates_infers_the_same(rows, tmp_path):
         assert dps.load(tmp_path / "release.zip").infer("it") == release.infer("it")
 
 
-@pytest.mark.parametrize("analysis", [dps.Logistic("y ~ bare"), dps.Logistic("y ~ gap + bare + u"),
-                                      dps.Poisson("count ~ bare")])  # fmt: skip
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(("analysis", "unit"), [
+    (dps.Logistic("y ~ bare"), "replace"), (dps.Logistic("y ~ gap + bare"), "add_remove"),
+    (dps.Poisson("count ~ bare"), "replace"),
+])  # fmt: skip
 def test_a_number_without_edges_gets_even_bins(analysis, unit, rows, tmp_path):
     asked = {"it": analysis, "mean": dps.Mean("bare")}
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(5), unit=unit)
