@@ -20,7 +20,6 @@ from dpstats.analyses.regression.contrasts import (
     LinearResult,
     Prediction,
     RegressionResult,
-    estimated,
 )
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.empty_levels import LeftOut, left_out
@@ -40,6 +39,7 @@ from dpstats.families.persons.moments import PersonMoments
 from dpstats.inference.moment_matrix import MomentMatrix, NoisyMatrix
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.view import ReleaseView
+from dpstats.results.named import Named
 from dpstats.results.rendering import fixed, shown_pvalue, significant
 from dpstats.schema import Schema
 
@@ -166,7 +166,11 @@ class OLS:
         intervals = LinearIntervals(model, moments.to_basis, moments.shift, left)
         return OLSResult(
             title=self._title(moments),
-            **estimated(moments.design.names, intervals),
+            terms=moments.design.names,
+            params=Named(intervals.estimates, moments.design.names),
+            sampling_variance=intervals.variances[0],
+            privacy_variance=intervals.variances[1],
+            intervals=intervals,
             rows=rows,
             budget=str(release.budget),
             notes=[
