@@ -116,10 +116,6 @@ class CoefficientIntervals(Intervals, Cached):
         """(k, k) of the errors."""
         return np.asarray(self._covariances.sum(axis=0))
 
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """The whole line."""
-        return np.full(len(self), -np.inf), np.full(len(self), np.inf)
-
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (k,)."""
         low, high = self.certified(alpha, target)
@@ -181,10 +177,6 @@ class NormalIntervals(Intervals):
     def variances(self) -> Floats:
         """(2, k) from sampling and from privacy."""
         return np.array([self.sampling, self.privacy])
-
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """The whole line."""
-        return np.full(len(self), -np.inf), np.full(len(self), np.inf)
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (k,)."""

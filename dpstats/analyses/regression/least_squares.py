@@ -326,21 +326,18 @@ class LinearIntervals(Intervals, Cached):
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (k,)."""
-        low, high = np.full(len(self), -np.inf), np.full(len(self), np.inf)
-        known = np.flatnonzero(~self._unknown).tolist()
-        for i in known:
-            low[i], high[i] = self._law(i, target).limits(alpha)
-        ends = low + self.offsets, high + self.offsets
+        low, high = super().certified(alpha, target)
         short = np.zeros(len(self), dtype=np.bool_)
-        short[known] = [not self._law(i, target).reaches(alpha) for i in known]
+        for i in np.flatnonzero(~self._unknown).tolist():
+            law = self._law(i, target)
+            (low[i], high[i]), short[i] = law.limits(alpha), not law.reaches(alpha)
+        ends = low + self.offsets, high + self.offsets
         if not short.any():
             return ends
-        low, high = np.full(len(self), -np.inf), np.full(len(self), np.inf)
-        if (
-            target == "table" or self.model.sampling.clustering == 1
-        ):  # else certified ones do not hold
-            low, high = wider(ends, self.certified(alpha, target))
-        return np.where(short, low, ends[0]), np.where(short, high, ends[1])
+        least, most = super().certified(alpha, target)
+        if target == "table" or self.model.sampling.clustering == 1:  # others assume more
+            least, most = wider(ends, self.certified(alpha, target))
+        return np.where(short, least, ends[0]), np.where(short, most, ends[1])
 
     def unbounded(self, alpha: float) -> bool:
         """Whether some noise-aware interval is unbounded, but for undetermined ones."""
