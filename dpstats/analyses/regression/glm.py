@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dpstats.families.pilot_score import PilotScore
     from dpstats.inference.intervals import Ends
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Column, Schema
+    from dpstats.schema import Schema
 
 _ROUNDING = 1e-8
 _STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
@@ -534,24 +534,23 @@ class Generalised:
         return DesignMoments.of(schema, self.formula, self.given)
 
     def _density(self, schema: Schema) -> DensityModel:
-        """The model, of several columns."""
+        """The model of several columns."""
         return DensityModel(self._moments(schema), self.link, self.robust)
 
+    def _model(self, schema: Schema) -> BinnedModel | DensityModel:
+        return self._density(schema)
+
     def family(self, schema: Schema) -> Family:
-        """Mean products and two-way tables."""
-        return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
+        """The cells by the outcome; or mean products and two-way tables."""
+        return Family(tuple(dict.fromkeys(self._model(schema).blocks)))
 
     def without_bins(self, schema: Schema) -> tuple[str, ...]:
         """Numbers that are counted in bins and declare no edges: a plan gives them even ones."""
         return tuple(
             column.name
-            for column in self._counted(schema)
+            for column in self._model(schema).counted
             if isinstance(column, Number) and column.value_bins < 2
         )
-
-    def _counted(self, schema: Schema) -> Sequence[Column]:
-        """Columns whose rows are counted."""
-        return self._density(schema).counted
 
     def second_stage(self, schema: Schema) -> PilotScore | None:
         """The score at a pilot, which is measured besides with ``stages=2``."""
@@ -697,33 +696,25 @@ class Logistic(Generalised):
     kind: ClassVar[str] = "logistic"
     link: ClassVar[Link] = LOGIT
 
-    def family(self, schema: Schema) -> Family:
-        """The cells by the outcome; or mean products and two-way tables."""
+    def _model(self, schema: Schema) -> BinnedModel | DensityModel:
         moments = self._moments(schema)
-        if self._binned(moments):
-            return Family(tuple(BinnedModel(moments).blocks))
-        return super().family(schema)
-
-    def _counted(self, schema: Schema) -> Sequence[Column]:
-        moments = self._moments(schema)
-        return BinnedModel(moments).columns if self._binned(moments) else super()._counted(schema)
+        if self.stages == 1 and BinnedModel.serves(moments):
+            return BinnedModel(moments)
+        return self._density(schema)
 
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""
-        moments = self._moments(release.schema)
-        if not self._binned(moments):
+        model = self._model(release.schema)
+        if isinstance(model, DensityModel):
             return self._from_density(LogisticResult, release)
         try:
-            scored = BinnedModel(moments).score(release)
+            scored = model.score(release)
         except NotMeasuredError as error:
             try:
                 return self._from_density(LogisticResult, release, _FEWER)
             except NotMeasuredError:
                 raise error from None
-        return self._result(LogisticResult, release, moments, scored, [_BINNED])
-
-    def _binned(self, moments: DesignMoments) -> bool:
-        return self.stages == 1 and BinnedModel.serves(moments)
+        return self._result(LogisticResult, release, model.moments, scored, [_BINNED])
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = super()._moments(schema)

@@ -142,8 +142,8 @@ class BinnedModel:
         return len(columns) <= _MOST_COLUMNS and cells <= _MOST_CELLS and whole
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the regressors."""
+    def counted(self) -> tuple[Column, ...]:
+        """Columns whose rows are counted: those of the regressors."""
         return _regressor_columns(self.moments)
 
     @cached_property
@@ -154,10 +154,10 @@ class BinnedModel:
     @cached_property
     def blocks(self) -> list[Block]:
         """The table, and the offsets of every number with bins of several grid points."""
-        _check_binned(self.columns)
-        names = [column.name for column in self.columns]
+        _check_binned(self.counted)
+        names = [column.name for column in self.counted]
         table = Cells.table(self.moments.schema, [*names, self.moments.design.response[0]])
-        return [table, *(BinOffsets(self.columns, c.name) for c in self._wide)]
+        return [table, *(BinOffsets(self.counted, c.name) for c in self._wide)]
 
     @property
     def _wide(self) -> list[Number]:
@@ -165,9 +165,9 @@ class BinnedModel:
 
     def _values(self, shifts: Mapping[str, float]) -> dict[str, Floats]:
         """Regressor columns at the middle of every cell, some moved by so many half bins."""
-        index = np.indices([column.bins for column in self.columns])
+        index = np.indices([column.bins for column in self.counted])
         values = {}
-        for column, bins in zip(self.columns, index, strict=True):
+        for column, bins in zip(self.counted, index, strict=True):
             flat = bins.ravel()
             values[column.name] = flat.astype(np.float64)
             if column in self.numbers:
@@ -193,7 +193,7 @@ class BinnedModel:
         response, event = self.moments.design.response
         assert event is not None
         outcome = [c.name for c in table.columns].index(response)
-        size = math.prod(column.bins for column in self.columns)
+        size = math.prod(column.bins for column in self.counted)
         sums = np.asarray(answers.sums, dtype=np.float64)
         place = np.arange(table.size).reshape(table.shape)
         pair = [np.take(place, level, axis=outcome).ravel() for level in (1 - event, event)]
@@ -231,8 +231,8 @@ class BinnedModel:
 
     def _kept(self, groups: Groups) -> NDArray[np.bool_]:
         """(C,) cells in which every number has a value, and every level has rows."""
-        index = np.indices([column.bins for column in self.columns])
-        flat = {c.name: bins.ravel() for c, bins in zip(self.columns, index, strict=True)}
+        index = np.indices([column.bins for column in self.counted])
+        flat = {c.name: bins.ravel() for c, bins in zip(self.counted, index, strict=True)}
         kept = hold(groups, flat)
         for column in self.numbers:
             kept &= flat[column.name] < column.value_bins
@@ -266,10 +266,10 @@ class DensityModel:
         return [*self.moments.blocks, *(Table(pair) for pair in pairs)]
 
     @property
-    def counted(self) -> list[Column]:
+    def counted(self) -> tuple[Column, ...]:
         """Columns whose rows are counted: those of the regressors, and the response."""
         response = self.moments.schema[self.moments.design.response[0]]
-        return [*_regressor_columns(self.moments), response]
+        return (*_regressor_columns(self.moments), response)
 
     @cached_property
     def second_stage(self) -> PilotScore:

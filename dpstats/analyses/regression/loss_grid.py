@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -44,8 +45,38 @@ _CERTIFIED = (
 )
 
 
+class OnGrid(ABC):
+    """An analysis that measures losses at the points of a grid."""
+
+    @abstractmethod
+    def block(self, schema: Schema) -> LossBlock:
+        """The losses at the grid points."""
+
+    @abstractmethod
+    def _title(self, schema: Schema) -> str:
+        """Title of the result."""
+
+    def family(self, schema: Schema) -> Family:
+        """The losses at the grid points."""
+        return Family((self.block(schema),))
+
+    def infer(self, release: ReleaseView) -> LossGridResult:
+        """The estimate and the certified set."""
+        block = self.block(release.schema)
+        surface, terms = RiskSurface(block, release.answers(block)), [a.name for a in block.axes]
+        return LossGridResult(
+            title=self._title(release.schema),
+            terms=terms,
+            params=Named(surface.estimate, terms),
+            surface=surface,
+            rows=surface.answers.rows,
+            budget=str(release.budget),
+            notes=[*_notes(surface), cell_rules(release.schema, self)],
+        )
+
+
 @dataclass(frozen=True)
-class LossGrid:
+class LossGrid(OnGrid):
     """M-estimation: the parameters with the least mean loss over a box.
 
     The loss is measured at the points of a grid, rounded to 2^-16 of the largest. Between them the
@@ -126,24 +157,15 @@ class LossGrid:
         assert self.grid is not None
         return LinearLosses.of(schema, loss_from_dict(self._plain), self.formula, self.grid)
 
-    def family(self, schema: Schema) -> Family:
-        """The losses at the grid points."""
-        return Family((self.block(schema),))
-
-    def infer(self, release: ReleaseView) -> LossGridResult:
-        """The estimate and the certified set."""
-        block = self.block(release.schema)
-        what = (
-            self._plain["kind"]
-            if self.formula is None
-            else f"{_named(self._plain)}, "
-            + linear_design(release.schema, self.formula).titled(self.formula, release.schema)
-        )
-        return _fitted(release, block, f"M-estimation: {what}", cell_rules(release.schema, self))
+    def _title(self, schema: Schema) -> str:
+        if self.formula is None:
+            return f"M-estimation: {self._plain['kind']}"
+        formula = linear_design(schema, self.formula).titled(self.formula, schema)
+        return f"M-estimation: {_named(self._plain)}, {formula}"
 
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(OnGrid):
     """Robust linear regression: the coefficients with the least mean Huber loss.
 
     Outliers pull them with a bounded force. The loss is measured on a grid, see `LossGrid`, which
@@ -189,15 +211,8 @@ class Huber:
         grid = _default_grid(schema, self.formula) if self.grid is None else self.grid
         return LinearLosses.of(schema, HuberLoss(self.k), self.formula, grid)
 
-    def family(self, schema: Schema) -> Family:
-        """The losses at the grid points."""
-        return Family((self.block(schema),))
-
-    def infer(self, release: ReleaseView) -> LossGridResult:
-        """The estimate and the certified set."""
-        rules = cell_rules(release.schema, self)
-        title = f"Huber regression: {self.formula} (k = {self.k:g})"
-        return _fitted(release, self.block(release.schema), title, rules)
+    def _title(self, schema: Schema) -> str:
+        return f"Huber regression: {self.formula} (k = {self.k:g})"
 
 
 def _checked_grid(grid: Grid | None) -> Grid | None:
@@ -236,21 +251,6 @@ def _default_grid(schema: Schema, formula: str) -> dict[str, tuple[float, float,
 def _named(plain: Mapping[str, Any]) -> str:
     options = ", ".join(f"{name}={value:g}" for name, value in plain.items() if name != "kind")
     return f"{plain['kind']} loss" + (f" ({options})" if options else "")
-
-
-def _fitted(release: ReleaseView, block: LossBlock, title: str, rules: str) -> LossGridResult:
-    """The result of an analysis whose losses these are."""
-    surface = RiskSurface(block, release.answers(block))
-    terms = [axis.name for axis in block.axes]
-    return LossGridResult(
-        title=title,
-        terms=terms,
-        params=Named(surface.estimate, terms),
-        surface=surface,
-        rows=surface.answers.rows,
-        budget=str(release.budget),
-        notes=[*_notes(surface), rules],
-    )
 
 
 def _notes(surface: RiskSurface) -> list[str]:
