@@ -255,14 +255,6 @@ class RegressionResult(LinearResult, ABC):
     def _along(self, matrix: Floats) -> Any:
         """The intervals of combinations (k, d) of the coefficients."""
 
-    @abstractmethod
-    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
-        """F statistic and p-value of combinations (k, d) that equal values (k,) together."""
-
-    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-        """Part of a joint hypothesis that the rows decide: all of it, unless levels have none."""
-        return matrix, values
-
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
         """Linear combinations of the coefficients, each with interval and test.
 
@@ -297,11 +289,11 @@ class RegressionResult(LinearResult, ABC):
         """
         matrix, values, names = read_constraints(r_matrix, self.terms)
         hypothesis = " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True))
-        asked = len(matrix)
-        matrix, values = self._determined(matrix, values)
+        asked, part = len(matrix), self._along(matrix).determined_part()
+        matrix, values = part @ matrix, part @ values  # what the rows decide
         statistic, pvalue, rank = 0.0, 1.0, 0
         if len(matrix):
-            statistic, pvalue = self._joint(matrix, values)
+            statistic, pvalue = self._along(matrix).wald(values)
             rows = matrix @ self.moments.to_basis
             rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
         return FTestResult(

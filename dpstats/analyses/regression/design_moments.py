@@ -332,11 +332,16 @@ class DesignMoments:
     @cached_property
     def _pairs(self) -> tuple[list[Term], list[bool]]:
         """Distinct products of two features, and whether both may be regressors'."""
-        used = {term for expansion in self._regressors for term in expansion}
-        own = dict.fromkeys(product(a, b) for a in self.features if a in used
-                            for b in self.features if b in used)  # fmt: skip
+        used = self._of_regressors
+        own = {product(a, b) for a in used for b in used}
         every = dict.fromkeys(term for row in self._products for term in row if term is not None)
         return list(every), [term in own for term in every]
+
+    @cached_property
+    def _of_regressors(self) -> list[Term]:
+        """The features of the regressors, in the order of all."""
+        used = {term for expansion in self._regressors for term in expansion}
+        return [feature for feature in self.features if feature in used]
 
     def fourth_blocks(self) -> list[Block]:
         """The test functions that the mean of xx'(y - x'b)^2 needs at any b.
@@ -351,14 +356,8 @@ class DesignMoments:
             for right in pairs
             if (term := product(left, right))
         )
-        numbers = max(sum(level is None for _, level in term) for term in needed)
-        if numbers > _MOST_NUMBERS or len(needed) > _MOST_PRODUCTS:
-            raise RequestError(
-                f"robust errors of this formula need {len(needed)} mean products of up to "
-                f"{numbers} numbers; at most {_MOST_PRODUCTS} of {_MOST_NUMBERS} can be measured "
-                "well: take fewer columns, no products of two numbers (C(a):b has the bins of one "
-                "of them), or cov_type='nonrobust'"
-            )
+        robust = "robust errors of this formula need {} mean products"
+        _check_few(robust, len(needed), needed, _MOST_NUMBERS, "cov_type='nonrobust'")
         columns = {self.schema[name] for term in needed for name, level in term if level is None}
         fine = any(isinstance(c, Number) and c.half_points > COARSE_STEPS for c in columns)
         measured = [] if fine else self.blocks
@@ -389,20 +388,13 @@ class DesignMoments:
 
     def person_totals(self) -> PersonMoments:
         """Products of person totals, of the products that scores x (y - x'b) are made of."""
-        used = {term for expansion in self._regressors for term in expansion}
         needed = list(dict.fromkeys(
-            term for a in self.features if a in used for b in self.features
+            term for a in self._of_regressors for b in self.features
             if (term := product(a, b)) is not None
         ))  # fmt: skip
         size = len(needed) * (len(needed) + 1) // 2
-        numbers = max(sum(level is None for _, level in term) for term in needed)
-        if numbers > 2 or size > _MOST_PRODUCTS:
-            raise RequestError(
-                f"person totals of this formula need {size} products of totals of up to {numbers} "
-                f"numbers; at most {_MOST_PRODUCTS} of 2 can be measured well: take fewer columns, "
-                "no products of two numbers (C(a):b has the bins of one of them), or leave the "
-                "analysis out of person_totals="
-            )
+        totals = "person totals of this formula need {} products of totals"
+        _check_few(totals, size, needed, 2, "leave the analysis out of person_totals=")
         return PersonMoments.of(self.schema, needed, self.given)
 
     def person_scores(self, release: ReleaseView, n: float) -> PersonScores | None:
@@ -436,6 +428,17 @@ class DesignMoments:
 
 def _terms(blocks: Sequence[Block]) -> list[Term]:
     return [term for block in blocks for term in block.terms]  # type: ignore[attr-defined]
+
+
+def _check_few(text: str, size: int, terms: Iterable[Term], most: int, instead: str) -> None:
+    """Refuse products that are too many, or of too many numbers, to be measured well."""
+    numbers = max(sum(level is None for _, level in term) for term in terms)
+    if numbers > most or size > _MOST_PRODUCTS:
+        raise RequestError(
+            f"{text.format(size)} of up to {numbers} numbers; at most {_MOST_PRODUCTS} of {most} "
+            "can be measured well: take fewer columns, no products of two numbers (C(a):b has the "
+            f"bins of one of them), or {instead}"
+        )
 
 
 def multiplied(first: Mapping[Term, V], second: Mapping[Term, V]) -> dict[Term, V]:

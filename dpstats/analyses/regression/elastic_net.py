@@ -53,48 +53,22 @@ _LEAST_EIGENVALUE = 1e-9  # relative, of the matrix that is fitted
 _LEAST_PENALTY = 1e-3  # of the largest penalty, at which a path ends
 
 
-@dataclass(frozen=True)
-class ElasticNet:
-    """Least squares with a penalty on coefficients, which sets small ones to zero.
-
-    Minimises half the mean squared residual plus alpha (l1_ratio |b|_1 + (1 - l1_ratio) |b|^2 / 2),
-    as scikit-learn does, in unit scale: numbers over [-1, 1] between their bounds, levels 0 or 1,
-    the intercept free. It needs what `dps.OLS` with the same formula measures (with ``ridge=``
-    where the formula names a baseline), and can be inferred from a release that has that.
-
-    Parameters
-    ----------
-    formula : str
-        As for `dps.OLS`.
-    alpha : float, optional
-        The penalty; by default one that keeps coefficients that are not there out with probability
-        .95, from the noise.
-    l1_ratio : float
-        In (0, 1]; 1 is the lasso.
-    given : str, optional
-        Regression in the rows with this condition.
-
-    Examples
-    --------
-    >>> import dpstats as dps
-    >>> dps.ElasticNet("income ~ age + C(region)", l1_ratio=0.5)
-    ElasticNet(formula='income ~ age + C(region)', alpha=None, l1_ratio=0.5, given=None)
-    """
-
-    kind: ClassVar[str] = "elastic_net"
+class Penalised:
+    """Least squares with a penalty on absolute coefficients."""
 
     formula: str
-    alpha: float | None = None
-    l1_ratio: float = 0.5
-    given: str | None = None
+    alpha: float | None
+    l1_ratio: float
+    given: str | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _checked_penalty(self.alpha))
-        if not is_number(self.l1_ratio) or not 0 < self.l1_ratio <= 1:
+        if self.alpha is None:
+            return
+        if not is_number(self.alpha) or not 0 < self.alpha < np.inf:
             raise RequestError(
-                f"l1_ratio must be above 0 and at most 1, got {short(self.l1_ratio)}"
+                f"alpha must be a positive number, the penalty, got {short(self.alpha)}"
             )
-        object.__setattr__(self, "l1_ratio", as_float(self.l1_ratio))
+        object.__setattr__(self, "alpha", as_float(self.alpha))
 
     def family(self, schema: Schema) -> Family:
         """Mean products of the regressors and the response."""
@@ -129,12 +103,48 @@ class ElasticNet:
         )
 
 
-def _checked_penalty(alpha: float | None) -> float | None:
-    if alpha is None:
-        return None
-    if not is_number(alpha) or not 0 < alpha < np.inf:
-        raise RequestError(f"alpha must be a positive number, the penalty, got {short(alpha)}")
-    return as_float(alpha)
+@dataclass(frozen=True)
+class ElasticNet(Penalised):
+    """Least squares with a penalty on coefficients, which sets small ones to zero.
+
+    Minimises half the mean squared residual plus alpha (l1_ratio |b|_1 + (1 - l1_ratio) |b|^2 / 2),
+    as scikit-learn does, in unit scale: numbers over [-1, 1] between their bounds, levels 0 or 1,
+    the intercept free. It needs what `dps.OLS` with the same formula measures (with ``ridge=``
+    where the formula names a baseline), and can be inferred from a release that has that.
+
+    Parameters
+    ----------
+    formula : str
+        As for `dps.OLS`.
+    alpha : float, optional
+        The penalty; by default one that keeps coefficients that are not there out with probability
+        .95, from the noise.
+    l1_ratio : float
+        In (0, 1]; 1 is the lasso.
+    given : str, optional
+        Regression in the rows with this condition.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.ElasticNet("income ~ age + C(region)", l1_ratio=0.5)
+    ElasticNet(formula='income ~ age + C(region)', alpha=None, l1_ratio=0.5, given=None)
+    """
+
+    kind: ClassVar[str] = "elastic_net"
+
+    formula: str
+    alpha: float | None = None
+    l1_ratio: float = 0.5
+    given: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_number(self.l1_ratio) or not 0 < self.l1_ratio <= 1:
+            raise RequestError(
+                f"l1_ratio must be above 0 and at most 1, got {short(self.l1_ratio)}"
+            )
+        object.__setattr__(self, "l1_ratio", as_float(self.l1_ratio))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -312,7 +322,7 @@ class ElasticNetResult(Cached, Result):
 
 
 @dataclass(frozen=True)
-class Lasso:
+class Lasso(Penalised):
     """`dps.ElasticNet` with ``l1_ratio=1``: half the mean squared residual plus alpha |b|_1.
 
     Parameters
@@ -333,25 +343,11 @@ class Lasso:
     """
 
     kind: ClassVar[str] = "lasso"
+    l1_ratio: ClassVar[float] = 1.0  # type: ignore[misc]
 
     formula: str
     alpha: float | None = None
     given: str | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _checked_penalty(self.alpha))
-
-    @property
-    def _net(self) -> ElasticNet:
-        return ElasticNet(self.formula, self.alpha, 1.0, self.given)
-
-    def family(self, schema: Schema) -> Family:
-        """Mean products of the regressors and the response."""
-        return self._net.family(schema)
-
-    def infer(self, release: ReleaseView) -> ElasticNetResult:
-        """Coefficients in original units, and which are certain to be zero, or not to be."""
-        return self._net.infer(release)
 
 
 @dataclass(frozen=True, eq=False)

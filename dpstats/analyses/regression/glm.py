@@ -440,13 +440,6 @@ class GeneralisedResult(RegressionResult):
         basis = matrix @ self.moments.to_basis / self.moments.half_range
         return replace(self._coefficients, combinations=basis)
 
-    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-        part = self._along(matrix).determined_part()
-        return part @ matrix, part @ values
-
-    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
-        return self._along(matrix).wald(values)
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LogisticResult(GeneralisedResult):

@@ -411,6 +411,14 @@ class LinearIntervals(Intervals, Cached):
             lambda: self.joint_certified(alpha, target),
         )
 
+    def determined_part(self) -> Floats:
+        """(r, k) independent combinations of the combinations that levels do not leave open."""
+        return np.eye(len(self)) if self.left is None else self.left.determined_part(self.rows)
+
+    def wald(self, values: Floats) -> tuple[float, float]:
+        """F statistic and p-value that all combinations, determined ones, equal values (k,)."""
+        return self.model.wald(self.combinations, values - self.offsets)
+
     def subset(self, chosen: slice) -> LinearIntervals:
         """Intervals of some of the combinations."""
         return replace(self, rows=self.rows[chosen], offsets=self.offsets[chosen])

@@ -22,7 +22,7 @@ from dpstats.analyses.regression.contrasts import (
     RegressionResult,
 )
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.empty_levels import LeftOut, left_out
+from dpstats.analyses.regression.empty_levels import left_out
 from dpstats.analyses.regression.least_squares import (
     AnyVariances,
     EqualVariances,
@@ -289,7 +289,7 @@ class OLSResult(RegressionResult):
     @property
     def df_model(self) -> float:
         """Number of determined coefficients, not counting the constant."""
-        return float(len(self._left.kept) - (self.moments.constant is not None))
+        return float(self._law.combinations.shape[1] - (self.moments.constant is not None))
 
     @property
     def df_resid(self) -> float:
@@ -384,19 +384,6 @@ class OLSResult(RegressionResult):
     def f_pvalue(self) -> float:
         """P-value of `fvalue`, which allows for the noise."""
         return 1.0 if self._overall is None else self._overall.pvalue
-
-    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-        part = self._left.determined_part(matrix @ self.moments.to_basis)
-        return part @ matrix, part @ values
-
-    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
-        rows = (matrix @ self.moments.to_basis)[:, self._left.kept]
-        return self._law.model.wald(rows, values - matrix @ self.moments.shift)
-
-    @property
-    def _left(self) -> LeftOut:
-        assert self._law.left is not None
-        return self._law.left
 
     def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Prediction:
         """Predictions for given values of the columns of the formula.
