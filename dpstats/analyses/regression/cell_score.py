@@ -73,16 +73,14 @@ class CellScore(Score):
         chance = special.expit(self.x @ b)
         return chance, chance * (1 - chance), self.slopes @ b
 
-    @staticmethod
-    def _spread_evenly(chance: Floats, slope: Floats, moved: Floats) -> Floats:
-        """(C,) chances, for rows that are spread evenly inside the bins."""
-        return np.asarray(chance + slope * (1 - 2 * chance) * (moved**2).sum(axis=0) / 6)
+    @cached_property
+    def _sums(self) -> Floats:
+        """((2 + J) C,) counts and offsets."""
+        return np.concatenate([self.counts.ravel(), self.offsets.ravel()])
 
     def score(self, b: Floats) -> Floats:
         """(p,) U(b)."""
-        chance, slope, moved = self._fit(b)
-        left = self.counts[1] - self._totals * self._spread_evenly(chance, slope, moved)
-        return np.asarray(self.x.T @ (left - slope * (moved * self.offsets).sum(axis=0)))
+        return np.asarray(self._entries(b).T @ self._sums)
 
     def information(self, b: Floats) -> Floats:
         """(p, p) sum of x x' N s(1 - s), positive semidefinite."""
@@ -100,8 +98,8 @@ class CellScore(Score):
 
     def _entries(self, b: Floats) -> Floats:
         """((2 + J) C, p): U(b) as a combination of counts and offsets."""
-        whole, slope, moved = self._fit(b)
-        chance = self._spread_evenly(whole, slope, moved)
+        chance, slope, moved = self._fit(b)
+        chance = chance + slope * (1 - 2 * chance) * (moved**2).sum(axis=0) / 6
         factors = [-chance, 1 - chance, *(-slope * moved)]
         return np.concatenate([self.x * factor[:, np.newaxis] for factor in factors])
 
@@ -116,10 +114,7 @@ class CellScore(Score):
         By the derivative of U itself, which knows where rows lie in their bins; the information at
         the middles does not. A LinAlgError where noise hides whether the derivative is definite.
         """
-        b = self._estimate
-        steps = 1e-5 * np.maximum(np.abs(b), 1.0) * np.eye(len(b))
-        moved = [self.score(b - h) - self.score(b + h) for h in steps]
-        derivative = (np.array(moved) / (2 * steps.sum(axis=1))[:, np.newaxis]).T
+        derivative = -derivatives(self.score, self._estimate).T
         linalg.cholesky((derivative + derivative.T) / 2)
         return np.asarray(np.linalg.solve(derivative.T, combinations.T))
 
@@ -143,10 +138,8 @@ class CellScore(Score):
             counted = middle + curvature.sum(axis=0) / 6
             return np.concatenate([counted, counted, *change])
 
-        sums = np.concatenate([self.counts.ravel(), self.offsets.ravel()])
-
         def mean(b: Floats) -> float:
-            return float(weights(b) @ sums) / size
+            return float(weights(b) @ self._sums) / size
 
         estimate, gradient = mean(at_estimate), derivatives(mean, at_estimate)
         try:

@@ -169,7 +169,7 @@ class LinearResult(EstimateResult):
     (True, (2,))
     """
 
-    null: Floats = field(default_factory=lambda: np.zeros(1))  # of any number of parameters
+    null: Floats = field(default_factory=lambda: np.zeros(1))
 
     @property
     def _privacy(self) -> str:

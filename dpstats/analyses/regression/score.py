@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import linalg, optimize, special
@@ -211,7 +211,7 @@ def find_root(
     return None
 
 
-def derivatives(function: Callable[[Floats], float], b: Floats) -> Floats:
-    """Derivatives (p,) at b, by central differences."""
+def derivatives(function: Callable[[Floats], Any], b: Floats) -> Floats:
+    """Derivatives (p,) or (p, k) of a number or vector (k,) at b, by central differences."""
     steps = 1e-5 * np.maximum(np.abs(b), 1.0) * np.eye(len(b))
     return np.array([(function(b + h) - function(b - h)) / (2 * h.max()) for h in steps])
