@@ -18,6 +18,7 @@ MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
 MOST_SLOPES = 5  # of `half_line_bounds`, in 32 orthants
 _ROUNDING = 2.0**-50  # of every entry, as given and as the equations are solved
+_SINGULAR = 1e-12  # relative, of an eigenvalue
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
 _OPTIMAL, _INFEASIBLE = 0, 2
 
@@ -370,9 +371,6 @@ def _half_line_extremes(
     empty = low > high  # no orthant is possible: the radii do not hold
     low, high = np.where(empty, -np.inf, low), np.where(empty, np.inf, high)
     return low - _MARGIN * (1 + np.abs(low)), high + _MARGIN * (1 + np.abs(high))
-
-
-_SINGULAR = 1e-12
 
 
 def misfit_bound(least: Floats, taken: Floats, radius: Floats) -> float:
