@@ -177,9 +177,9 @@ def fit_verdict(
 ) -> CertifiedChiSquare:
     """Verdict on Pearson's statistic of a private table with counts within `low`, `high` (d,).
 
-    `sizes` bounds the number of rows n. Where it is not public the shares are in the box
-    [low / n_high, high / n_low], and n times their distance is bounded at the ends of n. The box
-    and the sizes use `beta` of the total error `alpha`.
+    The number of rows is within `sizes`: shares are in [low / n_high, high / n_low], and n times
+    their distance is bounded at the ends of n. The box and the sizes use `beta` of the total error
+    `alpha`.
     """
     smallest, largest = sizes
     lower, upper = np.maximum(low / largest, 0), np.minimum(high / smallest, 1)
@@ -243,8 +243,7 @@ def _least(lower: Floats, upper: Floats, p0: Floats) -> float:
 def _most(lower: Floats, upper: Floats, p0: Floats) -> float:
     """Branch and bound: chords bound the convex terms, a fractional knapsack their sum.
 
-    At the knapsack's solution one cell at most is inside its interval; only there the chord is
-    above the parabola, and there the interval is split.
+    At its solution one cell at most is inside its interval: there the chord is above the parabola.
     """
     value, bound, cell, at = _knapsack(lower, upper, p0)
     best, heap, count = value, [(-bound, 0, lower, upper, cell, at)], 0
@@ -305,29 +304,17 @@ def _simulations(cells: int) -> int:
 def fourfold_bounds(low: Floats, high: Floats) -> tuple[float, float]:
     """Bounds in [0, 1] on phi^2 of all 2x2 tables of proportions in a box; (0, 1) if it has none.
 
-    With r and c the first margins, a the first cell and d = a - rc,
-
-        phi^2 = d^2 / (r (1 - r) c (1 - c)).
-
-    Given (r, c) the box is an interval for d whose ends are bilinear in r and c, so that their
-    extremes over a rectangle of margins are at its corners. Branch and bound over rectangles
-    (R. E. Moore, R. B. Kearfott and M. J. Cloud 2009, Introduction to Interval Analysis, SIAM);
-    what is returned is the bound over the rectangles that remain, so it holds whenever it stops.
+    With margins r and c, a the first cell and d = a - rc, phi^2 = d^2 / (r (1 - r) c (1 - c)).
+    Given (r, c) the box is an interval for d with ends bilinear in r and c. Branch and bound over
+    rectangles of margins (Moore, Kearfott and Cloud 2009, Introduction to Interval Analysis, SIAM)
+    holds whenever it stops.
     """
     low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
-    r, c = _margin(low, high), _margin(low.T, high.T)
+    r, c = _first_margins(low, high)
     if r[0] > r[1] or c[0] > c[1] or low.sum() > 1 or high.sum() < 1:
         return 0.0, 1.0
     start = np.array([[r[0], r[1], c[0], c[1]]])
     return _bound(low, high, start, largest=False), _bound(low, high, start, largest=True)
-
-
-def _margin(low: Floats, high: Floats) -> tuple[float, float]:
-    """Bounds on the first row's proportion."""
-    return (
-        float(max(low[0].sum(), 1 - high[1].sum(), 0)),
-        float(min(high[0].sum(), 1 - low[1].sum(), 1)),
-    )
 
 
 def _bound(low: Floats, high: Floats, boxes: Floats, *, largest: bool) -> float:
@@ -409,11 +396,10 @@ def _at_centres(low: Floats, high: Floats, boxes: Floats, *, largest: bool) -> l
 def statistic_bounds(low: Floats, high: Floats, n: int) -> tuple[float, float]:
     """Bounds on the chi-square statistic of all R x C tables of n counts in a box.
 
-    2x2: `fourfold_bounds`. Larger: merging levels never increases the statistic (Z. Gilula and
-    A. M. Krieger 1983, The decomposability and monotonicity of Pearson's chi-square for collapsed
-    contingency tables, JASA 78, 176-180), so the best certified 2x2 collapse is a lower bound.
-    Upper: the statistic is sum (x - m)^2 / m over cells with m = n r c, each term convex in x and
-    in m, so its maximum is at a corner of their intervals; never above n (min(R, C) - 1).
+    Merging levels never increases the statistic (Gilula and Krieger 1983, JASA 78, 176-180), so the
+    best certified 2x2 collapse is a lower bound. Upper: the terms (x - m)^2 / m, m = n r c, are
+    convex in x and in m, so at most those at the corners of their intervals; never above n (min(R,
+    C) - 1).
     """
     # slightly wider, so that rounding cannot make a box of one table look empty
     low, high = np.clip(low / n - _ROUNDING, 0, 1), np.clip(high / n + _ROUNDING, 0, 1)
@@ -440,8 +426,7 @@ def _collapse_bound(low: Floats, high: Floats) -> float:
         ends = np.clip([_collapsed(end, rows, columns) for end in (low, high)], 0, 1)
         lower, upper = ends
         if lower.sum() <= 1 <= upper.sum():
-            r, c = _margin(lower, upper), _margin(lower.T, upper.T)
-            box = np.array([[*r, *c]])
+            box = np.concatenate(_first_margins(lower, upper))[np.newaxis]
             best = max(best, _bound(lower, upper, box, largest=False))
     return best
 
@@ -460,19 +445,27 @@ def _collapsed(table: Floats, rows: NDArray[np.bool_], columns: NDArray[np.bool_
     return np.stack([by_row[:, columns].sum(axis=1), by_row[:, ~columns].sum(axis=1)], axis=1)
 
 
-def margin_bounds(low: Floats, high: Floats, axis: int, n: float) -> tuple[Floats, Floats]:
-    """Bounds on the margins, sums over `axis`, of the tables of total n in a box."""
+def margin_bounds(
+    low: Floats, high: Floats, axis: int | tuple[int, ...], n: tuple[float, float] = (1.0, 1.0)
+) -> tuple[Floats, Floats]:
+    """Bounds on the margins, sums over `axis`, of the tables in a box with a total within n."""
     lower, upper = low.sum(axis=axis), high.sum(axis=axis)
     return (
-        np.maximum(lower, n - (high.sum() - upper)),
-        np.minimum(upper, n - (low.sum() - lower)),
+        np.maximum(lower, n[0] - (high.sum() - upper)),
+        np.minimum(upper, n[1] - (low.sum() - lower)),
     )
+
+
+def _first_margins(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Bounds (2,) on the proportions of the first row and of the first column."""
+    rows, columns = (np.array(margin_bounds(low, high, axis))[:, 0] for axis in (1, 0))
+    return np.clip(rows, 0, 1), np.clip(columns, 0, 1)
 
 
 def _corner_bound(low: Floats, high: Floats) -> float:
     """Upper bound on phi^2 by the corners of every cell's intervals."""
     most = float(min(low.shape) - 1)
-    r, c = margin_bounds(low, high, 1, 1.0), margin_bounds(low, high, 0, 1.0)
+    r, c = margin_bounds(low, high, 1), margin_bounds(low, high, 0)
     m_low, m_high = np.outer(r[0], c[0]), np.outer(r[1], c[1])
     if np.any(m_low <= 0) or np.any(m_high < m_low):
         return most
@@ -485,20 +478,17 @@ def independence_verdict(
 ) -> CertifiedChiSquare:
     """Three-way verdict on Pearson's statistic of the private table, summed over K strata.
 
-    With probability 1 - beta its counts lie between `low` and `high` (K, R, C) and their number
-    between `sizes`, so the statistic lies between the bounds; that part holds in finite samples,
-    for any data. The critical value is the chi-square quantile at alpha - beta, an asymptotic one
-    (the margins are unknown); so there is a verdict only where every expected count is certified to
-    be at least five (W. G. Cochran 1954, Some methods for strengthening the common chi-square
-    tests, Biometrics 10, 417-451).
+    Bounds on the statistic hold for any data. The critical value is the chi-square quantile, so
+    there is a verdict only where every expected count is certified to be at least five (Cochran
+    1954, Biometrics 10, 417-451).
     """
     from scipy import special
 
     strata, rows, columns = low.shape
     critical = float(special.chdtri(strata * (rows - 1) * (columns - 1), alpha - beta))
     lower, upper, least_expected = 0.0, 0.0, np.inf
-    for k in range(strata):
-        size_low, size_high = _total(low, high, k, sizes)
+    ends_of_sizes = np.maximum(margin_bounds(low, high, (1, 2), sizes), 0)
+    for k, (size_low, size_high) in enumerate(ends_of_sizes.T.tolist()):
         if size_low <= 0 or size_low > size_high:
             least_expected, upper = 0.0, upper + size_high * (min(rows, columns) - 1)
             continue
@@ -506,8 +496,7 @@ def independence_verdict(
         ends = low[k] / size_high, high[k] / size_low
         phi = statistic_bounds(*ends, 1)
         lower, upper = lower + size_low * phi[0], upper + size_high * phi[1]
-        by_row = margin_bounds(*ends, axis=1, n=1.0)[0].min()
-        by_column = margin_bounds(*ends, axis=0, n=1.0)[0].min()
+        by_row, by_column = (margin_bounds(*ends, axis)[0].min() for axis in (1, 0))
         least_expected = min(least_expected, size_low * max(by_row, 0) * max(by_column, 0))
     verdict: Verdict = "inconclusive"
     reason = ""
@@ -520,12 +509,3 @@ def independence_verdict(
                 "critical value needs"
             )
     return CertifiedChiSquare(verdict, lower, upper, critical, alpha, beta, sizes, reason)
-
-
-def _total(low: Floats, high: Floats, k: int, sizes: tuple[int, int]) -> tuple[float, float]:
-    """Bounds on the size of stratum k; the lower may pass the upper where no table is possible."""
-    lower, upper = low.sum(axis=(1, 2)), high.sum(axis=(1, 2))
-    return (
-        float(max(lower[k], sizes[0] - (upper.sum() - upper[k]), 0)),
-        float(max(min(upper[k], sizes[1] - (lower.sum() - lower[k])), 0)),
-    )

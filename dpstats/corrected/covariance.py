@@ -58,19 +58,11 @@ def sampling_box(
 def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Range:
     """Extremes of (E xy - E x E y) / sqrt((E xx - (E x)^2) (E yy - (E y)^2)), within [-1, 1].
 
-    Over a box, of which only moments with variances that are not negative count. Exact where
-    variances are positive throughout the box; otherwise the range may be wider. -1 and 1 where a
-    column has no variance in it: then there is no correlation.
-
-    For the largest value E xy is at its upper end P. If the numerator P - E x E y is positive
-    somewhere it is so at a corner, as it is bilinear, and smaller variances make the value larger,
-    so E xx and E yy are at their lower ends. With those fixed the derivative in E x has the sign
-    of P E x - E y E xx, so where the value is positive its extremes along a side are ends, or, if P
-    is negative, a zero of the derivative where the value is negative: the largest value is at a
-    corner. If the numerator is positive nowhere, E xx and E yy are at their upper ends, and the
-    candidates are the corners, and the zero E x = E y E xx / P on each side and likewise in E y; in
-    the inside only the origin is stationary, a saddle. The smallest value is minus the largest
-    after y -> -y.
+    Over a box of moments; exact where variances are positive throughout. For the largest value E xy
+    is at its upper end P. Where the numerator is positive somewhere, E xx and E yy are at their
+    lower ends and the largest value is at a corner; where nowhere, they are at their upper ends,
+    and the candidates are corners and the zeros E x = E y E xx / P (and likewise in E y) of the
+    derivative on the sides. The smallest value is minus the largest after y -> -y.
     """
     if min(_most(x, xx), _most(y, yy)) <= LEAST_VARIANCE:
         return -1.0, 1.0

@@ -1,8 +1,4 @@
-"""Certified statements about eigenvalues and eigenvectors of a matrix known to within a radius.
-
-There is no model: only a spectral radius of the error, and rows in a known ball (BL24, covariance
-and PCA).
-"""
+"""Certified statements about eigenvalues and eigenvectors of a matrix known to within a radius."""
 
 import math
 
@@ -107,10 +103,7 @@ def eigenvalues(
 
 
 def _spectral_norm(radius: ArrayLike | None, spectral_radius: float | None, p: int) -> float:
-    """Bound on the spectral norm of a symmetric error, given directly or by its entries.
-
-    That norm is at most the norm of any bounds on the absolute values of the entries.
-    """
+    """Bound on the spectral norm of a symmetric error: that of bounds on its entries."""
     if (radius is None) == (spectral_radius is None):
         raise RequestError(
             "give one of radius=, a bound on every entry of the matrix, and spectral_radius=, a "
@@ -149,23 +142,19 @@ def sampling_radii(
 ) -> tuple[float, float]:
     """Distance of the population's covariance from that of n rows, in spectral norm and in trace.
 
-    With y = x - E x, the rows' covariance is mean(yy') - dd', d the error of their mean. The first
-    is within the matrix Bernstein bound [1]_ (Theorem 6.1) of its expectation, since
-    0 <= yy' <= r and E (yy')^2 <= r E yy', r the largest |y|^2; the trace is a mean of |y|^2 and
-    Bernstein's bound serves. The unknown E yy' is bounded by the lower tail of a mean of
-    non-negative variables [2]_, P(mean <= E Y - t) <= exp(-n t^2 / (2 E Y^2)), at its own top
-    vector, so without the factor p. |d| has mean at most the root of ball / n and moves by at
-    most 2 sqrt(ball) / n with one row (McDiarmid).
+    With d the error of the mean, the rows' covariance is mean(yy') - dd'. The first is within the
+    matrix Bernstein bound [1]_ (Theorem 6.1) of its expectation, the trace within Bernstein's; E
+    yy' is bounded by the lower tail of a mean of non-negative variables [2]_ at its own top vector;
+    |d| has mean at most the root of ball / n and moves by at most 2 sqrt(ball) / n with one row
+    (McDiarmid).
 
     Parameters
     ----------
     top, trace : float
         Upper bounds of the largest eigenvalue and of the trace of the rows' covariance.
     n, p : int
-        Numbers of independent rows, and of columns.
     ball : float
-        Largest squared distance of a row from some fixed point; 0 if the matrix holds second
-        moments, about a fixed point, instead of a covariance.
+        Largest squared distance of a row from some fixed point; 0 for second moments.
     reach : float
         Largest squared distance of a row from the mean of the population (from the fixed point).
     gamma : float
@@ -206,11 +195,10 @@ def _mean_error(n: int, ball: float, log: float) -> float:
 
 
 def sine_bounds(values: Floats, radius: float) -> Floats:
-    """Bounds (p,) on the sines of the angles between estimated and true eigenvectors.
+    """Bounds (p,) on the sines of the angles between estimated and true eigenvectors; 1 if none.
 
-    Davis and Kahan's sine theorem: the radius of the error in spectral norm over the distance from
-    the estimated eigenvalue to the other true ones, which by Weyl's inequality is at least the
-    estimated gap (eigenvalues descend) less the radius. 1 if that gives no bound.
+    Davis and Kahan's sine theorem, with the estimated gap (eigenvalues descend) less the radius, by
+    Weyl.
     """
     gaps = -np.diff(values)
     gap = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
@@ -232,8 +220,7 @@ def _sines(gap: Floats, radius: float) -> Floats:
 def loading_bounds(vectors: Floats, sines: Floats) -> tuple[Floats, Floats]:
     """Bounds on the loadings of all unit vectors within an angle of given ones (k, p).
 
-    A loading is the cosine of the angle with an axis, and turning the vector by t changes that
-    angle by t at most. With a sine of 1 the sign is unknown too.
+    A loading is the cosine of the angle with an axis. With a sine of 1 the sign is unknown too.
     """
     angles = np.arccos(np.clip(vectors, -1, 1))
     turn = np.where(sines < 1, np.arcsin(np.clip(sines, 0, 1)), np.pi)[:, np.newaxis]

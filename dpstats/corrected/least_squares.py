@@ -18,6 +18,7 @@ MOST_UNKNOWNS = 10  # beyond it only the bound by the spectral radius
 MOST_ORTHANTS = 64
 MOST_SLOPES = 5  # of `half_line_bounds`, in 32 orthants
 _ROUNDING = 2.0**-50  # of every entry, as given and as the equations are solved
+_SINGULAR = 1e-12  # relative, of an eigenvalue
 _MARGIN = 1e-7  # linear programs are solved to this tolerance
 _OPTIMAL, _INFEASIBLE = 0, 2
 
@@ -27,26 +28,12 @@ def solution_bounds(
 ) -> tuple[Floats, Floats]:
     """Smallest and largest h'b (k,) over all b with A b = c, for every A and c within the radii.
 
-    Infinite where the bounds admit a singular matrix, or that cannot be excluded. The h are the
-    rows of `directions` (k, p).
-
-    Let b0 solve A0 b0 = c0 at the centre. Any solution has A0 (b - b0) = (A0 - A) b + (c - c0), so
-    |b - b0| <= |A0^-1| (D |b| + d), and with M = |A0^-1| D of spectral radius below 1,
-    |b - b0| <= (I - M)^-1 |A0^-1| (D |b0| + d); then |h'(b - b0)| <= |h'A0^-1| (D |b| + d). There D
-    and d also hold the rounding of the entries and of the solver, which excludes no singular matrix
-    where units hide that it is one.
-
-    The solutions are exactly the b with |A0 b - c0| <= D |b| + d (Oettli and Prager 1964), a
-    polyhedron in every orthant, so linear programs give the bounds. Orthants are visited from that
-    of b0 to those that the polyhedra touch; if that part of the solutions is bounded, in every
-    direction, then no matrix within the radii is singular and there is no other part (Jansson
-    1997). Where the solver finds no solution in an orthant that must hold one (the radii are within
-    its tolerances) the closed-form bound is kept.
-
-    References
-    ----------
-    Oettli, W. and Prager, W. (1964). Numer. Math. 6, 405-409. Jansson, C. (1997). Calculation of
-    exact bounds for the solution set of linear interval systems. Linear Algebra Appl. 251, 321-340.
+    Infinite where the bounds admit a singular matrix, or that cannot be excluded; h are the rows of
+    `directions` (k, p). By eq. 10 of docs/explanation/regression/ols.md, and by linear programs
+    over the solutions (eq. 9; Oettli and Prager 1964, Numer. Math. 6, 405-409) in the orthants from
+    that of the centre on to those that they touch: if that part is bounded there is no other
+    (Jansson 1997, Linear Algebra Appl. 251, 321-340). Radii also hold the rounding of the entries
+    and of the solver.
     """
     k, p = directions.shape
     low, high = np.full(k, -np.inf), np.full(k, np.inf)
@@ -83,10 +70,7 @@ def _by_orthants(
     matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, directions: Floats,
     centre: Floats,
 ) -> tuple[Floats, Floats] | None:  # fmt: skip
-    """Bounds by linear programs in the orthants that solutions reach; None if unbounded.
-
-    None too where the solver fails or the orthants are too many.
-    """
+    """Bounds by linear programs in the orthants that solutions reach, or None."""
     p = len(right)
     start = tuple(np.where(centre < 0, -1, 1).tolist())
     waiting, seen = [start], {start}
@@ -115,8 +99,8 @@ def _extremes(
 ) -> Floats | None:  # fmt: skip
     """Minima over the solutions in one orthant: |b_j| for every j, -sum |b_j|, h'b and -h'b.
 
-    None where one of them has no minimum or the solver finds none. They share one linear program,
-    each with unknowns of its own: a call of the solver costs more than a small program.
+    They share one linear program, each with its own unknowns. None where one of them has no
+    minimum.
     """
     from scipy import optimize, sparse
 
@@ -139,10 +123,7 @@ def _extremes(
 def _orthant(
     sign: Floats, matrix: Floats, right: Floats, radius: Floats, right_radius: Floats, *more: Floats
 ) -> tuple[Floats, Floats]:
-    """Rows and limits of the u >= 0 for which sign u is a solution, and of `more` rows, at most 0.
-
-    Rows of zeros are as they are; others have a largest entry of one.
-    """
+    """Scaled rows and limits of the u >= 0 for which sign u is a solution."""
     upper = np.vstack([matrix * sign - radius, -matrix * sign - radius, *more])
     limits = np.concatenate([right + right_radius, -right + right_radius, np.zeros(len(more))])
     size = np.abs(upper).max(axis=1)
@@ -247,11 +228,10 @@ def combination_bounds(
     moments, radii : (p + 1, p + 1) float64
         As in `ols`, entry by entry.
     directions : (k, p) float64
-        The combinations.
     rows : (int, int), optional
-        Number of private rows, and the fewest there can be if the radii hold: then the bounds are
-        for the population, with the error probability `error` of the sampling part. Default: for
-        the private rows themselves.
+        Number of private rows, and the fewest if the radii hold: then bounds are for the
+        population, with error probability `error` of the sampling part. Default: for the private
+        rows themselves.
     ridge : (p,) float64, optional
         Penalty on the diagonal of the mean products of the regressors.
     extra : float
@@ -261,16 +241,11 @@ def combination_bounds(
 
     Notes
     -----
-    The sampling part is the t quantile times the largest standard error that the radii D admit: for
-    D' the diagonal matrix of row sums of D, with columns of mean square 1, A >= A0 - D' in the
-    order of symmetric matrices, so h'A^-1 h <= h'(A0 - D')^-1 h; the residual mean square is least
-    at the true solution, so at most that of the centre's, plus |v|'D|v| with v = (-b0, 1). Sums are
-    n times these means whatever the number of rows, so only the degrees of freedom take the fewest
-    rows.
-
-    With a penalty the residual is an error plus x'd, d the shrinkage of the coefficients.
-    Then the variance is that mean square plus `misfit_bound` (which is not larger either) times
-    `largest_leverage`, or the largest squared residual if that is less.
+    The sampling part is the t quantile times the largest standard error that the radii D admit:
+    with D' the diagonal matrix of row sums of D, columns of mean square 1, A >= A0 - D', and the
+    residual mean square is at most that of the centre's plus |v|'D|v|, v = (-b0, 1). With a penalty
+    the variance is that plus `misfit_bound` times `largest_leverage`, or the largest squared
+    residual if that is less.
     """
     from scipy import special
 
@@ -319,20 +294,9 @@ def half_line_bounds(
 ) -> tuple[Floats, Floats]:
     """Smallest and largest h'b over the coefficients b that moments within the radii allow.
 
-    As `combination_bounds`; `constant` is which regressor is the constant. Infinite where nothing
-    is known: of directions with the constant, and beyond `MOST_SLOPES` other regressors.
-
-    Notes
-    -----
-    Without the constant, whose mean products are taken from the others, the coefficients solve
-    S b = c with S = X'X / n of centred regressors. As in `solution_bounds` they are all b with
-    |S0 b - c0| <= D |b| + d, a polyhedron in every orthant, bounded or not. S is positive
-    semi-definite, so its diagonal is not negative, and b'c = b'S b >= 0, which is linear in an
-    orthant too: c0'b + d'|b| >= 0. A sign is certain where all orthants with another are empty.
-
-    For the population d is larger by the sampling part of c: with normal errors of equal variance
-    score i has variance s^2 S_ii / n given X and is independent of the residual sum of squares,
-    which is at most that of the response; a t quantile for each score, by Bonferroni's inequality.
+    As `combination_bounds`, for singular matrices ("Certified half-lines" in
+    docs/explanation/regression/ols.md); `constant` is which regressor is the constant. Infinite for
+    directions with the constant, and beyond `MOST_SLOPES` other regressors.
     """
     from scipy import special
 
@@ -367,8 +331,7 @@ def half_line_bounds(
 def _without(moments: Floats, radii: Floats, at: int) -> tuple[Floats, Floats] | None:
     """Mean products about the means (times the number of rows), and their radii.
 
-    With |x y| / a known at x0, y0 and a0, the largest change of x y / a is where all three are
-    farthest in the direction that increases |x y| / a.
+    |x y| / a changes most where all three are farthest in the direction that increases it.
     """
     count, off = moments[at, at], radii[at, at]
     if off >= count:
@@ -410,16 +373,11 @@ def _half_line_extremes(
     return low - _MARGIN * (1 + np.abs(low)), high + _MARGIN * (1 + np.abs(high))
 
 
-_SINGULAR = 1e-12
-
-
 def misfit_bound(least: Floats, taken: Floats, radius: Floats) -> float:
-    """Bound on the mean square of x'd, d the shrinkage of the coefficients by a penalty.
+    """Bound on the mean square of x'd, d the shrinkage by a penalty: (L b)'A^-1 (L b).
 
-    Penalised coefficients b solve (A + L) b = c and those without penalty A (b + d) = c, so
-    A d = L b and the mean of (x'd)^2 is d'A d = (L b)' A^-1 (L b). `least` is at most A, in the
-    order of symmetric matrices, and `taken` L b, to within the radius. Infinite where `least` is
-    not positive definite.
+    `least` is at most A, and `taken` L b to within the radius. Infinite unless `least` is positive
+    definite.
     """
     if not np.any(taken) and not np.any(radius):
         return 0.0
@@ -431,10 +389,7 @@ def misfit_bound(least: Floats, taken: Floats, radius: Floats) -> float:
 
 
 def largest_leverage(inverse: Floats, bounds: Floats) -> float:
-    """Bound on x'G^-1 x over regressors of absolute values at most `bounds` (p,), of G's inverse.
-
-    By Cauchy's inequality (h'x)^2 is at most that times h'G h; it decreases in G.
-    """
+    """Bound on x'G^-1 x over regressors of absolute values at most `bounds` (p,)."""
     return float(bounds @ np.abs(inverse) @ bounds)
 
 

@@ -15,16 +15,9 @@ _ROUNDING = 1e-9
 def chernoff_confint(low: Floats, high: Floats, n: float, alpha: float) -> tuple[Floats, Floats]:
     """Intervals for population means of numbers in [0, 1], given boxes that hold the sample means.
 
-    P(sample mean >= x) <= exp(-n kl(x, m)) at the population mean m < x, kl the divergence of
-    Bernoulli laws [1]_; n is the number of rows, or a lower bound of it, and alpha the error of
-    each interval. The limits increase in the sample mean, so those at the ends of a box hold for
-    every sample mean in it. They are never farther than sqrt(log(2/alpha) / (2 n)) from it, and
-    much closer near 0 and 1.
-
-    References
-    ----------
-    .. [1] Hoeffding, W. (1963). Probability inequalities for sums of bounded random variables. J.
-       Amer. Statist. Assoc. 58, 13-30, equation (2.1).
+    P(sample mean >= x) <= exp(-n kl(x, m)), kl the divergence of Bernoulli distributions (Hoeffding
+    1963, JASA 58, 13-30, eq. 2.1); n is the number of rows, or a lower bound, and alpha the error
+    of each.
     """
     rate = np.log(2 / alpha) / n
     return 1 - _upper(1 - np.clip(low, 0, 1), rate), _upper(np.clip(high, 0, 1), rate)
@@ -45,27 +38,20 @@ def _upper(mean: Floats, rate: float) -> Floats:
 
 
 def bernstein_radius(variance: Floats, n: float, alpha: float) -> Floats:
-    """How far the sample mean of numbers in [-1, 1] may be from that of the population.
+    """Distance of the sample mean of numbers in [-1, 1] from that of the population.
 
-    sqrt(2 V log(2/alpha) / n) + 2 log(2/alpha) / (3 n), V an upper bound of the population variance
-    (Bernstein's inequality; [1]_ has it for [0, 1]), which may be random if it holds at the same
-    time; on both sides together.
-
-    References
-    ----------
-    .. [1] Maurer, A. and Pontil, M. (2009). Empirical Bernstein bounds and sample-variance
-       penalization. COLT, Theorem 3.
+    By Bernstein's inequality (Maurer and Pontil 2009, COLT, Theorem 3), with an upper bound of the
+    population variance that holds at the same time.
     """
     log = np.log(2 / alpha)
     return np.asarray(np.sqrt(2 * variance * log / n) + 2 * log / (3 * n))
 
 
 def empirical_bernstein_radius(variance: Floats, n: float, alpha: float) -> Floats:
-    """How far the sample mean of numbers in [0, 1] may be from that of the population.
+    """Distance of the sample mean of numbers in [0, 1] from that of the population.
 
-    sqrt(2 V log(4/alpha) / n) + 7 log(4/alpha) / (3 (n - 1)), V the sample variance with n - 1 in
-    the denominator (Maurer and Pontil 2009, Theorem 4), on both sides together; `variance` is an
-    upper bound of the one with n.
+    Maurer and Pontil (2009), Theorem 4; `variance` is an upper bound of the sample variance
+    (divisor n).
     """
     if n < 2:
         return np.full_like(variance, np.inf)
@@ -78,9 +64,8 @@ def mean_confint(
 ) -> tuple[Floats, Floats]:
     """Certified intervals for population means of numbers in [-1, 1], given boxes of sample means.
 
-    The narrower of `chernoff_confint` and the empirical Bernstein bound on each side, with upper
-    bounds of the sample variances (divisor n). Each spends half of alpha, fixed before looking, so
-    both hold jointly. With fewer than one row the interval is [-1, 1].
+    The narrower of `chernoff_confint` and the empirical Bernstein bound, each with half of alpha;
+    variances are upper bounds of those of the sample (divisor n).
     """
     if n < 1:
         return np.full_like(low, -1.0), np.full_like(high, 1.0)
@@ -92,13 +77,12 @@ def mean_confint(
 
 
 def wasserstein_bound(values: Floats, cuts: Floats, low: Floats, high: Floats) -> float:
-    """Largest Wasserstein-1 distance of values to a law between bounds, in the unit of the values.
+    """Largest Wasserstein-1 distance of values to a distribution between bounds, in their unit.
 
-    The law lives between the first and the last of `cuts` (k + 1,), with `low` and `high` (k,)
-    bounds on its distribution function between neighbouring cuts. The distance of laws of one
-    number is the integral of |F - G| over the line, and the largest difference of the means of a
-    function with slope at most one (Kantorovich and Rubinstein). Between cuts F is constant and
-    low <= G <= high, and |F - G| is at most the larger of F - low and high - F.
+    It lives between the first and last of `cuts` (k + 1,), its distribution function within `low`
+    and `high` (k,) between neighbouring cuts. The distance is the integral of |F - G| over the
+    line, and the largest difference of the means of a function with slope at most one (Kantorovich
+    and Rubinstein).
     """
     points = np.sort(values)
     knots = np.unique(np.concatenate([cuts, points]))

@@ -1,18 +1,12 @@
 """Distribution functions of a binomial count plus noise, from their characteristic functions.
 
-V = X - n p + W, X ~ Binomial(n, p) and W independent and symmetric, has the characteristic
-function phi(s) = ((1 - p + p e^{is}) e^{-isp})^n E e^{isW}. By Gil-Pelaez (1951)
+V = X - n p + W, X binomial and W independent and symmetric, has the characteristic function phi(s)
+= ((1 - p + p e^{is}) e^{-isp})^n E e^{isW}, and by Gil-Pelaez (1951, Biometrika 38, 481-482)
 
-    P(V <= d) = 1/2 - (1/pi) int_0^inf Im(phi(s) e^{-isd}) / s ds,
+    P(V <= d) = 1/2 - (1/pi) int_0^inf Im(phi(s) e^{-isd}) / s ds;
 
-and on the integers, d of n p + d and W integers, the same with 2 sin(s/2) for s and d + 1/2 for d
-up to s = pi. The midpoint rule of step h puts a square wave of half period 2 pi / h in the place of
-the sign function inside, so its error is at most P(|V - d| > 2 pi / h). That, and |phi| where the
-sum ends, are below 1e-12. Where phi falls as fast as a normal one about 20 nodes do, at every n.
-
-References
-----------
-Gil-Pelaez, J. (1951). Note on the inversion theorem. Biometrika 38, 481-482.
+on the integers the same with 2 sin(s/2) for s and d + 1/2 for d up to s = pi. The midpoint rule of
+step h errs by at most P(|V - d| > 2 pi / h); that, and |phi| where the sum ends, are below 1e-12.
 """
 
 from __future__ import annotations
@@ -82,10 +76,7 @@ class Inversion:
         farthest: Floats | None = None,
         unit: Floats | float = 1.0,
     ) -> Floats:
-        """Number of nodes (r,) that each sum needs; infinite where that is too many.
-
-        None where d is so far out that the value is 0 or 1. `farthest` is computed if not given.
-        """
+        """Number of nodes (r,) of each sum: infinite if too many, 0 where it is 0 or 1."""
         farthest = self.farthest(n, p, unit) if farthest is None else farthest
         variance = n * p * (1 - p)
         count = np.maximum(np.ceil(farthest / self._step(d, variance, unit)), 1)
@@ -94,14 +85,7 @@ class Inversion:
     def cdf(
         self, d: Floats, n: Floats, p: Floats, nodes: Floats, unit: Floats | float = 1.0
     ) -> Floats:
-        """Values (r,), with an absolute error of about 1e-12.
-
-        Parameters
-        ----------
-        d, n, p : (r,) float64
-        nodes : (r,) float64
-            From `nodes`, all finite.
-        """
+        """Values (r,), within about 1e-12, for d, n and p (r,) and finite `nodes` (r,)."""
         variance = n * p * (1 - p)
         step, value = self._step(d, variance, unit), np.where(d < 0, 0.0, 1.0)
         units = np.broadcast_to(unit, d.shape)
@@ -143,10 +127,7 @@ class Inversion:
         return np.asarray(step)
 
     def _summed(self, d: Floats, n: Floats, p: Floats, s: Floats, rows: Floats) -> Floats:
-        """The sum (r,) over frequencies (k,) for columns (r, 1) of d, n and p.
-
-        `rows` are the frequencies of X, (k,) or (r, k).
-        """
+        """Sum (r,) over frequencies (k,), `rows` those of X, for columns (r, 1) of d, n and p."""
         half = np.sin(rows / 2)
         with np.errstate(divide="ignore"):  # p = 1/2 at s = pi
             size = 0.5 * n * np.log1p(-4 * p * (1 - p) * half**2)

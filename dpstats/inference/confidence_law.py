@@ -33,25 +33,16 @@ _FARTHEST = 1e9  # spreads; an end beyond is infinite
 class ConfidenceLaw(Cached):
     """A mixture over draws of the noise of t (or normal) laws around the value without it.
 
-    Draw k of the noise, subtracted from the noisy answers, gives possible answers without noise: an
-    estimate, its standard error and degrees of freedom. At a value v of the parameter the mixture
-    H(v) of the t probabilities of (v - centre)/error is the p-value of "the parameter is at most v"
-    against larger ones. Without noise it is that of the t test; without sampling error, and where
-    the centre is a ratio of noisy sums with a denominator that is positive in all draws, it is the
-    exact one of Fieller's test. A draw without an estimate has an infinite error and counts one
-    half against either side: with many of them H never comes near 0 or 1, and there is no limit.
-
-    Fewer than `FEWEST` draws lie beyond a level of a thousandth. What the noise adds there to the
-    tail of a normal error of the median variance is that of one noise with the variance of all of
-    them together, and is added to H. If the noise is Laplace's this errs on the safe side to first
-    order: among sums of independent Laplace variables of one variance the single one has the
-    largest moment generating function at every point, since prod (1 - c_k t^2) >= 1 - sum c_k t^2
-    [1]_. With one noise the result is .95 to 3 times the tail.
+    H of eq. mixture in docs/explanation/inference/intervals.md. Fewer than `FEWEST` draws lie
+    beyond a level of a thousandth: what the noise adds there to a normal tail is that of one noise
+    with the variance of all. For Laplace noise this errs on the safe side to first order: of sums
+    of independent Laplace variables the single one has the largest moment generating function
+    (Boucheron, Lugosi and Massart 2013, Section 2).
 
     Attributes
     ----------
     centre, error : (m,) float64
-        Error positive or infinite.
+        Error positive, or infinite for a draw without an estimate.
     df : (m,) float64 or None
         Degrees of freedom; None for normal laws.
     noise_variance : float
@@ -64,8 +55,6 @@ class ConfidenceLaw(Cached):
 
     References
     ----------
-    .. [1] S. Boucheron, G. Lugosi and P. Massart (2013), Concentration inequalities, Section 2.
-
     Fieller, E. C. (1954). Some problems in interval estimation. J. R. Statist. Soc. B 16, 175-185.
     Weerahandi, S. (1993). Generalized confidence intervals. J. Amer. Statist. Assoc. 88, 899-905.
     """
@@ -90,17 +79,9 @@ class ConfidenceLaw(Cached):
     ) -> ConfidenceLaw:
         """Law of a parameter whose estimate errs by S + fixed + t moving if it lies t above it.
 
-        Noise on the equations that give an estimate grows with the value tested, as in Fieller's
-        problem. With S of a t law with standard deviation `spread`, -t = S + fixed + t moving in
-        every draw; one with 1 + moving <= 0 says nothing (eq. 2 of explanation/regression/ols.md).
-
-        Parameters
-        ----------
-        estimate, df : float
-        spread : float or (m,) float64
-            Infinite where the sampling error is not known.
-        fixed, moving : (m,) float64
-        gaussian : bool
+        S has a t law with standard deviation `spread`, a number or (m,), infinite where not known;
+        -t = S + fixed + t moving in every draw (m,), and one with 1 + moving <= 0 says nothing (eq.
+        2 of docs/explanation/regression/ols.md).
         """
         turned = 1 + moving
         known = (turned > 0) & np.isfinite(spread)
@@ -121,9 +102,8 @@ class ConfidenceLaw(Cached):
     def within(self, low: float, high: float) -> ConfidenceLaw:
         """Law with its median in the range of the parameter: all draws are moved alike.
 
-        Noise may put nearly all draws beyond an end of the range. Both limits would be that end: no
-        interval. The limit inside then moves inwards, and the other is at the end as before, since
-        half of the draws are beyond it: an interval only widens, and stays nested in alpha.
+        Else both limits could be one end of the range. An interval only widens, and stays nested in
+        alpha.
         """
         middle = float(np.median(self.centre))
         moved = float(np.clip(middle, low, high)) - middle
@@ -165,10 +145,7 @@ class ConfidenceLaw(Cached):
     def limits(
         self, alpha: float, low: float = -np.inf, high: float = np.inf
     ) -> tuple[float, float]:
-        """Ends where H is alpha/2 and 1 - alpha/2, within the possible values [low, high].
-
-        With the tail beyond the draws; see `reaches` where there is none.
-        """
+        """Ends where H is alpha/2 and 1 - alpha/2, within [low, high]; see `reaches`."""
         from scipy import special
 
         middle, far = float(np.median(self.centre)), _FARTHEST * self.spread
@@ -252,10 +229,7 @@ class ConfidenceLaw(Cached):
         return self._with_far_tail(value, below), self._with_far_tail(value, above)
 
     def pvalue(self, value: float, alternative: Alternative) -> float:
-        """P-value of the hypothesis that the parameter equals `value`.
-
-        At least 1e-9, unless there is hardly any noise.
-        """
+        """P-value that the parameter equals `value`, at least 1e-9 unless noise is negligible."""
         larger, smaller = self._sides(value)
         sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
         classical = self.noise_variance <= _NEGLIGIBLE * float(np.median(self.error**2))
@@ -284,12 +258,9 @@ _FURTHEST = 1e8  # where either tail of 50 degrees of freedom is 0 in double pre
 def student_cdf(df: float | Floats, x: Floats) -> Floats:
     """Probabilities (m,) that t with `df` (a number or (m,), above 0, finite) is at most x.
 
-    The normal probability of a score that has the same tail: Hill's series, within 1e-13 and at a
-    thirtieth of the cost of the incomplete beta function, which serves below 50 degrees of freedom.
-
-    References
-    ----------
-    Hill, G. W. (1970). Algorithm 395: Student's t-distribution. Comm. ACM 13, 617-619.
+    From 50 degrees of freedom the normal probability of a score with the same tail, within 1e-13
+    and 30 times as fast: Hill, G. W. (1970), Algorithm 395: Student's t-distribution. Comm. ACM 13,
+    617-619.
     """
     from scipy import special
 

@@ -30,10 +30,7 @@ _NO_SHIFT = 1e-6  # of a standard deviation
 class DeclaredLevels:
     """Levels of a schema, which are declared and not learned: some may have no rows.
 
-    A test at level alpha uses a level only if its noisy size is one that the largest noise of all
-    levels reaches with probability at most beta(alpha), see `error_rates.for_empty_levels`: with
-    probability 1 - beta it uses no empty level. Equations are those of "Levels without rows" in
-    docs/explanation/inference/intervals.md.
+    Equations are those of "Levels without rows" in docs/explanation/inference/intervals.md.
 
     Attributes
     ----------
@@ -42,9 +39,7 @@ class DeclaredLevels:
     most : float
         The largest doubt about a level that has a noisy size of at least one row.
     shifts : (L,) float64
-        Mean noise on the size of a level that was used because of it, in rows: that beyond the
-        least size that is used, of normal noise, where the level has the lower limit of its size
-        (eq. shift-of-chosen). Zero for a level that is used whatever its noise.
+        Mean noise, in rows, on the size of a level used because of it (eq. shift-of-chosen).
     """
 
     doubts: Floats
@@ -55,15 +50,10 @@ class DeclaredLevels:
     def of(
         cls, sizes: Floats, laws: Sequence[tuple[NoiseLaw | None, float]], least: int = 1
     ) -> DeclaredLevels:
-        """Levels with noisy sizes (L,).
+        """Levels with noisy sizes (L,), of which those with at least `least` rows can be used.
 
-        Parameters
-        ----------
-        sizes : (L,) float64
-        laws : sequence of L pairs
-            Law of the noise on each size, and what it is multiplied by; None without noise.
-        least : int
-            Rows that a level must have to be used.
+        `laws` are L pairs: the law of the noise on each size (None without), and what it is
+        multiplied by.
         """
         excess = np.asarray(sizes, dtype=np.float64) - (least - 1)
         pairs = list(zip(excess.tolist(), laws, strict=True))
@@ -87,13 +77,9 @@ class DeclaredLevels:
     def pvalue(self, test: Callable[[NDArray[np.bool_]], float | None]) -> float:
         """P-value of a test that uses no empty level: the least alpha above which it rejects.
 
-        Below alpha = .05 the share of alpha for empty levels falls with alpha, and the smallest
-        levels drop out. A test that too few levels are left for does not reject.
-
-        Parameters
-        ----------
-        test : function of (L,) bool
-            The p-value p(U) with the levels that are used; None with too few (eq. p-of-used).
+        `test` gives the p-value p(U) with the used levels (L,) bool, None with too few (eq.
+        p-of-used). Below alpha = .05 the smallest levels drop out; a test without enough levels
+        does not reject.
         """
         used, top = self.used, 1.0
         while True:

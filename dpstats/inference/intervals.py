@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -56,9 +56,9 @@ class Intervals(ABC):
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays, from the distribution of sampling and noise; nested in alpha."""
 
-    @abstractmethod
     def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays, for any data; infinite where nothing is known."""
+        """Limits, two (d,) arrays, for any data; here infinite, where nothing is known."""
+        return np.full(len(self), -np.inf), np.full(len(self), np.inf)
 
     @abstractmethod
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
@@ -102,11 +102,15 @@ class Several(Intervals):
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays."""
-        return _joined([part.noise_aware(alpha, target) for part in self.parts])
+        ends = [np.stack(part.noise_aware(alpha, target)) for part in self.parts]
+        low, high = np.concatenate(ends, axis=1)
+        return low, high
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays."""
-        return _joined([part.certified(alpha, target) for part in self.parts])
+        ends = [np.stack(part.certified(alpha, target)) for part in self.parts]
+        low, high = np.concatenate(ends, axis=1)
+        return low, high
 
     def subset(self, chosen: slice) -> Several:
         """Intervals of some of the parameters."""
@@ -115,11 +119,6 @@ class Several(Intervals):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each equals `value`."""
         return np.concatenate([part.pvalues(value, alternative) for part in self.parts])
-
-
-def _joined(ends: Sequence[Ends]) -> Ends:
-    lows, highs = zip(*ends, strict=True)
-    return np.concatenate(lows), np.concatenate(highs)
 
 
 def reached(alpha: float, draws: int) -> bool:
@@ -133,9 +132,5 @@ def wider(ends: Ends, others: Ends) -> Ends:
 
 
 def with_far_tails(ends: Ends, alpha: float, draws: int, certified: Callable[[], Ends]) -> Ends:
-    """Limits that were read off draws, widened to certified ones where the draws end.
-
-    Fewer than `FEWEST` of the draws lie beyond a level below FEWEST / draws, and the quantile there
-    is that of the extreme draw. Certified limits at the same alpha need no draws.
-    """
+    """Limits read off draws, widened to certified ones at the same alpha where the draws end."""
     return ends if reached(alpha, draws) else wider(ends, certified())

@@ -1,4 +1,4 @@
-"""Simultaneous noise-aware intervals: joint levels by simulation."""
+"""Simultaneous intervals and joint tests: the law of the noise by simulation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Floats
-from dpstats.error_rates import bonferroni
+from dpstats.error_rates import bonferroni, least_of_noise
+from dpstats.errors import RequestError
 from dpstats.inference.intervals import FEWEST
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dpstats.measured.answers import Answers
 
 DRAWS = 20_000
@@ -21,16 +24,8 @@ LARGEST = 12  # cells; of more than that the joint level shortens intervals by l
 def joint_level(answers: Answers, alpha: float) -> float:
     """Level of each interval at which those of all cells of one table hold jointly.
 
-    The counts of a table are multinomial, their noise has a known joint law. Under both, at the
-    estimated proportions, the smallest of the cells' two-sided p-values is simulated; its
-    alpha-quantile is the level. It lies between Bonferroni's alpha / d, valid for any dependence,
-    and alpha, and is approximate as a parametric bootstrap is.
-
-    Parameters
-    ----------
-    answers : Answers
-        All cells of one table (or a single condition: then the level is alpha itself).
-    alpha : float
+    The alpha-quantile of the smallest two-sided p-value of the cells, simulated at the estimated
+    proportions: approximate, as a parametric bootstrap is.
     """
     d = len(answers.sums)
     if d == 1:
@@ -48,11 +43,7 @@ def joint_level(answers: Answers, alpha: float) -> float:
 
 
 def level_of_draws(drawn: Floats, alpha: float) -> float:
-    """Level of each of d two-sided statements at which all hold jointly, from joint draws.
-
-    The smallest of the d p-values, by ranks among the draws (size, d), is below it with
-    probability alpha; never below Bonferroni's alpha / d.
-    """
+    """Level at which d two-sided statements hold jointly, from joint draws (size, d), by ranks."""
     size, d = drawn.shape
     ranks = np.empty((size, d))
     np.put_along_axis(
@@ -62,3 +53,76 @@ def level_of_draws(drawn: Floats, alpha: float) -> float:
     if size < FEWEST / alpha:  # the quantile is that of the extreme draw
         return bonferroni(alpha, d)
     return float(np.clip(np.quantile(smallest, alpha), bonferroni(alpha, d), alpha))
+
+
+_NEGLIGIBLE = 1e-6  # part of noise in a variance, that needs no draws
+_REDUNDANT = 1e-12  # of a standard deviation: a combination of others, up to rounding
+
+
+def joint_test(
+    difference: Floats,
+    df: float,
+    sampling: Floats,
+    noise: Floats,
+    draws: Callable[[], Floats],
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Statistic and p-value of an F test that errors explain all of the differences (k,).
+
+    Covariances (k, k) are of sampling, with `df` degrees of freedom, and of noise, of which `draws`
+    gives draws (size, k). The p-value is that of F, plus the simulated difference between the
+    distribution of the noise and a normal one.
+    """
+    from scipy import special
+
+    k = len(difference)
+    if k == 0:  # every combination is certain
+        return 0.0, 1.0
+    precision = np.linalg.pinv(noise + sampling, hermitian=True)
+    statistic = float(difference @ precision @ difference) / k
+    if statistic == 0 or not np.isfinite(statistic):
+        return 0.0, 1.0
+    classical = float(special.fdtrc(k, df, statistic))
+    if np.trace(noise) <= _NEGLIGIBLE * np.trace(sampling):
+        return statistic, classical
+    drawn = draws()
+    size = len(drawn)
+    z = rng.standard_normal((size, k)) @ root_of(sampling)
+    z /= np.sqrt(rng.chisquare(df, (size, 1)) / df)
+    normal = rng.standard_normal((size, k)) @ root_of(noise)
+    above = [
+        float(np.mean(np.einsum("ij,jk,ik->i", e, precision, e) >= k * statistic))
+        for e in (z + drawn, z + normal)
+    ]
+    least = least_of_noise(float(np.trace(noise)), float(np.trace(noise + sampling)), size)
+    return statistic, float(np.clip(classical + above[0] - above[1], least, 1))
+
+
+def independent(
+    combinations: Floats, values: Floats, params: Floats, covariance: Floats
+) -> tuple[Floats, Floats]:
+    """Independent combinations of variance one, and their values less the estimates.
+
+    Rows are divided by their standard deviations first: units do not decide what is zero up to
+    rounding.
+    """
+    rows = combinations @ root_of(covariance)
+    deviations = np.linalg.norm(rows, axis=1)
+    size = np.where(deviations > 0, deviations, 1.0)
+    left, lengths, _ = np.linalg.svd(rows / size[:, None])
+    rank = int(np.sum(lengths > _REDUNDANT))
+    wanted = values / size
+    if np.any(np.abs(left[:, rank:].T @ wanted) > _REDUNDANT * (np.abs(wanted).max(initial=0.0))):
+        raise RequestError(
+            "the combinations contradict each other: no coefficients give all of them these "
+            "values; test fewer of them together"
+        )
+    to_reduced = left[:, :rank].T / lengths[:rank, None] / size
+    difference = values - combinations @ params
+    return np.asarray(to_reduced @ combinations), np.asarray(to_reduced @ difference)
+
+
+def root_of(covariance: Floats) -> Floats:
+    """Symmetric square root of a covariance matrix, its positive part."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T)

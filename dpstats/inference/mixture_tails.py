@@ -1,23 +1,14 @@
 """Tails and quantiles of a normal error plus many small noises, by the saddlepoint method.
 
-A first-order error is sum_k w_k Z_k + N(0, s^2) with independent noises Z_k. Under Gaussian noise
-it is normal. Under Laplace noise its tail is heavier: with tens of terms the 2.5% point is near
-the normal one, but tests of hundreds of pairs look at tails of 1e-4, where a normal law gives far
-too small p-values. Lugannani and Rice's formula [1]_ has a small *relative* error at any distance,
-since the cumulant generating function is known:
+Lugannani and Rice's formula (1980, Adv. Appl. Prob. 12, 475-490) has a small *relative* error at
+any distance, since the cumulant generating function is known (eq. 6 of
+docs/explanation/inference/graphical-models.md):
 
     K(t) = s^2 t^2 / 2 + sum over Gaussian k of v_k t^2 / 2 - sum over Laplace k of
     m_k log(1 - v_k t^2 / (2 m_k)),
 
-v_k the variance of w_k Z_k and m_k the number of Laplace terms in Z_k. With the saddlepoint t of
-K'(t) = x, r = sqrt(2 (t x - K)) and u = t sqrt(K''(t)), the tail above x is
-1 - Phi(r) + phi(r) (1/u - 1/r). It is exact for normal laws. The lattice of the noise is left out:
-sums of hundreds of noises with unequal weights have no lattice.
-
-References
-----------
-.. [1] R. Lugannani and S. Rice (1980), Saddle point approximation for the distribution of the sum
-   of independent random variables. Adv. Appl. Prob. 12, 475-490.
+v_k the variance of a noise and m_k the number of its Laplace terms. With K'(t) = x, r = sqrt(2 (t x
+- K)) and u = t sqrt(K''(t)), the tail above x is 1 - Phi(r) + phi(r) (1/u - 1/r).
 """
 
 from __future__ import annotations
@@ -94,8 +85,8 @@ class MixtureTails(Cached):
     def _saddlepoints(self, x: Floats) -> Floats:
         """Solutions t of K'(t) = x for positive x.
 
-        K' is convex, so Newton's method from a larger t falls towards the solution. K'(t) is at
-        least t times the variance, and at least the part of the largest Laplace noise.
+        K' is convex, and at least t times the variance and the part of the largest Laplace noise:
+        Newton's method from these bounds falls towards the solution.
         """
         t = x / self.variances
         most = self._rates.max(axis=1, initial=0.0)
@@ -131,10 +122,7 @@ class MixtureTails(Cached):
         return x, special.ndtr(-r) + density * (1 / u - 1 / r)
 
     def quantile(self, alpha: float) -> Floats:
-        """The points (d,) that |error| exceeds with probability alpha, and half a step.
-
-        The tail decreases in the saddlepoint, so the search needs no inner solution.
-        """
+        """Points (d,) that |error| exceeds with probability alpha, and half a step."""
         from scipy import special
 
         sd = np.sqrt(self.variances)

@@ -1,17 +1,14 @@
 """The noisy second-moment matrix of some features, with the law of its noise.
 
-Features are a constant, numbers, signs of two-level columns and indicators of levels. Their
-products were measured one by one with independent noise; some entries of the matrix are the same
-measurement (an indicator times itself), some are known (two levels of one column exclude each
-other; a sign times itself is the constant times itself). All uses of the matrix are
-homogeneous in it: where the number of rows is not public, as in a subgroup, its noisy count is one
-more entry, at the constant times itself.
+Some entries are the same measurement, some are known. All uses of the matrix are homogeneous in it:
+where the number of rows is not public, its noisy count is one more entry, at the constant squared.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,7 +19,15 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import RADIUS, BallMoments
-from dpstats.families.features import SIGN, Feature, Term, feature_name, indicator, is_level
+from dpstats.families.features import (
+    SIGN,
+    Feature,
+    Term,
+    feature_name,
+    indicator,
+    is_level,
+    product,
+)
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.simulation import draw_noise
@@ -40,35 +45,33 @@ ONE = -2  # an entry that is known to be one
 def moments_block(
     schema: Schema,
     features: Sequence[Feature],
-    terms: Sequence[Term],
+    terms: Iterable[Term | None] | None = None,
     given: Subgroup | None = None,
 ) -> Moments:
-    """The test functions `terms` of some features, and the number of rows of a subgroup, last.
-
-    Raises
-    ------
-    RequestError
-        For a number without a rule for missing cells, or columns of the wrong kind.
-    """
+    """Products of some features, here of up to two, and the number of rows of a subgroup, last."""
+    if terms is None:
+        terms = itertools.chain.from_iterable(products_of(features))
     numbers = list(dict.fromkeys(name for name, level in features if level is None))
     signs = list(dict.fromkeys(name for name, level in features if level == SIGN))
     groups = list(dict.fromkeys(feature[0] for feature in features if is_level(feature)))
     checked = Moments.of(schema, numbers, groups, signs=signs, logs=True)
     every = [term for term in checked.terms if term]
-    wanted = {frozenset(term) if len(set(term)) > 1 else (len(term), term[0]) for term in terms}
-    kept = [t for t in every if (frozenset(t) if len(set(t)) > 1 else (len(t), t[0])) in wanted]
+    wanted = {product(term, ()) for term in terms if term}
+    kept = [term for term in every if product(term, ()) in wanted]
     count: list[Term] = [] if given is None else [()]
     return Moments.of_terms(schema, [*kept, *count], given=given)
 
 
-def products_of(features: Sequence[Feature]) -> list[Term]:
-    """First moments and all products of two features, the squares of numbers alone."""
-    terms: list[Term] = [(feature,) for feature in features]
-    for i, a in enumerate(features):
-        for b in features[i:]:
-            if a[0] != b[0] or (a == b and a[1] is None):
-                terms.append((a, b))
-    return terms
+def products_of(features: Sequence[Feature]) -> list[list[Term | None]]:
+    """All (q, q) products of a constant and some features, first."""
+    singles: list[Term] = [(), *((feature,) for feature in features)]
+    return [[product(a, b) for b in singles] for a in singles]
+
+
+def places_of(terms: Iterable[Term], answers: Answers) -> dict[Term | None, int]:
+    """Which answer each term is, as `product` writes it; the number of rows is the last."""
+    at: dict[Term | None, int] = {product(term, ()): i for i, term in enumerate(terms)}
+    return at | {None: ZERO, (): ONE if answers.rows.public else len(answers.sums) - 1}
 
 
 @dataclass(frozen=True)
@@ -167,26 +170,13 @@ class MomentMatrix(NoisyMatrix):
         given: Subgroup | None = None,
     ) -> MomentMatrix:
         """Ask a release for all products of some features, or of the numbers of clipped rows."""
-        features = tuple(features)
-        block = ball or moments_block(release.schema, features, products_of(features), given)
+        block = ball or moments_block(release.schema, features, given=given)
         answers = release.answers(block, with_count=given is None)
         if given is not None:
             answers = answers.of_counted_rows()
-        at = {frozenset(term) if len(term) == 2 and term[0] != term[1] else term: i
-              for i, term in enumerate(block.terms)}  # fmt: skip
-        q = len(features) + 1
-        place = np.full((q, q), ZERO, dtype=np.int64)
-        place[0, 0] = ONE if answers.rows.public else len(answers.sums) - 1
-        for i, a in enumerate(features, start=1):
-            place[0, i] = place[i, 0] = at[(a,)]
-            for j, b in enumerate(features, start=1):
-                if a == b and a[1] == SIGN:
-                    place[i, i] = place[0, 0]
-                elif a == b:
-                    place[i, i] = at[(a, a)] if a[1] is None else at[(a,)]
-                elif a[0] != b[0]:
-                    place[i, j] = at[frozenset((a, b))]
-        return cls(answers, place, release.schema, features, ball, given)
+        at = places_of(block.terms, answers)
+        place = np.array([[at[term] for term in row] for row in products_of(features)])
+        return cls(answers, place, release.schema, tuple(features), ball, given)
 
     @cached_property
     def units(self) -> Codes:
@@ -220,11 +210,7 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def scaling(self) -> Floats:
-        """(q, q) lower triangular L: features in original units are L times those in unit scale.
-
-        A number is its origin + spread times its unit value; the others are unchanged. The matrix
-        in original units is L M L', and coefficients b there are b_unit = L' b in unit scale.
-        """
+        """(q, q) lower triangular L: features in original units are L times those in unit scale."""
         scaling = np.eye(len(self.features) + 1)
         scaling[1:, 0] = self.origin
         scaling[np.diag_indices(len(scaling))] = np.append(1.0, self.spread)
@@ -252,20 +238,14 @@ class MomentMatrix(NoisyMatrix):
 
     @cached_property
     def limits(self) -> Floats:
-        """(q, q) largest absolute moments; without the constant, of covariances too.
-
-        In a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1.
-        """
+        """(q, q) largest absolute moments; in a ball |2 w_i w_j| <= w_i^2 + w_j^2 <= 1."""
         limits = np.ones((len(self.features) + 1,) * 2)
         if self.ball is not None:
             limits[1:, 1:] = (1 + np.eye(len(self.features))) / 2
         return limits
 
     def ball_and_reach(self, scale: Floats, mean: Floats | None = None) -> tuple[float, float]:
-        """Largest squared length of a row, and distance from `mean`; columns times `scale`.
-
-        Rows are in the box from -1 to 1, or in the unit ball.
-        """
+        """Largest squared length of a row, and distance from `mean`; columns times `scale`."""
         mean = np.zeros_like(scale) if mean is None else mean
         if self.ball is None:
             return float(np.sum(scale**2)), float(np.linalg.norm(scale * (1 + np.abs(mean))))

@@ -1,14 +1,13 @@
 """Ratios of two sums over the private rows, both measured with noise: those of the table itself.
 
-T = X + Z and N = M + Z_0, where X / M is a share or, on the scale of [0, 1], a mean. At the true
-ratio r the difference T - r N = Z - r Z_0 consists of noise alone and has a known law, whatever X
-and M are (Fieller 1954). Nothing is spent on M, as it would be in a box for both sums.
+T = X + Z and N = M + Z_0; at the true ratio r = X / M, T - r N = Z - r Z_0 has a known law ("The
+private table itself" in docs/explanation/inference/intervals.md; Fieller 1954).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
 _TAIL = 1e-12
 _LONGEST = 100.0  # relative reach of a noise; a longer one is that of sums which are nearly exact
 _FARTHEST = 7.5  # frequency beyond which R leaves nothing, below 1e-12
-_DIRECT = 8  # parts of a noise that are evaluated at every ratio
-_DEGREE = 24
-_CLOSE = 1e-11
-_NARROWEST = 2.0**-10  # part of [0, 1]
 _TOLERANCE = 1e-6  # of an end, in standard errors; ends are moved outwards by it
 
 
@@ -75,8 +70,8 @@ class NoisyRatio(Cached):
     ) -> NoisyRatio | None:
         """From (a, b, law) of independent noises, of which Z and Z_0 have the weights a and b.
 
-        None where only bounds on a noise are known, or where there is hardly any noise: a box for
-        both sums serves then. Neither depends on the answers.
+        None where only bounds on a noise are known, or there is hardly any: a box for both sums
+        serves then.
         """
         parts = list(weighted)
         if any(law.bound_only for _, _, law in parts):
@@ -113,8 +108,6 @@ class NoisyRatio(Cached):
     def _inversion_of_rows(self) -> Inversion:
         """Inversion of D in units of one row, so that many ratios share their frequencies."""
         noise = self.noise.log_characteristic
-        if len(self.noise.parts) > _DIRECT:
-            noise = _Interpolated(self.noise)
         return Inversion(lambda s, r: noise(s, r.ravel()), self.noise.reach, "normal")
 
     def _variance(self, r: Floats) -> Floats:
@@ -162,10 +155,9 @@ class NoisyRatio(Cached):
     def interval(self, alpha: float) -> tuple[Floats, Floats]:
         """Ends (d,) of the hull of the ratios of which neither tail is below alpha/2.
 
-        Quantiles of a symmetric log-concave noise are convex in its weights. Hence what the tests
-        keep on either side of T / N is one piece next to it and, with a small N, one at 0 or 1. On
-        the integers this holds nearly: a further piece can be missed, of probability far below
-        alpha.
+        Quantiles of a symmetric log-concave noise are convex in its weights, so on either side of T
+        / N the set is one piece (on the integers up to a probability far below alpha), and with a
+        small N one at 0 or 1.
         """
         every = np.arange(self.t.size)
         if self.count <= 0:
@@ -196,62 +188,9 @@ class NoisyRatio(Cached):
         return np.asarray(np.clip(found, low, high))
 
     def tails(self, r: float, *, read: bool) -> Floats:
-        """P(D + R <= observed) and P(D + R >= observed), (2, d), at a ratio.
-
-        Of T `read` within [0, N], as for limits, or as it is.
-        """
+        """P(D + R <= observed) and P(D + R >= observed), (2, d); T as `read`, or as it is."""
         if read and self.count <= 0:  # no rows are seen: nothing is known
             return np.full((2, self.t.size), 0.5)
         every = np.arange(self.t.size)
         cdf = self.cdf(np.full(self.t.size, r), every, read=read)
         return np.array([cdf, 1 - cdf])
-
-
-@dataclass(frozen=True)
-class _Interpolated:
-    """The characteristic function of a noise of many parts, by Chebyshev polynomials in p.
-
-    Where each part is a small share of it, its logarithm is nearly quadratic in p. It is compared
-    with the function itself at some p; where they differ, [0, 1] is halved.
-    """
-
-    joint: JointNoise
-    _kept: dict[tuple[float, ...], Floats | None] = field(default_factory=dict)
-
-    def __call__(self, s: Floats, p: Floats) -> Floats:
-        """Logarithms (m, k) at frequencies (k,), which are few, and shares (m,)."""
-        found = np.empty((p.size, s.size))
-        parts = [(0.0, 1.0, np.arange(p.size))]
-        while parts:
-            low, high, which = parts.pop()
-            key = (float(s[0]), float(s[-1]), s.size, low, high)
-            if key not in self._kept:
-                self._kept[key] = self._coefficients(s, low, high)
-            kept, middle = self._kept[key], (low + high) / 2
-            if kept is not None:
-                found[which] = _polynomial(kept, (p[which] - low) / (high - low))
-            elif high - low <= _NARROWEST:
-                found[which] = self.joint.log_characteristic(s, p[which])
-            else:
-                below = p[which] < middle
-                halves = (low, middle, which[below]), (middle, high, which[~below])
-                parts += [half for half in halves if half[2].size]
-        return found
-
-    def _coefficients(self, s: Floats, low: float, high: float) -> Floats | None:
-        """Coefficients (degree, k) between two p; None if they do not serve."""
-        angle = np.pi * (np.arange(_DEGREE) + 0.5) / _DEGREE
-        basis = np.cos(np.arange(_DEGREE) * angle[:, np.newaxis])
-        basis[:, 0] /= 2
-        shares = low + (high - low) * (1 + np.cos(angle)) / 2
-        found = np.asarray(2 / _DEGREE * basis.T @ self.joint.log_characteristic(s, shares))
-        tried = (1 + np.cos(np.pi * np.arange(0, _DEGREE + 1, 3) / _DEGREE)) / 2
-        exact = np.exp(self.joint.log_characteristic(s, low + (high - low) * tried))
-        close = np.max(np.abs(np.exp(_polynomial(found, tried)) - exact)) < _CLOSE
-        return found if close else None
-
-
-def _polynomial(coefficients: Floats, p: Floats) -> Floats:
-    """Chebyshev polynomials on [0, 1] with coefficients (degree, k) at p (m,): (m, k)."""
-    place = np.arccos(np.clip(2 * p - 1, -1, 1))
-    return np.asarray(np.cos(np.arange(len(coefficients)) * place[:, np.newaxis]) @ coefficients)

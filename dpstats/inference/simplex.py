@@ -8,15 +8,8 @@ from dpstats.arrays import Floats
 
 
 def project_to_total(counts: Floats, n: Floats | float) -> Floats:
-    """Nearest non-negative vectors (..., d) of sum n > 0 (Euclidean, by sorting).
+    """Nearest non-negative vectors (..., d) of sum n > 0, a number or (..., 1), by sorting.
 
-    Parameters
-    ----------
-    counts : (..., d) float64
-    n : float or (..., 1) float64
-
-    References
-    ----------
     Held, M., Wolfe, P. and Crowder, H. P. (1974). Validation of subgradient optimization.
     Mathematical Programming 6, 62-88.
     """

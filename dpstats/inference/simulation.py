@@ -25,17 +25,10 @@ _POINTS = 2**14
 
 
 def calibration_seed(answers: Answers, purpose: int | str | tuple[int, ...] = 0) -> int:
-    """Seed of draws that calibrate a statement about some answers.
+    """Seed of draws that calibrate a statement about some answers, for one purpose.
 
-    A hash of the answers' stored uniforms, which are independent of the rows and of the noise. A
-    release gives the same draws in every process, also when saved and loaded; another release gives
-    other draws, so that an unlucky draw is not repeated in all of them.
-
-    Parameters
-    ----------
-    answers : Answers
-    purpose : int, str or tuple of int
-        Different purposes have different draws.
+    A hash of the answers' stored uniforms, which are independent of the rows and of the noise: a
+    release gives the same draws in every process, another one others.
     """
     # Sums of uniforms may differ in their last bits between machines.
     grid = np.rint(np.asarray(answers.uniforms) * 2.0**40).astype("<i8")
@@ -54,19 +47,10 @@ def calibration_generator(
 def draw_noise(
     answers: Answers, size: int, rng: np.random.Generator, along: Floats | None = None
 ) -> Floats:
-    """Draws (size, d) from the joint law of the noise on d sums, or (size, k) of combinations.
+    """Draws (size, d) from the joint law of the noise on d sums, or (size, k) `along` (d, k).
 
-    Noises that enter with the same weights are drawn together. This simulates a published law; it
-    is not privacy noise.
-
-    Parameters
-    ----------
-    answers : Answers
-    size : int
-        Number of draws.
-    rng : numpy Generator
-    along : (d, k) float64, optional
-        Coefficients of the combinations.
+    Noises that enter with the same weights are drawn together. It simulates a published law, and is
+    not privacy noise.
     """
     total = np.zeros((size, len(answers.sums) if along is None else along.shape[1]))
     for own, law in answers.noise_groups:
@@ -80,13 +64,7 @@ def draw_noise(
 
 
 def draws_for_interval(alpha: float, usual: int) -> int:
-    """Number of draws from which an interval at level 1 - alpha is read: ten or more in each tail.
-
-    Raises
-    ------
-    RequestError
-        Below an alpha of 1e-4, which would need too many.
-    """
+    """Number of draws for an interval at level 1 - alpha: ten or more in each tail."""
     if alpha < LEAST_SIMULATED:
         raise RequestError(
             f"alpha={alpha:g} is too small for an interval from simulated noise, at least "
@@ -98,9 +76,8 @@ def draws_for_interval(alpha: float, usual: int) -> int:
 def draw_from(law: LatticeLaw, size: int, rng: np.random.Generator) -> Floats:
     """Draws (size,) from the law of a sum of equal noises.
 
-    A sum of discrete Laplace variables is the difference of two negative binomials. A Gaussian
-    one is drawn through its distribution function, or as a rounded normal variable of the same
-    variance where it is so wide that the two differ in total variation by less than 1e-8.
+    A sum of discrete Laplace variables is the difference of two negative binomials; a wide Gaussian
+    is a rounded normal variable, with a total variation distance below 1e-8.
     """
     if not law.gaussian:
         success = -np.expm1(-1 / law.scale)
@@ -116,11 +93,7 @@ def draw_from(law: LatticeLaw, size: int, rng: np.random.Generator) -> Floats:
 
 
 def draw_evenly(law: NoiseLaw, size: int, rng: np.random.Generator) -> Floats:
-    """Points (size,) of a noise, one from each of `size` equal shares of probability.
-
-    Their order is random, so several noises drawn like this form a Latin hypercube: the quantiles
-    of each are exact to one share, for any seed.
-    """
+    """Points of a noise in random order, one from each of `size` equal shares of probability."""
     return rng.permutation(_middles(law, size))
 
 

@@ -14,7 +14,6 @@ from dpstats.corrected.chi_square import (
     critical_value,
     statistic_range,
 )
-from dpstats.errors import RequestError
 
 
 def value(x, p0):
@@ -175,44 +174,6 @@ def test_independence_of_a_table_in_a_box():
     even = np.full((2, 2), 0.25)
     assert chisquare(even, 0.001, 1000).verdict == "accept"
     assert chisquare(even, 0.001, 12).verdict == "inconclusive"  # fewer than 5 expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"alpha": 0.95}, "did you mean alpha=0.05"),
-        ({"radius": -0.1}, "radius must be"),
-        ({"radius": [0.1, 0.1, 0.1]}, "radius must be"),
-        ({"radius": np.nan}, "radius must be"),
-        ({"proportions": [0.2, np.nan]}, "must be finite"),
-        ({"proportions": [0.2, 0.3, 0.5]}, "one number per cell"),
-        ({"n": 0}, "at least 1"),
-        ({"probabilities": [0.5, 0.4]}, "sum to 0.9"),
-        ({"probabilities": [1.0, 0.0]}, "must all be positive"),
-        ({"probabilities": [1.0]}, "at least two"),
-        ({"beta": 0.05}, "at least 0 and below alpha"),
-        ({"probabilities": None}, "independence needs a table"),
-        ({"probabilities": None, "proportions": [[0.4], [0.6]]}, "two columns"),
-    ],
-)
-def test_refuses(arguments, message):
-    keywords = {"proportions": [0.2, 0.8], "radius": 0.1, "n": 10, "probabilities": [0.5, 0.5]}
-    with pytest.raises(RequestError, match=message):
-        chisquare(**(keywords | arguments))
-
-
-@pytest.mark.parametrize(
-    ("proportions", "radius", "probabilities"),
-    [
-        ([40, 30, 30], 0.01, [0.3, 0.35, 0.35]),
-        ([40, 30, 30], 1, [0.3, 0.35, 0.35]),
-        ([[40, 30], [30, 20]], 0.01, None),
-        ([0.9, 0.9, 0.9], 0.01, [0.3, 0.35, 0.35]),
-    ],
-)
-def test_counts_instead_of_shares_are_refused(proportions, radius, probabilities):
-    with pytest.raises(RequestError, match="Divide counts and radii by n"):
-        chisquare(proportions, radius, 100, probabilities)
 
 
 def test_many_cells_take_fewer_tables_and_keep_the_level():

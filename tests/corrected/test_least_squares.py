@@ -92,18 +92,6 @@ def test_with_a_radius_it_holds_what_the_true_moments_give():
         assert np.all((low <= ends[:, 0]) & (ends[:, 1] <= high))
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"radius": -1}, "negative"), ({"second_moments": np.ones((2, 3))}, "symmetric"),
-    ({"beta": 0.2}, "beta"), ({"n": None, "beta": 0.2}, "beta"), ({"n": 0}, "n is not"),
-    ({"second_moments": 3.0}, "symmetric"),
-    ({"alpha": 0.95}, "did you mean"), ({"second_moments": np.full((2, 2), np.nan)}, "finite"),
-])  # fmt: skip
-def test_impossible_arguments_are_refused(change, words):
-    arguments = {"second_moments": moments()[0], "radius": 0.01, "n": 100, **change}
-    with pytest.raises(dps.RequestError, match=words):
-        dps.corrected.ols(**arguments)
-
-
 def test_no_more_rows_than_coefficients_or_a_wide_radius_say_nothing():
     assert np.all(np.isinf(dps.corrected.ols(moments()[0], 0.001, n=3)))
     assert np.all(np.isinf(dps.corrected.ols(moments()[0], 0.4, n=100)))

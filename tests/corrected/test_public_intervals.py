@@ -126,48 +126,66 @@ def test_arrays_broadcast():
     assert low.shape == high.shape == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+RIGHT = {
+    proportion_confint: {"p": 0.2, "radius": 0.1, "n": 10},
+    chisquare: {"proportions": [0.2, 0.8], "radius": 0.1, "n": 10, "probabilities": [0.5, 0.5]},
+    eigenvalues: {"matrix": [[1, 0], [0, 1]], "radius": 0.1, "n": 100},
+    ols: {"second_moments": np.eye(3), "radius": 0.01, "n": 100},
+}
+
+
+@pytest.mark.parametrize("function", RIGHT)
+def test_impossible_arguments_are_refused(function):
+    function(**RIGHT[function])
+    first = next(iter(RIGHT[function]))
+    for change, message in (
         ({"alpha": 0.95}, "did you mean alpha=0.05"),
-        ({"alpha": 1.0}, "not an error probability"),
-        ({"radius": -0.1}, "radius must not be negative"),
-        ({"radius": np.nan}, "radius must not be negative or missing"),
-        ({"p": np.inf}, "p must be finite"),
-        ({"n": 0}, "at least 1"),
-        ({"n": 10.5}, "integer"),
         ({"beta": 0.05}, r"below alpha=0.05.*release.radius\(name, alpha=0.025\)"),
-        ({"beta": -0.01}, "at least 0 and below alpha"),
+        ({"radius": -0.1}, "negative"),
+        ({"n": 0}, "at least 1"),
         ({"n": (10, 9)}, "lower bound above the upper one"),
         ({"n": (9, 10, 11)}, r"nor a pair \(low, high\)"),
-        ({"n": (0, 10)}, "at least 1"),
-        ({"p": "a"}, "p must be numbers"),
-        ({"p": 25}, "p is far outside 0 to 1, where shares are; divide counts by n"),
-        ({"p": -4}, "p is far outside"),
-        ({"beta": "x"}, "beta must be numbers"),
-        ({"n": 10**400}, "n holds a number beyond all floats"),
         ({"n": (5, 10**400)}, "n is not a number of rows.*bits"),
-        ({"n": [900, 1100]}, r"n is a list.*bounds as a tuple \(low, high\)"),
-        ({"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
-    ],
-)
-def test_refuses(arguments, message):
-    keywords = {"p": 0.2, "radius": 0.1, "n": 10} | arguments
-    with pytest.raises(RequestError, match=message):
-        proportion_confint(**keywords)
+        ({first: "a"}, "number|regular"),
+        ({first: np.full_like(np.asarray(RIGHT[function][first], float), np.nan)}, "finite"),
+    ):
+        with pytest.raises(RequestError, match=message):
+            function(**RIGHT[function] | change)
 
 
-@pytest.mark.parametrize(("of", "matrix", "radius", "n", "message"), [
-    (eigenvalues, [[1, 2], [3]], 0.1, 9, "regular"), (ols, [[1, 2], [3]], 0.1, 9, "regular"),
-    (eigenvalues, np.eye(2), [[1], [2, 3]], 9, "regular"), (eigenvalues, [], 0.1, 9, "square"),
-    (ols, np.eye(3), np.ones(2), 9, r"shape \(2,\); it must fit \(3, 3\)"),
-    (eigenvalues, np.eye(2), np.ones(2), 9, "one number, or a matrix"),
-    (eigenvalues, np.eye(2), None, 9, "give one of radius="),
-    (ols, np.eye(3), 0.1, 10**400, "number of rows"),
-    (eigenvalues, np.eye(2), 0.1, [9, 8], "lower bound above"),
-    (eigenvalues, np.eye(2), 0.1, "x", "number of rows"), (ols, "a", 0.1, 9, "regular"),
-    (eigenvalues, np.eye(2), 0.1, np.nan, "number of rows"),
+@pytest.mark.parametrize(("function", "change", "message"), [
+    (proportion_confint, {"radius": np.nan}, "negative or missing"),
+    (proportion_confint, {"n": 10.5}, "integer"),
+    (proportion_confint, {"p": 25}, "far outside 0 to 1, where shares are; divide counts by n"),
+    (proportion_confint, {"p": -4}, "far outside"),
+    (proportion_confint, {"n": [900, 1100]}, r"n is a list.*bounds as a tuple \(low, high\)"),
+    (proportion_confint, {"p": [0.1, 0.2], "radius": [0.1] * 3}, "do not fit"),
+    (chisquare, {"radius": np.nan}, "radius must be"),
+    (chisquare, {"radius": [0.1] * 3}, "radius must be"),
+    (eigenvalues, {"radius": np.ones(2)}, "one number, or a matrix"),
+    (ols, {"radius": np.ones(2)}, r"shape \(2,\); it must fit \(3, 3\)"),
+    (chisquare, {"proportions": [0.2, 0.3, 0.5]}, "one number per cell"),
+    (chisquare, {"probabilities": [0.5, 0.4]}, "sum to 0.9"),
+    (chisquare, {"probabilities": [1.0, 0.0]}, "must all be positive"),
+    (chisquare, {"probabilities": [1.0]}, "at least two"),
+    (chisquare, {"probabilities": None}, "independence needs a table"),
+    (chisquare, {"probabilities": None, "proportions": [[0.4], [0.6]]}, "two columns"),
+    (chisquare, {"proportions": [40, 60]}, "Divide counts and radii by n"),
+    (chisquare, {"proportions": [40, 60], "radius": 1}, "Divide counts and radii by n"),
+    (chisquare, {"proportions": [[40, 30], [30, 20]], "probabilities": None}, "Divide counts"),
+    (chisquare, {"proportions": [0.9, 0.9, 0.9], "radius": 0.01}, "Divide counts"),
+    (eigenvalues, {"matrix": [[1, 2, 3]]}, "square"), (eigenvalues, {"matrix": []}, "square"),
+    (eigenvalues, {"matrix": [[1, 2], [0, 1]]}, "symmetric"),
+    (eigenvalues, {"radius": None}, "give one of radius="),
+    (eigenvalues, {"spectral_radius": 0.1}, "give one of radius="),
+    (eigenvalues, {"radius": None, "spectral_radius": [1, 2]}, "spectral_radius must be one"),
+    (eigenvalues, {"radius": None, "spectral_radius": -1}, "spectral_radius must be one"),
+    (eigenvalues, {"ball": 0}, "positive"), (eigenvalues, {"n": None}, "number of rows"),
+    (eigenvalues, {"radius": [[1], [2, 3]]}, "regular"),
+    (ols, {"second_moments": [[1, 2], [3]]}, "regular"),
+    (ols, {"second_moments": np.ones((2, 3))}, "symmetric"),
+    (ols, {"second_moments": 3.0}, "symmetric"), (ols, {"n": None, "beta": 0.2}, "beta"),
 ])  # fmt: skip
-def test_misshapen_arrays_are_refused_with_a_sentence(of, matrix, radius, n, message):
+def test_arguments_that_only_one_function_refuses(function, change, message):
     with pytest.raises(RequestError, match=message):
-        of(matrix, radius, n=n)
+        function(**RIGHT[function] | change)

@@ -8,7 +8,7 @@ import pytest
 import dpstats as dps
 from dpstats.families.features import SIGN
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.moment_matrix import MomentMatrix, moments_block, products_of
+from dpstats.inference.moment_matrix import MomentMatrix, moments_block
 
 SCHEMA = dps.Schema([
     dps.Number("age", 0, 100, points=201, missing=40),
@@ -27,7 +27,7 @@ class Everything:
     kind: ClassVar[str] = "everything"
 
     def family(self, schema):
-        return dps.Family((moments_block(schema, FEATURES, products_of(FEATURES)),))
+        return dps.Family((moments_block(schema, FEATURES),))
 
     def infer(self, release):
         return MomentMatrix.of(release, FEATURES)
@@ -86,9 +86,8 @@ def test_noise_has_the_stated_standard_deviations_and_shared_entries(unit):
 
 def test_products_of_signs_without_their_squares():
     age, smoker, ill = ("age", None), ("smoker", SIGN), ("ill", SIGN)
-    assert products_of((age, smoker)) == [(age,), (smoker,), (age, age), (age, smoker)]
     group = Subgroup.of(SCHEMA, None, ["ill"])
-    block = moments_block(SCHEMA, (age, smoker, ill), products_of((age, smoker, ill)), group)
+    block = moments_block(SCHEMA, (age, smoker, ill), given=group)
     assert len(block.terms) == 8
     assert block.terms[-1] == ()
     with pytest.raises(dps.RequestError, match="distinct columns"):
@@ -115,9 +114,7 @@ class Answered(Everything):
 
     def family(self, schema):
         group = Subgroup.of(schema, None, ["ill"])
-        return dps.Family(
-            (moments_block(schema, self.features, products_of(self.features), group),)
-        )
+        return dps.Family((moments_block(schema, self.features, given=group),))
 
     def infer(self, release):
         group = Subgroup.of(release.schema, None, ["ill"])

@@ -6,7 +6,6 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.inference import noisy_ratio
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.measured.bounded import Bounded
 from dpstats.privacy.gaussian import DiscreteGaussian
@@ -63,20 +62,6 @@ def test_tails_of_sampled_rows_are_those_of_a_binomial_count_and_the_noise(law, 
         d = t - p * size + unit * stats.norm.ppf(u + 0.5)
         exact = np.sum(mass * stats.norm.cdf((d - values) / unit))
         assert ratio.tails(p, read=True)[0, 0] == pytest.approx(exact, abs=1e-9)
-
-
-def test_noises_of_many_parts_are_interpolated_in_the_ratio(monkeypatch):
-    law, rng = DiscreteLaplace(12.0), np.random.default_rng(4)
-    weighted = [(float(a), float(b), law) for a, b in rng.uniform(0, 1, (12, 2))]
-    t, u = rng.uniform(0, 900, 40), rng.uniform(-0.5, 0.5, 40)
-    r = rng.uniform(0, 1, 40)
-    cdfs = []
-    for direct in (8, 100):
-        monkeypatch.setattr(noisy_ratio, "_DIRECT", direct)
-        ratio = NoisyRatio(joint_noise(weighted), 900.0, t, u, sampled=True)
-        cdfs.append(ratio.cdf(r, np.arange(40)))
-    np.testing.assert_allclose(*cdfs, atol=1e-9)
-    assert np.ptp(cdfs) > 0.9
 
 
 @pytest.mark.parametrize(("size", "p", "scale"), [(3, 0.5, 0.5), (300, 0.02, 1.0), (50, 0.9, 9.0)])

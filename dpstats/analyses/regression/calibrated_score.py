@@ -1,53 +1,15 @@
 """Smooth M-estimators from a release: the fitted density, calibrated to the noisy answers.
 
-A score E psi_b(z) of all rows is wanted, and only the means of a family F were measured, with noise
-of covariance S. Candidates z_i with fitted shares h get weights
+With h the fitted shares of candidates z_i, t the noisy means of measured functions F and S the
+covariance of their noise, candidates get the weights of the regression estimator of surveys [1]_
 
     w_i = h_i (1 + (F(z_i) - E_h F)' G^-1 (t - E_h F)),   G = Cov_h(F) + nu S,
 
-t the noisy means. Then sum_i w_i psi_b(z_i) = E_h psi_b + c'(t - E_h F), c = G^-1 Cov_h(F, psi_b),
-is the regression estimator of survey sampling [1]_: of psi_b it takes what F determines from the
-measurements, and only the rest from the fitted density. Its error has three parts:
-
-- sampling, as without privacy;
-- noise, c'Sc, of a known law. The fitted density follows the noise as well, in proportion to how
-  much of a direction the ridge nu leaves to it; with a small nu that is next to nothing, and c'Sc
-  is the whole of it;
-- what F does not determine, r = psi_b - c'F: the law of the rows beyond F differs from the fitted
-  one by about sqrt(kappa / n) a direction, so this part has the variance Var_h(r) kappa / n. Inside
-  the bins of a number only moments are known, and the difference from the law there, up to a
-  quarter of the density's own spread where tails are heavy, does not shrink with n. So what of the
-  score changes when every number moves to the mean of its bin, and F does not determine, has a
-  variance of its own, of r at most; with the score at a pilot in F, so has what of the difference
-  of the two scores does. Both are models of how far densities fitted to F are from the
-  data, not theorems; their constants are public and fixed beforehand. The share is printed.
-
-One more rule: where the number of rows is not public, its estimate is taken as exact. Its noise
-moves the estimate less than the other terms do: 1.05 times the standard error is the most seen.
-
-The estimate solves sum_i w_i psi_b(z_i) = 0. Its derivative, by which errors of the score become
-errors of the estimate, is that of the calibrated score: a density that noise has shrunk knows less
-of the dependence between columns than the answers do, and its own would make the errors of related
-columns too small. Weights may be negative, so no direction has less than a tenth of what h gives
-it.
-
-Where a person may have k rows, n / k takes the place of n in all parts but the noise: the sampling
-variance is at most k times that of independent rows, and a table in which the rows of every person
-are equal has the law of n / k rows.
-
-A value that is tested, at t above the estimate, has the noise of the score there: that above plus t
-times that of the derivative. Here nu is small, so that the noise counts which the fitted density
-follows: with the ridge of the estimate half of it would go unseen along the difference of nearly
-collinear columns. It is next to nothing where the variance inflation factor shows such columns,
-and the interval has no ends where noise hides whether the derivative is zero. Elsewhere it is one:
-less would count noise that the fit has smoothed away.
-
-That law is linear in t, and the score is not. Where a regressor predicts the outcome without
-error, no finite coefficient solves the score, and yet a noisy one may. So an end of an interval
-stands only if the score there, with the other coefficients fitted and by its own variance, rejects
-it as well (Rao's test). Else the interval goes on to the first value that is rejected; without one
-it has no end. Counts can be all zero, but not beyond all bounds: where their means grow, the law
-decides alone.
+and the estimate solves sum_i w_i psi_b(z_i) = 0. Its error has a sampling part, noise c'Sc with
+c = G^-1 Cov_h(F, psi), and what F does not determine, r = psi - c'F, which has variance
+Var_h(r) kappa / n, and inside bins .06 of its own: rules, not theorems. Where a person may have k
+rows, n / k takes the place of n in all parts but the noise. Why each part is as it is, and the
+tests of a value, are in docs/explanation/regression/logistic-regression.md.
 
 References
 ----------
@@ -65,18 +27,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import linalg
 
-from dpstats.analyses.regression.joint_test import independent, joint_test
-from dpstats.analyses.regression.links import Average
-from dpstats.analyses.regression.newton import (
+from dpstats.analyses.regression.score import (
+    DRAWS,
+    Average,
+    Link,
+    Score,
     derivatives,
     find_root,
-    rejected_beyond,
     solved,
-    tail_of,
 )
 from dpstats.arrays import Floats
-from dpstats.caching import Cached
 from dpstats.inference.confidence_law import ConfidenceLaw
+from dpstats.inference.joint_coverage import independent, joint_test
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
@@ -84,11 +46,9 @@ if TYPE_CHECKING:
 
     from scipy.sparse import csr_array
 
-    from dpstats.analyses.regression.links import Link
     from dpstats.checks import Alternative
     from dpstats.measured.answers import Answers
 
-DRAWS = 5_000
 _WALD, _DERIVATIVE = 1, 2  # purposes of draws, distinct from those of the noise
 _INSIDE = 0.06  # squared relative error of the law inside bins, a direction
 _JITTER = 1e-10  # of the mean variance of a function: directions without variance stay unused
@@ -104,10 +64,10 @@ _REJECTED = 1e3  # stands above any deviate
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedScore(Cached):
+class CalibratedScore(Score):
     """A generalised linear model with a canonical link: psi_b = x (y - mean(x'b))."""
 
-    x: Floats  # (m, p) regressors of the candidates, of size about one
+    # The m points are the candidates, and regressors have size about one.
     coarse: Floats  # (m, p) regressors with every number at the mean of its bin
     y: Floats  # (m,) response
     density: Floats  # (m,) fitted shares h
@@ -154,12 +114,13 @@ class CalibratedScore(Cached):
 
     def _factor(self, ridge: float = _RIDGE) -> tuple[Floats, bool]:
         """Cholesky factor of G with nu = ridge, or the most that n / kappa allows."""
-        return self._once(ridge, lambda: self._factored(min(self.persons / self.kappa, ridge)))
 
-    def _factored(self, nu: float) -> tuple[Floats, bool]:
-        g = self._second + self.noise_of_means * nu
-        g[np.diag_indices_from(g)] += _JITTER * max(float(np.trace(g)) / len(g), 1e-300)
-        return linalg.cho_factor(g, lower=True)
+        def factored() -> tuple[Floats, bool]:
+            g = self._second + self.noise_of_means * min(self.persons / self.kappa, ridge)
+            g[np.diag_indices_from(g)] += _JITTER * max(float(np.trace(g)) / len(g), 1e-300)
+            return linalg.cho_factor(g, lower=True)
+
+        return self._once(ridge, factored)
 
     @cached_property
     def weights(self) -> Floats:
@@ -170,9 +131,9 @@ class CalibratedScore(Cached):
         return np.asarray(self.density * (1 + by))
 
     def information(self, b: Floats) -> Floats:
-        """(p, p) mean of x x' slope(x'b) with the calibrated weights, positive definite.
+        """Mean of x x' slope(x'b) with the calibrated weights, which may be negative.
 
-        Relative to that under the fitted density, no direction has less than a small part.
+        Each direction keeps a small part of that under the fitted density.
         """
         fitted, calibrated = (self._information(by, b) for by in (self.density, self.weights))
         parts, basis = linalg.eigh(calibrated, fitted)
@@ -185,11 +146,9 @@ class CalibratedScore(Cached):
 
     @cached_property
     def carries(self) -> bool:
-        """Whether the fitted means are as near the answers as noise and rules allow.
+        """Whether the fitted means are as near the answers as noise, one row and `kappa` allow.
 
-        That is, in the root mean square, within two standard deviations of the noise, of a row and
-        of what `kappa` allows. With too few points, or points of another law, they are not: then
-        neither the weights nor the rules for errors hold.
+        If not, neither the weights nor the rules for errors hold.
         """
         gap = self.answers.means - self._fitted_means
         allowed = np.diag(self._second) * self.kappa / self.persons
@@ -206,22 +165,15 @@ class CalibratedScore(Cached):
         start = find_root(partial(self._score, self.density), fitted, self.x, zero)
         if start is None:
             return None
-        score = partial(self._score, self.weights)
-        root = find_root(score, self.information, self.x, start)
-        return find_root(score, fitted, self.x, start) if root is None else root
+        root = self._find_root(start)
+        return find_root(self.score, fitted, self.x, start) if root is None else root
+
+    def score(self, b: Floats) -> Floats:
+        """Calibrated score (p,)."""
+        return self._score(self.weights, b)
 
     def _score(self, weights: Floats, b: Floats) -> Floats:
         return np.asarray(self.x.T @ (weights * (self.y - self.link.mean(self.x @ b))))
-
-    @property
-    def _estimate(self) -> Floats:
-        """(p,) where it is known that there is one."""
-        assert self.params is not None
-        return self.params
-
-    @cached_property
-    def _information_at_estimate(self) -> Floats:
-        return self.information(self._estimate)
 
     @cached_property
     def _residual(self) -> Floats:
@@ -248,10 +200,7 @@ class CalibratedScore(Cached):
 
     @cached_property
     def sampling_covariance(self) -> Floats:
-        """(p, p) of the coefficients without privacy: the inverse information over n, or HC0.
-
-        Of `persons` in place of n: the most it can be if rows of one person depend on each other.
-        """
+        """(p, p) of the coefficients without privacy: the inverse information, or HC0."""
         if self.robust:
             return np.asarray((self.influence.T * self.density) @ self.influence / self.persons)
         return np.asarray(np.linalg.inv(self._information_at_estimate) / self.persons)
@@ -267,10 +216,7 @@ class CalibratedScore(Cached):
         return rest * self.kappa / self.persons + min(inside) * _INSIDE
 
     def density_variance(self, combination: Floats, rest: float | None = None) -> float:
-        """Variance of a combination (p,) from what was not measured.
-
-        `rest` is Var_h(r) where a statistic has more of it than the combination.
-        """
+        """Variance of a combination (p,) from what was not measured; `rest` is Var_h(r)."""
         own, inside = (
             float(combination @ v @ combination) for v in (self._own_parts[1], self._inside)
         )
@@ -278,11 +224,7 @@ class CalibratedScore(Cached):
 
     @cached_property
     def _inside(self) -> Floats:
-        """(p, p) Var_h of what moving numbers to the means of their bins would change.
-
-        In E x (y - mean(x'b)); the moments with y are measured, so it is of the mean alone, and
-        where the score at a pilot is measured, of the difference of the two means.
-        """
+        """(p, p) Var_h of what moving numbers to the means of their bins changes in x mean(x'b)."""
         moved = self._means(self.coarse, self._estimate) - self._means(self.x, self._estimate)
         return self.parts(solved(self._information_at_estimate, moved.T).T)[1]
 
@@ -293,11 +235,7 @@ class CalibratedScore(Cached):
         return np.asarray(hidden / variances)
 
     def average(self, values: Callable[[Floats], Floats]) -> Average:
-        """Mean over the rows of a function of the candidate (m,) and the coefficients.
-
-        Over those of the subgroup, where the model is of one. The variance of privacy has the
-        density's.
-        """
+        """Mean over the rows, or those of the subgroup; privacy has the density's variance."""
         inside = np.any(self.x != 0, axis=1)
         share = max(float(self.weights @ inside), 1 / self.n)
 
@@ -315,7 +253,7 @@ class CalibratedScore(Cached):
         return Average(estimate, sampling, privacy)
 
     def covariances(self, combinations: Floats) -> Floats:
-        """(2, k, k) of combinations (k, p), from sampling and from privacy, with the density's."""
+        """(2, k, k) from sampling and from privacy, with the density's."""
         rest = combinations @ self._own_parts[1] @ combinations.T
         own, inside = np.diag(rest), np.diag(combinations @ self._inside @ combinations.T)
         part = np.sqrt(np.minimum(own, inside) / np.where(own > 0, own, 1.0))
@@ -346,10 +284,10 @@ class CalibratedScore(Cached):
         )  # fmt: skip
 
     def _moving(self, combination: Floats, fixed: Floats) -> Floats:
-        """(DRAWS,) error of the score for each unit that the true value lies above the estimate.
+        """(DRAWS,) error of the derivative, by which the score grows with the value tested.
 
-        That of the derivative, by which the score grows: from the noise, given draws of that of
-        the combination itself as if both were normal, and from what was not measured.
+        From the noise, given draws of that of the combination as if both were normal, and from
+        what was not measured.
         """
         along = solved(self._information_at_estimate, combination)
         toward = along / float(combination @ along)
@@ -370,11 +308,7 @@ class CalibratedScore(Cached):
         return np.asarray(slope * fixed + left * rng.standard_normal(DRAWS))
 
     def _ridge_along(self, combinations: Floats) -> float:
-        """Nu for the derivative along combinations (k, p): the least one for collinear columns.
-
-        The variance inflation factor is that of a combination's variance over what it would be if
-        its columns were unrelated.
-        """
+        """Nu for the derivative along combinations (k, p): the least one for collinear columns."""
         by = self.density * self.link.slope(self.x @ self._estimate)
         alone = np.maximum(by @ self.x**2 - (by @ self.x) ** 2 / by.sum(), 0.0)  # each column's
         varied = alone > _JITTER * max(float(np.max(alone)), 1e-300)  # not the constant
@@ -391,11 +325,9 @@ class CalibratedScore(Cached):
         return max(round(self.persons * inside) - len(self.x.T), 1)
 
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
-        """F test that combinations (k, p) of the coefficients equal values (k,); see `joint_test`.
+        """F test with the noise of the score under the hypothesis.
 
-        The noise is that of the score under the hypothesis. What was not measured counts as
-        sampling, as in `law`; of its two parts inside bins the one that is smaller over all
-        combinations.
+        What was not measured counts as sampling; of its two parts inside bins the smaller one.
         """
         covariance = self.sampling_covariance + self.noise_covariance
         reduced, difference = independent(combinations, values, self._estimate, covariance)
@@ -424,27 +356,25 @@ class CalibratedScore(Cached):
         return any(self._law(h, True).unbounded(alpha) for h in combinations)
 
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
-        """Interval of a combination of the population's coefficients, or of the table's."""
-        key = ("interval", combination.tobytes(), sampled, alpha)
-        return self._once(key, lambda: self._interval(combination, alpha, sampled))
-
-    def _interval(self, combination: Floats, alpha: float, sampled: bool) -> tuple[float, float]:
         """Interval of `law`, prolonged by values which the score does not reject."""
-        law, centre = self._law(combination, sampled), float(combination @ self._estimate)
-        if not law.reaches(alpha):
-            return -np.inf, np.inf
-        deviate = partial(self.deviate, combination, sampled=sampled)
-        ends = law.limits(alpha)
-        return rejected_beyond(self.x, combination, deviate, alpha, ends, centre, law.spread)
+
+        def ends() -> tuple[float, float]:
+            law = self._law(combination, sampled)
+            if not law.reaches(alpha):
+                return -np.inf, np.inf
+            return self._rejected_beyond(
+                combination, alpha, law.limits(alpha), law.spread, sampled=sampled
+            )
+
+        return self._once(("interval", combination.tobytes(), sampled, alpha), ends)
 
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
-        """How far the score is from zero if a combination has this value, as a normal deviate.
+        """See `Score.deviate`.
 
-        Positive where larger values are more likely; None where the others have no solution. Where
-        means of counts grow beyond all at the estimate, so does the noise of their score, and less
-        is rejected the further the value: it is then left to `law`, and stands as rejected here.
+        Where means of counts grow beyond all at the estimate, so does the noise of their score, and
+        less is rejected the further the value: it is left to `law`, and counts as rejected here.
         """
-        b = self._under(combination, value)
+        b = self._under(combination[np.newaxis, :], np.array([value]))
         if b is None:
             return None
         if not self.link.bounded and np.max(self.x @ b) > np.max(self.x @ self._estimate) + _GROWN:
@@ -465,19 +395,7 @@ class CalibratedScore(Cached):
         variance += float(c[:, 0] @ self.noise_of_means @ c[:, 0])
         return float(self.weights @ (by * left)) / math.sqrt(max(variance, _LEAST_VARIANCE))
 
-    def _under(self, combination: Floats, value: float) -> Floats | None:
-        """(p,) coefficients with this value of a combination; None where there is no solution."""
-        along = solved(self._information_at_estimate, combination)
-        away = (value - float(combination @ self._estimate)) / float(combination @ along)
-        free = linalg.null_space(combination[np.newaxis, :])
-        start = self._estimate + along * away
-        if not free.shape[1]:
-            return np.asarray(start)
-        return find_root(partial(self._score, self.weights), self.information, self.x, start, free)
-
     def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
-        """P-value of the hypothesis that a combination has this value in the population."""
-        law = self._law(combination, True)
-        of_law = law.pvalue(value, alternative)
-        z = self.deviate(combination, value, sampled=True)
-        return max(of_law, 1.0 if z is None else tail_of(z, alternative))
+        """The larger of the p-values of `law` and of the score."""
+        of_law = self._law(combination, True).pvalue(value, alternative)
+        return max(of_law, super().pvalue(combination, value, alternative))

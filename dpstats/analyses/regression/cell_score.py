@@ -1,20 +1,14 @@
 """A generalised linear model from the cells of a table: score equations with noise, inverted.
 
-With few regressors, in bins, everything the score needs is in the counts T_cy of the cells c of the
-regressors by the outcome, and in the sums L_c of the distance of each number from the middle of
-its bin. To second order in the width of the bins the score at b is
+Few regressors, in bins: with T_cy the counts of cells c by the outcome y, N_c = T_c0 + T_c1, L_c
+the sums of the distance of each number from the middle of its bin and d_c the change of x over half
+a bin, the score is to second order in the width of the bins
 
-    U(b) = sum_c x_c [T_c1 - N_c (s(e_c) + v_c) - s'(e_c) d_c'b L_c],   N_c = T_c0 + T_c1,
+    U(b) = sum_c x_c [T_c1 - N_c (s(e_c) + v_c) - s'(e_c) d_c'b L_c],   e_c = x_c'b,
 
-x_c the regressors at the middles, e_c = x_c'b, d_c their change over half a bin of the number, and
-v_c = s_2(e_c) (d_c'b)^2 / 6 for rows that are spread evenly in the bin, s_2 the second derivative.
-U is linear in the noisy counts, so its noise has mean zero and a known covariance at every b,
-however large; no count is divided by another one. Its sampling covariance at the population's b is
-that of a binomial, sum x_c x_c' N_c s(1 - s), or at most k times that if persons have k rows.
-Inverting the test of a value of h'b, the other coefficients fitted under it, gives an interval that
-is unbounded where the noise leaves the coefficient open [1]_. The statistic is one normal variable
-plus the noises with known weights, so under Laplace noise its tail is that of their sum, not the
-normal one. The remainder of the expansion inside the bins is bounded and carried into the interval.
+v_c = s_2(e_c) (d_c'b)^2 / 6 for rows that are spread evenly in the bin. It is linear in the noisy
+counts. Values of h'b are tested by it, the other coefficients fitted under the hypothesis [1]_. See
+docs/explanation/regression/logistic-regression.md.
 
 References
 ----------
@@ -24,39 +18,29 @@ References
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import linalg, optimize, special
 
-from dpstats.analyses.regression.joint_test import independent, joint_test, root_of
-from dpstats.analyses.regression.links import Average, corners
-from dpstats.analyses.regression.newton import (
-    derivatives,
-    find_root,
-    rejected_beyond,
-    solved,
-    tail_of,
-)
+from dpstats.analyses.regression.score import DRAWS, Average, Score, derivatives, solved
 from dpstats.arrays import Floats
-from dpstats.caching import Cached
+from dpstats.inference.joint_coverage import independent, joint_test, root_of
 from dpstats.inference.mixture_tails import MixtureTails
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dpstats.checks import Alternative
-
-DRAWS = 5_000
 _ROUNDING = 1e-7  # standard deviations of the sampling error
 _LEAST_TAIL = 1e-300  # has a normal deviate
 _THIRD = 1 / 8  # largest |s'''| of the logistic function
 
 
 @dataclass(frozen=True, eq=False)
-class CellScore(Cached):
+class CellScore(Score):
     """Noisy counts of C cells of the regressors, by a binary outcome."""
 
     x: Floats  # (C, p) regressors at the middle of every cell, of size about one
@@ -89,16 +73,14 @@ class CellScore(Cached):
         chance = special.expit(self.x @ b)
         return chance, chance * (1 - chance), self.slopes @ b
 
-    @staticmethod
-    def _spread_evenly(chance: Floats, slope: Floats, moved: Floats) -> Floats:
-        """(C,) chances, for rows that are spread evenly inside the bins."""
-        return np.asarray(chance + slope * (1 - 2 * chance) * (moved**2).sum(axis=0) / 6)
+    @cached_property
+    def _sums(self) -> Floats:
+        """((2 + J) C,) counts and offsets."""
+        return np.concatenate([self.counts.ravel(), self.offsets.ravel()])
 
     def score(self, b: Floats) -> Floats:
         """(p,) U(b)."""
-        chance, slope, moved = self._fit(b)
-        left = self.counts[1] - self._totals * self._spread_evenly(chance, slope, moved)
-        return np.asarray(self.x.T @ (left - slope * (moved * self.offsets).sum(axis=0)))
+        return np.asarray(self._entries(b).T @ self._sums)
 
     def information(self, b: Floats) -> Floats:
         """(p, p) sum of x x' N s(1 - s), positive semidefinite."""
@@ -116,8 +98,8 @@ class CellScore(Cached):
 
     def _entries(self, b: Floats) -> Floats:
         """((2 + J) C, p): U(b) as a combination of counts and offsets."""
-        whole, slope, moved = self._fit(b)
-        chance = self._spread_evenly(whole, slope, moved)
+        chance, slope, moved = self._fit(b)
+        chance = chance + slope * (1 - 2 * chance) * (moved**2).sum(axis=0) / 6
         factors = [-chance, 1 - chance, *(-slope * moved)]
         return np.concatenate([self.x * factor[:, np.newaxis] for factor in factors])
 
@@ -132,10 +114,7 @@ class CellScore(Cached):
         By the derivative of U itself, which knows where rows lie in their bins; the information at
         the middles does not. A LinAlgError where noise hides whether the derivative is definite.
         """
-        b = self._estimate
-        steps = 1e-5 * np.maximum(np.abs(b), 1.0) * np.eye(len(b))
-        moved = [self.score(b - h) - self.score(b + h) for h in steps]
-        derivative = (np.array(moved) / (2 * steps.sum(axis=1))[:, np.newaxis]).T
+        derivative = -derivatives(self.score, self._estimate).T
         linalg.cholesky((derivative + derivative.T) / 2)
         return np.asarray(np.linalg.solve(derivative.T, combinations.T))
 
@@ -159,10 +138,8 @@ class CellScore(Cached):
             counted = middle + curvature.sum(axis=0) / 6
             return np.concatenate([counted, counted, *change])
 
-        sums = np.concatenate([self.counts.ravel(), self.offsets.ravel()])
-
         def mean(b: Floats) -> float:
-            return float(weights(b) @ sums) / size
+            return float(weights(b) @ self._sums) / size
 
         estimate, gradient = mean(at_estimate), derivatives(mean, at_estimate)
         try:
@@ -191,13 +168,10 @@ class CellScore(Cached):
     ) -> tuple[float, float]:
         """Bounds on the mean of along'U(b) at the true b: what the expansion in a bin leaves out.
 
-        For large samples, as the noisy counts of rows are taken as exact.
-
         By Taylor's theorem a row in cell c adds s''(e_c) t^2 / 2 to the expected outcome, t the
-        change of its predictor from the middle, and at most max|s'''| |t|^3 / 6 more. Of t^2,
-        which is between zero and its largest value, the mean over an even spread is in U(b).
-        From this the same sums of another function are taken off, with second derivatives
-        `curvature` (J, C) by the distance of each number from the middle, in half bins.
+        change of its predictor from the middle, and at most max|s'''| |t|^3 / 6 more; the mean of
+        t^2 over an even spread is in U(b). Noisy counts of rows are taken as exact. The same sums
+        of another function, with second derivatives `curvature` (J, C), are subtracted (eq. 3).
         """
         chance, slope, moved = self._fit(b)
         beyond = self.remainder @ np.abs(b)
@@ -217,11 +191,7 @@ class CellScore(Cached):
         return float(ends[0].sum()) - rest, float(ends[1].sum()) + rest
 
     def _inside(self, b: Floats, along: Floats) -> float:
-        """Variance of what U(b) of the rows themselves adds to that of their cells; at most.
-
-        Every row enters its own score with its own number, not with the middle of the bin; given
-        the numbers the difference has mean zero.
-        """
+        """Bound on the variance that U(b) of the rows adds to that of the middles of their bins."""
         slope = self._fit(b)[1]
         half = np.abs(self.slopes @ along).sum(axis=0) + self.remainder @ np.abs(along)
         return self.clustering * float((self._rows * slope) @ half**2)
@@ -229,13 +199,7 @@ class CellScore(Cached):
     @cached_property
     def params(self) -> Floats | None:
         """(p,) the solution of U(b) = 0; None without one."""
-        return find_root(self.score, self.information, self.x, np.zeros(self.x.shape[1]))
-
-    @property
-    def _estimate(self) -> Floats:
-        """(p,) where it is known that there is one."""
-        assert self.params is not None
-        return self.params
+        return self._find_root(np.zeros(self.x.shape[1]))
 
     @cached_property
     def _covariances_of_score(self) -> Floats:
@@ -253,8 +217,7 @@ class CellScore(Cached):
     def _deviate_of(self, distance: float, b: Floats, along: Floats, rest: float) -> float:
         """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
 
-        As the tail is that of a sum of independent variables of known laws (Lugannani and Rice's
-        formula), few cells with Laplace noise give the heavier tail that they have.
+        With Laplace noise on few cells that tail is heavier than the normal one (`MixtureTails`).
         """
         weights = self._entries(b) @ along
         total = float(weights @ self.noise @ weights) + rest
@@ -267,11 +230,9 @@ class CellScore(Cached):
         return float(-np.sign(distance) * special.ndtri(max(tail, _LEAST_TAIL) / 2))
 
     def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
-        """How far the score is from zero if the combination has this value, as a normal deviate.
+        """See `Score.deviate`; zero where the misfit inside the bins alone could explain it.
 
-        Positive where larger values are more likely. The value in the table has no sampling
-        variance but that inside the bins. Zero where the misfit inside the bins alone could explain
-        it; None where the other coefficients have no solution.
+        The value in the table has no sampling variance but that inside the bins.
         """
         b = self._under(combination[np.newaxis, :], np.array([value]))
         if b is None:
@@ -287,26 +248,13 @@ class CellScore(Cached):
         low, high = self.misfit(b, along)
         return self._deviate_of(distance - float(np.clip(distance, low, high)), b, along, rest)
 
-    def _under(self, combinations: Floats, values: Floats) -> Floats | None:
-        """(p,) coefficients of which independent combinations (k, p) have these values (k,).
-
-        The others solve the score; None where they have no solution.
-        """
-        away = values - combinations @ self._estimate
-        along = solved(self.information(self._estimate), combinations.T)
-        start = np.asarray(self._estimate + along @ np.linalg.solve(combinations @ along, away))
-        free = linalg.null_space(combinations)
-        if not free.shape[1]:
-            return start
-        return find_root(self.score, self.information, self.x, start, free)
-
     def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
-        """F test that combinations (k, p) of the coefficients equal values (k,); see `joint_test`.
+        """F test of the score under the hypothesis, as intervals are.
 
-        Of the score under the hypothesis, as intervals are. What the expansion in the bins leaves
-        out may have any value in its bounds: the one that speaks most for the hypothesis is taken.
+        What the expansion in the bins leaves out has the value in its bounds that is most
+        favourable to the hypothesis.
         """
-        inverse = np.linalg.inv(self.information(self._estimate))
+        inverse = np.linalg.inv(self._information_at_estimate)
         covariance = np.asarray(inverse @ self._covariances_of_score.sum(axis=0) @ inverse)
         reduced, difference = independent(combinations, values, self._estimate, covariance)
         b = self._under(reduced, difference + reduced @ self._estimate) if len(reduced) else None
@@ -337,17 +285,18 @@ class CellScore(Cached):
         parts = rng.standard_gamma(self.terms, (2, DRAWS, len(self.terms)))
         return np.asarray((parts[0] - parts[1]) / np.sqrt(2 * self.terms))
 
-    def pvalue(self, combination: Floats, value: float, alternative: Alternative) -> float:
-        """P-value of the hypothesis that a combination has this value in the population."""
-        z = self.deviate(combination, value, sampled=True)
-        return 1.0 if z is None else tail_of(z, alternative)
-
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
         """All values that are not rejected at level alpha, as an interval around the estimate."""
         centre = float(combination @ self._estimate)
-        along = solved(self.information(self._estimate), combination)
+        along = solved(self._information_at_estimate, combination)
         deviation = float(np.sqrt(along @ self._covariances_of_score.sum(axis=0) @ along))
-        deviate = partial(self.deviate, combination, sampled=sampled)
-        return rejected_beyond(
-            self.x, combination, deviate, alpha, (centre, centre), centre, deviation
+        return self._rejected_beyond(
+            combination, alpha, (centre, centre), deviation, sampled=sampled
         )
+
+
+def corners(numbers: int) -> Floats:
+    """Points (s, J) of a cell in half bins: its middle, those of its sides, and its corners."""
+    sides = [sign * one for one in np.eye(numbers) for sign in (-1, 1)]
+    ends = list(itertools.product((-1.0, 1.0), repeat=numbers)) if numbers > 1 else []
+    return np.array([np.zeros(numbers), *sides, *ends])

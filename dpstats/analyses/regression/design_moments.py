@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dpstats.analyses.moments.mean_sampling import measured_totals
-from dpstats.analyses.regression.sampling_covariance import FourthMoments, PersonScores
+from dpstats.analyses.regression.least_squares import FourthMoments, PersonScores
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.ball_moments import BallMoments
@@ -23,7 +23,13 @@ from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
 from dpstats.families.persons.moments import PersonMoments
 from dpstats.families.subgroups import Subgroup
-from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix, NoisyMatrix, moments_block
+from dpstats.inference.moment_matrix import (
+    ZERO,
+    MomentMatrix,
+    NoisyMatrix,
+    moments_block,
+    places_of,
+)
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
@@ -43,13 +49,9 @@ Expansion = dict[Any, Fraction]  # a sum of products of features, by term
 class DesignMoments:
     """Regressors and response as combinations of features in unit scale.
 
-    A number is its middle plus half its range times its unit value in [-1, 1], so a regressor is a
-    sum of products of unit values, levels and the constant. The basis is a reduced echelon form of
-    the regressors in these products (eq. 1 of docs/explanation/regression/ols.md), found in exact
-    arithmetic, so that it does not depend on how far from zero the bounds are. Where as many
-    products occur as there are regressors (always, if a product comes with the numbers in it), the
-    products themselves are the basis: each of their moments is one measured number, which keeps
-    worst-case bounds narrow.
+    The basis is a reduced echelon form of the regressors in products of unit values and levels,
+    found in exact arithmetic (eq. 1 of docs/explanation/regression/ols.md); the products themselves
+    where as many occur as there are regressors, which keeps worst-case bounds narrow.
     """
 
     schema: Schema
@@ -157,11 +159,7 @@ class DesignMoments:
 
     @cached_property
     def _echelon(self) -> tuple[list[Expansion], list[Expansion], int | None]:
-        """The basis, how it is made of the regressors, and its member that is about constant.
-
-        The last is the one whose largest coefficient is that of the constant, if there is one; with
-        a penalty, the constant itself.
-        """
+        """The basis, how it is made of the regressors, and which member is about constant."""
         order = sorted(range(len(self._regressors)), key=lambda i: len(self._factors[i]))
         terms = {term for expansion in self._regressors for term in expansion}
         reduced = _reduced(self._regressors, order, {term: self._step(term) for term in terms})
@@ -257,39 +255,29 @@ class DesignMoments:
         return np.vstack([self._basis[0], self._coefficients([self._response])])
 
     def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
-        """(m, p) the basis at m points, by column name.
+        """(m, p) the basis at m points by column: numbers in unit scale, others by their bins."""
+        used = dict.fromkeys(feature for term in self.regressor_terms[0] for feature in term)
+        of = {f: values[f[0]] if f[1] is None else values[f[0]] == f[1] for f in used}
+        return self._evaluated(of, len(next(iter(values.values()))))
 
-        Numbers are in unit scale; other columns, and numbers in groups, are by their bins.
-        """
-        rows = self.rows[:-1]
-        basis = np.zeros((len(next(iter(values.values()))), len(rows)))
-        for term, by in zip(self.features, rows.T, strict=True):
-            if np.any(by != 0):  # not the response
-                factors = (
-                    values[name] if level is None else values[name] == level for name, level in term
-                )
-                basis += np.multiply.outer(math.prod(factors, start=np.ones(len(basis))), by)
-        return basis
+    def _evaluated(self, values: Mapping[Any, Any], size: int) -> Floats:
+        """(m, p) the basis at m values of each feature."""
+        terms, basis = self.regressor_terms
+        columns = [math.prod((values[f] for f in term), start=np.ones(size)) for term in terms]
+        return np.stack(columns, axis=1) @ basis.T
 
     def at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Floats:
         """(m, p) the basis at values of the columns in original units."""
-        basis = self.rows[:-1]
-        used = [term for term, by in zip(self.features, basis.T, strict=True) if np.any(by != 0)]
-        features = dict.fromkeys(feature for term in used for feature in term)
+        features = dict.fromkeys(f for term in self.regressor_terms[0] for f in term)
         values = self.design.values(exog, self.schema, features)
         for feature in features:
             origin, spread = self._origin_and_spread(feature)
             values[feature] = (values[feature] - origin) / spread
-        one = np.ones(len(next(iter(values.values()))))
-        columns = [math.prod((values[f] for f in term), start=one) for term in used]
-        return np.stack(columns, axis=1) @ basis[:, [t in used for t in self.features]].T
+        return self._evaluated(values, len(next(iter(values.values()))))
 
     @cached_property
     def to_basis(self) -> Floats:
-        """(p, p): a combination h of coefficients in original units is h times this in the basis.
-
-        Without the `shift` of the response.
-        """
+        """(p, p) by which to multiply combinations of coefficients in original units."""
         # beta' x = b' B x over the half range, B the basis as the regressors: beta = B' b.
         return np.asarray(self.half_range * self._basis[1].T, dtype=np.float64)
 
@@ -344,18 +332,22 @@ class DesignMoments:
     @cached_property
     def _pairs(self) -> tuple[list[Term], list[bool]]:
         """Distinct products of two features, and whether both may be regressors'."""
-        used = {term for expansion in self._regressors for term in expansion}
-        own = dict.fromkeys(product(a, b) for a in self.features if a in used
-                            for b in self.features if b in used)  # fmt: skip
+        used = self._of_regressors
+        own = {product(a, b) for a in used for b in used}
         every = dict.fromkeys(term for row in self._products for term in row if term is not None)
         return list(every), [term in own for term in every]
+
+    @cached_property
+    def _of_regressors(self) -> list[Term]:
+        """The features of the regressors, in the order of all."""
+        used = {term for expansion in self._regressors for term in expansion}
+        return [feature for feature in self.features if feature in used]
 
     def fourth_blocks(self) -> list[Block]:
         """The test functions that the mean of xx'(y - x'b)^2 needs at any b.
 
-        Products of two regressors and of two regressors or responses. The coarse block rounds grids
-        that are finer than its own; then it holds all of them, so that the residual is that of
-        rounded numbers throughout. Otherwise products that are measured anyway are used.
+        The coarse block rounds finer grids, and then holds all products: the residual is that of
+        rounded numbers throughout.
         """
         pairs, own = self._pairs
         needed = dict.fromkeys(
@@ -364,18 +356,12 @@ class DesignMoments:
             for right in pairs
             if (term := product(left, right))
         )
-        numbers = max(sum(level is None for _, level in term) for term in needed)
-        if numbers > _MOST_NUMBERS or len(needed) > _MOST_PRODUCTS:
-            raise RequestError(
-                f"robust errors of this formula need {len(needed)} mean products of up to "
-                f"{numbers} numbers; at most {_MOST_PRODUCTS} of {_MOST_NUMBERS} can be measured "
-                "well: take fewer columns, no products of two numbers (C(a):b has the bins of one "
-                "of them), or cov_type='nonrobust'"
-            )
+        robust = "robust errors of this formula need {} mean products"
+        _check_few(robust, len(needed), needed, _MOST_NUMBERS, "cov_type='nonrobust'")
         columns = {self.schema[name] for term in needed for name, level in term if level is None}
         fine = any(isinstance(c, Number) and c.half_points > COARSE_STEPS for c in columns)
         measured = [] if fine else self.blocks
-        known = _terms(measured)
+        known = {product(term, ()) for term in _terms(measured)}
         more = [term for term in needed if term not in known]
         if not more:
             return measured
@@ -402,20 +388,13 @@ class DesignMoments:
 
     def person_totals(self) -> PersonMoments:
         """Products of person totals, of the products that scores x (y - x'b) are made of."""
-        used = {term for expansion in self._regressors for term in expansion}
         needed = list(dict.fromkeys(
-            term for a in self.features if a in used for b in self.features
+            term for a in self._of_regressors for b in self.features
             if (term := product(a, b)) is not None
         ))  # fmt: skip
         size = len(needed) * (len(needed) + 1) // 2
-        numbers = max(sum(level is None for _, level in term) for term in needed)
-        if numbers > 2 or size > _MOST_PRODUCTS:
-            raise RequestError(
-                f"person totals of this formula need {size} products of totals of up to {numbers} "
-                f"numbers; at most {_MOST_PRODUCTS} of 2 can be measured well: take fewer columns, "
-                "no products of two numbers (C(a):b has the bins of one of them), or leave the "
-                "analysis out of person_totals="
-            )
+        totals = "person totals of this formula need {} products of totals"
+        _check_few(totals, size, needed, 2, "leave the analysis out of person_totals=")
         return PersonMoments.of(self.schema, needed, self.given)
 
     def person_scores(self, release: ReleaseView, n: float) -> PersonScores | None:
@@ -436,10 +415,7 @@ class DesignMoments:
     def asked(
         self, release: ReleaseView, blocks: Sequence[Block]
     ) -> tuple[Answers, dict[Term | None, int]]:
-        """Answers to the functions of some blocks, and which one each product of features is.
-
-        The number of rows is the last, where it is not public.
-        """
+        """Answers to the functions of some blocks, the rows last, and which one each term is."""
         if self.given is None:
             answers = release.answers(blocks, with_count=True)
         else:
@@ -447,16 +423,22 @@ class DesignMoments:
             last = first if first in blocks else first.restrict(np.arange(first.size)[::-1] == 0)
             blocks = [*(block for block in blocks if block != first), last]
             answers = release.answers(blocks).of_counted_rows()
-        at = _terms(blocks)
-        at[None] = ZERO
-        at[()] = ONE if answers.rows.public else len(answers.sums) - 1
-        return answers, at
+        return answers, places_of(_terms(blocks), answers)
 
 
-def _terms(blocks: Sequence[Block]) -> dict[Term | None, int]:
-    """Which function each term is, as `product` writes it."""
-    every = [product(term, ()) for block in blocks for term in block.terms]  # type: ignore[attr-defined]
-    return {term: i for i, term in enumerate(every)}
+def _terms(blocks: Sequence[Block]) -> list[Term]:
+    return [term for block in blocks for term in block.terms]  # type: ignore[attr-defined]
+
+
+def _check_few(text: str, size: int, terms: Iterable[Term], most: int, instead: str) -> None:
+    """Refuse products that are too many, or of too many numbers, to be measured well."""
+    numbers = max(sum(level is None for _, level in term) for term in terms)
+    if numbers > most or size > _MOST_PRODUCTS:
+        raise RequestError(
+            f"{text.format(size)} of up to {numbers} numbers; at most {_MOST_PRODUCTS} of {most} "
+            "can be measured well: take fewer columns, no products of two numbers (C(a):b has the "
+            f"bins of one of them), or {instead}"
+        )
 
 
 def multiplied(first: Mapping[Term, V], second: Mapping[Term, V]) -> dict[Term, V]:
@@ -479,10 +461,7 @@ def _add(total: Expansion, by: Fraction, more: Expansion) -> None:
 def _reduced(
     rows: Sequence[Expansion], order: Iterable[int], weights: Mapping[Term, float]
 ) -> list[tuple[Term, Expansion]]:
-    """Pivots and rows of the reduced echelon form; exact, with pivots of the largest weight.
-
-    Every row also holds how it is made of the given ones, by their number.
-    """
+    """Pivots of the largest weight and rows of the reduced echelon form, with how each is made."""
     reduced: dict[int, tuple[Term, Expansion]] = {}
     for i in order:
         row = {**rows[i], i: Fraction(1)}

@@ -1,26 +1,8 @@
 """Elastic nets from second moments: penalised least squares that sets coefficients to zero.
 
-With A and c the mean products of regressors and response, the elastic net minimises
-
-    F(b) = b'Ab/2 - c'b + strength (l1 |b|_1 + (1 - l1) |b|^2 / 2),
-
-an intercept free, with the scaling of scikit-learn. Noisy A and c give b^; the private table's own
-moments give b*. Both subgradients are monotone, so with E the noise and d = b^ - b*
-
-    d'(A + ridge) d <= d'(E_A b^ - E_c) <= |d|'u,   u = D|b^| + r,
-
-where |E_A| <= D and |E_c| <= r. As the noisy matrix N = A + E_A + ridge has d'(A + ridge)d >= d'Nd
-- |d|'D|d|, this bounds d, in the norm of N and in the Euclidean one. A coefficient of b^ beyond its
-bound is not zero in b*. And b*_j is zero if its gradient is below the penalty, which is within
-u_j + |A_j| |d| of the noisy one. Where the number of rows is noisy too, so is the penalty's share
-in sums over rows: its gradient at b^ times the relative error joins u. All this holds at once with
-the probability of the radii, for any data. (Loh and Wainwright [1]_ bound the error of the
-population's coefficients under such noise.)
-
-References
-----------
-.. [1] P.-L. Loh and M. J. Wainwright (2012), High-dimensional regression with noisy and missing
-   data. Ann. Statist. 40, 1637-1664.
+Verdicts on the support of the private table's own solution follow from the radii of the noise, see
+docs/explanation/regression/lasso.md. (Loh and Wainwright 2012, Ann. Statist. 40, 1637-1664, bound
+the error of the population's coefficients under such noise.)
 """
 
 from __future__ import annotations
@@ -71,48 +53,22 @@ _LEAST_EIGENVALUE = 1e-9  # relative, of the matrix that is fitted
 _LEAST_PENALTY = 1e-3  # of the largest penalty, at which a path ends
 
 
-@dataclass(frozen=True)
-class ElasticNet:
-    """Least squares with a penalty on coefficients, which sets small ones to zero.
-
-    Minimises half the mean squared residual plus alpha (l1_ratio |b|_1 + (1 - l1_ratio) |b|^2 / 2),
-    as scikit-learn does, in unit scale: numbers over [-1, 1] between their bounds, levels 0 or 1,
-    the intercept free. It needs what `dps.OLS` with the same formula measures (with ``ridge=``
-    where the formula names a baseline), and can be inferred from a release that has that.
-
-    Parameters
-    ----------
-    formula : str
-        As for `dps.OLS`.
-    alpha : float, optional
-        The penalty; by default one that keeps coefficients that are not there out with probability
-        .95, from the noise.
-    l1_ratio : float
-        In (0, 1]; 1 is the lasso.
-    given : str, optional
-        Regression in the rows with this condition.
-
-    Examples
-    --------
-    >>> import dpstats as dps
-    >>> dps.ElasticNet("income ~ age + C(region)", l1_ratio=0.5)
-    ElasticNet(formula='income ~ age + C(region)', alpha=None, l1_ratio=0.5, given=None)
-    """
-
-    kind: ClassVar[str] = "elastic_net"
+class Penalised:
+    """Least squares with a penalty on absolute coefficients."""
 
     formula: str
-    alpha: float | None = None
-    l1_ratio: float = 0.5
-    given: str | None = None
+    alpha: float | None
+    l1_ratio: float
+    given: str | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _checked_penalty(self.alpha))
-        if not is_number(self.l1_ratio) or not 0 < self.l1_ratio <= 1:
+        if self.alpha is None:
+            return
+        if not is_number(self.alpha) or not 0 < self.alpha < np.inf:
             raise RequestError(
-                f"l1_ratio must be above 0 and at most 1, got {short(self.l1_ratio)}"
+                f"alpha must be a positive number, the penalty, got {short(self.alpha)}"
             )
-        object.__setattr__(self, "l1_ratio", as_float(self.l1_ratio))
+        object.__setattr__(self, "alpha", as_float(self.alpha))
 
     def family(self, schema: Schema) -> Family:
         """Mean products of the regressors and the response."""
@@ -147,12 +103,48 @@ class ElasticNet:
         )
 
 
-def _checked_penalty(alpha: float | None) -> float | None:
-    if alpha is None:
-        return None
-    if not is_number(alpha) or not 0 < alpha < np.inf:
-        raise RequestError(f"alpha must be a positive number, the penalty, got {short(alpha)}")
-    return as_float(alpha)
+@dataclass(frozen=True)
+class ElasticNet(Penalised):
+    """Least squares with a penalty on coefficients, which sets small ones to zero.
+
+    Minimises half the mean squared residual plus alpha (l1_ratio |b|_1 + (1 - l1_ratio) |b|^2 / 2),
+    as scikit-learn does, in unit scale: numbers over [-1, 1] between their bounds, levels 0 or 1,
+    the intercept free. It needs what `dps.OLS` with the same formula measures (with ``ridge=``
+    where the formula names a baseline), and can be inferred from a release that has that.
+
+    Parameters
+    ----------
+    formula : str
+        As for `dps.OLS`.
+    alpha : float, optional
+        The penalty; by default one that keeps coefficients that are not there out with probability
+        .95, from the noise.
+    l1_ratio : float
+        In (0, 1]; 1 is the lasso.
+    given : str, optional
+        Regression in the rows with this condition.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.ElasticNet("income ~ age + C(region)", l1_ratio=0.5)
+    ElasticNet(formula='income ~ age + C(region)', alpha=None, l1_ratio=0.5, given=None)
+    """
+
+    kind: ClassVar[str] = "elastic_net"
+
+    formula: str
+    alpha: float | None = None
+    l1_ratio: float = 0.5
+    given: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_number(self.l1_ratio) or not 0 < self.l1_ratio <= 1:
+            raise RequestError(
+                f"l1_ratio must be above 0 and at most 1, got {short(self.l1_ratio)}"
+            )
+        object.__setattr__(self, "l1_ratio", as_float(self.l1_ratio))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -330,7 +322,7 @@ class ElasticNetResult(Cached, Result):
 
 
 @dataclass(frozen=True)
-class Lasso:
+class Lasso(Penalised):
     """`dps.ElasticNet` with ``l1_ratio=1``: half the mean squared residual plus alpha |b|_1.
 
     Parameters
@@ -351,25 +343,11 @@ class Lasso:
     """
 
     kind: ClassVar[str] = "lasso"
+    l1_ratio: ClassVar[float] = 1.0  # type: ignore[misc]
 
     formula: str
     alpha: float | None = None
     given: str | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", _checked_penalty(self.alpha))
-
-    @property
-    def _net(self) -> ElasticNet:
-        return ElasticNet(self.formula, self.alpha, 1.0, self.given)
-
-    def family(self, schema: Schema) -> Family:
-        """Mean products of the regressors and the response."""
-        return self._net.family(schema)
-
-    def infer(self, release: ReleaseView) -> ElasticNetResult:
-        """Coefficients in original units, and which are certain to be zero, or not to be."""
-        return self._net.infer(release)
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,10 +370,7 @@ class PenalisedMoments(Cached):
 
     @cached_property
     def _centred(self) -> Floats:
-        """(k + 1, k + 1) moments of the penalised regressors and the response given the constant.
-
-        Moved to the nearest positive definite matrix where noise made it indefinite.
-        """
+        """(k + 1, k + 1) moments given the constant, moved to be positive definite."""
         kept = np.append(np.flatnonzero(self.penalised), len(self.penalised))
         moments = self.moments[np.ix_(kept, kept)]
         if len(self._free):
@@ -413,11 +388,7 @@ class PenalisedMoments(Cached):
 
     @cached_property
     def usual_penalty(self) -> float:
-        """The strength at which no coefficient enters with probability .95 if none is there.
-
-        By Bonferroni's inequality, from the noise on the products of regressors and response and
-        the sampling variance of independent ones.
-        """
+        """Strength at which no coefficient enters with probability .95 if none is there."""
         kept = np.flatnonzero(self.penalised)
         size = np.abs(self.rows)
         noise = (size**2 @ self.matrix.noise_sd**2 @ (size**2).T)[kept, -1]
@@ -467,11 +438,7 @@ class PenalisedMoments(Cached):
         return (float(joint_noise_quantiles(answers, beta)[-1]) + away) / self.matrix.n
 
     def support(self, b: Floats, strength: float, l1_ratio: float, beta: float) -> list[str]:
-        """For every regressor "in", "out" or "undecided", of the table's own solution.
-
-        `b` (p,) is the solution at the noisy moments, and `beta` the error probability of all
-        verdicts together.
-        """
+        """Verdicts on the regressors, all right with probability 1 - beta (eqs. 2 and 3)."""
         p, radii, relative = len(b), self._radii(beta), self._relative_error_of_rows(beta)
         ridge = strength * (1 - l1_ratio) * self.penalised
         noisy = self.moments[:p, :p] + np.diag(ridge)
@@ -506,9 +473,8 @@ class PenalisedMoments(Cached):
     def risk(self, b: Floats, beta: float) -> tuple[float, float, float]:
         """Mean squared residual of b over the table: from noisy moments, and certified bounds.
 
-        Noise can make the noisy one negative; the estimate is then zero. Moments are sums over the
-        noisy number of rows, so with its relative error r at most 1, the mean over the true number
-        is within factors 1 / (1 + r) and 1 / (1 - r) of that over the noisy one.
+        Moments are sums over the noisy number of rows, of relative error r at most: the mean over
+        the true number is within factors 1 / (1 + r) and 1 / (1 - r) of that over the noisy one.
         """
         residual = np.append(-b, 1.0)
         estimate = float(residual @ self.moments @ residual)

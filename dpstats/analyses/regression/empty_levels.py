@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.analyses.regression.design_moments import multiplied
-from dpstats.analyses.regression.left_out import LeftOut, noisy_count, weights_of_count
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.families.features import Feature, Term, feature_name, is_level, product
+from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.weighted_noise import Combination
 
 if TYPE_CHECKING:
@@ -22,52 +24,115 @@ if TYPE_CHECKING:
 PRESENCE = 0.001  # probability that noise alone shows rows in some level without any
 _SAME = 1e-9  # relative, up to which a combination has no part in a direction
 Expansion = dict[Term, float]
+Event = tuple[Feature, ...]  # a level, or a cell of two columns
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Levels that the noisy counts do not show to have rows, and the model without them.
+
+    With v'x = 0 in every row, v can be added to the coefficients without any change (eq. 4 of
+    docs/explanation/regression/ols.md): combinations h with h'v = 0 for all such v are determined.
+    """
+
+    names: tuple[str, ...]
+    directions: Floats  # (m, p) in the basis
+    # (l, q) the number of rows in each level over n, as combinations of features squared
+    counts: Floats
+    # (l, p) members of the basis that are not zero in all rows of each level
+    touched: NDArray[np.bool_]
+    level_of: NDArray[np.int64]  # (m,) level of each direction
+
+    @property
+    def kept(self) -> NDArray[np.intp]:
+        """Members of the basis that are enough where the directions are arbitrary."""
+        from scipy import linalg
+
+        p = self.directions.shape[1]
+        if not len(self.directions):
+            return np.arange(p)
+        _, r, order = linalg.qr(self.directions, pivoting=True, mode="economic")
+        own = np.abs(np.diag(r))
+        return np.setdiff1d(np.arange(p), order[: int(np.sum(own > _SAME * own[0]))])
+
+    def undetermined(self, combinations: Floats) -> NDArray[np.bool_]:
+        """(k,) whether each combination (k, p) changes along some direction."""
+        along = np.abs(combinations @ self.directions.T)
+        size = np.abs(combinations) @ np.abs(self.directions.T)
+        return np.asarray(np.any(along > _SAME * size, axis=1))
+
+    def determined_part(self, combinations: Floats) -> Floats:
+        """(r, k) independent combinations of combinations (k, p) that change along no direction."""
+        from scipy import linalg
+
+        unknown = self.undetermined(combinations)
+        whole = np.eye(len(combinations))
+        if not unknown.any():
+            return whole
+        along = combinations[unknown] @ self.directions.T
+        length = (np.abs(combinations[unknown]) @ np.abs(self.directions.T)).max(axis=1)
+        part = linalg.null_space((along / length[:, np.newaxis]).T, rcond=_SAME).T / length
+        return np.vstack([whole[~unknown], part @ whole[unknown]])
+
+    def radius(self, matrix: NoisyMatrix, beta: float, response: float) -> Floats:
+        """(k + 1, k + 1) what the rows of the levels add to the radii of the moments (eq. 8).
+
+        Of the k members that are kept, and of the response in products with them; on the event of
+        `matrix.radius`.
+        """
+        k = len(self.kept)
+        total = np.zeros((k + 1, k + 1))
+        if not self.names:
+            return total
+        radius = joint_noise_quantiles(matrix.answers, beta)
+        reach = [np.abs(_weights_of_count(matrix, count)[0]) @ radius for count in self.counts]
+        counts = [_noisy_count(matrix, count) for count in self.counts]
+        most = np.maximum(np.add(counts, reach), 0.0) / matrix.n
+        for share, touched in zip(most.tolist(), self.touched, strict=True):
+            own = np.append(touched[self.kept], response)
+            total += share * np.outer(own, own)
+        total[-1, -1] = 0.0
+        return total
 
 
 def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
-    """The levels, and cells of products of two columns, that noise may have filled alone.
+    """Levels, and cells of products of two columns, that noise may have filled alone.
 
     A level stays if its noisy count exceeds the quantile of the noise that holds jointly over all
-    of them, at `PRESENCE`. Where no level of a column does, the noise says nothing about which has
-    rows, and all stay; as they do without a matrix.
+    of them, at `PRESENCE`; all of a column stay where none does, and without a matrix.
     """
     basis = moments.rows[:-1]
-    if matrix is None:
-        none = np.zeros((0, len(basis)))
-        counts, levels = np.zeros((0, basis.shape[1])), np.zeros(0, dtype=np.int64)
-        return LeftOut((), none, counts, none.astype(np.bool_), levels)
     used = np.flatnonzero(np.any(basis != 0, axis=0))
     terms = [moments.features[i] for i in used]
-    events = [*_levels(moments, terms), *_cells(moments, terms)]
-    shares = [_expanded(moments, terms, (), event) for event in events]
-    known = [(e, s) for e, s in zip(events, shares, strict=True) if s is not None]
-    each = bonferroni(PRESENCE, max(len(known), 1))
-    absent: dict[tuple[Feature, ...], Floats] = {}
-    for event, share in known:
-        count = np.zeros(len(moments.features))
+    counts: dict[Event, Floats] = {}
+    low: set[Event] = set()
+    events = [] if matrix is None else [*_levels(moments, terms), *_cells(moments, terms)]
+    shares = {e: s for e in events if (s := _expanded(moments, terms, (), e)) is not None}
+    for event, share in shares.items():
+        counts[event] = np.zeros(len(moments.features))
         for term, by in share.items():
-            count[moments.features.index(term)] = by
-        if noisy_count(matrix, count) <= _reach(matrix, count, each):
-            absent[event] = count
-    absent = {e: c for e, c in absent.items() if not _all_absent(e, absent, dict(known))}
-    p, every = len(basis), dict(known)
+            counts[event][moments.features.index(term)] = by
+    if matrix is not None:
+        each = bonferroni(PRESENCE, max(len(shares), 1))
+        low = {e for e, c in counts.items() if _noisy_count(matrix, c) <= _reach(matrix, c, each)}
+    absent = [e for e in counts if e in low and not _all_absent(e, low, shares)]
     directions = [_directions(moments, terms, basis[:, used], event) for event in absent]
-    touched = [_touched(terms, basis[:, used], every[event]) for event in absent]
+    touched = [_touched(terms, basis[:, used], shares[event]) for event in absent]
     return LeftOut(
         tuple(_name(moments, event) for event in absent),
-        np.concatenate([np.zeros((0, p)), *directions]),
-        np.array(list(absent.values())).reshape(len(absent), len(moments.features)),
-        np.array(touched, dtype=np.bool_).reshape(len(absent), p),
+        np.concatenate([np.zeros((0, len(basis))), *directions]),
+        np.array([counts[e] for e in absent]).reshape(len(absent), len(moments.features)),
+        np.array(touched, dtype=np.bool_).reshape(len(absent), len(basis)),
         np.repeat(np.arange(len(absent)), [len(each) for each in directions]),
     )
 
 
-def _levels(moments: DesignMoments, terms: list[Term]) -> Iterator[tuple[Feature, ...]]:
+def _levels(moments: DesignMoments, terms: list[Term]) -> Iterator[Event]:
     for name in dict.fromkeys(f[0] for term in terms for f in term if is_level(f)):
         yield from (((name, level),) for level in range(moments.schema[name].bins))
 
 
-def _cells(moments: DesignMoments, terms: list[Term]) -> Iterator[tuple[Feature, ...]]:
+def _cells(moments: DesignMoments, terms: list[Term]) -> Iterator[Event]:
     groups = (tuple(f[0] for f in term if is_level(f)) for term in terms)
     for pair in dict.fromkeys(group for group in groups if len(group) == 2):
         bins = [range(moments.schema[name].bins) for name in pair]
@@ -76,14 +141,13 @@ def _cells(moments: DesignMoments, terms: list[Term]) -> Iterator[tuple[Feature,
 
 
 def _all_absent(
-    event: tuple[Feature, ...],
-    absent: dict[tuple[Feature, ...], Floats],
-    known: dict[tuple[Feature, ...], Expansion],
+    event: Event,
+    absent: Collection[Event],
+    known: dict[Event, Expansion],
 ) -> bool:
     """Whether all levels of the column are absent, or all cells of a level that is not.
 
-    A level whose own count the terms do not give is present if one of its cells is; of those cells
-    some must be.
+    Where the terms give no count of a level, its cells show whether it is present.
     """
     if len(event) == 1:
         alike = [e for e in known if len(e) == 1 and e[0][0] == event[0][0]]
@@ -99,7 +163,7 @@ def _all_absent(
 
 
 def _expanded(
-    moments: DesignMoments, terms: list[Term], rest: Term, event: tuple[Feature, ...]
+    moments: DesignMoments, terms: list[Term], rest: Term, event: Event
 ) -> Expansion | None:
     """The indicator of levels times `rest` in the terms; None where they do not hold it."""
     names = {name for name, _ in event}
@@ -141,9 +205,7 @@ def _by_other_levels(moments: DesignMoments, terms: list[Term], term: Term) -> E
     return None
 
 
-def _directions(
-    moments: DesignMoments, terms: list[Term], basis: Floats, event: tuple[Feature, ...]
-) -> Floats:
+def _directions(moments: DesignMoments, terms: list[Term], basis: Floats, event: Event) -> Floats:
     """Directions (m, p) of the coefficients along which no row outside the levels changes."""
     from scipy import linalg
 
@@ -173,16 +235,34 @@ def _touched(terms: list[Term], basis: Floats, indicator: Expansion) -> list[boo
     ]
 
 
-def _name(moments: DesignMoments, event: tuple[Feature, ...]) -> str:
+def _name(moments: DesignMoments, event: Event) -> str:
     return " and ".join(feature_name(f, moments.schema[f[0]].bin_labels) for f in event)
 
 
 def _reach(matrix: NoisyMatrix, count: Floats, beta: float) -> float:
     """Quantile of the noise on a count."""
-    weights, answers = weights_of_count(matrix, count)[0], matrix.answers
+    weights, answers = _weights_of_count(matrix, count)[0], matrix.answers
     used = np.flatnonzero(weights).tolist()
     each = bonferroni(beta, max(len(used), 1))
     most = sum(abs(weights[f]) * float(answers.law(f).quantile(each)) for f in used)
     if len(used) < 2 or most == 0 or answers.bound_only:
         return float(most)
     return min(float(most), Combination(tuple(answers.noise_of(weights))).quantile(beta))
+
+
+def _weights_of_count(matrix: NoisyMatrix, count: Floats) -> tuple[Floats, float]:
+    """Write a count as a combination (d,) of the measured functions, and a known number."""
+    place, known = np.diag(matrix.place), 0.0
+    weights = np.zeros(len(matrix.answers.sums))
+    for i in np.flatnonzero(count):
+        if place[i] >= 0:
+            weights[place[i]] += count[i]
+        else:
+            known += count[i] * matrix.n
+    return weights, known
+
+
+def _noisy_count(matrix: NoisyMatrix, count: Floats) -> float:
+    """Noisy number of rows of a count."""
+    weights, known = _weights_of_count(matrix, count)
+    return float(weights @ matrix.answers.sums) + known

@@ -1,44 +1,293 @@
-"""Logistic and Poisson regression: noise-aware coefficients and their results.
-
-Few columns are fitted from the cells of a table, `cell_score`; more from moments and two-way
-tables, `calibrated_score`.
-"""
+"""Logistic and Poisson regression: from a table of cells, or from moments and two-way tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, special
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
-from dpstats.analyses.regression.contrasts import RegressionResult
+from dpstats.analyses.regression.contrasts import RegressionResult, estimated
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.glm_coefficients import (
-    CoefficientIntervals,
-    NormalIntervals,
-    PredictedMeanIntervals,
-    marginal_effects,
-)
 from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel, Scored
-from dpstats.analyses.regression.links import LOG, LOGIT, Link
+from dpstats.analyses.regression.score import LOG, LOGIT, Average, Link, Score
 from dpstats.arrays import Floats
+from dpstats.caching import Cached
 from dpstats.checks import Method, Target, first_few
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
+from dpstats.inference.intervals import Intervals
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
+from dpstats.roots import find_roots
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpstats.analyses.regression.design_moments import DesignMoments
+    from dpstats.checks import Alternative, Target
     from dpstats.families.pilot_score import PilotScore
+    from dpstats.inference.intervals import Ends
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Column, Schema
+    from dpstats.schema import Schema
+
+_ROUNDING = 1e-8
+_STEP = 1e-3  # in unit scale; regressors are at most quadratic, so differences are exact
+
+
+@dataclass(frozen=True, eq=False)
+class CoefficientIntervals(Intervals, Cached):
+    """Intervals of k combinations of the p coefficients; none is certified.
+
+    Without rows in some levels the regressors may be linearly dependent. Then a combination h'b is
+    determined if h = QQ'h, and the model is fitted in the coordinates Q'b (logistic-regression.md,
+    eq. 1).
+    """
+
+    model: Score
+    combinations: Floats  # (k, p)
+    basis: Floats | None = None  # (p, r) Q, see `span`; None where all combinations are determined
+
+    def __len__(self) -> int:
+        return len(self.combinations)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an estimate."""
+        return self.model.params is not None
+
+    @cached_property
+    def reduced(self) -> Floats:
+        """(k, r) combinations in the coordinates of the model, where they are determined."""
+        return self.combinations if self.basis is None else self.combinations @ self.basis
+
+    @cached_property
+    def _outside(self) -> Floats:
+        """(k, p) part of the combinations that is not in the span."""
+        if self.basis is None:
+            return np.zeros_like(self.combinations)
+        return np.asarray(self.combinations - self.reduced @ self.basis.T)
+
+    @cached_property
+    def determined(self) -> NDArray[np.bool_]:
+        """(k,) whether the rows determine each combination."""
+        size = np.linalg.norm(self.combinations, axis=1)
+        return np.asarray(np.linalg.norm(self._outside, axis=1) <= _ROUNDING * size)
+
+    def determined_part(self) -> Floats:
+        """(r, k) independent combinations of the combinations that are determined."""
+        if self.basis is None:
+            return np.eye(len(self))
+        size = np.abs(self.combinations).max(initial=0.0)
+        outside = np.where(np.abs(self._outside) <= _ROUNDING * size, 0.0, self._outside)
+        return np.asarray(linalg.null_space(outside.T).T)
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(k,) nan where there is none."""
+        if self.model.params is None:
+            return np.full(len(self), np.nan)
+        return np.where(np.isinf(self.variances[0]), np.nan, self.reduced @ self.model.params)
+
+    @cached_property
+    def _covariances(self) -> Floats:
+        """(2, k, k) from sampling and from privacy, infinite where there is no estimate."""
+        both = np.full((2, len(self), len(self)), np.inf)
+        if self.known:
+            known = self.determined
+            for part, errors in zip(both, self.model.covariances(self.reduced[known]), strict=True):
+                part[np.ix_(known, known)] = errors
+        return both
+
+    @property
+    def variances(self) -> Floats:
+        """(2, k) from sampling and from privacy, infinite without an estimate."""
+        return self._covariances.diagonal(axis1=1, axis2=2)
+
+    @property
+    def covariance(self) -> Floats:
+        """(k, k) of the errors."""
+        return np.asarray(self._covariances.sum(axis=0))
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
+        low, high = self.certified(alpha, target)
+        if self.known:
+            for i in np.flatnonzero(self.determined):
+                ends = self.model.interval(self.reduced[i], alpha, sampled=target == "population")
+                low[i], high[i] = ends
+        return low, high
+
+    def subset(self, chosen: slice) -> CoefficientIntervals:
+        """Intervals of some of the combinations."""
+        return replace(self, combinations=self.combinations[chosen])
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each combination equals `value`."""
+        pvalues, values = np.ones(len(self)), np.broadcast_to(value, len(self)).tolist()
+        if self.known:
+            for i in np.flatnonzero(self.determined):
+                pvalues[i] = self.model.pvalue(self.reduced[i], values[i], alternative)
+        return pvalues
+
+    def wald(self, values: Floats) -> tuple[float, float]:
+        """F statistic and p-value that all combinations, determined ones, equal values (k,)."""
+        return self.model.wald(self.reduced, values) if self.known else (0.0, 1.0)
+
+    def average(self, values: Callable[[Floats], Floats]) -> Average:
+        """See `Score.average`; not known where the function takes more than is determined."""
+        model, basis, unknown = self.model, self.basis, Average(np.nan, np.inf, np.inf)
+        if model.params is None:
+            return unknown
+        if basis is None:
+            return model.average(values)
+        b = basis @ model.params
+        used = np.any(model.x != 0, axis=1)
+        for direction in linalg.null_space(basis.T).T:
+            moved = np.abs(values(b + direction) - values(b))
+            if np.any(moved[np.resize(used, len(moved))] > _ROUNDING):
+                return unknown
+        return model.average(lambda c: values(basis @ c))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalIntervals(Intervals):
+    """Intervals of k numbers with normal errors of known variances, and means between bounds.
+
+    The shortest that cover at any of these means (logistic-regression.md, eq. 4).
+    """
+
+    estimates: Floats
+    sampling: Floats
+    privacy: Floats
+    low: Floats  # bounds on the mean errors of the estimates, which need not be zero
+    high: Floats
+
+    def __len__(self) -> int:
+        return len(self.estimates)
+
+    @property
+    def variances(self) -> Floats:
+        """(2, k) from sampling and from privacy."""
+        return np.array([self.sampling, self.privacy])
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
+        sd = np.sqrt(self.privacy + (self.sampling if target == "population" else 0.0))
+        width = self._width(sd)
+        quantiles = find_roots(
+            lambda z, which: special.ndtr(-z) + special.ndtr(-z - width[which]) - alpha,
+            np.full(len(self), max(-special.ndtri(alpha), 0.0)),
+            np.full(len(self), -special.ndtri(alpha / 2)),
+        )
+        reach = quantiles * sd
+        middle = np.where(np.isinf(reach), 0.0, self.estimates)  # nan without an estimate
+        return middle - self.high - reach, middle - self.low + reach
+
+    def _width(self, sd: Floats) -> Floats:
+        """(k,) distance of the bounds in standard deviations."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num((self.high - self.low) / sd, posinf=np.inf)
+
+    def subset(self, chosen: slice) -> NormalIntervals:
+        """Intervals of some of the numbers."""
+        return NormalIntervals(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each number equals `value`."""
+        sd = np.sqrt(self.sampling + self.privacy)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            distance = self.estimates - value
+            distance -= np.clip(distance, self.low, self.high)
+            z, both = distance / sd, np.abs(distance) / sd
+            far = special.ndtr(-both) + special.ndtr(-both - self._width(sd))
+        sides = {"larger": special.ndtr(-z), "smaller": special.ndtr(z)}
+        pvalues = sides.get(alternative, np.where(distance == 0, 1.0, far))
+        return np.where(np.isnan(self.estimates), 1.0, pvalues)
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedMeanIntervals(Intervals):
+    """Intervals of predicted means: those of the linear predictor, transformed."""
+
+    predictors: CoefficientIntervals
+    link: Link
+
+    def __len__(self) -> int:
+        return len(self.predictors)
+
+    @property
+    def estimates(self) -> Floats:
+        """(k,) nan where there is none."""
+        return self.link.mean(self.predictors.estimates)
+
+    @property
+    def variances(self) -> Floats:
+        """(2, k) from sampling and from privacy, to first order."""
+        slopes = self.link.slope(self.predictors.estimates) ** 2
+        return self.predictors.variances * np.where(np.isnan(slopes), np.inf, slopes)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
+        low, high = self.predictors.noise_aware(alpha, target)
+        return self.link.mean(low), self.link.mean(high)
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """All means."""
+        low, high = self.predictors.certified(alpha, target)
+        return self.link.mean(low), self.link.mean(high)
+
+    def subset(self, chosen: slice) -> PredictedMeanIntervals:
+        """Intervals of some of the predictions."""
+        return replace(self, predictors=self.predictors.subset(chosen))
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each mean equals `value`."""
+        return self.predictors.pvalues(self.link.predictor(np.asarray(value)), alternative)
+
+
+Effect = Callable[[Floats], Floats]  # effects (m,) at m points, for coefficients (p,)
+
+
+def marginal_effects(
+    moments: DesignMoments, values: Mapping[str, Floats], link: Link
+) -> dict[str, Effect]:
+    """Changes of the mean with each column, at points as `DesignMoments.regressors_at` takes."""
+    factors = [f for regressor in moments.design.regressors for f in regressor.factors]
+    numbers = {name for name, level in factors if level is None}
+
+    def at(column: str, value: Floats) -> Floats:
+        return moments.regressors_at({**values, column: value})
+
+    def derivative(name: str, half_range: float) -> Effect:
+        here = moments.regressors_at(values)
+        low, high = (at(name, values[name] + d * _STEP) for d in (-1, 1))
+        change = (high - low) / (2 * _STEP) / half_range
+        return lambda b: link.slope(here @ b) * (change @ b)
+
+    def difference(first: Floats, second: Floats) -> Effect:
+        return lambda b: link.mean(second @ b) - link.mean(first @ b)
+
+    effects = {}
+    for column in (column for column in moments.schema if column.name in values):
+        if column.name in numbers:
+            assert isinstance(column, Number)
+            effects[column.measured_name] = derivative(column.name, column.half_range)
+            continue
+        levels = [np.full_like(values[column.name], level) for level in range(column.bins)]
+        first, *others = (at(column.name, level) for level in levels)
+        labels = column.bin_labels
+        for label, other in zip(labels[1:], others, strict=True):
+            effects[f"{column.name}: {labels[0]} to {label}"] = difference(first, other)
+    return effects
+
 
 R = TypeVar("R", bound="GeneralisedResult")
 
@@ -66,19 +315,14 @@ _ONE_OF_TWO = (
     "this release has no second stage for this formula: these are the results of the first; "
     "a plan with start= adds it"
 )
-
-
 _BINNED = (
     "from the noisy counts of all cells of the regressors by the outcome; the error of placing "
     "rows in the middle of a bin is corrected, and a bound on the rest is in the intervals"
 )
-
 _FEWER = (
     "this release has no cells of these columns with their offsets: the results are from its "
     "moments and two-way tables, as for more columns"
 )
-
-
 _ROBUST = (
     "standard errors and intervals allow counts to vary more or less than a Poisson law does "
     "(HC0): they are of the coefficients of the mean, whatever the law of the counts"
@@ -154,15 +398,8 @@ class GeneralisedResult(RegressionResult):
         """
         intervals = self._at(exog)
         names = [str(i) for i in range(len(intervals))]
-        means = self.link.mean(intervals.estimates)
-        slopes = self.link.slope(intervals.estimates) ** 2
-        sampling, privacy = intervals.variances * np.where(np.isnan(slopes), np.inf, slopes)
-        return EstimateResult(
-            title=f"Predicted means, {self.title}", terms=names, params=Named(means, names),
-            sampling_variance=sampling, privacy_variance=privacy,
-            intervals=PredictedMeanIntervals(intervals, self.link), rows=self.rows,
-            budget=self.budget, notes=self.notes,
-        )  # fmt: skip
+        predicted = PredictedMeanIntervals(intervals, self.link)
+        return EstimateResult(**self._combined(f"Predicted means, {self.title}", names, predicted))
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
         """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
@@ -186,22 +423,13 @@ class GeneralisedResult(RegressionResult):
         effects = marginal_effects(self.moments, self.points, self.link)
         names = list(effects)
         means = np.array([self._coefficients.average(effect) for effect in effects.values()]).T
-        return EstimateResult(
-            title=f"Average marginal effects, {self.title}", terms=names,
-            params=Named(means[0], names), sampling_variance=means[1], privacy_variance=means[2],
-            intervals=NormalIntervals(*means), rows=self.rows, budget=self.budget,
-            notes=[_FIRST_ORDER, *self.notes],
-        )  # fmt: skip
+        intervals = NormalIntervals(*means)
+        title = f"Average marginal effects, {self.title}"
+        return EstimateResult(**self._combined(title, names, intervals, [_FIRST_ORDER]))
 
-    def cov_params(self) -> pd.DataFrame:
-        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
-
-        Its diagonal holds the squares of `bse`; infinite if those are.
-        """
-        import pandas as pd
-
-        covariance = self._coefficients.covariance
-        return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
+    @property
+    def _covariance(self) -> Floats:
+        return self._coefficients.covariance
 
     @property
     def df_resid(self) -> float:
@@ -211,13 +439,6 @@ class GeneralisedResult(RegressionResult):
     def _along(self, matrix: Floats) -> CoefficientIntervals:
         basis = matrix @ self.moments.to_basis / self.moments.half_range
         return replace(self._coefficients, combinations=basis)
-
-    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-        part = self._along(matrix).determined_part()
-        return part @ matrix, part @ values
-
-    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
-        return self._along(matrix).wald(values)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -306,27 +527,23 @@ class Generalised:
         return DesignMoments.of(schema, self.formula, self.given)
 
     def _density(self, schema: Schema) -> DensityModel:
-        """The model, of several columns."""
+        """The model of several columns."""
         return DensityModel(self._moments(schema), self.link, self.robust)
 
+    def _model(self, schema: Schema) -> BinnedModel | DensityModel:
+        return self._density(schema)
+
     def family(self, schema: Schema) -> Family:
-        """Mean products and two-way tables."""
-        return Family(tuple(dict.fromkeys(self._density(schema).blocks)))
+        """The cells by the outcome; or mean products and two-way tables."""
+        return Family(tuple(dict.fromkeys(self._model(schema).blocks)))
 
     def without_bins(self, schema: Schema) -> tuple[str, ...]:
-        """Numbers whose rows it counts in bins, and that declare no edges.
-
-        A plan gives them even ones.
-        """
+        """Numbers that are counted in bins and declare no edges: a plan gives them even ones."""
         return tuple(
             column.name
-            for column in self._counted(schema)
+            for column in self._model(schema).counted
             if isinstance(column, Number) and column.value_bins < 2
         )
-
-    def _counted(self, schema: Schema) -> Sequence[Column]:
-        """Columns whose rows are counted."""
-        return self._density(schema).counted
 
     def second_stage(self, schema: Schema) -> PilotScore | None:
         """The score at a pilot, which is measured besides with ``stages=2``."""
@@ -353,35 +570,25 @@ class Generalised:
             remarks.append(_ONE_OF_TWO)
         if both:
             remarks.append(_TWO_STAGES)
-        score, moments = scored.score, model.moments
-        assert isinstance(score, CalibratedScore)
-        unmeasured = np.full(len(moments.design.names), np.nan)
-        if score.params is not None:
-            intervals = _intervals(moments, scored)
-            combinations = intervals.reduced[intervals.determined]
-            if score.unbounded(combinations, 0.05):
-                remarks.append(_NO_ENDS)
-            elif any(np.isinf(score.interval(h, 0.05, sampled=True)).any() for h in combinations):
-                remarks.append(_SEPARATED)
-            unmeasured[intervals.determined] = score.unmeasured(combinations)
-            remarks += _unmeasured(unmeasured, moments.design.names, both)
-        elif not score.carries:
-            remarks.append(_NOT_CARRIED)
-        return self._result(kind, release, moments, scored, remarks, unmeasured)
+        return self._result(kind, release, model.moments, scored, remarks)
 
     def _result(
         self, kind: type[R], release: ReleaseView, moments: DesignMoments, scored: Scored,
-        notes: Sequence[str], unmeasured: Floats | None = None,
+        notes: list[str],
     ) -> R:  # fmt: skip
-        names, zero = moments.design.names, np.zeros(len(moments.design.names))
-        intervals = _intervals(moments, scored)
+        names, score = moments.design.names, scored.score
+        combinations = moments.to_basis / moments.half_range
+        intervals = CoefficientIntervals(score, combinations, scored.basis)
+        unmeasured = np.zeros(len(names))
+        if isinstance(score, CalibratedScore):
+            unmeasured = np.full(len(names), np.nan)
+            if intervals.known:
+                determined = intervals.determined
+                unmeasured[determined] = score.unmeasured(intervals.reduced[determined])
+            notes = [*notes, *_calibrated(intervals, unmeasured, names, _TWO_STAGES in notes)]
         return kind(
             title=self._title(moments),
-            terms=names,
-            params=Named(intervals.estimates, names),
-            sampling_variance=intervals.variances[0],
-            privacy_variance=intervals.variances[1],
-            intervals=intervals,
+            **estimated(names, intervals),
             rows=scored.rows.of_persons,
             budget=str(release.budget),
             notes=[
@@ -391,23 +598,17 @@ class Generalised:
                 _NOT_CERTIFIED,
                 cell_rules(release.schema, self),
             ],
-            null=zero,
+            null=np.zeros(len(names)),
             moments=moments,
             link=self.link,
             points=scored.points,
-            unmeasured=zero if unmeasured is None else unmeasured,
+            unmeasured=unmeasured,
         )
 
     def _title(self, moments: DesignMoments) -> str:
         given = "" if self.given is None else f" (given {self.given})"
         formula = moments.design.titled(self.formula, moments.schema)
         return f"{type(self).__name__} regression: {formula}{given}"
-
-
-def _intervals(moments: DesignMoments, scored: Scored) -> CoefficientIntervals:
-    """Intervals of the coefficients in original units."""
-    combinations = moments.to_basis / moments.half_range
-    return CoefficientIntervals(scored.score, combinations, scored.basis)
 
 
 def _estimated(intervals: CoefficientIntervals, scored: Scored, terms: Sequence[str]) -> list[str]:
@@ -426,17 +627,29 @@ def _estimated(intervals: CoefficientIntervals, scored: Scored, terms: Sequence[
     return notes
 
 
-def _unmeasured(shares: Floats, names: Sequence[str], second: bool) -> list[str]:
-    """A note on the shares of the variances that what was not measured has."""
-    if np.isnan(shares).all() or np.nanmax(shares) < _LEAST_SHARE:
-        return []
-    largest = int(np.nanargmax(shares))
-    remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
-    return [
-        f"up to {shares[largest]:.0%} of a variance, that of {names[largest]}, comes from what was "
-        "not measured: the fitted density supplies it, its error is allowed for by a rule, not a "
-        f"theorem, and it counts as privacy in the table. More budget does not reduce it; {remedy}"
-    ]
+def _calibrated(
+    intervals: CoefficientIntervals, shares: Floats, names: Sequence[str], second: bool
+) -> list[str]:
+    """Notes on ends at infinity, and on the shares of the variances that were not measured."""
+    score = intervals.model
+    assert isinstance(score, CalibratedScore)
+    if not intervals.known:
+        return [] if score.carries else [_NOT_CARRIED]
+    notes, determined = [], intervals.reduced[intervals.determined]
+    if score.unbounded(determined, 0.05):
+        notes.append(_NO_ENDS)
+    elif any(np.isinf(score.interval(h, 0.05, sampled=True)).any() for h in determined):
+        notes.append(_SEPARATED)
+    if not np.isnan(shares).all() and np.nanmax(shares) >= _LEAST_SHARE:
+        largest = int(np.nanargmax(shares))
+        remedy = "narrower bins reduce it" if second else "narrower bins or stages=2 reduce it"
+        notes.append(
+            f"up to {shares[largest]:.0%} of a variance, that of {names[largest]}, comes from what "
+            "was not measured: the fitted density supplies it, its error is allowed for by a rule, "
+            "not a theorem, and it counts as privacy in the table. More budget does not reduce it; "
+            f"{remedy}"
+        )
+    return notes
 
 
 @dataclass(frozen=True)
@@ -476,33 +689,25 @@ class Logistic(Generalised):
     kind: ClassVar[str] = "logistic"
     link: ClassVar[Link] = LOGIT
 
-    def family(self, schema: Schema) -> Family:
-        """The cells by the outcome; or mean products and two-way tables."""
+    def _model(self, schema: Schema) -> BinnedModel | DensityModel:
         moments = self._moments(schema)
-        if self._binned(moments):
-            return Family(tuple(BinnedModel(moments).blocks))
-        return super().family(schema)
-
-    def _counted(self, schema: Schema) -> Sequence[Column]:
-        moments = self._moments(schema)
-        return BinnedModel(moments).columns if self._binned(moments) else super()._counted(schema)
+        if self.stages == 1 and BinnedModel.serves(moments):
+            return BinnedModel(moments)
+        return self._density(schema)
 
     def infer(self, release: ReleaseView) -> LogisticResult:
         """Coefficients in original units with noise-aware intervals."""
-        moments = self._moments(release.schema)
-        if not self._binned(moments):
+        model = self._model(release.schema)
+        if isinstance(model, DensityModel):
             return self._from_density(LogisticResult, release)
         try:
-            scored = BinnedModel(moments).score(release)
+            scored = model.score(release)
         except NotMeasuredError as error:
             try:
                 return self._from_density(LogisticResult, release, _FEWER)
             except NotMeasuredError:
                 raise error from None
-        return self._result(LogisticResult, release, moments, scored, [_BINNED])
-
-    def _binned(self, moments: DesignMoments) -> bool:
-        return self.stages == 1 and BinnedModel.serves(moments)
+        return self._result(LogisticResult, release, model.moments, scored, [_BINNED])
 
     def _moments(self, schema: Schema) -> DesignMoments:
         moments = super()._moments(schema)

@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
-from dpstats.analyses.regression.cell_score import CellScore
+from dpstats.analyses.regression.cell_score import CellScore, corners
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.glm_coefficients import span
-from dpstats.analyses.regression.links import corners
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
@@ -37,68 +35,64 @@ from dpstats.schema import Column, Number
 from dpstats.schema.conditions import CellSet
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.links import Link
+    from dpstats.analyses.regression.score import Link, Score
     from dpstats.measured.answers import Answers
     from dpstats.measured.row_count import RowCount
     from dpstats.measured.view import ReleaseView
 
 _MOST_CELLS = 512  # of the regressors, that a model of cells may have
 _MOST_COLUMNS = 2
+_ROUNDING = 1e-8
 _BETA = 0.001  # probability that the noise of some level without rows is above its quantile
 
 
 class Scored(NamedTuple):
     """A model of a release; in the coordinates of the basis, if there is one."""
 
-    score: CellScore | CalibratedScore
+    score: Score
     basis: Floats | None  # (p, r) where the rows determine some combinations only, see `span`
     points: Mapping[str, Floats]  # of the regressors' columns, to average over
     rows: RowCount
     left_out: list[str]  # levels without rows, up to noise
 
 
-@dataclass(frozen=True)
-class EnteringLevels:
-    """Which cells of the groups in a formula have rows, by noisy counts."""
-
-    # Columns whose levels occur in one product, with a Boolean for each of their cells.
-    groups: list[tuple[tuple[Column, ...], NDArray[np.bool_]]]
-
-    @classmethod
-    def of(cls, release: ReleaseView, moments: DesignMoments) -> EnteringLevels:
-        """Cells of the groups of a formula, from a release that measured the counts."""
-        used = {
-            frozenset(name for name, level in regressor.factors if level is not None)
-            for regressor in moments.design.regressors
-        }
-        groups = []
-        for names in sorted(map(sorted, used)):
-            if names and not any(set(names) < other for other in used):
-                columns = tuple(c for c in moments.schema if c.name in names)
-                groups += _counted(release, moments, columns)
-        return cls(groups)
-
-    def hold(self, bins: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-        """Whether points (m,) have levels with rows; `bins` are those of the columns."""
-        kept = np.ones(len(next(iter(bins.values()))), dtype=np.bool_)
-        for columns, enters in self.groups:
-            kept &= enters[tuple(bins[column.name] for column in columns)]
-        return kept
-
-    @property
-    def left_out(self) -> list[str]:
-        """Names of the cells that do not enter."""
-        return [
-            name
-            for columns, enters in self.groups
-            for name, kept in zip(Table(columns).names, enters.ravel(), strict=True)
-            if not kept
-        ]
+# Columns whose levels occur in one product, with a Boolean for each of their cells.
+Groups = list[tuple[tuple[Column, ...], NDArray[np.bool_]]]
 
 
-def _counted(
-    release: ReleaseView, moments: DesignMoments, columns: tuple[Column, ...]
-) -> list[tuple[tuple[Column, ...], NDArray[np.bool_]]]:
+def find_entering(release: ReleaseView, moments: DesignMoments) -> Groups:
+    """Which cells of the groups in a formula have rows, by noisy counts that were measured."""
+    used = {
+        frozenset(name for name, level in regressor.factors if level is not None)
+        for regressor in moments.design.regressors
+    }
+    groups: Groups = []
+    for names in sorted(map(sorted, used)):
+        if names and not any(set(names) < other for other in used):
+            columns = tuple(c for c in moments.schema if c.name in names)
+            groups += _counted(release, moments, columns)
+    return groups
+
+
+def hold(groups: Groups, bins: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
+    """Whether points (m,) have levels with rows; `bins` are those of the columns."""
+    kept = np.ones(len(next(iter(bins.values()))), dtype=np.bool_)
+    for columns, enters in groups:
+        kept &= enters[tuple(bins[column.name] for column in columns)]
+    return kept
+
+
+def left_out(groups: Groups) -> list[str]:
+    """Names of the cells that do not enter."""
+    return [
+        name
+        for columns, enters in groups
+        for name, kept in zip(Table(columns).names, enters.ravel(), strict=True)
+        if not kept
+    ]
+
+
+def _counted(release: ReleaseView, moments: DesignMoments, columns: tuple[Column, ...]) -> Groups:
     """The cells of some columns; of each column by itself where these were not measured."""
     if moments.given is not None and moments.given.label:
         return [_counted_in_subgroup(release, moments, column) for column in columns]
@@ -148,8 +142,8 @@ class BinnedModel:
         return len(columns) <= _MOST_COLUMNS and cells <= _MOST_CELLS and whole
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        """Columns of the regressors."""
+    def counted(self) -> tuple[Column, ...]:
+        """Columns whose rows are counted: those of the regressors."""
         return _regressor_columns(self.moments)
 
     @cached_property
@@ -160,10 +154,10 @@ class BinnedModel:
     @cached_property
     def blocks(self) -> list[Block]:
         """The table, and the offsets of every number with bins of several grid points."""
-        _check_binned(self.columns)
-        names = [column.name for column in self.columns]
+        _check_binned(self.counted)
+        names = [column.name for column in self.counted]
         table = Cells.table(self.moments.schema, [*names, self.moments.design.response[0]])
-        return [table, *(BinOffsets(self.columns, c.name) for c in self._wide)]
+        return [table, *(BinOffsets(self.counted, c.name) for c in self._wide)]
 
     @property
     def _wide(self) -> list[Number]:
@@ -171,9 +165,9 @@ class BinnedModel:
 
     def _values(self, shifts: Mapping[str, float]) -> dict[str, Floats]:
         """Regressor columns at the middle of every cell, some moved by so many half bins."""
-        index = np.indices([column.bins for column in self.columns])
+        index = np.indices([column.bins for column in self.counted])
         values = {}
-        for column, bins in zip(self.columns, index, strict=True):
+        for column, bins in zip(self.counted, index, strict=True):
             flat = bins.ravel()
             values[column.name] = flat.astype(np.float64)
             if column in self.numbers:
@@ -184,14 +178,12 @@ class BinnedModel:
                 values[column.name] = codes / column.half_points
         return values
 
-    def _points(self, kept: NDArray[np.bool_]) -> dict[str, Floats]:
-        """Values of the columns at the `corners` of the cells that the score has."""
+    @cached_property
+    def _at_corners(self) -> list[dict[str, Floats]]:
+        """Values of the columns at the `corners` of all cells."""
         names = [column.name for column in self._wide]
-        moved = [
-            self._values(dict(zip(names, signs, strict=True)))
-            for signs in corners(len(names)).tolist()
-        ]
-        return {n: np.concatenate([values[n][kept] for values in moved]) for n in moved[0]}
+        signs = corners(len(names)).tolist()
+        return [self._values(dict(zip(names, own, strict=True))) for own in signs]
 
     def score(self, release: ReleaseView) -> Scored:
         """The score of the noisy cells."""
@@ -201,33 +193,33 @@ class BinnedModel:
         response, event = self.moments.design.response
         assert event is not None
         outcome = [c.name for c in table.columns].index(response)
-        size = math.prod(column.bins for column in self.columns)
+        size = math.prod(column.bins for column in self.counted)
         sums = np.asarray(answers.sums, dtype=np.float64)
         place = np.arange(table.size).reshape(table.shape)
         pair = [np.take(place, level, axis=outcome).ravel() for level in (1 - event, event)]
         parts = [table.size + size * j + np.arange(size) for j in range(len(offsets))]
-        levels = EnteringLevels.of(release, self.moments)
-        kept = self._kept(levels)
+        groups = find_entering(release, self.moments)
+        kept = self._kept(groups)
         order = np.concatenate([part[kept] for part in (*pair, *parts)])
         unit = np.where(order < table.size, 1.0, np.asarray(answers.bounds)[order])
         noise = answers.noise_covariance[np.ix_(order, order)] / np.outer(unit, unit)
         totals = (sums[order] / unit).reshape(-1, int(kept.sum()))
-        x = self.moments.regressors_at(self._values({}))[kept]
-        slopes, remainder = self._expansion(x, kept)
+        x, slopes, remainder = self._expansion(kept)
         if (basis := span(x)) is not None:
             bounded = np.abs(basis)
             x, slopes, remainder = x @ basis, slopes @ basis, remainder @ bounded
         every = kept.all() and self.moments.schema[response].bins == 2
         n = release.n if every else max(round(float(totals[:2].sum())), 1)
-        groups = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
-        laplace = np.array([w[order] / unit * law.variance**0.5 for w, law in groups])
+        noises = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
+        laplace = np.array([w[order] / unit * law.variance**0.5 for w, law in noises])
         score = CellScore(
             x, slopes, remainder, totals[:2], totals[2:], noise, n,
-            laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in groups]),
+            laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in noises]),
             calibration_seed(answers), float(answers.rows.rows_per_person),
         )  # fmt: skip
-        rows = self._rows(release, answers)
-        return Scored(score, basis, self._points(kept), rows, levels.left_out)
+        rows, at = self._rows(release, answers), self._at_corners
+        points = {name: np.concatenate([values[name][kept] for values in at]) for name in at[0]}
+        return Scored(score, basis, points, rows, left_out(groups))
 
     def _rows(self, release: ReleaseView, answers: Answers) -> RowCount:
         """The number of rows with a value of all columns that need one."""
@@ -237,32 +229,23 @@ class BinnedModel:
         cells = CellSet(given.columns, given.over(given.columns).tobytes())
         return release.answers(Indicator(cells, given.name)).of_counted_rows().rows
 
-    def _kept(self, levels: EnteringLevels) -> NDArray[np.bool_]:
+    def _kept(self, groups: Groups) -> NDArray[np.bool_]:
         """(C,) cells in which every number has a value, and every level has rows."""
-        index = np.indices([column.bins for column in self.columns])
-        flat = {c.name: bins.ravel() for c, bins in zip(self.columns, index, strict=True)}
-        kept = levels.hold(flat)
+        index = np.indices([column.bins for column in self.counted])
+        flat = {c.name: bins.ravel() for c, bins in zip(self.counted, index, strict=True)}
+        kept = hold(groups, flat)
         for column in self.numbers:
             kept &= flat[column.name] < column.value_bins
         return kept
 
-    def _expansion(self, x: Floats, kept: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Slopes (J, C, p) over half a bin, and bounds (C, p) on the rest, at all corners."""
-        wide = [column.name for column in self._wide]
-        moved = {
-            (name, sign): self.moments.regressors_at(self._values({name: sign}))[kept]
-            for name in wide
-            for sign in (-1.0, 1.0)
-        }
-        slopes = np.array([(moved[n, 1.0] - moved[n, -1.0]) / 2 for n in wide])
-        slopes = slopes.reshape(len(wide), *x.shape)
-        remainder = np.zeros_like(x)
-        for signs in itertools.product((-1.0, 1.0), repeat=len(wide)):
-            values = self._values(dict(zip(wide, signs, strict=True)))
-            corner = self.moments.regressors_at(values)[kept]
-            linear = x + sum((s * d for s, d in zip(signs, slopes, strict=True)), np.zeros(1))
-            remainder = np.maximum(remainder, np.abs(corner - linear))
-        return slopes, remainder
+    def _expansion(self, kept: NDArray[np.bool_]) -> tuple[Floats, Floats, Floats]:
+        """Regressors (C, p) in the middle, slopes (J, C, p), and bounds (C, p) on the rest."""
+        size = len(self._wide)
+        at = np.stack([self.moments.regressors_at(values)[kept] for values in self._at_corners])
+        sides = at[1 : 1 + 2 * size].reshape(size, 2, *at[0].shape)
+        slopes, last = (sides[:, 1] - sides[:, 0]) / 2, slice(-(2**size), None)
+        linear = at[0] + np.tensordot(corners(size)[last], slopes, 1)
+        return at[0], slopes, np.abs(at[last] - linear).max(axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,10 +266,10 @@ class DensityModel:
         return [*self.moments.blocks, *(Table(pair) for pair in pairs)]
 
     @property
-    def counted(self) -> list[Column]:
+    def counted(self) -> tuple[Column, ...]:
         """Columns whose rows are counted: those of the regressors, and the response."""
         response = self.moments.schema[self.moments.design.response[0]]
-        return [*_regressor_columns(self.moments), response]
+        return (*_regressor_columns(self.moments), response)
 
     @cached_property
     def second_stage(self) -> PilotScore:
@@ -305,10 +288,7 @@ class DensityModel:
         return self.second_stage.at(params @ basis)
 
     def score(self, release: ReleaseView, more: Sequence[Block]) -> Scored:
-        """The calibrated score of the fitted density.
-
-        `more` are functions that were measured besides.
-        """
+        """Calibrated score of the fitted density; functions `more` were measured besides."""
         moments, schema = self.moments, release.schema
         answers = release.answers([*self.blocks, *more])  # first: candidates may lack its columns
         candidates, weights = density_of(release)
@@ -326,8 +306,8 @@ class DensityModel:
         values = self._points(codes)
         x = moments.regressors_at(values)
         coarse = moments.regressors_at(self._bin_means(codes, values, density))
-        levels = EnteringLevels.of(release, moments)
-        inside = levels.hold({c.name: c.bins_of(codes[c.name]) for c in self._columns})
+        groups = find_entering(release, moments)
+        inside = hold(groups, {c.name: c.bins_of(codes[c.name]) for c in self._columns})
         if moments.given is not None:
             inside &= moments.given.holds(codes)
         x, coarse = x * inside[:, np.newaxis], coarse * inside[:, np.newaxis]
@@ -339,7 +319,7 @@ class DensityModel:
             x, coarse, y, density, functions, answers, self.link, self.robust, pilot
         )
         rows = answers.rows if moments.given is None else moments.matrix(release).answers.rows
-        return Scored(score, basis, values, rows, levels.left_out)
+        return Scored(score, basis, values, rows, left_out(groups))
 
     def _pilot(self, blocks: Sequence[Block]) -> Floats | None:
         """(p,) coefficients at which a score was measured, if one was."""
@@ -380,6 +360,13 @@ class DensityModel:
             else:
                 values[column.name] = column.bins_of(of).astype(np.float64)
         return values
+
+
+def span(x: Floats) -> Floats | None:
+    """Orthonormal basis Q (p, r) of the span of the rows of x (m, p); None if r is p, or 0."""
+    _, sizes, rows = np.linalg.svd(x, full_matrices=False)
+    rank = int(np.sum(sizes > _ROUNDING * sizes.max(initial=0.0)))
+    return np.asarray(rows[:rank].T) if 0 < rank < x.shape[1] else None
 
 
 def _check_binned(columns: Sequence[Column]) -> None:

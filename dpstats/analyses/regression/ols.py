@@ -15,19 +15,21 @@ import numpy as np
 
 from dpstats.analyses.moments.clipping import check_clipping, clipping_notes
 from dpstats.analyses.notes import cell_rules, subgroup_notes
-from dpstats.analyses.regression.contrasts import FTestResult, Prediction, RegressionResult
+from dpstats.analyses.regression.contrasts import (
+    FTestResult,
+    LinearResult,
+    Prediction,
+    RegressionResult,
+)
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.empty_levels import left_out
 from dpstats.analyses.regression.least_squares import (
-    LeastSquares,
-    LinearIntervals,
-    SamplingCovariance,
-)
-from dpstats.analyses.regression.left_out import LeftOut
-from dpstats.analyses.regression.sampling_covariance import (
     AnyVariances,
     EqualVariances,
+    LeastSquares,
+    LinearIntervals,
     OfPersons,
+    SamplingCovariance,
 )
 from dpstats.arrays import Floats
 from dpstats.checks import Target, as_float, check_choice, short
@@ -287,7 +289,7 @@ class OLSResult(RegressionResult):
     @property
     def df_model(self) -> float:
         """Number of determined coefficients, not counting the constant."""
-        return float(len(self._left.kept) - (self.moments.constant is not None))
+        return float(self._law.combinations.shape[1] - (self.moments.constant is not None))
 
     @property
     def df_resid(self) -> float:
@@ -314,13 +316,8 @@ class OLSResult(RegressionResult):
         """Sum of the squared residuals: `scale` times `df_resid`, from noisy moments."""
         return self.scale * max(self.df_resid, 0.0)
 
-    def cov_params(self) -> pd.DataFrame:
-        """Covariance of the coefficients' errors (d, d), sampling and privacy together.
-
-        Its diagonal holds the squares of `bse`; infinite if those are.
-        """
-        import pandas as pd
-
+    @property
+    def _covariance(self) -> Floats:
         covariance = np.full((len(self.terms), len(self.terms)), np.inf)
         if self._law.known:
             model, known = self._law.model, np.isfinite(np.asarray(self.bse))
@@ -331,7 +328,7 @@ class OLSResult(RegressionResult):
             scale = np.divide(np.asarray(self.bse)[known], root, out=np.ones_like(root),
                               where=root > 0)  # fmt: skip
             covariance[np.ix_(known, known)] = errors * np.outer(scale, scale)
-        return pd.DataFrame(covariance, index=self.terms, columns=self.terms)
+        return covariance
 
     @cached_property
     def _explained(self) -> float:
@@ -388,19 +385,6 @@ class OLSResult(RegressionResult):
         """P-value of `fvalue`, which allows for the noise."""
         return 1.0 if self._overall is None else self._overall.pvalue
 
-    def _determined(self, matrix: Floats, values: Floats) -> tuple[Floats, Floats]:
-        part = self._left.determined_part(matrix @ self.moments.to_basis)
-        return part @ matrix, part @ values
-
-    def _joint(self, matrix: Floats, values: Floats) -> tuple[float, float]:
-        rows = (matrix @ self.moments.to_basis)[:, self._left.kept]
-        return self._law.model.wald(rows, values - matrix @ self.moments.shift)
-
-    @property
-    def _left(self) -> LeftOut:
-        assert self._law.left is not None
-        return self._law.left
-
     def get_prediction(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Prediction:
         """Predictions for given values of the columns of the formula.
 
@@ -419,9 +403,11 @@ class OLSResult(RegressionResult):
         rows = self.moments.half_range * self.moments.at(exog)
         names = [str(i) for i in range(len(rows))]
         intervals = replace(self._law, rows=rows, offsets=rows @ self.moments.absorbed)
-        new = replace(intervals, extra=self.moments.half_range**2)
-        mean = self._combined(f"Predicted mean, {self.title}", names, intervals)
-        responses = self._combined(f"New responses, {self.title}", names, new)
+        new, null = replace(intervals, extra=self.moments.half_range**2), np.zeros(len(rows))
+        mean, responses = (
+            LinearResult(**self._combined(f"{of}, {self.title}", names, law), null=null)
+            for of, law in (("Predicted mean", intervals), ("New responses", new))
+        )
         return Prediction(mean.title, mean, responses)
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:

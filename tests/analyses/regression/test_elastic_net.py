@@ -37,9 +37,10 @@ def fitted(analysis, frame, budget, unit="replace"):
     return dps.release(plan, frame, m=200, k=10, rng=0).infer("it")
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("l1_ratio", [1.0, 0.5])
-@pytest.mark.parametrize("alpha", [0.001, 0.02])
+@pytest.mark.parametrize(("unit", "l1_ratio", "alpha"), [
+    ("replace", 1.0, 0.02), ("add_remove", 1.0, 0.001), ("replace", 0.5, 0.001),
+    ("add_remove", 0.5, 0.02),
+])  # fmt: skip
 def test_without_noise_it_is_scikit_learn(unit, l1_ratio, alpha, no_noise):
     frame = rows()
     x, y = design(frame)

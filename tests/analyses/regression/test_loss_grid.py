@@ -14,7 +14,7 @@ from scipy import optimize
 
 import dpstats as dps
 from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
-from dpstats.analyses.regression.risk_surface import NearMinimisers, RiskSurface
+from dpstats.analyses.regression.loss_grid import NearMinimisers, RiskSurface
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer
 from dpstats.planning.requests import load_request

@@ -22,6 +22,7 @@ FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C
             "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
             "y ~ a + I(a**2) + b", "y ~ C(g):C(t) - 1", "y ~ a + g + g:t",
             "y ~ a*C(g, Treatment(reference='w')) + C(t,Treatment(True))"]  # fmt: skip
+UNITS = ["replace", "add_remove"]
 
 
 def rows(n=400):
@@ -43,8 +44,10 @@ def released(analysis, budget=None, unit="replace", frame=None):
     return dps.release(plan, rows() if frame is None else frame, rng=0, m=200)
 
 
-@pytest.mark.parametrize("formula", FORMULAS)
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(
+    ("formula", "unit"),
+    list(zip(FORMULAS, UNITS * 7, strict=False)),
+)
 def test_without_noise_it_is_statsmodels(formula, unit, no_noise):
     found = released(dps.OLS(formula), unit=unit).infer("o")
     frame = rows()

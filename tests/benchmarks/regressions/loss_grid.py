@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dps
-from dpstats.analyses.regression.risk_surface import RiskSurface
+from dpstats.analyses.regression.loss_grid import RiskSurface
 from dpstats.measured.answers import answer
 
 SCHEMA = dps.Schema([

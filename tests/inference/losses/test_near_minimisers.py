@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from dpstats.analyses.regression.risk_surface import NearMinimisers, quadratic_minimiser
+from dpstats.analyses.regression.loss_grid import NearMinimisers, quadratic_minimiser
 
 
 def convex_function(rng, p):

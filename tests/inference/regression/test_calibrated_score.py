@@ -8,8 +8,7 @@ import pytest
 from scipy import sparse, special
 
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
-from dpstats.analyses.regression.links import LOG, LOGIT
-from dpstats.analyses.regression.newton import derivatives
+from dpstats.analyses.regression.score import LOG, LOGIT, derivatives
 
 N = 10_000
 OF_ROWS = SimpleNamespace(rows_per_person=1)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dpstats.analyses.regression.cell_score import CellScore
-from dpstats.analyses.regression.links import corners
+from dpstats.analyses.regression.cell_score import CellScore, corners
 
 
 def exact(x, y, bins, width=2.0):

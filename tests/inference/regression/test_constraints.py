@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpstats.analyses.regression.constraints import read_constraints
+from dpstats.analyses.regression.contrasts import read_constraints
 from dpstats.errors import RequestError
 
 TERMS = ["Intercept", "age", "age2", "C(g)[T.s]"]

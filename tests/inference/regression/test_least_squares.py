@@ -6,8 +6,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.least_squares import LeastSquares, LinearIntervals
-from dpstats.analyses.regression.sampling_covariance import EqualVariances
+from dpstats.analyses.regression.least_squares import EqualVariances, LeastSquares, LinearIntervals
 from dpstats.families.formula import Design
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import calibration_generator

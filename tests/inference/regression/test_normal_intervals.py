@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstats.analyses.regression.glm_coefficients import NormalIntervals
+from dpstats.analyses.regression.glm import NormalIntervals
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.05, 1e-6])
