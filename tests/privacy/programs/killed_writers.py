@@ -1,4 +1,4 @@
-"""Writers of one ledger, some of which are killed: a program for test_ledger_under_stress.py.
+"""Writers of one ledger, some of which are killed: a program for test_ledger.py.
 
 Run as ``python killed_writers.py MODE LEDGER DRAWN NUMBER SEED``. It imports dpstats once and forks
 at most eight writers at a time. A writer spends and then draws, which here is one byte more in the
