@@ -92,36 +92,6 @@ def test_no_pair_of_rows_passes_the_claim_and_some_pair_reaches_it(rows_of, chan
         assert change_of(block, rows) == block.sensitivity("add_remove")
 
 
-def test_the_price_of_groups_is_reached(change_of):
-    """By rows of ones against rows of two values, on a grid that holds the largest change."""
-    for first in [True, False]:
-        for p, q, g, single in [
-            (1, 0, 1, 0), (2, 0, 1, 0), (2, 0, 2, 0), (3, 0, 1, 0), (2, 0, 0, 1), (3, 0, 1, 1),
-            (1, 0, 1, 2), (2, 1, 1, 0), (1, 2, 1, 1), (0, 2, 1, 1), (3, 0, 0, 0),
-        ]:  # fmt: skip
-            whole, half = all_moments(p, q, g + single, points=49), 24
-            baselines = {(f"g{i}", level) for i in range(g, g + single) for level in (0, 2)}
-            kept = np.array([
-                baselines.isdisjoint(term) and (first or len(term) > 1 or term[0][0][0] == "g")
-                for term in whole.terms
-            ])  # fmt: skip
-            block = whole.restrict(kept)
-            top = [half] * p + [1] * q + [1] * (g + single)
-            inner = [half] if p == 0 else range(-half, half + 1, 4 if p == 1 else 2)
-            rows = [
-                [a] * m + [b] * (p - m) + [0] * t + [1] * (q - t) + [1] * h + [0] * (g - h)
-                + [0] * d + [1] * (single - d)
-                for m in range(p + 1) for a in inner for b in inner for t in range(q + 1)
-                for h in range(g + 1) for d in range(single + 1)
-            ]  # fmt: skip
-            names = [column.name for column in whole.columns]
-            before, after = (dict(zip(names, np.array(r).T, strict=True)) for r in (rows, [top]))
-            found, claimed = change_of(block, before, after), block.sensitivity("replace")
-            assert found.l1 == claimed.l1
-            odd = not first and (p + q) % 2 and g + single == 0  # P^2 is not reached there
-            assert found.l2_squared == claimed.l2_squared - odd
-
-
 @st.composite
 def mixed_terms(draw):
     """Products of up to four numbers, signs and levels, of all rows or of a subgroup."""

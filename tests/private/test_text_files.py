@@ -5,7 +5,6 @@ import encodings.aliases
 import gzip
 import pkgutil
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -171,30 +170,6 @@ def test_every_schema_that_is_made_from_another_keeps_its_file():
     for made in found:
         assert made.written.to_dict() == FORMAT
         assert made.guesses is not None
-
-
-def test_a_stage_that_is_added_is_read_as_the_file_is_declared(tmp_path):
-    """To a release that was read from a file, which knows no format of a table."""
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 91, 4_000) / 10
-    y = rng.random(4_000) < 1 / (1 + np.exp(3 - 0.8 * x))
-    lines = ["x|u|v|y", *(f"{z}|{i % 2}|{i // 2 % 2}|{int(w)}".replace(".", ",")
-                          for i, (z, w) in enumerate(zip(x, y, strict=True)))]  # fmt: skip
-    (tmp_path / "rows.csv").write_text("\n".join(lines))
-    columns = [Number("x", 0, 9, points=91, edges=[3, 6], missing=0), *map(dps.Boolean, "uvy")]
-    schema = Schema(columns, file=FORMAT)
-    asked, budget = {"it": dps.Logistic("y ~ x + u + v")}, dps.ZCDP(50)
-    first = dps.release(dps.plan(schema, asked, budget=budget), tmp_path / "rows.csv", rng=0,
-                        m=300, k=10)  # fmt: skip
-    first.save(tmp_path / "first.zip")
-    first = dps.load(tmp_path / "first.zip")
-    more = {"it": dps.Logistic("y ~ x + u + v", stages=2)}
-    later = dps.plan(schema, more, budget=budget, start=first)
-    later.save(tmp_path / "later.json")
-    assert later.schema.written.to_dict() == FORMAT
-    later = dps.Plan.load(tmp_path / "later.json")
-    second = dps.release(later, tmp_path / "rows.csv", rng=0, m=300, k=10)
-    assert second.infer("it").params[1] == pytest.approx(0.8, abs=0.2)
 
 
 def test_a_frame_is_not_read_as_a_file(no_noise):

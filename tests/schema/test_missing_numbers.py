@@ -53,27 +53,6 @@ def test_conditions_are_those_of_pandas():
         assert Cells.condition(SCHEMA, condition).sums(codes).tolist() == [expected.sum()]
 
 
-REFERENCES = [
-    dps.Uniform(), dps.Uniform(over="grid"), dps.PerturbedHistogram(), dps.LogLinear(),
-    dps.BernsteinKDE(),
-]  # fmt: skip
-
-
-def test_every_reference_draws_missing_cells_and_the_fit_gives_their_share(no_noise):
-    for reference in REFERENCES:
-        schema = Schema([AGE, Number("pay", 0, 10, points=21, edges=[5], missing=0)])
-        rng = np.random.default_rng(1)
-        frame = pd.DataFrame({
-            "age": np.where(rng.random(600) < 0.25, np.nan, rng.integers(0, 100, 600)),
-            "pay": rng.integers(0, 10, 600),
-        })  # fmt: skip
-        asked = {"mean": dps.Mean("age"), "table": dps.Marginals(["age", "pay"])}
-        plan = dps.plan(schema, asked, budget=dps.PureDP(50), n=600, reference=reference)
-        rows = dps.release(plan, frame, rng=0, m=3_000).to_frame()
-        assert abs(rows["age"].isna().mean() - frame["age"].isna().mean()) < 0.02
-        assert abs(rows["age"].mean() - frame["age"].mean()) < 2
-
-
 END = "9999-12-31"
 LIKERT = {"allow_missing": True, "missing_values": [8, 9]}
 
