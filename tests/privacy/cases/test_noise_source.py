@@ -126,8 +126,8 @@ def test_p58_no_public_argument_reaches_the_noise():
                ("Number.draw_inside", "rng"), ("Uniform.draw", "rng"),
                ("PerturbedHistogram.draw", "rng"), ("BernsteinKDE.draw", "rng"),
                ("Schema.draw_inside", "rng"), ("LogLinear.refine", "rng"),
-               *((f"{reference}.{method}", "rng") for reference in REFERENCES
-                 for method in ("candidates", "candidates_for_inference")),
+               *((f"{reference}.candidates", "rng") for reference in REFERENCES),
+               *((f"{reference}.candidates_for_inference", "rng") for reference in REFERENCES),
                *((f"{reference}.draw_candidates", "rng") for reference in REFERENCES[:3]),
                # These hold noise that was drawn before.
                ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
