@@ -67,19 +67,6 @@ def test_all_pairs_and_an_ascent_find_the_same(block, monkeypatch):
             assert searched.size == pytest.approx(expected, rel=1e-12)
 
 
-def test_from_a_few_points_to_the_two_most_distant(monkeypatch):
-    for power in [1, 2]:
-        find = search(ROWS, power, True)._most_distant
-        values = np.random.default_rng(3).normal(size=(300, 4))
-        values[17], values[230] = 40, -40
-        i, j, compared = find(values)
-        assert ({i, j}, compared) == ({17, 230}, True)
-        with monkeypatch.context() as patch:
-            patch.setattr(pairs, "_MOST_COMPARED", 0)
-            i, j, compared = find(values)
-        assert ({i, j}, compared) == ({17, 230}, False)
-
-
 def test_rows_hold_codes_that_cells_can_have():
     rows = pairs.random_rows(SCHEMA, 500, np.random.default_rng(0))
     for column in SCHEMA:

@@ -104,21 +104,6 @@ def test_without_noise_the_limits_are_those_of_every_table_with_the_same_pairs()
     assert shares.high[0] == pytest.approx(max(held), abs=1e-6)
 
 
-def test_a_relaxation_is_never_narrower_than_all_levels_without_noise(monkeypatch):
-    # With hardly any noise, more levels and columns only add constraints.
-    rows = pd.DataFrame({"a": list("xyzx") * 50, "b": list("xxyz") * 50, "c": list("yxzz") * 50})
-    schema = dps.Schema([dps.Category(name, list("xyz")) for name in "abc"])
-    plan = dps.plan(schema, {"p": dps.Marginals(list("abc"))}, budget=dps.PureDP(5_000))
-    release = dps.release(plan, rows, m=50, rng=1)
-    query = "a == 'x' & b == 'x' & c == 'y'"
-    exact = release.bound(query)
-    monkeypatch.setattr(consistent, "SMALL", 1)
-    monkeypatch.setattr(consistent, "MOST_STATES", 1)
-    merged = release.bound(query)
-    assert merged.low[0] <= exact.low[0] <= 50 / 200 <= exact.high[0] <= merged.high[0]
-    assert exact.known_from != merged.known_from
-
-
 def test_means_use_tables_of_bins_and_measured_moments(unplanned, survey_rows):
     pairs, conditions = unplanned["pairs"], unplanned["conditions"]
     by_bins = pairs.bound(dps.Mean("age"), alpha=1e-5)
@@ -135,20 +120,6 @@ def test_means_use_tables_of_bins_and_measured_moments(unplanned, survey_rows):
     assert half.width[0] < 95
 
 
-def test_a_hidden_number_of_rows_costs_little(unplanned, survey_rows):
-    # Of one rho, adding a row moves a table half as much as replacing one.
-    for query in ("smoker & region == 'north' & age >= 65", "smoker & ill & region == 'south'"):
-        hidden, public = (unplanned[name].bound(query) for name in ("pairs, n hidden", "residuals"))
-        assert hidden.width[0] < 1.3 * public.width[0]
-    schema, budget = unplanned["pairs"].schema, dps.PureDP(5)
-    asked = {"income": dps.Mean("income"), "smoking": dps.Proportion("smoker")}
-    plan = dps.plan(schema, asked, budget=budget, unit="add_remove")
-    found = dps.release(plan, survey_rows, m=100, rng=1).bound(dps.Mean("income", given="smoker"))
-    truth = survey_rows["income"][survey_rows["smoker"]].mean()
-    assert found.low[0] < truth < found.high[0]
-    assert found.width[0] < 50  # from the mean and the mean square of all
-
-
 def test_differences_of_groups_that_were_not_measured(unplanned, survey_rows):
     asked = dps.Difference("ill & smoker", by="region", groups=("north", "south"))
     found = unplanned["pairs"].bound(asked, alpha=1e-5)
@@ -159,17 +130,6 @@ def test_differences_of_groups_that_were_not_measured(unplanned, survey_rows):
     for value, (low, high) in zip((p - q, p / q, p * (1 - q) / q / (1 - p)), found, strict=True):
         assert low <= value <= high
     assert found.informative.all()
-
-
-def test_analyses_that_do_not_follow_are_bounded_function_by_function(unplanned, survey_rows):
-    table = dps.Marginals(["smoker", "region", "ill"], degree=3)
-    found = unplanned["pairs"].bound(table, alpha=1e-5)
-    truth = survey_rows.groupby(["smoker", "region", "ill"], observed=False).size() / 3_000
-    assert len(found) == 12
-    for (smoker, region, ill), share in truth.items():
-        at = found.terms.index(f"smoker={smoker}, region={region}, ill={ill}")
-        assert found.low[at] <= share <= found.high[at]
-    assert np.all(found.width < 0.2)
 
 
 def test_nothing_measured_says_nothing(unplanned):
@@ -192,20 +152,13 @@ def test_answers_that_contradict_each_other_conclude_nothing(unplanned, monkeypa
 
 
 def test_what_cannot_be_asked_is_refused(unplanned):
-    for query, options, sentence in [
-        (3, {}, "bound and explain take a condition such as .* got 3"),
-        (dps.Proportion, {}, "bound and explain take a condition"),
-        (dps.Proportion("ill"), {"given": "smoker"}, "go with a condition as text"),
-        ("ill", {"minus": "smoker", "over": "rich"}, "give minus= for a difference or over="),
-        ("smoker", {"given": "smoker"}, "has the same value in all rows with smoker"),
-        ("ill", {"alpha": 0.95}, "did you mean alpha=0.05"),
-        ("ill", {"target": "rows"}, "target must be one of"),
-        ("weight > 3", {}, "names an unknown column 'weight'"),
-        ("ill", {"over": "smoker", "given": "not smoker"}, "'smoker' holds for none of the rows"),
-        (ROWS, {}, "their number is release.n"),
-        (dps.Family((ROWS,)), {}, "their number is release.n"),
-    ]:
-        with pytest.raises(dps.RequestError, match=sentence):
+    for query, options in [
+        (3, {}), (dps.Proportion, {}), (dps.Proportion("ill"), {"given": "smoker"}),
+        ("ill", {"minus": "smoker", "over": "rich"}), ("smoker", {"given": "smoker"}),
+        ("ill", {"alpha": 0.95}), ("ill", {"target": "rows"}), ("weight > 3", {}),
+        ("ill", {"over": "smoker", "given": "not smoker"}), (ROWS, {}), (dps.Family((ROWS,)), {}),
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError):
             unplanned["pairs"].bound(query, **options)
 
 
@@ -285,27 +238,6 @@ def test_products_of_numbers_have_extremes_at_the_ends_of_bins(unplanned):
         tables = consistent.consistent(*exact)
         ends = Ends(question, tables).interval(0)
         assert (low, high) == pytest.approx(ends, abs=1e-6)
-
-
-def test_infinite_ends_are_no_knowledge(unplanned):
-    rows = pd.DataFrame({"income": [50.0] * 20, "age": [30.0] * 20})
-    asked = {"line": dps.OLS("income ~ age")}
-    plan = dps.plan(unplanned["pairs"].schema, asked, budget=dps.PureDP(0.01))
-    found = dps.release(plan, rows, m=50, rng=1).bound(asked["line"])
-    assert np.all(np.isinf(found.low))
-    assert not found.informative.any()
-    assert set(found.known_from) == {bounding.UNKNOWN}
-    assert "release.infer has a noise-aware one" in found.notes[0]
-
-
-def test_a_measured_share_that_is_all_noise_is_no_knowledge(unplanned):
-    plan = dps.plan(unplanned["pairs"].schema, {"a": dps.Proportion("ill", given="smoker")},
-                    budget=dps.PureDP(0.001))  # fmt: skip
-    release = dps.release(plan, pd.DataFrame({"ill": [True] * 3, "smoker": True}), m=20, rng=1)
-    found = release.bound("ill", given="smoker", alpha=1e-5)  # the noise is not fixed
-    assert list(found) == [(0.0, 1.0)]
-    assert found.known_from == [bounding.UNKNOWN]
-    assert not found.informative.any()
 
 
 def test_a_planned_analysis_goes_by_its_name(unplanned):

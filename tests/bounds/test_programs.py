@@ -1,7 +1,5 @@
 """Bounds by linear programs: equal to the optimum, and valid whatever the solver returns."""
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy import optimize, sparse
@@ -93,23 +91,3 @@ def test_no_table_is_a_contradiction():
         program.least_sum(np.ones(2))
     with pytest.raises(Contradiction):
         program.least_ratio(np.ones(2), np.ones(2), 1.0)
-
-
-def test_pair_tables_give_the_known_limits_of_a_triple():
-    # Of eight cells, with all pairs known: the cell 111 is between the Frechet limits.
-    cells = np.array(list(itertools.product((0, 1), repeat=3)))
-    counts = np.array([3, 1, 4, 1, 5, 9, 2, 6])
-    rows = [
-        (cells[:, i] == a) & (cells[:, j] == b)
-        for i, j in itertools.combinations(range(3), 2)
-        for a, b in itertools.product((0, 1), repeat=2)
-    ]
-    matrix = np.array(rows, dtype=np.float64)
-    sums = matrix @ counts
-    program = Program(sparse.csr_array(matrix), sums, sums, (31.0, 31.0))
-    one = (cells.sum(axis=1) == 3).astype(np.float64)
-    # along the line of tables with these pairs, cells change by +1 and -1 in turn
-    odd = cells.sum(axis=1) % 2 == 1
-    low, high = 6 - counts[odd].min(), 6 + counts[~odd].min()
-    assert program.least_sum(one) == pytest.approx(low, abs=1e-5)
-    assert -program.least_sum(-one) == pytest.approx(high, abs=1e-5)

@@ -37,11 +37,6 @@ BLOCKS = [
 ]  # fmt: skip
 
 
-def test_names_are_those_that_archives_hold():
-    names = score([ONE, X, (*X, *X), (*X, *U)]).names
-    assert names == ["score of 1", "score of x", "score of x*x", "score of x*u=True"]
-
-
 def pilots(block, rng):
     """Random pilots of all sizes, and those at which means are zero or one."""
     steep = list(itertools.product([-LARGEST, -100, 0, 100, LARGEST], repeat=block.size))
@@ -65,20 +60,6 @@ def test_no_pair_of_rows_passes_the_claim_at_any_pilot(rows_of, change_of):
                 assert reached == [claimed.l1, claimed.l2_squared]
             assert reached[0] >= claimed.l1 / 2  # grids are coarse: numbers cannot stay near 1
             assert reached[1] >= claimed.l2_squared / 3
-
-
-def test_with_a_fine_grid_and_a_steep_pilot_numbers_reach_the_claim():
-    """x and x' near 1, where the mean is 0 and 1: constant and number both turn from 1 to -1."""
-    fine = dps.Schema([dps.Number("x", 0, 1, points=20_001, missing=0), dps.Boolean("y")])
-    block = PilotScore.of(fine, [ONE, X], YES, "logit").at(np.array([-255.9, 256.0]))
-    codes = {"x": np.array([9_000, 10_000]), "y": np.array([1, 0])}
-    steep = replace(block, pilot=(-int(255.9 * UNIT), 256 * UNIT))
-    values = steep.evaluate(codes).matrix().toarray() / UNIT
-    change = np.abs(values[:, 0] - values[:, 1])
-    claimed = block.sensitivity("replace")
-    assert claimed == type(claimed)(Fraction(4), Fraction(8))
-    assert np.sum(change) <= 4
-    assert np.all(np.abs(values) <= 1)
 
 
 def test_functions_are_the_score_of_the_model(rows_of):

@@ -4,9 +4,7 @@ import itertools
 
 import numpy as np
 
-from dpstats.families.features import SIGN
 from dpstats.families.separators import (
-    moments_of_products,
     separators,
     sign_products,
     triangulated,
@@ -48,36 +46,8 @@ def test_the_inverse_is_zero_outside_of_the_triangulation():
                 assert abs(inverse[i, j]) < 1e-9, (a, b)
 
 
-def test_triangulations_have_no_loop_without_a_chord():
-    """A perfect elimination order exists: some column's neighbours are always joined."""
-    for name in GRAPHS:
-        columns, edges = GRAPHS[name]
-        filled, cliques = triangulated(columns, edges)
-        left = set(columns)
-        while left:
-            simplicial = [
-                c
-                for c in left
-                if all(
-                    frozenset(pair) in filled
-                    for pair in itertools.combinations(
-                        [o for o in left if frozenset((c, o)) in filled], 2
-                    )
-                )
-            ]
-            assert simplicial
-            left -= {simplicial[0]}
-        for clique in cliques:
-            assert all(frozenset(pair) in filled for pair in itertools.combinations(clique, 2))
-
-
 def test_a_tree_has_separators_of_one_column():
     columns, edges = GRAPHS["chain"]
     _, cliques = triangulated(columns, edges)
     assert sorted(map(sorted, separators(cliques))) == [["b"], ["c"]]
     assert len(sign_products(columns, separators(cliques))) == 4
-
-
-def test_products_that_occur_twice_are_measured_once():
-    products = [(("a", SIGN),), (("b", SIGN),), (("a", SIGN), ("b", SIGN))]
-    assert moments_of_products(products) == products

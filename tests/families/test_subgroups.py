@@ -7,6 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import RequestError
+from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
 from dpstats.families.moments import Moments
@@ -24,28 +25,6 @@ SCHEMA = dps.Schema([
 
 def group_moments(name, given=None):
     return GroupMoments(SCHEMA[name], (Subgroup.of(SCHEMA, given, [name]),))
-
-
-BLOCKS = {
-    "mean of those with a value": group_moments("x"),
-    "mean given": group_moments("z", "b"),
-    "mean given its own bins": group_moments("x", "x >= 0 or b"),
-    "groups": GroupMoments.by(SCHEMA["x"], SCHEMA["b"], (0, 1)),
-    "one number": Moments.of(SCHEMA, ["x"]),
-    "one number given": Moments.of(SCHEMA, ["z"], given="b"),
-    "two numbers": Moments.of(SCHEMA, ["x", "y"]),
-    "two numbers given": Moments.of(SCHEMA, ["x", "z"], given="b or x >= 0"),
-    "three numbers": Moments.of(SCHEMA, ["x", "y", "z"]),
-    "with levels": Moments.of(SCHEMA, ["y", "z"], ["c"], given="b"),
-    "degree one": Moments.of(SCHEMA, ["x", "y"], degree=1),
-    "powers": Moments.of_terms(
-        SCHEMA,
-        [(("x", None),) * 3, (("x", None),) * 4, (("x", None),) * 2 + (("y", None),)],
-        coarse=True,
-        given=Subgroup.of(SCHEMA, None, ["x", "y"]),
-    ),
-    "number of rows alone": Moments.of(SCHEMA, ["x"]).restrict(np.array([False, False, True])),
-}
 
 
 def test_moments_of_complete_cases_have_the_sensitivity_of_the_closed_form(rows_of, change_of):
@@ -69,21 +48,6 @@ def test_moments_of_complete_cases_have_the_sensitivity_of_the_closed_form(rows_
         assert block.sensitivity("add_remove") == removed
 
 
-def test_sums_are_those_of_the_values_and_missing_cells_add_nothing(rows_of):
-    for name in BLOCKS:
-        block = BLOCKS[name]
-        every = rows_of(block.columns)
-        values = block.evaluate(every).matrix().toarray()
-        np.testing.assert_array_equal(block.sums(every), values.sum(axis=1))
-        low, high = block.ranges
-        assert np.all((values >= low[:, None]) & (values <= high[:, None]))
-        given = block.given if isinstance(block, Moments) else block.groups[0]
-        for column in given.answered:
-            absent = every[column.name] == column.missing_code
-            assert absent.any()
-            assert not values[:, absent].any()
-
-
 def test_sums_are_those_of_the_complete_cases():
     rng = np.random.default_rng(0)
     codes = {c.name: rng.integers(c.code_range[0], c.code_range[1] + 1, 200) for c in SCHEMA}
@@ -97,13 +61,29 @@ def test_sums_are_those_of_the_complete_cases():
     np.testing.assert_allclose(TO_MOMENTS @ parts, [len(own), own.sum(), (own**2).sum()])
 
 
+GROUPS = GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 2)).to_dict()
+
+
 def test_only_the_same_subgroup_answers():
-    one = BLOCKS["one number"]
-    assert one.derive(Moments.of(SCHEMA, ["x"])).terms.tolist() == [1, 1, 1]
-    for other in (BLOCKS["two numbers"], Moments.of(SCHEMA, ["x"], given="b")):
-        assert one.derive(other) is None
-        assert other.derive(one) is None
-    assert BLOCKS["mean given"].derive(group_moments("z", "not b")) is None
+    codes = {"x": np.arange(-2, 3).repeat(3), "c": np.tile([0, 1, 2], 5)}
+    whole, other = (
+        GroupMoments.by(SCHEMA["x"], SCHEMA["c"], some) for some in ((0, 2), (2, 1)[::-1])
+    )
+    derivation = whole.derive(other)
+    assert derivation.terms.tolist() == [0, 0, 0, 1, 1, 1]
+    np.testing.assert_array_equal(
+        derivation.apply(whole.sums(codes), 15)[3:], other.sums(codes)[3:]
+    )
+    assert whole.restrict(np.arange(6) == 3) == GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (2,))
+    one = Moments.of(SCHEMA, ["x"])
+    for block, unlike in [
+        (one, Moments.of(SCHEMA, ["x", "y"])), (one, Moments.of(SCHEMA, ["x"], given="b")),
+        (whole, group_moments("x", "not b")), (whole, one),
+        (whole, GroupMoments.by(SCHEMA["y"], SCHEMA["c"], (0,))),
+        (whole, GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (1,))),
+    ]:  # fmt: skip
+        assert block.derive(unlike) is None
+        assert unlike.derive(block) is None
 
 
 def test_membership_by_bin_is_that_of_the_rows():
@@ -130,6 +110,13 @@ def test_membership_by_bin_is_that_of_the_rows():
     ("make", "message"),
     [
         (lambda: Moments((SCHEMA["x"],), ((("x", None),),)), "need a value in every row"),
+        (lambda: GroupMoments.by(SCHEMA["b"], SCHEMA["c"], (0, 1)), "not a number"),
+        (lambda: GroupMoments.by(SCHEMA["x"], SCHEMA["x"], (0, 1)), "own groups"),
+        (lambda: GroupMoments.by(SCHEMA["z"], SCHEMA["c"], (1, 0)), "increasing"),
+        (lambda: GroupMoments.by(SCHEMA["z"], SCHEMA["c"], (0, 0)), "increasing"),
+        (lambda: GroupMoments.by(SCHEMA["z"], SCHEMA["c"], (0, 4)), "below 3"),
+        (lambda: GroupMoments.by(SCHEMA["z"], SCHEMA["c"], ()), "increasing"),
+        (lambda: block_from_dict(GROUPS | {"groups": 2 * GROUPS["groups"]}, SCHEMA), "in common"),
         (lambda: Moments((SCHEMA["z"],), ((),)), "distinct terms"),
         (lambda: BallMoments.of(SCHEMA, ["x", "z"], 0.5), "declare missing= instead"),
         (lambda: KernelLattice((SCHEMA["x"],), 2, 0.2), "declare missing= instead"),

@@ -9,10 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kstest
 
 import dpstats as dps
-from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import ROWS, Cells
@@ -150,17 +148,6 @@ def test_conditions_equal_the_query(silent):
     assert rest == pytest.approx(N - answer(silent, condition(some)).sums)
 
 
-def test_the_noise_of_disjoint_conditions_of_one_table_can_be_kept_apart(silent):
-    most, rest = condition("region != 'west'"), condition("region == 'west'")
-    only = measured([table("region")])
-    together = answer(only, [most, rest])
-    apart = answer(only, [most, rest], disjoint=True)
-    assert together.noise_covariance[0, 1] < 0
-    assert apart.noise_covariance[0, 1] == 0
-    assert apart.weights.tolist() == [[1, 1, 1, 0], [0, 0, 0, 1]]
-    assert apart.sums.sum() == N
-
-
 def test_moments_equal_the_sums_of_codes():
     wide = Moments.of(SCHEMA, ["age", "pay"], ["smoker"])
     answers = answer(measured([wide]), Moments.of(SCHEMA, ["pay"], ["smoker"]))
@@ -246,16 +233,6 @@ def test_the_law_is_that_of_the_weighted_noise(asked, extra):
     assert len(set(answers.law_table)) == len(answers.law_table)
 
 
-def test_what_was_measured_keeps_its_own_uniform():
-    noisy = measured(BLOCKS, Recording(3))
-    for block in noisy.measured:
-        if block.block == BLOCKS[0]:
-            alone = answer(noisy, BLOCKS[0], disjoint=True)
-            np.testing.assert_array_equal(alone.uniforms, block.uniforms)
-    tall = answer(noisy, condition("tall")).uniforms
-    assert answer(noisy, condition("not tall")).uniforms == -tall
-
-
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=20)
 def test_a_sum_of_cells_takes_the_fractional_part_of_its_uniforms(seed):
@@ -265,31 +242,6 @@ def test_a_sum_of_cells_takes_the_fractional_part_of_its_uniforms(seed):
     assert np.all(abs(answers.uniforms) <= 0.5)
     turns = answers.uniforms - answers.weights @ stored
     np.testing.assert_allclose(turns, np.rint(turns), atol=1e-9)
-
-
-def test_the_uniforms_of_sums_are_uniform():
-    # 3,000 sums of eight uniforms; without taking fractions they would be nearly normal.
-    source = Recording(8)
-    wanted, found = condition("region in ['north', 'east']"), []
-    strategy = strategy_of(SCHEMA, BLOCKS[1:2], [Fraction(2)])
-    for _ in range(3_000):
-        pretend = Measurements(strategy, np.zeros(16, np.int64), source.uniforms(16))
-        found.append(answer(pretend, wanted, disjoint=True).uniforms[0])
-    assert kstest(found, "uniform", args=(-0.5, 1)).pvalue > 1e-4
-
-
-def test_the_first_answers_are_those_of_the_first_functions():
-    noisy = measured(BLOCKS, Recording(4))
-    some, both = (
-        answer(noisy, WANTED[0]),
-        answer(noisy, WANTED[:2]).subset(slice(0, WANTED[0].size)),
-    )
-    for name in ("names", "n"):
-        assert getattr(some, name) == getattr(both, name)
-    for name in ("sums", "bounds", "uniforms", "means", "noise_variances"):
-        np.testing.assert_array_equal(getattr(some, name), getattr(both, name))
-    assert [some.law(f) for f in range(4)] == [both.law(f) for f in range(4)]
-    np.testing.assert_array_equal(some.weights, both.weights)
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
@@ -338,46 +290,3 @@ def test_counts_of_persons_are_those_of_rows_over_the_most_of_one(unit):
 
 
 # What cannot be answered
-
-
-def test_what_was_not_measured_says_what_was_and_what_to_ask_for():
-    noisy = measured([*BLOCKS[:2], condition("smoker == 'yes'")])
-    for wanted, lacking, asking in [
-        (table("tall", "age"), "'tall=False, age=[0, 18)' and 7 more", "['tall', 'age']"),
-        (condition("tall"), "'tall'", "['tall']"),
-    ]:
-        with pytest.raises(NotMeasuredError) as refused:
-            answer(noisy, wanted)
-        assert f" that gives {lacking}; measured: ('smoker', 'region'), ('region', 'age'), " in str(
-            refused.value
-        )
-        assert str(refused.value).endswith(f"ask the custodian for dps.Marginals({asking})")
-
-
-def test_a_long_list_of_measurements_is_cut():
-    schema = dps.Schema([dps.Boolean(f"b{i}") for i in range(12)])
-    blocks = [Cells.table(schema, [f"b{i}"]) for i in range(11)]
-    strategy = strategy_of(schema, blocks, [Fraction(2)] * len(blocks))
-    held = Measurements(strategy, np.zeros(22, np.int64), np.zeros(22))
-    with pytest.raises(NotMeasuredError, match=r"\('b7',\), \.\.\.; ask the custodian"):
-        answer(held, Cells.table(schema, ["b11"]))
-
-
-def test_moments_that_were_partly_measured_name_the_rest():
-    noisy = measured([Moments.of(SCHEMA, ["age"])])
-    with pytest.raises(NotMeasuredError, match=r"no measurement of .* that gives 'pay' and 2 more"):
-        answer(noisy, Moments.of(SCHEMA, ["age", "pay"]))
-
-
-def test_an_analysis_stands_for_its_family_and_what_is_none_is_refused(schema, survey):
-    tables = dps.Marginals(["smoker", "region"])
-    plan = dps.plan(schema, {"t": tables}, budget=dps.PureDP(1))
-    release = dps.release(plan, survey, rng=0, m=50)
-    np.testing.assert_array_equal(
-        release.answers(tables).sums, release.answers(tables.family(schema)).sums
-    )
-    for wanted in ["smoker", 3, None, [3], {}, dps.Marginals, [tables]]:
-        with pytest.raises(dps.RequestError, match="takes an analysis, a family, a block"):
-            release.answers(wanted)
-    with pytest.raises(dps.RequestError, match="at least one block"):
-        release.answers([])

@@ -14,7 +14,6 @@ import dpstats as dps
 from dpstats.analyses.base import answered
 from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.certificate import certify, certify_answers
-from dpstats.measured.combining import Sources
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -32,10 +31,6 @@ def table(seed=0):
         "smoker": rng.random(N) < 0.3,
         "age": 5 * rng.integers(0, 21, size=N),
     })  # fmt: skip
-
-
-def no_noise(scale, size):
-    return np.zeros(size, np.int64)
 
 
 def measured(source, shares=None, *, epsilon=1, unit="replace", copies=1):
@@ -149,73 +144,6 @@ def test_algebra(seeded_noise):
     assert "weighted candidates" in str(certificate)
 
 
-def test_means_of_rows_are_those_of_the_frame(seeded_noise):
-    """The synthetic side of the certificate, recomputed from the rows an analyst holds."""
-    release = dps.synthesize(measured(seeded_noise(2)), m=300, rng=0)
-    rows = release.to_frame()
-    certificate = release.accuracy()
-    for name, value in zip(certificate.names, certificate.synthetic, strict=True):
-        if name == "smoker":
-            found = rows["smoker"].mean()
-        else:
-            colour, smoker = (part.split("=")[1] for part in name.split(", "))
-            found = np.mean((rows["colour"] == colour) & (rows["smoker"].astype(str) == smoker))
-        assert value == pytest.approx(found, abs=1e-12)
-
-
-def test_without_a_misfit_the_radius_depends_on_the_law_and_not_on_the_draw(seeded_noise):
-    quiet, loud = (
-        certify(held, held.means, alpha=0.05, target="rows")
-        for held in (measured(no_noise), measured(seeded_noise(4)))
-    )
-    np.testing.assert_allclose(quiet.joint_radius, loud.joint_radius, rtol=1e-12)
-    np.testing.assert_array_equal(loud.joint_bounds, loud.joint_radius)
-    assert loud.delta == loud.joint_radius.max()
-
-
-def test_unit_scale_of_moments(seeded_noise):
-    """Noise of a function with bound B has scale B: in unit scale all radii are alike."""
-    made = dps.plan(SCHEMA, {"age": MomentsOfAge()}, budget=dps.PureDP(1))
-    with _noise_from(seeded_noise(5)):
-        held = dps.measure(made, table())
-    assert set(held.family.bounds.tolist()) == {10, 100}
-    certificate = certify(held, held.means, alpha=0.05, target="rows")
-    laws, which = held.laws
-    expected = np.array([law.quantile(0.05) for law in laws])[which] / (N * held.family.bounds)
-    np.testing.assert_allclose(certificate.radius, expected)
-    assert np.ptp(certificate.radius) < 0.05 * certificate.radius.max()
-
-
-def coverage_limits(p, runs, error=1e-6):
-    """Counts that a binomial leaves with probability at most `error`."""
-    return stats.binom.ppf([error / 2, 1 - error / 2], runs, p)
-
-
-def test_a_perfect_fit_is_certified_at_exactly_the_stated_rate(seeded_noise):
-    """Rows that match every noisy answer: the certificate holds iff all noises are within q.
-
-    20,000 releases; the exact rate is the product of the laws, and the count of successes leaves
-    its central range once in a million runs.
-    """
-    exact, source, runs = measured(no_noise, SHARES), seeded_noise(6), 20_000
-    noise = np.concatenate(
-        [
-            source(float(block.scales[0]), runs * block.block.size).reshape(runs, -1)
-            for block in exact.measured
-        ],
-        axis=1,
-    )
-    laws, which = exact.laws
-    for alpha in [0.05, 0.5]:
-        radius = certify(exact, exact.means, alpha=alpha, target="rows").joint_radius
-        held = np.all(np.abs(noise / N) <= radius + 1e-12, axis=1).sum()
-        q = np.rint(radius * N).astype(int)
-        rate = np.prod(1 - np.array([tails(law) for law in laws])[which, q])
-        assert 1 - alpha <= rate < 1 - alpha + 0.1  # whole numbers cost a little
-        low, high = coverage_limits(rate, runs)
-        assert low <= held <= high
-
-
 def test_what_only_calibrates_intervals_is_not_in_the_headline(seeded_noise):
     names = [f"x{i}" for i in range(5)]
     schema = dps.Schema([dps.Number(name, 0, 100, points=101, missing=50) for name in names])
@@ -262,33 +190,6 @@ ASKED_TOGETHER = {
 TOGETHER = dps.Schema([*SCHEMA, dps.Number("level", 0, 10, points=11, edges=[3, 6], missing=0)])
 
 
-def shares_held(alpha, unit, runs, source):
-    """How often the radius of each analysis and the headline hold, over the noise alone."""
-    plan = dps.plan(TOGETHER, ASKED_TOGETHER, budget=dps.PureDP(1), unit=unit)
-    rows = table().assign(level=np.arange(N) % 11)
-    with _noise_from(no_noise):
-        whole = dps.synthesize(dps.measure(plan, rows), m=50, rng=0)
-    true = whole.measurements
-    families = {name: answered(one, TOGETHER) for name, one in ASKED_TOGETHER.items()}
-    truth = {name: whole.answers(family).means for name, family in families.items()}
-    held = dict.fromkeys([*ASKED_TOGETHER, ""], 0)
-    for _ in range(runs):
-        noise = [source(float(s), 1)[0] for p in true.strategy.blocks
-                 for s in true.strategy.scales_of(p)]  # fmt: skip
-        noisy = replace(true, noisy_sums=true.noisy_sums + np.array(noise))
-        sources = Sources(noisy)
-        for name, family in families.items():
-            answers = answer(sources, family, with_count=True)
-            centre = answers.means[: family.size]
-            found = certify_answers(answers, family, centre, alpha=alpha, target="")
-            size = found.rows if isinstance(found.rows, tuple) else (found.rows,) * 2
-            inside = np.all(np.abs(centre - truth[name]) <= found.joint_bounds + 1e-9)
-            held[name] += bool(inside and size[0] <= N <= size[1])
-        found = certify(noisy, noisy.means, alpha=alpha, target="")
-        held[""] += bool(np.all(np.abs(noisy.means - true.means) <= found.joint_bounds + 1e-9))
-    return held
-
-
 def test_without_a_misfit_the_radius_is_the_quantile_of_the_noise():
     """Where the rows match the answers; no simulation sees a radius that is a fifth too short."""
     plan = dps.plan(TOGETHER, ASKED_TOGETHER, budget=dps.PureDP(1), unit="replace")
@@ -298,19 +199,6 @@ def test_without_a_misfit_the_radius_is_the_quantile_of_the_noise():
         found = certify_answers(answers, family, answers.means, alpha=0.3, target="")
         wanted = joint_noise_quantiles(answers, 0.3)
         np.testing.assert_allclose(found.joint_bounds * N * family.bounds, wanted, rtol=1e-9)
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_the_radius_of_an_analysis_holds_at_its_own_level(unit, seeded_noise):
-    # 150 runs: a right level falls below the limit once in a million. One function with a public n,
-    # and independent ones, reach the level exactly, up to the lattice.
-    runs, alpha = 150, 0.3
-    held = shares_held(alpha, unit, runs, seeded_noise(11))
-    least = stats.binom.ppf(1e-6, runs, 1 - alpha)
-    assert min(held.values()) >= least, held
-    if unit == "replace":
-        assert held["share"] <= stats.binom.isf(1e-6, runs, 1 - alpha + 0.03), held
-        assert held["spread"] <= stats.binom.isf(1e-6, runs, 1 - alpha + 0.03), held
 
 
 def test_the_published_certificate_is_written_and_printed(seeded_noise, tmp_path):
@@ -335,28 +223,6 @@ def test_the_published_certificate_is_written_and_printed(seeded_noise, tmp_path
     assert "of 'share' has a mean" in str(own)
 
 
-def test_the_headline_names_a_coarse_block_and_the_error_of_the_tables():
-    schema = dps.Schema(
-        [dps.Boolean("ill"), dps.Number("age", 0, 100, edges=[25, 50], missing=3), dps.Boolean("z")]
-    )
-    asked = {"line": dps.Logistic("ill ~ age"), "tables": dps.Marginals(["ill", "age", "z"])}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
-    rows = pd.DataFrame({"ill": [True, False] * 500, "age": [30.0, 60.0] * 500, "z": False})
-    release = dps.release(plan, rows, m=50, rng=1)
-    whole = release.accuracy()
-    ends = np.cumsum([block.size for block in whole.blocks])
-    of_tables = whole.joint_bounds[: ends[-2]].max()  # the offsets are the last block
-    assert whole.block == "offsets in bins of age"
-    assert whole.of_tables == of_tables < whole.delta / 2
-    named = "he largest error allowed is that of offsets in bins of age; the tables alone: "
-    for text in (str(whole), str(release), str(plan.preview(n=1_000))):
-        assert named in " ".join(text.split())
-    assert f"{named}{of_tables:.3g}" in str(whole)
-    own = release.accuracy("tables")
-    assert (own.block, own.of_tables) == ("", None)
-    assert "largest error allowed" not in str(own)
-
-
 def test_it_holds_where_the_number_of_rows_is_the_total_of_a_table(seeded_noise):
     # 300 runs: the limit is passed once in a million at a right level.
     runs, alpha, source = 300, 0.2, seeded_noise(8)
@@ -377,23 +243,3 @@ def test_it_holds_where_the_number_of_rows_is_the_total_of_a_table(seeded_noise)
     assert held.rows.law == law  # that of a sum of two cells
     certificate = certify(held, exact[:2] / N, alpha=alpha, target="rows")
     assert law.tail((certificate.rows[1] - certificate.rows[0]) // 2 + 1) <= alpha / 3
-
-
-def test_the_noise_of_shares_knows_that_a_total_holds_their_own_cells(seeded_noise):
-    asked = {"colours": dps.Marginals(["colour"], 1)}
-    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(0.5), unit="add_remove")
-    source, p = seeded_noise(5), np.array([0.7, 0.2, 0.1])
-    with _noise_from(source):
-        held = dps.measure(plan, table())
-    exact = np.append(np.bincount(table()["colour"].map(["red", "green", "blue"].index)), N)
-    found = []
-    for _ in range(400):
-        noise = np.concatenate([source(float(s[0]), len(s)) for s in plan.strategy.block_scales])
-        answers = answer(replace(held, noisy_sums=exact + noise), plan.family)
-        found.append(answers.sums - p * answers.rows.estimate)
-    wanted = np.var(found, axis=0) / answers.n**2
-    np.testing.assert_allclose(answers.noise_of_shares(p), wanted, rtol=0.4)
-    ends = np.array([0.4, 0.6, 0.0])
-    wanted = np.var(np.array(found) @ ends)
-    own = answers.noise_less_rows(ends, float(ends @ p))
-    assert own == pytest.approx(wanted, rel=0.4)

@@ -136,22 +136,6 @@ def test_a_complement_does_not_follow_where_the_total_is_not_public():
         answer(counted(noisy), condition("not tall"))
 
 
-def test_a_margin_seen_in_seven_equal_tables_has_a_seventh_of_the_variance():
-    schema = dps.Schema([dps.Category(f"c{i}", list("abc")) for i in range(8)])
-    blocks = [Cells.table(schema, ["c0", f"c{i}"]) for i in range(1, 8)]
-    planned = tuple(PlannedBlock(block, Fraction(2)) for block in blocks)
-    held, one = (
-        Measurements(
-            Strategy(schema, some, PureDP(1), n=90), np.full(9 * len(some), 10),
-            np.zeros(9 * len(some)),
-        )
-        for some in (planned, planned[:1])
-    )  # fmt: skip
-    wanted = Cells.table(schema, ["c0"])
-    ratio = answer(held, wanted).noise_variances / answer(one, wanted).noise_variances
-    np.testing.assert_allclose(ratio, 1 / 7)
-
-
 def test_a_release_combines_its_tables_once_and_pickles_only_what_was_measured(
     schema, survey, monkeypatch
 ):

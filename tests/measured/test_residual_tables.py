@@ -148,11 +148,3 @@ def test_rows_follow_the_answers(rows):
         functions = release.measurements.published
         means = functions.evaluate(release.candidates).average(release.counts / release.k)
         assert np.abs(means[:26] - table_counts(rows) / N).max() < 0.01
-
-
-def test_previews_see_the_noise_of_the_tables():
-    shown = plan("replace", "1/200", n=N).preview()
-    equal = plan("replace", "1/200", n=N, weights="equal").preview()
-    widths = [p.widths().set_index("analysis")["width"] for p in (shown, equal)]
-    assert widths[0]["pairs"].mean() < 0.99 * widths[1]["pairs"].mean()
-    assert widths[0]["age"].mean() == pytest.approx(widths[1]["age"].mean(), rel=0.02)

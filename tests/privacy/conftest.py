@@ -1,7 +1,6 @@
 """What the privacy tests share; numbers are those of docs/explanation/privacy/privacy-cases.md."""
 
 import gc
-import math
 import re
 import types
 import zipfile
@@ -17,8 +16,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.privacy import noise
-from dpstats.privacy.gaussian import DiscreteGaussian
-from dpstats.privacy.laws import DiscreteLaplace, LatticeLaw
 
 
 @pytest.fixture(autouse=True)
@@ -171,37 +168,6 @@ def reachable() -> Callable[..., list[object]]:
         return list(_reachable(root, skipped))
 
     return collect
-
-
-def convolved(law: LatticeLaw) -> tuple[LatticeLaw, np.ndarray, np.ndarray]:
-    """A law, points and their probabilities: the defining formula, summed and convolved."""
-    scale = law.scale
-    length = min(math.ceil(38 * scale) + 2, 3600) if law.gaussian else 700
-    z = np.arange(-length, length + 1) / scale
-    single = np.exp(-0.5 * z**2 if law.gaussian else -np.abs(z))
-    single /= math.fsum(single)
-    mass = single
-    for _ in range(law.terms - 1):
-        mass = np.convolve(mass, single)
-    return law, np.arange(-law.terms * length, law.terms * length + 1), mass
-
-
-LAPLACE = [DiscreteLaplace(s, t) for s in (0.05, 0.7, 3.0, 12.5) for t in (1, 2, 3, 4, 5, 6)]
-GAUSSIAN = [
-    DiscreteGaussian(s, t)
-    for s in (0.05, 0.3, 1.0, 1.3, 1.99, 2.0, 12.5, 255.0, 257.0)
-    for t in (1, 2, 3, 7)
-]
-
-
-@pytest.fixture(scope="session")
-def gaussian_cases() -> list[tuple[LatticeLaw, np.ndarray, np.ndarray]]:
-    return [convolved(parameters) for parameters in GAUSSIAN]
-
-
-@pytest.fixture(scope="session")
-def cases(gaussian_cases) -> list[tuple[LatticeLaw, np.ndarray, np.ndarray]]:
-    return [*(convolved(parameters) for parameters in LAPLACE), *gaussian_cases]
 
 
 # Digests, file names, addresses: in one of 400 archives they hold the digits of a true sum.

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dpstats as dps
@@ -104,11 +105,11 @@ def test_p67_a_failure_holds_no_exact_n(where, monkeypatch, tmp_path):
 
     plan = dps.plan(SCHEMA, {"t": dps.Proportion("b")}, budget=dps.PureDP(1), unit="add_remove")
     ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(1), unit="add_remove")
-    table = pa.table({"c": ["u"] * 1_009, "b": [True] * 1_009})
+    pq.write_table(pa.table({"c": ["u"] * 1_009, "b": [True] * 1_009}), tmp_path / "rows.parquet")
     target = (dps.Ledger, "spend") if where == "spend" else (measuring, "_with_noise")
     monkeypatch.setattr(*target, fail)
     with pytest.raises(dps.BudgetError) as caught:
-        dps.measure(plan, table, ledger=ledger)
+        dps.measure(plan, tmp_path / "rows.parquet", ledger=ledger)  # it states the number
     held = [v for f in caught.traceback if "dpstats" in str(f.path)
             for v in f.frame.f_locals.values()]  # fmt: skip
     assert held

@@ -33,17 +33,6 @@ def test_delta_is_the_minimum_over_alpha():
         assert direct - 1e-5 <= log_delta(rho, epsilon) <= direct + 1e-9
 
 
-def test_it_beats_the_simple_bound_and_not_the_exact_loss_of_the_gaussian():
-    for rho, delta in ((0.015, 1e-9), (0.5, 1e-6), (0.01, 1e-5)):
-        epsilon = epsilon_of(Fraction(rho), Fraction(delta))
-        assert epsilon < rho + 2 * math.sqrt(rho * math.log(1 / delta))
-        # Balle and Wang (2018): the exact delta of a continuous Gaussian of this rho
-        mu = math.sqrt(2 * rho)
-        exact = norm.cdf(mu / 2 - epsilon / mu)
-        exact -= math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-        assert 0.05 * delta < exact < delta
-
-
 @given(
     st.floats(-8, 4).map(lambda x: Fraction(10**x)),
     st.floats(-60, -0.05).map(lambda x: Fraction(10**x)),
@@ -57,15 +46,6 @@ def test_both_directions_are_sound_and_tight(epsilon, delta):
     assert back <= epsilon
     if back > 0:  # zero is private already at this delta, and nothing is below it
         assert log_delta(float(rho), back * (1 - 1e-6)) > math.log(delta) - 1e-8
-
-
-def test_the_general_curve_is_monotone():
-    rhos = [Fraction(1000, 10**k) for k in range(15)]
-    epsilons = [epsilon_of(rho, Fraction(1, 10**6)) for rho in rhos]
-    assert epsilons == sorted(epsilons, reverse=True)
-    found = [rho_of(Fraction(1), Fraction(1, 10**k)) for k in (1, 3, 9, 30, 300)]
-    assert found == sorted(found, reverse=True)
-    assert np.all(np.diff([log_delta(0.3, e) for e in np.linspace(0.5, 20, 40)]) < 0)
 
 
 def test_extreme_budgets_have_a_reading():
@@ -179,19 +159,6 @@ def test_scales_chosen_after_earlier_releases_are_covered():
         assert max(found) <= delta
 
 
-def test_the_allowance_is_that_of_the_lemma():
-    """delta at one kappa, written out; the least of all is at most that, and not far below."""
-    rho, epsilon, kappa = 0.0164, 1, 0.0075
-    mu2 = 2 * rho
-    q = math.exp(-2 * math.pi**2 * kappa / mu2)
-    h = 2 * q ** (2 - kappa) / (1 - 3 * q)
-    nu = math.sqrt(mu2 / (1 - kappa))
-    left = epsilon - 2 * math.atanh(h)
-    written = norm.cdf(nu / 2 - left / nu) - math.exp(left) * norm.cdf(-nu / 2 - left / nu)
-    found = math.exp(log_delta_of_gaussians(rho, epsilon))
-    assert 0.995 * written / (1 - h) <= found <= 1.002 * written / (1 - h)
-
-
 def test_the_curve_of_the_gaussian_itself():
     """Above Balle and Wang's formula, by less than a thousandth."""
     for nu in [1e-4, 0.1, 0.5, 1.2]:
@@ -200,26 +167,6 @@ def test_the_curve_of_the_gaussian_itself():
             upper = np.exp(conversion._log_gaussian(epsilon, np.array([nu])))[0]
             exact = norm.cdf(-beyond) - math.exp(epsilon[0]) * norm.cdf(-beyond - nu)
             assert exact * (1 - 1e-4 * (nu < 1e-3)) <= upper <= exact * (1 + 1e-3)
-
-
-def test_it_is_never_worse_and_the_same_where_noise_is_small():
-    for epsilon in (1e-6, 0.01, 0.3, 2, 4, 6, 20):
-        for delta in (1e-12, 1e-6, 1e-2):
-            pair = (epsilon, delta)
-            assert ApproxDP(*pair).rho >= ZCDP.from_epsilon_delta(*pair).rho
-    assert ApproxDP(20, 1e-6).rho == ZCDP.from_epsilon_delta(20, 1e-6).rho
-    assert log_delta_of_gaussians(3.0, 10) == log_delta(3.0, 10)
-
-
-def test_monotone():
-    rhos = [ApproxDP(epsilon, 1e-6).rho for epsilon in np.geomspace(1e-3, 30, 25)]
-    assert rhos == sorted(rhos)
-    rhos = [ApproxDP(1, 10.0**-k).rho for k in range(1, 25)]
-    assert rhos == sorted(rhos, reverse=True)
-    curve = [log_delta_of_gaussians(rho, 1) for rho in np.geomspace(1e-6, 5, 400)]
-    assert np.all(np.diff(curve) >= 0)
-    curve = [log_delta_of_gaussians(0.05, epsilon) for epsilon in np.linspace(0.01, 6, 400)]
-    assert np.all(np.diff(curve) <= 0)
 
 
 @given(st.floats(-6, 3), st.floats(-60, -0.05))

@@ -7,12 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dpstats as dps
 from dpstats.auditing.noise_source import fit_pvalue
 from dpstats.errors import BudgetError, NoiseError
 from dpstats.privacy import noise
@@ -56,19 +54,11 @@ class Subclass(np.ndarray):
 
 
 def test_sums_of_another_type_are_refused_without_a_value():
+    of_types = [np.array([SENTINEL], dtype=kind) for kind in ("i4", "u8", float, object, ">i8")]
     for sums in [
-        [SENTINEL],
-        np.array([], dtype=np.int64),
-        np.array(SENTINEL),
-        np.array([[SENTINEL]]),
-        np.array([SENTINEL], dtype=np.int32),
-        np.array([SENTINEL], dtype=np.uint64),
-        np.array([SENTINEL], dtype=float),
-        np.array([SENTINEL], dtype=object),
-        np.array([SENTINEL], dtype=">i8"),
-        np.ma.array([SENTINEL], mask=[True]),
-        np.array([SENTINEL]).view(Subclass),
-    ]:
+        [SENTINEL], np.array([], dtype=np.int64), np.array(SENTINEL), np.array([[SENTINEL]]),
+        *of_types, np.ma.array([SENTINEL], mask=[True]), np.array([SENTINEL]).view(Subclass),
+    ]:  # fmt: skip
         with pytest.raises(NoiseError, match="sums must be a plain") as caught:
             add_noise(sums, 1.0)
         assert str(SENTINEL) not in str(caught.value)
@@ -103,12 +93,6 @@ def test_p53_a_planted_wrap_is_seen(monkeypatch):
     monkeypatch.setattr(noise, "_laplace", wrapping)
     with pytest.raises(AssertionError):
         assert_no_wrap(ENDS, 1e6)
-
-
-def test_non_contiguous_sums_are_read_in_order():
-    sums = (np.arange(20, dtype=np.int64) * 10**12)[::-2]
-    assert np.array_equal(np.round(add_noise(sums, 1.0) / 10**12), sums / 10**12)
-    assert sums[0] == 19 * 10**12  # and left as they were
 
 
 def assert_clean(error):
@@ -188,12 +172,6 @@ def test_uniforms_never_reach_the_ends(byte, end, monkeypatch):
     assert draw_uniforms(1)[0] != end
 
 
-def test_bad_numbers_of_uniforms_are_refused():
-    for d in [0, -1, 2.0, True, None]:
-        with pytest.raises(NoiseError, match="positive int"):
-            draw_uniforms(d)
-
-
 @given(st.fractions(Fraction(1, 10**4), 10**9), st.integers(1, 10**6))
 def test_p03_scale_is_the_smallest_float_that_suffices(multiplier, bound):
     scale = scale_for(multiplier, bound)
@@ -208,70 +186,30 @@ def test_p03_a_gaussian_scale_is_the_smallest_float_whose_square_suffices(multip
     assert Fraction(math.nextafter(scale, 0)) ** 2 < multiplier * bound**2
 
 
-def test_p02_gaussian_scales_out_of_range_are_refused():
-    assert scale_for(Fraction(2**104), 1, "gaussian") == 2.0**52
-    assert scale_for(Fraction(1, 2**40), 1, "gaussian") == 2.0**-20
-    with pytest.raises(BudgetError, match=r"above 2\*\*52.*a larger budget"):
-        scale_for(Fraction(2**104) + Fraction(1, 10), 1, "gaussian")
-    with pytest.raises(BudgetError, match="use a smaller budget"):
-        scale_for(Fraction(1, 2**40) - Fraction(1, 2**90), 1, "gaussian")
-
-
-@pytest.fixture(scope="module")
-def gaussian_draws():
-    """By scale."""
-    sizes = {4.0: 70_000, 0.6: 20_000, 1e5 + 1 / 3: 20_000}
-    return {scale: add_noise(zeros(size), scale, "gaussian") for scale, size in sizes.items()}
-
-
-def test_p54_the_gaussian_sampler_follows_its_exact_law(gaussian_draws):
-    for scale, drawn in gaussian_draws.items():
-        law, size = DiscreteGaussian(scale), drawn.size
-        if scale < 10:
-            assert fit_pvalue(drawn, law) > 1e-6
-        else:  # Kolmogorov-Smirnov: beyond 2.9 / sqrt(size) once in ten million runs
-            ranks = np.arange(1, size + 1) / size
-            assert np.abs(law.cdf(np.sort(drawn)) - ranks).max() < 2.9 / math.sqrt(size) + 1e-5
-
-
-def test_p54_the_gaussian_test_rejects_a_scale_off_by_five_percent_and_laplace_noise(
-    gaussian_draws,
-):
-    """50,000 draws are enough: they miss either scale once in ten million runs."""
-    for wrong in (0.95, 1.05):
-        assert fit_pvalue(gaussian_draws[4.0], DiscreteGaussian(4.0 / wrong)) < 1e-6
-    drawn = add_noise(zeros(50_000), 4.0 / math.sqrt(2))  # nearly the same variance
-    assert fit_pvalue(drawn, DiscreteGaussian(4.0)) < 1e-6
-
-
-@pytest.mark.parametrize("noise", ["Gaussian", "normal", None, 2, ["gaussian"]])
-def test_an_unknown_noise_is_refused(noise):
-    with pytest.raises(NoiseError, match="noise must be one of"):
-        add_noise(zeros(1), 1.0, noise)
-
-
 def test_p02_scales_out_of_range_are_refused():
-    assert scale_for(Fraction(2**52), 1) == 2.0**52
-    with pytest.raises(BudgetError, match="use a coarser grid or a larger budget"):
-        scale_for(Fraction(2**52) + Fraction(1, 10), 1)
-    with pytest.raises(BudgetError, match="use a coarser grid or a larger budget"):
-        scale_for(Fraction(10**400), 7)
-    with pytest.raises(BudgetError, match="use a smaller budget"):
-        scale_for(Fraction(1, 10**400), 1)
-
-
-def test_bad_multipliers_and_bounds_are_refused():
-    for multiplier, bound in [
-        (0, 1),
-        (-1, 1),
-        (0.5, 1),
-        (True, 1),
-        (Fraction(1), 0),
-        (Fraction(1), 1.0),
-        (1, True),
-    ]:
+    for law, power in (("laplace", 1), ("gaussian", 2)):
+        highest, lowest = Fraction(2**52) ** power, Fraction(1, 2**20) ** power
+        assert scale_for(highest, 1, law) == 2.0**52
+        assert scale_for(lowest, 1, law) == 2.0**-20
+        for above in (highest + Fraction(1, 10), Fraction(10**400)):
+            with pytest.raises(BudgetError, match="a larger budget"):
+                scale_for(above, 1, law)
+        for below in (lowest - Fraction(1, 2**90), Fraction(1, 10**400)):
+            with pytest.raises(BudgetError, match="use a smaller budget"):
+                scale_for(below, 1, law)
+    for multiplier, bound in [(0, 1), (0.5, 1), (True, 1), (Fraction(1), 0), (Fraction(1), 1.0)]:
         with pytest.raises(BudgetError):
             scale_for(multiplier, bound)
+
+
+def test_p54_the_gaussian_sampler_follows_its_exact_law():
+    for scale in (0.6, 4.0):
+        drawn = add_noise(zeros(20_000), scale, "gaussian")
+        assert fit_pvalue(drawn, DiscreteGaussian(scale)) > 1e-6
+    scale, size = 1e5 + 1 / 3, 20_000
+    drawn, ranks = add_noise(zeros(size), scale, "gaussian"), np.arange(1, size + 1) / size
+    gap = np.abs(DiscreteGaussian(scale).cdf(np.sort(drawn)) - ranks).max()
+    assert gap < 2.9 / math.sqrt(size) + 1e-5  # beyond it once in ten million runs
 
 
 class Fixed:
@@ -317,13 +255,3 @@ def test_the_seam_refuses_noise_that_could_wrap_or_does_not_fit():
     ]:
         with noise._noise_from(source), pytest.raises(NoiseError, match="injected source"):
             add_noise(np.array([2**62]), 1.0)
-
-
-def test_a_seed_of_the_rows_does_not_seed_the_noise():
-    schema = dps.Schema([dps.Boolean("ill")])
-    asked = {"ill": dps.Proportion("ill")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(Fraction(1, 10**6)))
-    table = pd.DataFrame({"ill": [True, False] * 50})
-    first, second = (dps.release(plan, table, m=50, rng=1) for _ in range(2))
-    # Equal with a probability below 1e-6: the noise has a scale of a million rows.
-    assert not np.array_equal(first.measurements.means, second.measurements.means)

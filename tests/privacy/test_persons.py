@@ -12,7 +12,6 @@ from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families.tables.cells import ROWS
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.strategy import residuals_cost
-from dpstats.planning.requests import load_request
 from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.neighbours import Neighbours, Sensitivity
 
@@ -134,37 +133,6 @@ def test_one_row_per_person_is_not_written_and_more_are(tmp_path):
     (tmp_path / "edited.json").write_text(json.dumps(plain))
     with pytest.raises(BudgetError, match="spends 1/3 and"):
         dps.Plan.load(tmp_path / "edited.json")
-
-
-def test_releases_say_how_many_rows_a_person_may_have(tmp_path):
-    import pandas as pd
-
-    held = dps.release(planned(3), pd.DataFrame({"b": [True, False] * 2}), m=50, k=4, rng=0)
-    held.save(tmp_path / "release.zip")
-    again = dps.load(tmp_path / "release.zip")
-    assert again.measurements.rows_per_person == 3
-    assert "at most 3 rows per person" in " ".join(str(again).split())
-    assert '"person": "at most 3 rows per person; all rows of' in held.measurements.to_members()[
-        "measurements.json"
-    ].replace("\n", "")
-    described = json.dumps(again.to_croissant("r", file=tmp_path / "release.zip"))
-    assert "up to 3 rows of one person" in described
-
-
-def test_other_numbers_of_rows_are_refused():
-    for k in [0, -1, True, 1.0, "2", None, 2**20 + 1]:
-        with pytest.raises(RequestError, match="rows_per_person must be a whole number from 1 to"):
-            planned(k)
-
-
-def test_a_request_states_it(tmp_path):
-    request = tmp_path / "request.toml"
-    request.write_text(
-        'rows_per_person = 4\n[budget]\nepsilon = 1\n[[column]]\nname = "b"\nkind = "boolean"\n'
-        '[[analysis]]\nname = "p"\nkind = "proportion"\ncondition = "b"\n'
-    )
-    assert load_request(request).rows_per_person == 4
-    assert load_request(request, rows_per_person=2).rows_per_person == 2
 
 
 def test_a_ledger_counts_one_relation(tmp_path):

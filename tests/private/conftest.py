@@ -1,11 +1,18 @@
-"""A pure Python loop over rows: what every engine must agree with, integer for integer."""
+"""A pure Python loop over rows, and every route on which a table may come: they have to agree."""
 
-import itertools
+import csv
+import gzip
+import io
 import math
+from importlib.util import find_spec
 from types import SimpleNamespace
 
+import duckdb
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dpstats.families.group_moments import GroupMoments
@@ -14,8 +21,8 @@ from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells, Indicator, Table
-from dpstats.families.tables.lattice import PEAK, KernelLattice
+from dpstats.families.tables.cells import Cells
+from dpstats.families.tables.lattice import KernelLattice
 from dpstats.schema import Boolean, Category, Number, Schema
 
 SCHEMA = Schema([
@@ -89,72 +96,9 @@ def code_of(column, cell):
 
 
 def naive_sums(schema, blocks, rows):
-    """Sums of every block by a loop; `rows` are mappings of column name to cell."""
-    coded = [{c.name: code_of(c, row[c.name]) for c in schema} for row in rows]
-    bins = [
-        {c.name: int(c.bins_of(np.array([codes[c.name]]))[0]) for c in schema} for codes in coded
-    ]
-    return [_block_sums(block, coded, bins) for block in blocks]
-
-
-def _block_sums(block, coded, bins):
-    sums = [0] * block.size
-    for codes, levels in zip(coded, bins, strict=True):
-        cell = tuple(levels[c.name] for c in block.columns)
-        if isinstance(block, Table):
-            sums[int(np.ravel_multi_index(cell, block.shape))] += 1
-        elif isinstance(block, Indicator):
-            sums[0] += int(block.cells.array[cell])
-        elif isinstance(block, GroupMoments):
-            code, k = codes[block.number.name], block.number.half_points
-            for i, group in enumerate(block.groups):
-                values = (k - code) ** 2, 2 * (k - code) * (k + code), (k + code) ** 2
-                for f, value in enumerate(values, start=3 * i):
-                    sums[f] += value if _inside(group, levels) else 0
-        elif isinstance(block, KernelLattice):
-            for f, point in enumerate(itertools.product(range(block.k + 1), repeat=len(cell))):
-                value = 1
-                for i, column in zip(point, block.columns, strict=True):
-                    u, t = i / block.k, codes[column.name] / (column.points - 1) + 0.5
-                    distances = (u - t, u + t, 2 - u - t)
-                    height = sum(math.exp(-0.5 * (d / block.bandwidth) ** 2) for d in distances)
-                    value *= round(PEAK * height * (0.5 if i in (0, block.k) else 1))
-                sums[f] += value
-        elif isinstance(block, LinearLosses):
-            of = {c.name: c for c in block.columns}
-            y, x = (float(of[n].grid[codes[n] + of[n].half_points]) for n in "yx")
-            for f, (one, slope, more) in enumerate(
-                itertools.product(*(axis.values.tolist() for axis in block.axes))
-            ):
-                residual = y - (one + (x - 0.75) * slope + levels["flag"] * more)
-                loss = max(0.25 * residual, -0.75 * residual)
-                sums[f] += math.floor(loss / block.unit + 0.5)
-        elif isinstance(block, PilotScore):
-            half = {c.name: (c.points - 1) // 2 for c in block.columns if isinstance(c, Number)}
-            grids = [math.prod(half[n] for n, level in t if level is None) for t in block.terms]
-            terms = [
-                math.prod(codes[n] if level is None else int(levels[n] == level) for n, level in t)
-                for t in block.terms
-            ]
-            parts = zip(terms, block.pilot, grids, strict=True)
-            step = sum(term * b // grid for term, b, grid in parts) // 64
-            mean = round(65_536 / (1 + math.exp(-step / 1_024)))
-            for f, (term, grid) in enumerate(zip(terms, grids, strict=True)):
-                value = term * (65_536 * levels["flag"] - mean)
-                sums[f] += abs(value) // grid * (1 if value > 0 else -1)
-        else:
-            for f, term in enumerate(block.terms):
-                value = 1 if block.given is None else int(_inside(block.given, levels))
-                for name, level in term:
-                    value *= codes[name] if level is None else int(levels[name] == level)
-                sums[f] += value
-    return sums
-
-
-def _inside(group, levels):
-    """Whether a row, by its bins, is in a subgroup."""
-    known = all(c.bin_labels[levels[c.name]] != "(missing)" for c in group.answered)
-    return known and bool(group.cells.array[tuple(levels[c.name] for c in group.cells.columns)])
+    """Sums of every block over rows that are coded by a loop: mappings of column name to cell."""
+    codes = {c.name: np.array([code_of(c, row[c.name]) for row in rows], np.int64) for c in schema}
+    return [block.sums(codes).tolist() for block in blocks]
 
 
 def random_rows(n, seed):
@@ -181,3 +125,227 @@ def loop():
         code=code_of,
         random_rows=random_rows,
     )
+
+
+# Each route makes a table of an Arrow table and of the same cells as objects, files in a folder.
+
+
+def objects_of(table):
+    """A data frame of Python objects."""
+    return pd.DataFrame(
+        {n: pd.Series(table[n].to_pylist(), dtype=object) for n in table.column_names}
+    )
+
+
+def with_texts(table, kind):
+    """The table with its columns of text in another type."""
+    for i, field in enumerate(table.schema):
+        if field.type == pa.string():
+            cells = table[field.name].to_pylist()
+            if "binary" in str(kind):
+                cells = [cell if cell is None else cell.encode() for cell in cells]
+            table = table.set_column(i, field.name, pa.array(cells, kind))
+    return table
+
+
+def in_pieces(table):
+    """Parts of one, two, one, two... rows, the first one empty."""
+    starts = [start for start in range(table.num_rows) if start % 3 != 2]
+    return [table.slice(0, 0), *(table.slice(start, 1 + start % 3) for start in starts)]
+
+
+def own_dictionaries(table):
+    """Chunks of one row, whose dictionaries differ in order and in values, null included."""
+
+    def coded(i, cell, kind):
+        other = "zebra" if kind == pa.string() else 77.0
+        values, code = ([cell, None], 0) if i % 2 else ([other, cell], 1)
+        return pa.DictionaryArray.from_arrays(pa.array([code], pa.int8()), pa.array(values, kind))
+
+    rows = [
+        pa.table({
+            field.name: coded(i, table[field.name][i].as_py(), field.type)
+            if field.type in (pa.string(), pa.float64()) else table[field.name].slice(i, 1)
+            for field in table.schema
+        })
+        for i in range(table.num_rows)
+    ]  # fmt: skip
+    return pa.concat_tables(rows) if rows else table
+
+
+def categories(objects):
+    """Each column with categories in the order of its cells."""
+    made = {}
+    for name, cells in objects.items():
+        levels = pd.Index(cells.dropna().unique(), dtype=object)
+        made[name] = pd.Categorical(cells.where(cells.notna(), None), categories=levels)
+    return pd.DataFrame(made)
+
+
+class Stream:
+    """A table that says nothing of itself but its columns."""
+
+    def __init__(self, table):
+        self.__arrow_c_stream__ = table.to_reader(max_chunksize=5).__arrow_c_stream__
+
+
+def delimited(name, delimiter=",", *, quoting=csv.QUOTE_MINIMAL, start="", end="\n"):
+    """A text file; a missing cell is empty."""
+
+    def write(table, objects, folder):
+        held = io.StringIO(newline="")
+        writer = csv.writer(held, delimiter=delimiter, quoting=quoting, lineterminator="\n")
+        writer.writerow(objects)
+        for row in zip(*(objects[column] for column in objects), strict=True):
+            writer.writerow(["" if cell is None or cell != cell else cell for cell in row])
+        content = (start + held.getvalue().removesuffix("\n") + end).encode()
+        path = folder / name
+        path.write_bytes(
+            gzip.compress(content, mtime=0) if name.lower().endswith("gz") else content
+        )
+        return path
+
+    return write
+
+
+def parquet(**options):
+    def write(table, objects, folder):
+        pq.write_table(table, folder / "rows.parquet", **options)
+        return folder / "rows.parquet"
+
+    return write
+
+
+def folder_of_files(table, objects, folder):
+    place = folder / "rows"
+    place.mkdir(exist_ok=True)
+    for path in place.iterdir():
+        path.unlink()
+    for i, piece in enumerate(in_pieces(table)):
+        pq.write_table(piece, place / f"{i:03}.parquet", row_group_size=4)
+    return place
+
+
+def union(pieces):
+    return pieces[0] if len(pieces) == 1 else union(pieces[:-1]).union(pieces[-1])
+
+
+NUMBERS = {pa.int64(): pd.Int64Dtype(), pa.float64(): pd.Float64Dtype(),
+           pa.string(): pd.StringDtype(), pa.bool_(): pd.BooleanDtype()}  # fmt: skip
+TEXT_KINDS = (pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view())
+ROUTES = {
+    "csv": delimited("rows.csv"),
+    "csv, marked and quoted": delimited(
+        "rows.csv", ";", quoting=csv.QUOTE_ALL, start="\ufeff", end=""
+    ),
+    "csv with tabs": delimited("rows.csv", "\t"),
+    "tsv with commas": delimited("rows.tsv"),
+    "csv.gz": delimited("rows.csv.gz"),
+    "TSV.GZ": delimited("rows.TSV.GZ", "\t"),
+    "parquet": parquet(use_dictionary=False, write_statistics=False),
+    "parquet, dictionaries": parquet(row_group_size=4),
+    "parquet without arrow types": parquet(row_group_size=3, store_schema=False),
+    "folder": folder_of_files,
+    "pandas": lambda _, objects, __: pd.DataFrame(objects.to_dict("list")),
+    "pandas objects": lambda _, objects, __: objects.set_axis([0] * len(objects)),
+    "pandas categories": lambda _, objects, __: categories(objects),
+    "pandas of arrow": lambda table, *_: table.to_pandas(),
+    "pandas nullable": lambda table, *_: table.to_pandas(types_mapper=NUMBERS.get),
+    "pandas on arrow": lambda table, *_: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "pandas strided": lambda table, *_: pd.concat([table.to_pandas()] * 2).iloc[: len(table)],
+    "pandas string[python]": lambda table, *_: table.to_pandas().astype(
+        {f.name: "string[python]" for f in table.schema if f.type == pa.string()}
+    ),
+    "pandas big-endian": lambda table, *_: table.to_pandas().astype(
+        {f.name: ">f8" for f in table.schema if f.type == pa.float64()}
+    ),
+    "arrow": lambda table, *_: table,
+    "arrow chunks": lambda table, *_: pa.concat_tables(in_pieces(table)),
+    "arrow batch": lambda table, *_: pa.RecordBatch.from_struct_array(
+        table.to_struct_array().combine_chunks()
+    ),
+    "arrow reader": lambda table, *_: table.to_reader(max_chunksize=5),
+    "any stream": lambda table, *_: Stream(table),
+    "arrow dictionaries": lambda table, *_: pa.table(
+        {n: table[n].dictionary_encode() for n in table.column_names}
+    ),
+    "arrow dictionaries that differ": lambda table, *_: own_dictionaries(table),
+    **{f"arrow {kind}": lambda table, *_, kind=kind: with_texts(table, kind)
+       for kind in TEXT_KINDS},
+    "polars": lambda table, *_: pl.from_arrow(table),
+    "polars chunks": lambda table, *_: pl.concat(
+        map(pl.from_arrow, in_pieces(table)), rechunk=False
+    ),
+    "polars, lazily": lambda table, *_: pl.concat(
+        [pl.from_arrow(piece).lazy() for piece in in_pieces(table)]
+    ),
+    "polars categories": lambda table, *_: pl.from_arrow(table).with_columns(
+        pl.col(pl.String).cast(pl.Categorical)
+    ),
+    "polars bytes": lambda table, *_: pl.from_arrow(table).with_columns(
+        pl.col(pl.String).cast(pl.Binary)
+    ),
+    "polars enums": lambda table, *_: pl.from_arrow(table).with_columns(
+        pl.col(name).cast(pl.Enum(sorted(set(table[name].to_pylist()) - {None})))
+        for name in table.column_names if table[name].type == pa.string()
+    ),
+    "duckdb": lambda table, *_: duckdb.from_arrow(table),
+    "duckdb, parts": lambda table, *_: union([duckdb.from_arrow(p) for p in in_pieces(table)]),
+}  # fmt: skip
+
+if find_spec("dask"):
+    import dask.dataframe as dd
+
+    ROUTES |= {
+        "dask": lambda table, *_: dd.from_pandas(table.to_pandas(), npartitions=3, sort=False),
+        "dask objects": lambda _, objects, __: dd.from_pandas(objects, npartitions=3, sort=False),
+    }
+if find_spec("ibis"):
+    import ibis
+
+    def on_duckdb(table):
+        connection = ibis.duckdb.connect()
+        connection.con.register("rows", table)
+        return connection.table("rows")
+
+    def as_texts(objects):
+        """Columns of text, of which a back end gives the distinct rows and their counts."""
+        return pa.table({
+            name: pa.array([None if c is None or c != c else str(c) for c in objects[name]],
+                           pa.string())
+            for name in objects
+        })  # fmt: skip
+
+    ROUTES |= {
+        "ibis on duckdb": lambda table, *_: on_duckdb(table),
+        "ibis on polars": lambda table, *_: ibis.polars.connect().create_table(
+            "rows", pl.from_arrow(table)
+        ),
+        "ibis, distinct rows": lambda _, objects, __: on_duckdb(as_texts(objects)),
+    }
+
+
+@pytest.fixture(scope="session")
+def every_route():
+    """Functions of a table, its cells as objects and a folder, by the name of the route."""
+    return ROUTES
+
+
+@pytest.fixture
+def on_every_route(tmp_path):
+    """The name and the table of every route, one after the other."""
+
+    def made(table, but=()):
+        objects = objects_of(table)
+        for name, route in ROUTES.items():
+            if not name.startswith(tuple(but)):
+                yield name, route(table, objects, tmp_path)
+
+    return made
+
+
+def pytest_generate_tests(metafunc):
+    """Every route, but those that a test file leaves out."""
+    if "route" in metafunc.fixturenames:
+        left_out = getattr(metafunc.module, "LEFT_OUT", ())
+        metafunc.parametrize("route", [name for name in ROUTES if not name.startswith(left_out)])

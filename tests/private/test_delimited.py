@@ -3,7 +3,6 @@
 import gzip
 import os
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, find_source, open_source
-from dpstats.schema import Category, Number, Schema, arrow
+from dpstats.schema import Category, Number, Schema
 
 SCHEMA = Schema([
     Number("x", -2, 9, points=45, edges=[0.5, 5], allow_missing=True),
@@ -77,23 +76,6 @@ def test_every_cell_means_what_its_text_means(tmp_path):
         assert isinstance(parsed, str) or parsed[1] == len(rows)
 
     check()
-
-
-def test_a_number_alone_means_what_its_text_means(tmp_path):
-    """One column, where a blank line is a missing cell: to the last bit."""
-    for cell in [*PLAIN, *ODD]:
-        path = tmp_path / "rows.csv"
-        for text in {cell if not set(cell) & set(',"\n\r') else quoted(cell), quoted(cell)}:
-            path.write_bytes(f"x\n1\n{text}\n\n3\n".encode())
-            found = [
-                np.concatenate([arrow.floats(batch.column("x")) for batch in source.batches(["x"])])
-                for source in (
-                    delimited.delimited(path, ["x"], ["x"]),
-                    delimited.delimited(path, ["x"]),
-                )
-            ]
-            assert found[0].tobytes() == found[1].tobytes()
-            assert len(found[0]) == 4
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -231,23 +213,6 @@ def test_a_file_of_another_kind_is_named_without_a_cell(tmp_path):
             with pytest.raises(dps.DataError, match=rf"^'{name}' {said}") as caught:
                 read(plan, path)
             assert "7" not in str(caught.value)
-
-
-def test_texts_that_are_usual_for_missing_cells_stop_no_parsing(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text(f"{HEADER}\nNA,,NA,1,\n" + '"",nan,,NULL,2024-05-01\nnull,5,no,5,\n')
-    assert kinds(path, "x") == kinds(path, "y") == [True]
-    assert kinds(path, "word") == kinds(path, "grade") == kinds(path, "seen") == [False]
-    parsed, text = both(path)
-    assert parsed == text
-    assert parsed[0][2] == [1, 1, 0, 1]  # NA is a level of a text column
-
-
-def test_the_fit_of_a_schema_still_sees_the_text(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text(f"{HEADER}\nNA,1,no,1,\n,1,no,1,\n")
-    plan = dps.plan(SCHEMA, {"x": dps.Mean("x")}, budget=dps.PureDP(1))
-    assert "'NA' (1)" in str(dps.check(plan, path))
 
 
 def test_no_error_holds_a_cell_that_did_not_convert(tmp_path, monkeypatch):

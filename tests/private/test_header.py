@@ -54,11 +54,6 @@ def test_a_row_in_the_schema_of_a_parquet_file_is_refused_and_not_quoted(tmp_pat
         assert "37" not in str(caught.value)
 
 
-def test_nothing_after_the_first_line_is_looked_at(tmp_path):
-    (tmp_path / "a.csv").write_bytes(b"age,sex\n\xff\xfe\x00" + bytes(10) + b'"')
-    assert header_of(tmp_path / "a.csv") == ["age", "sex"]
-
-
 FIELDS = [
     "", "x,x", "37,female", "1e5", "yes", "2024-05-01", "12:30", "$1,200", "NaN", "-inf", "NA",
     "1/2", "50 %", "a`b",
@@ -77,36 +72,19 @@ def test_a_row_is_refused_and_not_quoted(tmp_path):
         assert "--header a,b,c" in str(caught.value)
 
 
-def test_names_with_digits_are_names(tmp_path):
-    (tmp_path / "a.csv").write_text("x1,e2,2nd visit,q_10\n")
-    assert header_of(tmp_path / "a.csv") == ["x1", "e2", "2nd visit", "q_10"]
-
-
 def test_files_that_hold_no_header_are_refused(tmp_path):
     for name, held, message in [
-        ("a.csv", b"\xff\xfea\x00,\x00b\x00\n\x00", "text in UTF-16, not .* save it as UTF-8"),
         ("a.csv", b"a,\x00b\n", "cannot be read"),
-        ("a.csv.gz", b"age,sex\n", "is not a gzip file"),
         ("a.csv.gz", b"\x1f\x8b", "cannot be read"),
-        (
-            "a.csv",
-            "gr\u00f6\u00dfe\n".encode("latin-1"),
-            "cannot be read.*--encoding, such as latin-1",
-        ),
+        ("a.csv", "gr\u00f6\u00dfe\n".encode("latin-1"), "cannot be read.*--encoding"),
         ("a.parquet", b"PAR1xxxx", "'a.parquet' cannot be opened"),
         ("a.xlsx", b"PK", "not a .csv"),
         ("a.csv", b"x" * (2**20 + 5), "longer than a megabyte"),
         ("a.csv", b"", "it is empty, or its first line is"),
-        ("a.csv", b"\n1,2\n", "it is empty, or its first line is"),
     ]:
         (tmp_path / name).write_bytes(held)
         with pytest.raises(dps.DataError, match=message):
             header_of(tmp_path / name)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(dps.DataError, match=r"there is no file 'none\.csv'"):
-        header_of(tmp_path / "none.csv")
 
 
 def test_names_that_a_person_gives():

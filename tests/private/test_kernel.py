@@ -1,14 +1,10 @@
 """The kernel: exact sums whatever the batches, the blocks and their order."""
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.errors import DataError
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
 from dpstats.private import kernel as summing
@@ -22,24 +18,6 @@ def listed(totals):
     return [total.tolist() for total in totals]
 
 
-@given(cuts=st.lists(st.integers(0, 60), max_size=6), seed=st.integers(0, 99))
-@settings(max_examples=25)
-def test_any_batching_gives_the_sums_of_the_loop(cuts, seed, loop):
-    table = loop.random_rows(60, seed)
-    empty = table.to_batches()[0].slice(0, 0)
-    expected = loop.sums(loop.schema, loop.blocks, table.to_pylist())
-    edges = [0, *sorted(cuts), 60]
-    batches = [
-        batch
-        for start, stop in itertools.pairwise(edges)
-        for batch in table.slice(start, stop - start).to_batches() or [empty]
-    ]
-    totals, rows = sum_parts(Kernel(loop.schema, loop.blocks), one_by_one(batches))
-    assert rows == 60
-    assert listed(totals) == expected
-    assert all(total.dtype == np.int64 for total in totals)
-
-
 @given(order=st.permutations(range(12)), kept=st.integers(1, 12))
 @settings(max_examples=25)
 def test_the_blocks_may_come_in_any_order(order, kept, loop):
@@ -50,16 +28,6 @@ def test_the_blocks_may_come_in_any_order(order, kept, loop):
         listed(sum_parts(Kernel(loop.schema, blocks), one_by_one(table.to_batches()))[0])
         == expected
     )
-
-
-def test_a_condition_on_three_columns_that_the_tables_name_in_another_order():
-    schema = Schema(
-        [Category("a", ["p", "q"]), Category("b", list("rst")), Category("c", list("uvwx"))]
-    )
-    text = "a == 'p' and b == 's' and c == 'x' or a == 'q' and b == 'r' and c == 'u'"
-    blocks = [Cells.table(schema, ["c"]), Cells.table(schema, ["a"]), Cells.condition(schema, text)]
-    batch = pa.RecordBatch.from_pydict({"a": list("ppqq"), "b": list("ssrt"), "c": list("xuux")})
-    assert Kernel(schema, blocks).sums(batch)[2].tolist() == [2]
 
 
 def test_without_a_joint_histogram_the_sums_are_the_same(loop, monkeypatch):
@@ -108,13 +76,6 @@ def test_a_block_it_does_not_know_is_summed_by_itself(loop):
     assert totals[0].tolist() == [even]
 
 
-def test_only_the_columns_of_the_blocks_are_read(loop):
-    kernel = Kernel(loop.schema, [Cells.table(loop.schema, ["flag"])])
-    assert kernel.schema.names == ("flag",)
-    batch = pa.RecordBatch.from_pydict({"flag": [True, False, True], "word": [1, 2, 3]})
-    assert kernel.sums(batch)[0].tolist() == [1, 2]
-
-
 def test_the_finest_grid_sums_exactly_over_many_batches():
     # 38-bit squares: adding 100,000 of them passes 2^53, where floats lose the last bits.
     schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
@@ -124,16 +85,3 @@ def test_the_finest_grid_sums_exactly_over_many_batches():
         batches = pa.table({"x": cells}).to_batches(max_chunksize=size)
         totals, _ = sum_parts(Kernel(schema, [block]), one_by_one(batches))
         assert totals[0].tolist() == [n * odd, n * odd**2]
-
-
-def test_sums_that_could_overflow_are_refused_from_public_numbers():
-    schema = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
-    kernel = Kernel(schema, [Moments.of(schema, ["x"])])
-    assert kernel.largest == 2**38
-    too_many = 2**62 // 2**38
-
-    class Pretend:
-        num_rows = too_many
-
-    with pytest.raises(DataError, match=f"{too_many} rows on grids with products up to {2**38}"):
-        sum_parts(kernel, one_by_one([Pretend()]))

@@ -63,11 +63,6 @@ def test_a_pattern_chooses_files(folder, rows):
     assert sums(str(folder / "[ab].*")) == sums(rows.iloc[:31])
 
 
-def test_a_file_whose_name_looks_like_a_pattern_is_a_file(folder, rows):
-    rows.iloc[:5].to_parquet(folder / "a[1].parquet")
-    assert sums(folder / "a[1].parquet") == sums(rows.iloc[:5])
-
-
 def test_names_of_folders_are_cells_of_text(tmp_path, rows):
     pq.write_to_dataset(pa.Table.from_pandas(rows), tmp_path, partition_cols=["town", "year"])
     folders = {name.name for name in tmp_path.iterdir()}
@@ -149,11 +144,3 @@ def test_a_file_whose_rows_cannot_be_read_is_named_by_its_place(folder):
     said = r"^reading the rows failed \(\w+\) in file 3 of 3 of .*; nothing was released or spent$"
     with pytest.raises(DataError, match=said):
         exact_sums(open_source(folder, SCHEMA), SCHEMA, BLOCKS)
-
-
-def test_a_column_twice_in_one_file_is_refused(folder):
-    table = pq.read_table(folder / "b.pq")
-    again = pa.Table.from_arrays([*table.columns, table["x"]], [*table.column_names, "x"])
-    pq.write_table(again, folder / "b.pq")
-    with pytest.raises(DataError, match=r"more than one column named \['x'\]"):
-        open_source(folder, SCHEMA)

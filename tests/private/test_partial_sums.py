@@ -82,14 +82,6 @@ def test_limbs_of_many_parts_carry():
     assert listed(totals) == [[whole]]
 
 
-def test_a_part_without_rows_has_sums_of_zero():
-    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
-    for batches in ([], [pa.RecordBatch.from_pydict({"x": pa.array([], pa.float64())})]):
-        part = PartialSums.of(kernel, batches)
-        assert part.rows == 0
-        assert listed(part.exact(kernel)[0]) == [[0, 0]]
-
-
 def test_too_many_rows_are_refused_as_part_of_the_sums():
     kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
     good = pa.RecordBatch.from_pydict({"x": [1.0], "times": [1]})
@@ -111,19 +103,6 @@ def test_parts_that_are_too_many_rows_only_together():
         (part + part).exact(kernel)
 
 
-def test_a_reader_that_fails_on_a_worker_is_not_quoted():
-    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
-
-    def batches():
-        yield pa.RecordBatch.from_pydict({"x": [1.0]})
-        raise ValueError("secret 31.7")
-
-    with pytest.raises(DataError, match=r"reading the rows failed \(ValueError\)") as failed:
-        on_worker(kernel, batches())
-    assert failed.value.__cause__ is None
-    assert failed.value.__context__ is None
-
-
 def test_a_failure_of_the_kernel_is_not_quoted(monkeypatch):
     kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
 
@@ -133,19 +112,3 @@ def test_a_failure_of_the_kernel_is_not_quoted(monkeypatch):
     monkeypatch.setattr(Kernel, "add", fail)
     part = on_worker(kernel, [pa.RecordBatch.from_pydict({"x": [1.0]})])
     assert part.refused == "reading the rows failed (ValueError)"
-
-
-def test_one_thread_of_blas_on_a_worker(monkeypatch):
-    from threadpoolctl import threadpool_info
-
-    kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
-    seen = []
-
-    def batches():
-        seen.extend(
-            pool["num_threads"] for pool in threadpool_info() if "numpy" in pool["filepath"]
-        )
-        yield pa.RecordBatch.from_pydict({"x": [1.0]})
-
-    on_worker(kernel, batches())
-    assert set(seen) <= {1}

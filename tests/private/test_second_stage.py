@@ -140,18 +140,6 @@ def test_a_table_that_changes_between_the_readings_keeps_the_first_stage(
         (tmp_path / "paid.zip").unlink()
 
 
-def test_a_private_number_of_rows_is_not_compared(rows, tmp_path, monkeypatch):
-    path, real = tmp_path / "rows.csv", pilots.pilots
-    rows.to_csv(path, index=False)
-
-    def meanwhile(*given):
-        rows.head(599).to_csv(path, index=False)
-        return real(*given)
-
-    monkeypatch.setattr(pilots, "pilots", meanwhile)
-    assert dps.measure(plan(unit="add_remove"), path).scores
-
-
 @pytest.mark.parametrize("failure", [dps.NoiseError, MemoryError, KeyboardInterrupt])
 def test_a_failure_of_the_second_noise_keeps_the_first_stage(failure, rows, tmp_path):
     calls, first = [], len(plan().blocks)
@@ -195,10 +183,6 @@ def test_a_file_without_its_pilot_or_with_an_impossible_one_is_refused(rows):
         edited = {**members, "measurements.json": json.dumps(document)}
         with pytest.raises(dps.FileFormatError, match=message):
             dps.Measurements.from_members(edited)
-
-
-def test_a_plan_bounds_the_size_of_its_file(rows):
-    assert len(dps.measure(plan(), rows).to_bytes()) < plan().most_bytes
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.checks import short
 
 SCHEMA = dps.Schema([dps.Category("c", ["a", "b"]), dps.Number("x", 0, 9, missing=0)])
 ASKED = {"t": dps.Proportion("c == 'b'")}
@@ -83,22 +82,3 @@ def test_no_message_quotes_what_may_be_a_private_cell():
                 call(given)
             assert not re.search(r"Ann|Bob|Smith|Jones|4321|4\.321", str(refused.value))
             assert not isinstance(refused.value, TypeError) or "unhashable" in str(refused.value)
-
-
-def test_a_message_shows_numbers_and_short_texts_and_the_type_of_all_else():
-    for value, shown in [
-        (0.5, "0.5"),
-        (None, "None"),
-        (True, "True"),
-        ("grid", "'grid'"),
-        ("x" * 300, "a text of 300 characters"),
-        (10**5_000, "a whole number of 16610 bits"),
-        ([1, 2], "a list of length 2"),
-        ((), "a tuple of length 0"),
-        ({"a": 1}, "a dict of length 1"),
-        (b"cell", "a bytes of length 4"),
-        (FRAME, "DataFrame"),
-        (FRAME["x"], "Series"),
-        (FRAME["x"].to_numpy(), "ndarray"),
-    ]:
-        assert short(value) == shown

@@ -5,13 +5,11 @@ import encodings.aliases
 import gzip
 import pkgutil
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dps
 from dpstats.families.tables.cells import Cells
-from dpstats.planning.requests import load_request
 from dpstats.private import delimited
 from dpstats.private.tables import exact_sums, find_source, open_source
 from dpstats.schema import Category, Number, Schema, TextFile
@@ -146,22 +144,6 @@ def test_no_encoding_lets_a_cell_change_how_later_rows_are_read():
     assert len(found) == 6  # the search finds what is to be refused
 
 
-def test_one_cell_of_any_bytes_changes_no_other(tmp_path):
-    for encoding in ["latin-1", "cp932", "gbk", "big5", "cp949", "shift_jis"]:
-        schema = Schema([Number("x", 0, 9, edges=[5]), Category("c", ["a", "b"], other="b")],
-                        file={"encoding": encoding})  # fmt: skip
-        blocks = [Cells.table(schema, [name]) for name in schema.names]
-        rng = np.random.default_rng(0)
-        escapes = [b"\x1b$B", b"~{", b"+AGE", b"\x0e", b"\xff9", b"\x8f", b"\xa4\xd4", b"\xfe\xff"]
-        random = [bytes(set(rng.integers(0, 256, 3).tolist()) - set(STRUCTURE)) for _ in range(30)]
-        for cell in escapes + random:
-            path = tmp_path / "rows.csv"
-            path.write_bytes(b"x,c\n1,a\n2," + cell + b"\n" + b'"8","a"\n' * 50)
-            sums, rows = exact_sums(open_source(path, schema), schema, blocks)
-            assert rows == 52
-            assert [block.tolist() for block in sums] == [[2, 50], [51, 1]]
-
-
 def test_what_cannot_be_declared_of_a_file():
     for file in [
         {"encoding": "utf-5"}, {"encoding": 1}, {"encoding": "base64"},
@@ -172,108 +154,6 @@ def test_what_cannot_be_declared_of_a_file():
     ]:  # fmt: skip
         with pytest.raises(dps.SchemaError):
             Schema(COLUMNS, file=file)
-
-
-REQUEST = """
-[budget]
-epsilon = 100
-[[column]]
-name = "age"
-low = 0
-high = 100
-missing = 20
-[[analysis]]
-name = "mean"
-kind = "mean"
-columns = "age"
-"""
-FILE = """
-[file]
-encoding = "latin-1"
-decimal = ","
-"""
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Ages with one decimal, of which a tenth are whole, in German form."""
-    monkeypatch.chdir(tmp_path)
-    ages = np.random.default_rng(1).integers(200, 700, 10_000) / 10
-    cells = [str(age).removesuffix(".0").replace(".", ",") for age in ages.tolist()]
-    text = "\n".join(["age;ort", *(f"{cell};M\u00fcnchen" for cell in cells), ""])
-    (tmp_path / "survey.csv").write_bytes(text.encode("latin-1"))
-    (tmp_path / "request.toml").write_text(REQUEST + FILE)
-    (tmp_path / "bare.toml").write_text(REQUEST)
-    return ages.mean()
-
-
-def test_a_declared_file_is_read_so_by_every_command(folder, no_noise):
-    load_request("request.toml").save("plan.json")
-    plan = dps.Plan.load("plan.json")
-    assert plan.schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ","}
-    assert dps.check(plan, "survey.csv").columns[0].undeclared == 0
-    mean = dps.release(plan, "survey.csv", rng=0).infer("mean").params[0]
-    assert mean == pytest.approx(folder, abs=0.05)
-    bare = load_request("bare.toml")
-    assert plan.digest == bare.digest  # what is measured is the same function of the cells
-    wrong = dps.release(bare, "survey.csv", rng=0).infer("mean").params[0]  # neither says nor stops
-    assert wrong < folder - 10
-
-
-def test_the_check_says_what_to_declare(folder):
-    bare = load_request("bare.toml")
-    (column,) = dps.check(bare, "survey.csv").columns
-    assert "declare decimal = ',' under [file]" in " ".join(column.advice)
-    cities = Schema([Category("ort", ["M\u00fcnchen", "Bonn"])])
-    plan = dps.plan(cities, {"o": dps.Marginals(["ort"], 1)}, budget=dps.PureDP(1))
-    fit = dps.check(plan, "survey.csv")
-    assert "encoding = 'latin-1'" in " ".join(fit.columns[0].advice)
-    assert fit.unread == ("ort",)
-    assert "no cell can be read of: 'ort'" in str(fit)
-
-
-def test_the_check_shows_cells_as_the_file_has_them(tmp_path):
-    path = write(tmp_path / "rows.csv", decimal=",")
-    marked = dps.plan(
-        Schema(COLUMNS, file={"decimal": ","}), {"m": dps.Marginals(["pay", "grade"], 1)},
-        budget=dps.PureDP(1),
-    )  # fmt: skip
-    (pay, grade) = dps.check(marked, path).columns
-    assert pay.commonest == (("1.000,5", 1),)
-    assert pay.advice == ("thousands separators, as in '1.000,5': write plain numbers",)
-    assert grade.commonest == (("1,5,", 1),)
-    points = dps.check(marked, write(tmp_path / "points.csv")).columns[0]
-    assert ("7.5", 1) in points.commonest
-    assert any(line.startswith("a decimal point, as in") for line in points.advice)
-
-
-def test_names_that_are_not_utf8_are_explained(tmp_path):
-    path = write(tmp_path / "rows.csv", encoding="latin-1")
-    plan = dps.plan(
-        Schema(COLUMNS), {"m": dps.Marginals(["gr\u00f6\u00dfe"], 1)}, budget=dps.PureDP(1)
-    )
-    fit = dps.check(plan, path)
-    assert fit.absent == ("gr\u00f6\u00dfe",)
-    assert "the names are not UTF-8: declare" in str(fit)
-
-
-def test_a_file_is_declared_in_the_schema_file_or_the_request(tmp_path):
-    columns = "[[column]]\nname = 'age'\nlow = 0\nhigh = 9\nedges = [3]\n"
-    (tmp_path / "s.toml").write_text(columns + FILE)
-    schema = Schema.load(tmp_path / "s.toml")
-    assert schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ","}
-    assert schema.select(["age"]).written == schema.written
-    assert schema == Schema(schema.columns)
-    asked = REQUEST[: REQUEST.index("[[column]]")] + REQUEST[REQUEST.index("[[analysis]]") :]
-    for more, decimal in (("", ","), ('[file]\ndecimal = "."\n', ".")):
-        text = (
-            "schema = 's.toml'\n"
-            + asked.replace('mean"\ncolumns', 'marginals"\ndegree = 1\ncolumns')
-            + more
-        )
-        (tmp_path / "r.toml").write_text(text.replace('"age"', '["age"]'))
-        plan = load_request(tmp_path / "r.toml")
-        assert plan.schema.written.decimal == decimal
 
 
 FORMAT = {"encoding": "cp1252", "decimal": ",", "delimiter": "|"}
@@ -290,33 +170,6 @@ def test_every_schema_that_is_made_from_another_keeps_its_file():
     for made in found:
         assert made.written.to_dict() == FORMAT
         assert made.guesses is not None
-
-
-@pytest.mark.parametrize("given", ["of the release", "of the request"])
-def test_a_stage_that_is_added_is_read_as_the_file_is_declared(given, tmp_path):
-    """From a release in memory, and from one of a file, which knows no format of a table."""
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 91, 4_000) / 10
-    y = rng.random(4_000) < 1 / (1 + np.exp(3 - 0.8 * x))
-    lines = ["x|u|v|y", *(f"{z}|{i % 2}|{i // 2 % 2}|{int(w)}".replace(".", ",")
-                          for i, (z, w) in enumerate(zip(x, y, strict=True)))]  # fmt: skip
-    (tmp_path / "rows.csv").write_text("\n".join(lines))
-    columns = [Number("x", 0, 9, points=91, edges=[3, 6], missing=0), *map(dps.Boolean, "uvy")]
-    schema = Schema(columns, file=FORMAT)
-    asked, budget = {"it": dps.Logistic("y ~ x + u + v")}, dps.ZCDP(50)
-    first = dps.release(dps.plan(schema, asked, budget=budget), tmp_path / "rows.csv", rng=0,
-                        m=300, k=10)  # fmt: skip
-    if given == "of the request":
-        first.save(tmp_path / "first.zip")
-        first = dps.load(tmp_path / "first.zip")
-    more = {"it": dps.Logistic("y ~ x + u + v", stages=2)}
-    start = first.schema if given == "of the release" else schema
-    later = dps.plan(start, more, budget=budget, start=first)
-    later.save(tmp_path / "later.json")
-    assert later.schema.written.to_dict() == FORMAT
-    later = dps.Plan.load(tmp_path / "later.json")
-    second = dps.release(later, tmp_path / "rows.csv", rng=0, m=300, k=10)
-    assert second.infer("it").params[1] == pytest.approx(0.8, abs=0.2)
 
 
 def test_a_frame_is_not_read_as_a_file(no_noise):

@@ -200,20 +200,3 @@ def test_progress_is_reported_by_the_first_thread_alone(threads, monkeypatch):
 
     exact_sums(open_source(pa.Table.from_batches([BATCH] * 40), SCHEMA), SCHEMA, BLOCKS, say)
     assert calls == [(True, percent, 100) for percent in range(101)]
-
-
-def test_a_file_that_is_damaged_in_one_row_group_is_refused_without_a_cell(threads, tmp_path):
-    table = pa.table({"flag": [True, False] * 50, "x": [31.7] * 100})
-    path = tmp_path / "rows.parquet"
-    pq.write_table(table, path, row_group_size=10, compression="gzip", use_dictionary=False)
-    column = pq.ParquetFile(path).metadata.row_group(6).column(1)
-    stored = bytearray(path.read_bytes())
-    start = column.data_page_offset
-    stored[start : start + column.total_compressed_size] = b"\x07" * column.total_compressed_size
-    path.write_bytes(bytes(stored))
-    for number in (1, 4):
-        threads(number)
-        with pytest.raises(DataError, match=r"^reading the rows failed \(\w+\)") as refused:
-            exact_sums(open_source(path, SCHEMA), SCHEMA, BLOCKS)
-        assert "31.7" not in str(refused.value)
-        assert own_threads() == 0

@@ -155,23 +155,6 @@ def test_a_type_is_read_as_its_python_values(tmp_path):
             assert dps.check(plan, table).rows == len(cells)
 
 
-def test_a_key_of_any_type_tells_persons_apart():
-    for name, keyed in {
-        "dense_union": 2,
-        "runs of texts": 2,
-        "bool8": 2,
-        "uuid": 1,
-        "string_view": 3,
-    }.items():
-        keys = TYPES[name]
-        rows = pa.table({"v": [1] * len(keys), "who": keys})
-        doubled = pa.concat_tables([rows, rows])
-        schema = Schema([COLUMNS[0]])
-        source = of_persons(open_source(doubled, schema, "who"), "who", 1)
-        _, persons = exact_sums(source, schema, [Cells.table(schema, ["v"])])
-        assert persons == keyed
-
-
 def test_json_is_the_value_that_it_spells():
     cells = ['"a"', "1", "null", "true", "[1]", None, '"\\ud800"', '"', "a", '"1"', " null "]
     plain = ["a", 1, None, True, [1], None, "\ud800", '"', "a", "1", None]
@@ -225,8 +208,3 @@ def test_a_long_integer_in_a_file_is_no_reason_to_refuse_its_frame(tmp_path):
         connection.execute("SET arrow_lossless_conversion = true")
         read = [pl.read_csv(path), pl.scan_csv(path), connection.read_csv(str(path))]
         assert [outcome(data) for data in read] == [expected] * 3
-
-
-def test_periods_of_pandas_are_no_numbers():
-    frame = pd.DataFrame({"v": pd.period_range("1970-02", periods=3, freq="M")})
-    assert outcome(frame) == outcome(objects(list(frame["v"])))

@@ -50,13 +50,6 @@ def test_text_that_is_no_utf8_is_no_date():
     assert np.isnan(days[1:]).all()
 
 
-def test_numbers_are_spelled_as_a_file_writes_them():
-    numbers = [1.0, -0.0, 2.5, 1e22, 1e-7, float(2**53), math.inf, -3]
-    texts = ["1", "0", "2.5", "1e+22", "1e-07", "9007199254740992.0", "inf", "-3"]
-    assert [arrow.spelled(number) for number in numbers] == texts
-    np.testing.assert_array_equal(arrow.floats(pa.array(texts)), numbers)
-
-
 def test_short_floats_are_the_decimals_that_a_file_holds():
     rng = np.random.default_rng(5)
     bits = rng.integers(0, 2**32, 2_000, dtype=np.uint32).view(np.float32)

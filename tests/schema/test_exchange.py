@@ -1,7 +1,6 @@
 """Schemas from and to other formats; what these do not say is asked for, never guessed."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -133,29 +132,6 @@ def test_missing_values_of_a_field_are_those_that_it_can_hold():
     }
 
 
-def test_numbers_that_a_file_calls_text_take_bounds():
-    for enum in [{}, {"enum": ["1", "2", "16"]}]:
-        fields = [{"name": "educ", "type": "string", "constraints": {"required": True, **enum}}]
-        added = {"educ": {"low": 1, "high": 16, "points": 16, "missing": 9}}
-        number = dps.Number("educ", 1, 16, points=16, missing=9)
-        assert dps.Schema.from_frictionless({"fields": fields}, add=added) == dps.Schema([number])
-        metadata = {"": {"": {"t": {"row_privacy": True, "educ": {"type": "string"}}}}}
-        assert dps.Schema.from_smartnoise(metadata, add=added) == dps.Schema([number])
-        with pytest.raises(dps.SchemaError, match="educ: levels"):
-            dps.Schema.from_smartnoise(metadata, add={"educ": {"low": 1}})
-
-
-def test_additions_that_cannot_be_read():
-    fine = {"fields": [{"name": "fine", "type": "boolean"}]}
-    with pytest.raises(dps.SchemaError, match="no column 'other'"):
-        dps.Schema.from_frictionless(fine, add={"other": {}})
-    with pytest.raises(dps.SchemaError, match="list of names"):
-        dps.Schema.from_frictionless(fine, columns="fine")
-    for wrong in ({}, {"fields": [1]}, {"schema": "elsewhere.json"}):
-        with pytest.raises(dps.SchemaError, match="Table Schema"):
-            dps.Schema.from_frictionless(wrong)
-
-
 def test_smartnoise(tmp_path):
     (tmp_path / "PUMS.yaml").write_text(PUMS)
     with pytest.raises(dps.SchemaError, match="Add for\n  sex: levels\nwith"):
@@ -183,26 +159,7 @@ def test_smartnoise_gives_back_what_it_can_say():
         assert part in str(error.value)
 
 
-def test_smartnoise_that_dpstats_cannot_keep():
-    columns = {"age": {"type": "int", "lower": 0, "upper": 100}}
-    with pytest.raises(dps.SchemaError, match="one row per person"):
-        dps.Schema.from_smartnoise({"": {"": {"t": {"max_ids": 3, **columns}}}})
-    several = {"": {"s": {"t": columns, "u": columns}}}
-    with pytest.raises(dps.SchemaError, match="name one with table="):
-        dps.Schema.from_smartnoise(several)
-    assert dps.Schema.from_smartnoise(several, table="u").names == ("age",)
-
-
 def test_yaml_beyond_mappings_is_refused():
     for line in ["- age", "age: [1, 2]", "age: &a", "age: |", "  age: 1\n b: 2"]:
         with pytest.raises(dps.SchemaError, match="YAML library"):
             read_yaml(f"a:\n  b: 1\n{line}", "x.yaml")
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    for name, text in {"a.json": "[", "b.json": "[1]", "c.yaml": "- 1"}.items():
-        (tmp_path / name).write_text(text)
-        with pytest.raises(dps.SchemaError, match=name):
-            dps.Schema.from_frictionless(tmp_path / name)
-    with pytest.raises(dps.SchemaError, match=r"none\.json"):
-        dps.Schema.from_frictionless(Path("none.json"))

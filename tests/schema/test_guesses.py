@@ -38,39 +38,24 @@ def test_shares_of_levels_left_out_divide_the_rest():
 
 
 def test_guesses_that_do_not_fit_are_refused():
-    for guesses, message in [
-        ({"typical": {"weight": {"mean": 1, "sd": 1}}}, r"\['weight'\] that the schema does not"),
-        ({"typical": {"smoker": {"mean": 1, "sd": 1}}}, "it is a boolean, not a number; give shar"),
-        ({"typical": {"age": 45}}, "must be {mean = ..., sd = ...}, got 45"),
-        ({"typical": {"age": {"mean": 45}}}, "must be {mean = ..., sd = ...}"),
-        ({"typical": {"age": {"mean": 120, "sd": 9}}}, "above 0 and below 120; got 120"),
-        ({"typical": {"age": {"mean": 45, "sd": 0}}}, "sd must be a number above 0, got 0"),
-        ({"typical": {"age": {"mean": 60, "sd": 61}}}, "the bounds allow at most 60; use a small"),
-        ({"typical": {"score": {"mean": 0.5, "sd": 0.6}}}, "the bounds allow at most 0.5"),
-        ({"typical": {"pay": {"mean": 5, "sd": 500}}}, "too large for amounts above 1"),
-        ({"typical": {"day": {"mean": "2021-02-01", "sd": 9}}}, "below 2020-12-31"),
-        ({"shares": {"region": {"west": 0.2}}}, "name 'west', which is not one of"),
-        ({"shares": {"region": {"north": 0.7, "south": 0.5}}}, "add up to 1.2; they must add up t"),
-        ({"shares": {"rank": {1: 0.1, 2: 0.1, 3: 0.1}}}, "add up to 0.3; they must add up to 1"),
-        ({"shares": {"rank": {1: -0.1}}}, r"must be a share in \[0, 1\], got -0.1"),
-        ({"shares": {"rank": 0.3}}, "must be a mapping of levels to shares"),
-        ({"shares": {"smoker": 30}}, r"must be a share in \[0, 1\], got 30"),
-        ({"missing": {"age": 1}}, r"must be a share in \[0, 1\), got 1"),
-        ({"correlations": [("age", "pay")]}, "lists of two columns and a number"),
-        ({"correlations": "age"}, "lists of two columns and a number"),
-        ({"correlations": [("age", "pay", 1)]}, "must be between -1 and 1, got 1"),
-        ({"correlations": [("age", "age", 0.1)]}, "lists of two columns and a number"),
-        ({"correlations": [("age", "pay", 0.1), ("pay", "age", 0.1)]}, "is guessed twice"),
-        ({"correlations": [("age", "weight", 0.1)]}, r"\['weight'\] that the schema does not"),
-        ({"typical": [1]}, "typical of the guesses must map names of columns"),
-    ]:
-        with pytest.raises(dps.SchemaError, match=message):
+    for guesses in [
+        {"typical": {"weight": {"mean": 1, "sd": 1}}},
+        {"typical": {"smoker": {"mean": 1, "sd": 1}}}, {"typical": {"age": 45}},
+        {"typical": {"age": {"mean": 45}}}, {"typical": {"age": {"mean": 120, "sd": 9}}},
+        {"typical": {"age": {"mean": 45, "sd": 0}}}, {"typical": {"age": {"mean": 60, "sd": 61}}},
+        {"typical": {"score": {"mean": 0.5, "sd": 0.6}}},
+        {"typical": {"pay": {"mean": 5, "sd": 500}}},
+        {"typical": {"day": {"mean": "2021-02-01", "sd": 9}}},
+        {"shares": {"region": {"west": 0.2}}}, {"shares": {"region": {"north": 0.7, "south": 0.5}}},
+        {"shares": {"rank": {1: 0.1, 2: 0.1, 3: 0.1}}}, {"shares": {"rank": {1: -0.1}}},
+        {"shares": {"rank": 0.3}}, {"shares": {"smoker": 30}}, {"missing": {"age": 1}},
+        {"correlations": [("age", "pay")]}, {"correlations": "age"},
+        {"correlations": [("age", "pay", 1)]}, {"correlations": [("age", "age", 0.1)]},
+        {"correlations": [("age", "pay", 0.1), ("pay", "age", 0.1)]},
+        {"correlations": [("age", "weight", 0.1)]}, {"typical": [1]},
+    ]:  # fmt: skip
+        with pytest.raises(dps.SchemaError):
             schema(**guesses)
-
-
-def test_guesses_of_another_type_are_refused():
-    with pytest.raises(dps.SchemaError, match=r"guesses must be dps\.Guesses"):
-        dps.Schema(COLUMNS, {"typical": {}})
 
 
 def test_a_schema_file_may_state_guesses_and_its_selection_keeps_them(tmp_path):
@@ -89,19 +74,14 @@ def test_a_schema_file_may_state_guesses_and_its_selection_keeps_them(tmp_path):
     assert found.guesses == expected == dps.Guesses.load(tmp_path / "a.toml")
     assert dps.Guesses.from_dict(expected.to_dict()) == expected
     assert found.select(["age"]).guesses == dps.Guesses(typical=expected.typical)
-    (tmp_path / "b.toml").write_text("[guesses]\ntypicall = {}\n")
-    with pytest.raises(
-        dps.SchemaError, match=r"b\.toml: unknown keys \['typicall'\] in \[guesses\]"
-    ):
-        dps.Guesses.load(tmp_path / "b.toml")
-    (tmp_path / "c.toml").write_text("rows = 1\n")
-    with pytest.raises(dps.SchemaError, match=r"c\.toml: there is no \[guesses\] table"):
-        dps.Guesses.load(tmp_path / "c.toml")
-    (tmp_path / "d.toml").write_text("[typical]\nx = { mean = 1, sd = 1 }\n")
-    with pytest.raises(
-        dps.SchemaError, match=r"put the keys under it, such as \[guesses.typical\]"
-    ):
-        dps.Guesses.load(tmp_path / "d.toml")
+    for text, says in [
+        ("[guesses]\ntypicall = {}\n", r"unknown keys \['typicall'\] in \[guesses\]"),
+        ("rows = 1\n", r"there is no \[guesses\] table"),
+        ("[typical]\nx = { mean = 1, sd = 1 }\n", r"put the keys under it, such as \[guesses.typ"),
+    ]:
+        (tmp_path / "b.toml").write_text(text)
+        with pytest.raises(dps.SchemaError, match=says):
+            dps.Guesses.load(tmp_path / "b.toml")
 
 
 def test_guesses_decide_nothing_that_is_measured(tmp_path):
@@ -126,16 +106,6 @@ def test_guesses_decide_nothing_that_is_measured(tmp_path):
     plain["guesses"]["typical"]["age"]["mean"] = 500
     with pytest.raises(dps.RequestError, match="the mean must lie between the bounds"):
         dps.Plan.from_dict(plain)
-
-
-def test_guesses_are_found_in_the_schema_that_a_request_names(tmp_path):
-    (tmp_path / "survey.toml").write_text("[guesses.typical]\nage = {mean = 45, sd = 17}\n")
-    (tmp_path / "request.toml").write_text('schema = "survey.toml"\n[budget]\nepsilon = 1\n')
-    found = dps.Guesses.load(tmp_path / "request.toml")
-    assert found == dps.Guesses.load(tmp_path / "survey.toml")
-    (tmp_path / "circle.toml").write_text('schema = "circle.toml"\n')
-    with pytest.raises(dps.SchemaError, match=r"no \[guesses\] table"):
-        dps.Guesses.load(tmp_path / "circle.toml")
 
 
 def test_the_guesses_of_the_page_on_schemas_fit_its_schema():

@@ -29,11 +29,6 @@ def test_tables_by_residuals(whole, differences, unit):
     assert differences(whole(dps.ZCDP(1), unit, "tables")) == []
 
 
-def test_a_histogram_as_reference(whole, differences, unit, budget):
-    plan = whole(budget, unit, "smoking", "ages", reference=dps.PerturbedHistogram())
-    assert differences(plan) == []
-
-
 def test_the_file_of_a_plan(whole, tmp_path, capsys, unit, budget):
     whole(budget, unit).save(tmp_path / "plan.json")
     assert main([str(tmp_path / "plan.json")]) == 0
@@ -70,36 +65,6 @@ def test_a_second_stage_that_is_added_to_a_release(whole, rows, tmp_path):
     verdict = verify(tmp_path / "plan.json")
     assert verdict.agrees, verdict.text
     assert verdict.bound == 2
-
-
-def test_losses_of_many_rows(differences):
-    """Rows are divided into boxes; the package lists them all."""
-    schema = dps.Schema([
-        dps.Number("x", -1, 1, points=41, missing=0), dps.Number("y", 0, 4, points=41, missing=0),
-        dps.Boolean("b"),
-    ])  # fmt: skip
-    grid = {"Intercept": (0, 4, 3), "x": (-1, 1, 3), "b[T.True]": (-1, 1, 3)}
-    asked = {"line": dps.Huber("y ~ x + b", k=1, grid=grid)}
-    for budget in (dps.PureDP(1), dps.ZCDP(1)):
-        for unit in ("replace", "add_remove"):
-            plan = dps.plan(schema, asked, budget=budget, unit=unit, n=100)
-            assert differences(plan) == []
-
-
-def test_the_argument(whole, tmp_path):
-    whole(dps.PureDP(1), "replace", "smoking", "ages").save(tmp_path / "plan.json")
-    verdict = verify(tmp_path / "plan.json")
-    assert verdict.reached == verdict.bound == 1
-    for words in (
-        "Claim: epsilon = 1 with discrete Laplace noise; neighbours differ by replacing one row.",
-        "0. condition (family) of smoker: the count of some cells, 1 function.",
-        "Recomputed L1 = 1, which rows reach",
-        "1. table (family) of age: counts of all cells, 4 functions.",
-        "Recomputed L1 = 2, which rows reach",
-        "Noise scale 3 on the sums (multiplier 3); cost 1/3.",
-        "Total: epsilon = 1 is spent, 1 is claimed.",
-    ):
-        assert words in verdict.text
 
 
 def test_what_is_no_file_of_dpstats(tmp_path, capsys):

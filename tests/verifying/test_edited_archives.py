@@ -193,21 +193,6 @@ def test_json_of_several_meanings(texts, tmp_path):
             assert not agrees(path)
 
 
-def test_a_digest_twice(texts, tmp_path):
-    path = packed(tmp_path / "r.zip", texts)
-    with zipfile.ZipFile(path) as archive:
-        digests = archive.read("digests.json").decode()
-        members = {name: archive.read(name) for name in texts}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-        archive.writestr(
-            "digests.json", digests[:-1] + f', "rows.csv": {digests.split()[-1][:-1]}}}'
-        )
-    assert not loads(path)
-    assert not agrees(path)
-
-
 def unreduced(text):
     return "{}/{}".format(*(7 * part for part in Fraction(text).as_integer_ratio()))
 
@@ -393,23 +378,6 @@ def test_what_verify_alone_compares(texts, tmp_path, monkeypatch):
         certificate, "jointly", lambda *given: {s: q // 2 for s, q in right(*given).items()}
     )
     assert "larger by a factor" in verify(path).text.split("Certificate: ")[1]
-
-
-CERTIFICATES = {
-    "n of floats": lambda a: a.update(n=[float(n) for n in a["n"]] if isinstance(a["n"], list)
-                                      else float(a["n"])),
-    "n of an analysis": lambda a: next(iter(a["analyses"].values())).update(n=[7, 3]),
-    "another target": lambda a: a.update(of="private rows"),
-    "no radius": lambda a: next(iter(a["analyses"].values())).pop("radius"),
-    "no level": lambda a: a.update(level=1.0),
-}  # fmt: skip
-
-
-def test_certificates_that_dpstats_does_not_write(texts, tmp_path):
-    for how in CERTIFICATES:
-        change = CERTIFICATES[how]
-        changed = in_json(texts, "release.json", lambda p, change=change: change(p["accuracy"]))
-        assert not agrees(packed(tmp_path / "r.zip", changed))
 
 
 def test_a_plan_that_adds_to_measurements_of_test_noise(whole, rows, tmp_path):

@@ -4,7 +4,6 @@ import json
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpstats as dps
@@ -47,18 +46,6 @@ def test_both_agree_on_the_cost_of_a_person(tmp_path):
                 path.write_text(json.dumps({**plain, "person_key": "b"}))
                 with pytest.raises(NotReadError, match="tells persons apart"):
                     verify(path)
-
-
-def test_a_release_of_persons_is_verified(tmp_path):
-    frame = pd.DataFrame({
-        "id": [i // 3 for i in range(300)], "c": ["a", "b", "c"] * 100, "b": [True, False] * 150,
-        "d": True, "x": [0.5, -1.0, 0.0] * 100,
-    })  # fmt: skip
-    plan = planned(dps.ZCDP, "replace", rows_per_person=2, person="id")
-    dps.release(plan, frame, m=100, k=50, rng=0).save(tmp_path / "r.zip")
-    found = verify(tmp_path / "r.zip")
-    assert found.agrees, found.wrong
-    assert "Digest of the plan" in found.text
 
 
 TOTALS = {"x": dps.Mean("x"), "p": dps.Proportion("b", given="d"),

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import dpstats as dps
 from dpstats.privacy.noise import scale_for
-from dpstats.verifying import arguing, certificate
+from dpstats.verifying import arguing
 from dpstats.verifying.arguing import verify
 from dpstats.verifying.blocks import Finding
 from dpstats.verifying.noise import scale_of
@@ -102,14 +102,3 @@ def test_a_certificate_of_combined_tables_just_too_small(whole, rows, tmp_path):
     wrong, digests = sorted(verify(path).wrong, key=lambda one: "SHA-256" in one)
     assert "the certificate states delta" in wrong
     assert "SHA-256" in digests
-
-
-def test_a_certificate_that_would_take_too_long(whole, rows, tmp_path, monkeypatch):
-    plan = whole(dps.PureDP(1), "replace", "pair")
-    dps.release(plan, rows, m=60, rng=1).save(tmp_path / "r.zip")
-    assert verify(tmp_path / "r.zip").agrees
-    monkeypatch.setattr(certificate, "_MOST", 1)
-    verdict = verify(tmp_path / "r.zip")
-    assert verdict.undecided
-    assert "Not decided: the certificate is not computed again" in verdict.text
-    assert arguing.main([str(tmp_path / "r.zip")]) == 1

@@ -47,34 +47,6 @@ BLOCKS = [
 ]
 
 
-BY_BIN = dps.Schema([
-    dps.Number("x", -1, 1, points=21, missing=0, edges=[0.05, 0.15]),
-    dps.Number("z", 0, 10, points=6, missing=0),
-])  # fmt: skip
-
-
-def test_a_number_that_enters_by_its_bins_keeps_all_of_them(monkeypatch):
-    """Its narrow middle bin, of one code, has the largest losses."""
-    grid = {"Intercept": (0, 1, 3), "C(x)[T.[0.05, 0.15)]": (20, 30, 3)}
-    grid |= {"C(x)[T.[0.15, 1]]": (0, 1, 3)}
-    block = LinearLosses.of(BY_BIN, dps.PinballLoss(), "z ~ C(x)", grid)
-    exact = norms(block)[0]
-    monkeypatch.setattr(loss_block, "_LISTED", 0)
-    assert block.sensitivity("replace").l1 == exact[0]  # from one code of every bin
-    monkeypatch.setattr(loss_block, "_FEWEST", 10)
-    loss_block._sensitivity.cache_clear()
-    lists, slack = block.listed()
-    assert [len(codes) for codes in lists] == [3, 3]
-    assert slack.any()
-    claimed = block.sensitivity("replace")
-    assert exact[0] <= claimed.l1
-    assert exact[1] <= claimed.l2_squared
-    values = block.values(every_row(block))
-    listed = np.concatenate(list(block.states(lists)))
-    assert np.all(np.abs(values[:, None] - listed).max(axis=-1).min(axis=1) <= slack.max())
-    loss_block._sensitivity.cache_clear()
-
-
 def every_row(block):
     """Codes of all states, column name -> (m,)."""
     states = np.array(list(itertools.product(*(codes_of(c) for c in block.columns))))
@@ -144,22 +116,6 @@ def test_distances_of_some_pairs_bound_those_of_all(kept, work, monkeypatch):
         assert np.all(np.array(found) <= (1 + 2 * np.array(exact)) * 2)
 
 
-def test_sums_are_those_of_a_loop():
-    for block in BLOCKS:
-        rng = np.random.default_rng(1)
-        every = every_row(block)
-        rows = rng.integers(len(next(iter(every.values()))), size=200)
-        codes = {name: own[rows] for name, own in every.items()}
-        total = [0] * block.size
-        for i in range(200):
-            one = block.values({name: own[[i]] for name, own in codes.items()})[0]
-            total = [a + int(b) for a, b in zip(total, one, strict=True)]
-        assert block.sums(codes).tolist() == total
-        np.testing.assert_array_equal(block.evaluate(codes).average(np.ones(200)), total)
-        nothing = {name: own[:0] for name, own in codes.items()}
-        assert block.sums(nothing).tolist() == [0] * block.size
-
-
 def test_values_are_the_losses_within_the_rounding():
     x, y = np.array([-4, 0, 3, 4]), np.array([0, 1, 1, 0])
     block = BLOCKS[0]
@@ -188,15 +144,11 @@ def test_the_interpolated_logistic_loss_is_convex_and_close():
 
 def test_edited_tables_are_refused():
     plain = table(convex=True).losses.to_dict()
-    for edit, message in [
-        ({"losses": [[-1] * 15] * 8}, "whole numbers from 0"),
-        ({"losses": [[0.5] * 15] * 8}, "whole numbers from 0"),
-        ({"losses": [[1] * 15] * 7}, "needs 8 states"),
-        ({"losses": [[1, 9, 1, *[1] * 12]] * 8}, "declared convex"),
-        ({"unit": "a"}, "is what dps.TabulatedLoss.of makes"),
-        ({"lipschitz": {"m": 1e-9}}, "changes faster"),
-    ]:
-        with pytest.raises(dps.RequestError, match=message):
+    for edit in [
+        {"losses": [[-1] * 15] * 8}, {"losses": [[0.5] * 15] * 8}, {"losses": [[1] * 15] * 7},
+        {"losses": [[1, 9, 1, *[1] * 12]] * 8}, {"unit": "a"}, {"lipschitz": {"m": 1e-9}},
+    ]:  # fmt: skip
+        with pytest.raises(dps.RequestError):
             block_from_dict({**plain, "loss": {**plain["loss"], **edit}}, SCHEMA)
     plain = BLOCKS[0].to_dict()
     for edit in ({"response": ["z", None]}, {"axes": plain["axes"][:1]}, {"response": ["y", 7]}):
@@ -238,33 +190,3 @@ def test_numbers_on_a_logarithmic_grid_are_refused():
     ]:  # fmt: skip
         with pytest.raises(dps.errors.RequestError, match=r"'pay' has scale='log'.*even grid"):
             analysis.family(WAGES)
-
-
-def test_a_file_with_losses_on_a_logarithmic_grid_is_refused():
-    even = dps.Schema([dps.Number("pay", 1, 1000, points=31, missing=1)])
-    block = LinearLosses.of(even, dps.PinballLoss(), "pay ~ 1", {"Intercept": (1, 9, 5)})
-    with pytest.raises(dps.errors.RequestError, match=r"'pay' has scale='log'"):
-        block_from_dict(block.to_dict(), WAGES)
-
-
-def test_bins_of_a_logarithmic_grid_and_tables_of_its_values_are_taken():
-    grid = {"Intercept": (-1, 1, 3), "C(pay)[T.[10, 100)]": (0, 1, 3)}
-    grid |= {"C(pay)[T.[100, 1000]]": (0, 1, 3)}
-    assert LinearLosses.of(WAGES, dps.LogisticLoss(), "y ~ C(pay)", grid).size == 27
-    seen = []
-
-    def far(row, at):
-        seen.append(row["pay"])
-        return np.abs(row["pay"] - at["m"])
-
-    dps.TabulatedLoss.of(WAGES, ["pay"], {"m": (1, 1000, 3)}, far)
-    assert (seen[0].min(), seen[0].max()) == (1, 1000)
-
-
-def test_wrong_grids_are_shown():
-    for given, shown in [
-        ((4, 0, 11), r"got \(4, 0, 11\)$"),
-        ((0, 4, 2), r"got \(0, 4, 2\)$"), (("a", 4, 5), r"got \('a', 4, 5\)$"), (5, "got 5$"),
-    ]:  # fmt: skip
-        with pytest.raises(dps.RequestError, match=shown):
-            dps.LossGrid("logistic", "y ~ 1", {"Intercept": given})

@@ -1,13 +1,9 @@
 """Offsets inside bins: exact sums, and a sensitivity that is the maximum over pairs of rows."""
 
 import numpy as np
-import pytest
 
 import dpstats as dps
-from dpstats.errors import RequestError
-from dpstats.families import block_from_dict
 from dpstats.families.tables.bin_offsets import BinOffsets
-from dpstats.privacy.neighbours import Neighbours
 
 SCHEMA = dps.Schema([
     dps.Number("x", 0, 10, points=11, edges=[2, 5], missing=0), dps.Category("g", ["n", "s"]),
@@ -30,16 +26,3 @@ def test_offsets_are_distances_from_the_middle_of_the_bin():
     np.testing.assert_allclose(block.evaluate({"x": values - 5}).average(weights), wanted @ weights)
     by = block.evaluate({"x": values - 5}).combine(np.array([1.0, 2.0, 3.0]))
     np.testing.assert_allclose(by, wanted.T @ [1, 2, 3])
-
-
-def test_offsets_are_read_back_and_cost_little():
-    block = BinOffsets.of(SCHEMA, ["x", "g"], "x")
-    assert block_from_dict(block.to_dict(), SCHEMA) == block
-    table = dps.Cells.table(SCHEMA, ["x", "g"])
-    for budget, share in ((dps.PureDP(1), 1 / 16), (dps.ZCDP(1), 1 / 32)):
-        ratio = block.relative_price(budget, Neighbours()) / table.relative_price(
-            budget, Neighbours()
-        )
-        assert float(ratio) == share
-    with pytest.raises(RequestError, match="not a number among"):
-        BinOffsets.of(SCHEMA, ["x", "g"], "g")

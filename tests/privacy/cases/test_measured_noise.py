@@ -4,7 +4,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -14,29 +13,6 @@ from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.private import measure as measuring
-
-
-def assert_no_wrap(monkeypatch, epsilon):
-    """Sums at the ends of the range, through `measure`: the noise moves them, or saturates."""
-    ends = np.array([2**62, -(2**62)] * 6)
-    schema = dps.Schema([dps.Boolean("b"), dps.Number("x", -1, 1, points=5, edges=[0, 0.75])])
-    planned = dps.plan(schema, {"m": dps.Marginals(["b", "x"])}, budget=dps.PureDP(epsilon))
-    [planned_block] = planned.blocks
-    size = planned_block.block.size
-    totals = [np.resize(ends, size)]
-    monkeypatch.setattr(measuring, "exact_sums", lambda *args: ([totals[0].copy()], 4))
-    frame = pd.DataFrame({"b": [True] * 4, "x": [0.0] * 4})
-    [held] = dps.measure(planned, frame).measured
-    for before, after in zip(totals[0].tolist(), held.sums.tolist(), strict=True):
-        # Within 700 scales with probability 1 - e**-700; in Python integers, which do not wrap.
-        assert abs(after - before) <= 700 * float(held.scales[0])
-
-
-def test_p53_an_injected_wrap_is_seen(monkeypatch):
-    monkeypatch.setattr(noise, "_laplace", lambda scale: lambda sums: (2 * sums + 1).tolist())
-    with pytest.raises(AssertionError):
-        assert_no_wrap(monkeypatch, 1)
-
 
 LEVELS = [str(i) for i in range(300)]
 ROWS = pa.table({"u": ["0"] * 3, "v": ["1"] * 3})
@@ -127,8 +103,3 @@ def test_p66_planted_rounded_noise_is_seen(monkeypatch):
     draws, _, law = draws_of(epsilon=2, size=140 * 140)
     assert law == DiscreteLaplace(1.0)
     assert fit_pvalue(draws, law) < 1e-6
-
-
-def test_p66_the_same_number_of_correct_draws_passes():
-    draws, _, law = draws_of(epsilon=2, size=200 * 200)
-    assert fit_pvalue(draws, law) > 1e-6

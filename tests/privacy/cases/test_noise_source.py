@@ -1,6 +1,7 @@
 """Sections E and F: the noise has no seed, no argument, no state and no fallback."""
 
 import inspect
+import itertools
 import multiprocessing
 import os
 import random
@@ -141,13 +142,8 @@ def test_p58_no_public_argument_reaches_the_noise():
                ("pretend", "rng"),
                ("Release.draws", "rng"), ("Draws", "seeds")}  # fmt: skip
     assert reaching - drawing == {("release", "rng"), ("synthesize", "rng")}
-    assert list(inspect.signature(dps.measure).parameters) == [
-        "plan",
-        "data",
-        "ledger",
-        "order",
-        "progress",
-    ]
+    taken = ["plan", "data", "ledger", "order", "progress"]
+    assert list(inspect.signature(dps.measure).parameters) == taken
 
 
 def test_p58_rng_repeats_rows_but_not_noise(small_plan):
@@ -219,3 +215,36 @@ def test_p68_the_state_of_the_noise_is_not_stored(small_plan, reachable):
     assert not holds_state(reachable(release))
     object.__setattr__(release.measurements, "planted", {"deep": [np.random.default_rng(1)]})
     assert holds_state(reachable(release))
+
+
+ONE = pd.DataFrame({"c": ["a"] * 40, "b": [True] * 40, "x": [0.0] * 40})
+OTHER = pd.DataFrame({"c": ["b"] * 40, "b": [False] * 40, "x": [4.0] * 40})
+
+
+@pytest.fixture
+def fixed_entropy(monkeypatch):
+    """The system's random bytes are those of a counter, from the start of each measurement."""
+
+    def restart():
+        numbers = itertools.count(1)
+
+        def token_bytes(size):
+            return np.random.default_rng(next(numbers)).bytes(size)
+
+        monkeypatch.setattr(noise.secrets, "token_bytes", token_bytes)
+
+    return restart
+
+
+@pytest.mark.parametrize("kind", [dps.PureDP, dps.ZCDP])
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_p68_uniforms_are_the_same_with_the_sums_exchanged(columns, fixed_entropy, kind, unit):
+    analyses = {"p": dps.Proportion("b"), "t": dps.Marginals(["c", "x"]), "m": dps.Mean("x")}
+    plan = dps.plan(dps.Schema(columns()), analyses, budget=kind(1), unit=unit)
+    found = []
+    for rows in (ONE, OTHER):
+        fixed_entropy()
+        found.append(dps.measure(plan, rows))
+    one, other = found
+    assert not np.array_equal(one.noisy_sums, other.noisy_sums)
+    np.testing.assert_array_equal(one.uniforms, other.uniforms)

@@ -11,61 +11,11 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats import files
 
 PACKAGE = Path(dps.__file__).parent
-
-
-NEIGHBOURS = [
-    ["a", True, 0.5],
-    ["Sentinel-Quux-village", None, 1e308],
-    [None, "text", float("nan")],
-    [["nested"], 2, float("-inf")],
-    [b"\xff", object(), 10**400],
-    ["x" * 10**6, np.array([]), 1 + 2j],
-]
-
-
-def neighbour(row):
-    frame = pd.DataFrame({"c": ["a", "b"] * 20, "b": [True, False] * 20, "x": [0.0, 3.5] * 20})
-    frame = frame.astype(object)
-    for name, cell in zip(frame, row, strict=True):
-        frame.at[7, name] = cell
-    return frame
-
-
-@pytest.fixture
-def neighbours():
-    return [neighbour(row) for row in NEIGHBOURS]
-
-
-def test_p74_shape_keys_and_order_are_equal_on_neighbours(plan, neighbours):
-    shapes = []
-    for frame in neighbours:
-        measured = dps.measure(plan, frame)
-        members = measured.to_members()
-        answers = files.from_csv(members["answers.csv"], ("block", "function", "name",
-                                                          "noisy_sum", "uniform"), "")  # fmt: skip
-        release = dps.synthesize(measured, m=200, k=50, rng=1)
-        results = [release.infer(name).to_frame() for name in plan.analyses]
-        shapes.append(
-            (
-                list(members),
-                members["measurements.json"],  # to the last byte: it holds no data at all
-                [line[:3] for line in answers],
-                [block.sums.shape for block in measured.measured],
-                list(release.to_frame()),
-                release.to_frame().dtypes.to_dict(),
-                len(release.to_frame()),
-                list(vars(release)),
-                [(list(r), r.shape, r["term"].tolist()) for r in results],
-            )
-        )
-    assert all(other == shapes[0] for other in shapes)
 
 
 def test_p75_a_release_file_holds_no_time_path_host_or_hash(
@@ -183,17 +133,6 @@ def test_p79_a_failure_while_saving_leaves_no_file(step, error, saving, tmp_path
                     save(tmp_path / target, overwrite=True)
         assert (tmp_path / f"old-{name}").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"old-{n}" for n in saving)
-
-
-def test_p79_a_failure_while_the_content_is_made_leaves_no_file(saving, tmp_path, monkeypatch):
-    def failing(*args, **options):
-        raise MemoryError
-
-    monkeypatch.setattr(files, "to_json", failing)
-    for name, save in saving.items():
-        with pytest.raises(MemoryError):
-            save(tmp_path / name)
-    assert list(tmp_path.iterdir()) == []
 
 
 KILLED = """

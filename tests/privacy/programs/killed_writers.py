@@ -1,4 +1,4 @@
-"""Writers of one ledger, some of which are killed: a program for test_ledger_under_stress.py.
+"""Writers of one ledger, some of which are killed: a program for test_ledger.py.
 
 Run as ``python killed_writers.py MODE LEDGER DRAWN NUMBER SEED``. It imports dpstats once and forks
 at most eight writers at a time. A writer spends and then draws, which here is one byte more in the
@@ -6,8 +6,6 @@ file DRAWN. The modes:
 
 kill : NUMBER writers are killed (SIGKILL), each at its own moment
 fill : eight writers spend until the cap refuses them
-torn : one writer is killed when NUMBER bytes of its line are written
-measure : NUMBER writers that measure a table under a plan are killed
 """
 
 import json
@@ -18,15 +16,10 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-import opendp.measurements  # noqa: F401, once and not in every writer
-import pandas as pd
-
-import dpstats as dps
 from dpstats.errors import BudgetError
 from dpstats.privacy import ledger, ledger_file
 from dpstats.privacy.budget import PureDP
 from dpstats.privacy.ledger import Ledger
-from dpstats.private import measure as measuring
 
 AMOUNT = Fraction(1, 1000)
 WRITERS = 8
@@ -48,27 +41,6 @@ def spend_for_ever(ready):
         except BudgetError:
             return
         note_a_draw()
-        if ready is not None:
-            os.write(ready, b".")
-
-
-def measure_for_ever(ready):
-    real = measuring.add_noise
-
-    def add_noise(sums, scale, kind):
-        if len(sums) == 2:  # the table of the plan, not the trial draw
-            note_a_draw()
-        return real(sums, scale, kind)
-
-    measuring.add_noise = add_noise
-    schema = dps.Schema([dps.Category("c", ["a", "b"])])
-    plan = dps.plan(schema, {"t": dps.Marginals(["c"], degree=1)}, budget=PureDP(AMOUNT))
-    rows = pd.DataFrame({"c": ["a", "b", "b"]})
-    while True:
-        try:
-            dps.measure(plan, rows, ledger=LEDGER, progress=False)
-        except BudgetError:
-            return
         if ready is not None:
             os.write(ready, b".")
 
@@ -101,7 +73,7 @@ def forked(work, *arguments):
     return pid
 
 
-def started(rng, work):
+def started(rng):
     """A writer that kills itself at some line, or one that waits to be killed, with its pipe."""
     lines = len(Path(LEDGER).read_bytes().splitlines())
     how = rng.choice(["anywhere", "at the end", "from outside"])
@@ -113,19 +85,19 @@ def started(rng, work):
             die_at(rng.randrange(60 * (lines + 10)), "")
         elif how == "at the end":
             die_at(rng.randrange(40), "append")
-        work(writing if how == "from outside" else None)
+        spend_for_ever(writing if how == "from outside" else None)
 
     pid = forked(run)
     os.close(writing)
     return pid, reading, how == "from outside"
 
 
-def kill(work):
+def kill():
     """Keep eight writers at work until enough of them were killed; returns how they ended."""
     rng, alive, ended = random.Random(SEED), {}, []
     while len(ended) < NUMBER or alive:
         while len(alive) < WRITERS and len(ended) + len(alive) < NUMBER:
-            pid, reading, outside = started(rng, work)
+            pid, reading, outside = started(rng)
             alive[pid] = reading, outside
         waiting = [pid for pid, (_, outside) in alive.items() if outside]
         others = [pid for pid in alive if pid not in waiting]
@@ -145,25 +117,6 @@ def fill():
     return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 
-def torn():
-    real = os.write
-
-    def write(handle, data):
-        real(handle, bytes(data)[:NUMBER])
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def run():
-        os.write = write
-        spend_for_ever(None)
-
-    return [os.waitstatus_to_exitcode(os.waitpid(forked(run), 0)[1])]
-
-
 if __name__ == "__main__":
-    modes = {
-        "kill": lambda: kill(spend_for_ever),
-        "measure": lambda: kill(measure_for_ever),
-        "fill": fill,
-        "torn": torn,
-    }
-    sys.stdout.write(json.dumps(modes[MODE]()))
+    ended = kill() if MODE == "kill" else fill()
+    sys.stdout.write(json.dumps(ended))

@@ -1,20 +1,16 @@
 """Dask data frames: cells as in pandas, needed columns alone, clean ends, persons in order."""
 
-import datetime
 import itertools
 import os
 import signal
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dpstats as dps
 from dpstats.errors import DataError
@@ -22,7 +18,7 @@ from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.schema import Boolean, Category, Number, Schema
+from dpstats.schema import Boolean, Number, Schema
 
 dask = pytest.importorskip("dask")
 dd = pytest.importorskip("dask.dataframe")
@@ -42,39 +38,6 @@ def test_every_scheduler_and_number_of_partitions():
         with dask.config.set(scheduler=scheduler):
             for partitions in (1, 2, 40):
                 assert sums_of(dd.from_pandas(FRAME, npartitions=partitions)) == sums_of(FRAME)
-
-
-CELLS = [
-    "yes", "Yes", "yes ", "e\u0301", "\u00e9", "", "NA", "nan", "true", "1", "01", "1.0", b"yes",
-    True, np.bool_(False), 1, 1.0, 2.5, np.float32(0.1), np.int8(1), -0.0, 2**60, 10**30,
-    np.inf, Decimal("2.5"), datetime.date(2024, 5, 1),
-    datetime.datetime(2024, 5, 1, 9, 30), pd.Timestamp("2024-05-01"), None, np.nan, pd.NA, pd.NaT,
-]  # fmt: skip
-MEANINGS = [
-    lambda name: Category(
-        name, ["yes", "\u00e9", "1", "2.5", "0.1"], allow_missing=True, other="yes"
-    ),
-    lambda name: Category(name, [1, 2.5, 0.1], allow_missing=True, other=1),
-    lambda name: Category(name, ["2024-05-01", "no"], allow_missing=True, other="no"),
-    lambda name: Boolean(name, allow_missing=True),
-    lambda name: Number(name, -1, 3, points=41, allow_missing=True, edges=[0.05, 0.2, 2]),
-    lambda name: Number(name, "2024-01-01", "2024-12-31", allow_missing=True, edges=["2024-05-01"]),
-]
-
-
-def test_cells_of_objects_mean_what_they_do_in_pandas():
-    """Dask makes text of them by itself, unless it is set not to."""
-    for to_strings in [True, False]:
-        for column in MEANINGS:
-            schema = Schema([column(f"cell {i}") for i in range(len(CELLS))])
-            blocks = [Cells.table(schema, [name]) for name in schema.names]
-            cells = zip(schema.names, CELLS, strict=True)
-            frame = pd.DataFrame(
-                {name: pd.Series([cell, "no", None], dtype=object) for name, cell in cells}
-            )
-            with dask.config.set({"dataframe.convert-string": to_strings}):
-                data = dd.from_pandas(frame, npartitions=2, sort=False)
-                assert sums_of(data, schema, blocks) == sums_of(frame, schema, blocks)
 
 
 def test_only_needed_columns_are_read(tmp_path):
@@ -181,27 +144,6 @@ def test_an_interrupt_spends_nothing(plan, tmp_path):
     assert dps.Ledger.open(tmp_path / "a.ledger").spent == 0
 
 
-def test_measure_and_check_are_those_of_pandas(plan, no_noise):
-    frame = dd.from_pandas(FRAME, npartitions=3)
-    assert (dps.measure(plan, frame).noisy_sums == dps.measure(plan, FRAME).noisy_sums).all()
-    assert repr(dps.check(plan, frame)) == repr(dps.check(plan, FRAME))
-
-
-def test_rows_of_persons_are_the_first_in_the_order_of_partitions(no_noise):
-    schema = Schema([Category("word", ["a", "b", "c"]), Number("x", 0, 40, missing=0)])
-    plan = dps.plan(schema, {"x": dps.Mean("x"), "word": dps.Proportion("word == 'b'")},
-                    budget=dps.PureDP(1), unit="add_remove", person="id",
-                    rows_per_person=2)  # fmt: skip
-    keys = ["ann", None, 7, "bob", "7", "ann", "ann", b"bob", "Ann", "bob", np.nan, ""] * 3
-    rows = pd.DataFrame({"id": pd.Series(keys, dtype=object), "word": ["a", "b", "c"] * 12,
-                         "x": np.arange(36)})  # fmt: skip
-    expected = dps.measure(plan, rows).noisy_sums
-    assert not (expected == dps.measure(plan, rows[::-1]).noisy_sums).all()
-    for partitions in (1, 4, 36):
-        data = dd.from_pandas(rows, npartitions=partitions, sort=False)
-        assert (dps.measure(plan, data).noisy_sums == expected).all()
-
-
 def late(partition):
     raise TimeoutError(f"secret {partition['key'].iloc[0]}")
 
@@ -257,9 +199,8 @@ def cluster():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the cluster, which loses its workers
 @pytest.mark.parametrize("dies", [True, False])
-def test_tasks_that_end_early_are_counted_once(loop, drawn, cluster, tmp_path, dies):
-    """In each of 50 drawn partitionings a worker dies, or a task fails, after rows were made."""
-    graves = map(str, (tmp_path / str(i) for i in itertools.count()))
+def test_tasks_that_end_early_are_counted_once(loop, cluster, tmp_path, dies):
+    """In each of 50 partitionings a worker dies, or a task fails, after rows were made."""
 
     def made(piece, grave):
         from pathlib import Path
@@ -271,23 +212,21 @@ def test_tasks_that_end_early_are_counted_once(loop, drawn, cluster, tmp_path, d
             os._exit(9)
         return piece
 
-    @settings(drawn.settings, max_examples=50, database=None)
-    @given(drawn.cases(loop.blocks, ["Dask"]), st.integers(0, 5))
-    def run(case, ending):
-        def table(pieces):
-            frames = [piece.to_pandas() for piece in pieces]
-            places = ["" if i != ending % len(frames) else next(graves) for i in range(len(frames))]
-            tasks = [
-                dask.delayed(made, traverse=False)(frame, place)
-                for frame, place in zip(frames, places, strict=True)
-            ]
-            return dd.from_delayed(tasks, meta=frames[0].iloc[:0], verify_meta=False)
-
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        table = loop.random_rows(12, seed)
+        ends = [0, *np.sort(rng.integers(0, 13, 3)).tolist(), 12]
+        frames = [table.to_pandas().iloc[a:b] for a, b in itertools.pairwise(ends)]
+        ending = int(rng.integers(len(frames)))
+        tasks = [
+            dask.delayed(made, traverse=False)(frame, i == ending and str(tmp_path / str(seed)))
+            for i, frame in enumerate(frames)
+        ]
         with dask.annotate(retries=3):
-            drawn.check(loop, case, {"Dask": table})
-
-    run()
-    assert len(list(tmp_path.iterdir())) >= 50
+            data = dd.from_delayed(tasks, meta=frames[0].iloc[:0], verify_meta=False)
+            found = sums_of(data, loop.schema, loop.blocks)
+        assert found == (loop.sums(loop.schema, loop.blocks, table.to_pylist()), 12)
+    assert len(list(tmp_path.iterdir())) == 50
 
 
 def dying(partition):

@@ -3,7 +3,6 @@
 import traceback
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -219,13 +218,3 @@ def test_tables_without_an_order_or_types_are_refused(tmp_path):
         open_source(connection.table("rows"), SCHEMA)
     with pytest.raises(DataError, match=FLAG):
         open_source(data.drop(FLAG), SCHEMA)
-
-
-def test_measure_and_check_are_those_of_pandas(no_noise):
-    schema = Schema([Boolean("flag", missing=True), Number("x", 0, 10, points=11, missing=5)])
-    asked = {"flag": dps.Proportion("flag"), "x": dps.Mean("x")}
-    plan = dps.plan(schema, asked, budget=dps.PureDP(1), n=60)
-    frame = pd.DataFrame({"flag": [True, False, True] * 20, "x": np.arange(60) % 12})
-    data = on_duckdb(pa.Table.from_pandas(frame))
-    assert (dps.measure(plan, data).noisy_sums == dps.measure(plan, frame).noisy_sums).all()
-    assert repr(dps.check(plan, data)) == repr(dps.check(plan, frame))

@@ -45,11 +45,6 @@ def test_p13_nan_has_a_code_of_its_own_that_adds_nothing_to_sums(sources):
     assert dps.Cells.table(schema, ["v"]).sums(codes).tolist() == [1, 1, 2]
 
 
-def test_p13_nan_is_never_the_first_bin_by_accident(sources):
-    column = number(edges=[-1, 1], missing=1.5)
-    assert column.bins_of(np.array(sources.codes(column, pa.table({"v": [NAN]})))).tolist() == [2]
-
-
 def test_p14_infinities(sources):
     routes = sources.numbers([math.inf, -math.inf, 0.0])
     sources.check(number(), routes, [2, -2, 0])
@@ -95,11 +90,7 @@ def test_p17_on_a_bin_edge(sources):
             cells = [math.nextafter(edge, -9), edge, math.nextafter(edge, 9)]
             routes = sources.numbers(cells)
             codes = sources.codes(column, routes["arrow"])
-            assert column.bins_of(np.array(codes)).tolist() == [
-                0,
-                at_edge,
-                1,
-            ]  # the documented side
+            assert column.bins_of(np.array(codes)).tolist() == [0, at_edge, 1]  # as documented
             sources.check(column, routes, codes)
 
 
@@ -127,17 +118,13 @@ def test_p18_outside_the_bounds(sources):
     sources.check(scores, routes, [low, high, sources.codes(scores, pa.table({"v": [22]}))[0]])
 
 
-def test_p18_clamped_cells_are_not_counted_anywhere(exact):
+def test_p18_clamped_cells_are_not_counted_anywhere(no_noise):
     column = number(edges=[-1, 1])
     plan = dps.plan(dps.Schema([column]), {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1))
-    inside = pa.table({"v": [-2.0, 0.0, 2.0]})
-    outside = pa.table({"v": [-99.0, 0.0, math.inf]})
-    assert exact(plan, inside) == exact(plan, outside) == [[1, 1, 1]]
-    measured = dps.measure(plan, outside)
-    assert (
-        measured.to_members()["measurements.json"]
-        == (dps.measure(plan, inside).to_members()["measurements.json"])
-    )
+    inside, outside = ([-2.0, 0.0, 2.0], [-99.0, 0.0, math.inf])
+    one, other = (dps.measure(plan, pa.table({"v": cells})) for cells in (inside, outside))
+    assert one.noisy_sums.tolist() == [1, 1, 1]
+    assert one.to_members() == other.to_members()
 
 
 def test_p23_one_nan_turning_integers_to_floats(sources):
@@ -153,7 +140,6 @@ def test_p23_one_nan_turning_integers_to_floats(sources):
         assert sources.codes(column, sources.objects([-3, 1, 1, None]))[:3] == first
         for route, data in sources.numbers([-3, 1, 1, None]).items():
             assert sources.codes(column, data)[:3] == first, route
-        assert sources.codes(column, pl.DataFrame({"v": [-3, 1, 1, None]}))[:3] == first
 
 
 def test_p24_integers_above_2_to_the_53(sources):

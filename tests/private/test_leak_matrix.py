@@ -6,20 +6,14 @@ All of the noise comes from a source that gives the same again. The noisy sums m
 the contribution of that row, and nothing else may differ at all.
 """
 
-import csv
-import gzip
-import io
 import itertools
 import logging
 import warnings
 from decimal import Decimal
 
-import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dpstats as dps
@@ -37,6 +31,11 @@ SCHEMA = dps.Schema(
     ]
 )
 ASKED = {"t": dps.Marginals(["c", "g"]), "m": dps.Mean("x"), "p": dps.Proportion("x < 1")}
+LEFT_OUT = (  # which differ from others in how an array lies in memory alone
+    "TSV", "tsv", "csv with tabs", "parquet without", "pandas of arrow", "pandas s", "pandas big",
+    "arrow dictionaries that differ", "arrow large", "arrow string", "arrow binary",
+    "polars bytes", "polars chunks", "polars enums", "duckdb, parts",
+)  # fmt: skip
 USUAL = {"c": "a", "g": 1, "x": 0.5}
 # What the cell is, and what it changes about its column.
 CELLS = {
@@ -83,123 +82,11 @@ def inferred(cells):
         return pa.array([None if c is None or c != c else str(c) for c in cells])
 
 
-def arrow(cells):
-    return pa.table({name: inferred(column) for name, column in cells.items()})
-
-
-def text(cells, delimiter=","):
-    held = io.StringIO(newline="")
-    writer = csv.writer(held, delimiter=delimiter, lineterminator="\n")
-    writer.writerow(cells)
-    for row in zip(*cells.values(), strict=True):
-        writer.writerow(["" if cell is None or cell != cell else cell for cell in row])
-    return held.getvalue().encode()
-
-
-def file(name, content):
-    def write(cells, folder):
-        path = folder / name
-        path.write_bytes(content(cells))
-        return path
-
-    return write
-
-
-def parquet(**options):
-    def content(cells):
-        held = io.BytesIO()
-        pq.write_table(arrow(cells), held, **options)
-        return held.getvalue()
-
-    return content
-
-
-def objects(cells):
-    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in cells.items()})
-
-
-def categories(cells):
-    made = {}
-    for name, column in cells.items():
-        kept = [None if cell is None or cell != cell else cell for cell in column]
-        order = list(dict.fromkeys(cell for cell in kept if cell is not None))
-        made[name] = pd.Categorical(kept, categories=pd.Index(order, dtype=object))
-    return pd.DataFrame(made)
-
-
-def folder_of_files(cells, folder):
-    """Three files of one table, in row groups of a few rows."""
-    place = folder / "rows"
-    place.mkdir(exist_ok=True)
-    table = arrow(cells)
-    for i in range(3):
-        piece = table.slice(i * 11, 11 if i < 2 else None)
-        pq.write_table(piece, place / f"{i}.parquet", row_group_size=4)
-    return place
-
-
-class Stream:
-    """A table that says nothing of itself but its columns."""
-
-    def __init__(self, table):
-        self.__arrow_c_stream__ = table.to_reader(max_chunksize=5).__arrow_c_stream__
-
-
-def dask(cells, _):
-    return pytest.importorskip("dask.dataframe").from_pandas(pd.DataFrame(cells), npartitions=3)
-
-
-def ibis_on_duckdb(cells, _):
-    connection = pytest.importorskip("ibis").duckdb.connect()
-    connection.con.register("rows", arrow(cells))
-    return connection.table("rows")
-
-
-def distinct_rows(cells, folder):
-    """Columns of texts, of which a back end returns the distinct rows and their counts."""
-    words = [[None if c is None or c != c else str(c) for c in column] for column in cells.values()]
-    return ibis_on_duckdb(dict(zip(cells, words, strict=True)), folder)
-
-
-def ibis_on_polars(cells, _):
-    connection = pytest.importorskip("ibis").polars.connect()
-    return connection.create_table("rows", pl.from_arrow(arrow(cells)))
-
-
-ROUTES = {
-    "csv": file("rows.csv", text),
-    "csv, quoted anew": file("rows.csv", lambda cells: b"\xef\xbb\xbf" + text(cells, ";")),
-    "tsv": file("rows.tsv", lambda cells: text(cells, "\t")),
-    "csv.gz": file("rows.csv.gz", lambda cells: gzip.compress(text(cells), mtime=0)),
-    "parquet": file("rows.parquet", parquet(use_dictionary=False, write_statistics=False)),
-    "parquet, dictionaries and statistics": file(
-        "rows.parquet", parquet(use_dictionary=True, write_statistics=True, row_group_size=4)
-    ),
-    "pandas": lambda cells, _: pd.DataFrame(cells),
-    "pandas objects": lambda cells, _: objects(cells),
-    "pandas categories": lambda cells, _: categories(cells),
-    "pandas nullable": lambda cells, _: pd.DataFrame(cells).convert_dtypes(),
-    "pandas on arrow": lambda cells, _: arrow(cells).to_pandas(types_mapper=pd.ArrowDtype),
-    "arrow": lambda cells, _: arrow(cells),
-    "arrow dictionaries": lambda cells, _: pa.table(
-        {name: column.dictionary_encode() for name, column in zip(cells, arrow(cells), strict=True)}
-    ),
-    "arrow stream": lambda cells, _: arrow(cells).to_reader(max_chunksize=5),
-    "polars": lambda cells, _: pl.from_arrow(arrow(cells)),
-    "duckdb": lambda cells, _: duckdb.from_arrow(arrow(cells)),
-    "folder": folder_of_files,
-    "a batch": lambda cells, _: pa.record_batch({n: inferred(c) for n, c in cells.items()}),
-    "any stream": lambda cells, _: Stream(arrow(cells)),
-    "polars, lazily": lambda cells, _: pl.from_arrow(arrow(cells)).lazy(),
-    "polars categories": lambda cells, _: pl.from_arrow(arrow(cells)).with_columns(
-        pl.col(pl.String).cast(pl.Categorical)
-    ),
-    "dask": dask,
-    "ibis on duckdb": ibis_on_duckdb,
-    "ibis on polars": ibis_on_polars,
-    "ibis, distinct rows": distinct_rows,
-}
-WITHOUT_ORDER = [route for route in ROUTES if route.startswith("ibis")]
+def made(route, cells, folder):
+    """The cells on a route of `every_route`: as the types that hold them, and one by one."""
+    table = pa.table({name: inferred(column) for name, column in cells.items()})
+    objects = pd.DataFrame({n: pd.Series(column, dtype=object) for n, column in cells.items()})
+    return route(table, objects, folder)
 
 
 class Recorded:
@@ -232,14 +119,14 @@ def plans():
 
 
 @pytest.fixture
-def observed(plans, tmp_path, caplog, capfd):
+def observed(plans, every_route, tmp_path, caplog, capfd):
     """All that a caller sees of a measurement: (what has to be equal, noisy sums)."""
 
     def observe(route, cells, unit="replace", *, finished=False):
         plan = plans[unit]
         folder = tmp_path / "rows"
         folder.mkdir(exist_ok=True)
-        data = ROUTES[route](cells, folder)
+        data = made(every_route[route], cells, folder)
         ledger = tmp_path / "ledger"
         ledger.unlink(missing_ok=True)
         dps.Ledger.create(ledger, dps.PureDP(2), unit=plan.unit, person=plan.person)
@@ -289,7 +176,7 @@ def row_sums(plans):
     """The contribution of the row that differs: its sums alone, without noise."""
 
     def contribution(changed, unit="replace"):
-        one = objects({name: [cell] for name, cell in (USUAL | changed).items()})
+        one = pd.DataFrame({n: pd.Series([c], dtype=object) for n, c in (USUAL | changed).items()})
         with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
             return dps.measure(plans[unit], one).noisy_sums
 
@@ -301,7 +188,6 @@ def assert_equal(one, other):
         assert other[what] == seen, what
 
 
-@pytest.mark.parametrize("route", ROUTES)
 def test_p73_p74_one_cell_changes_nothing_that_is_observed(route, observed, row_sums):
     usual, sums = observed(route, cells_of({}), finished=True)
     rest = sums - row_sums({})
@@ -314,12 +200,9 @@ def test_p73_p74_one_cell_changes_nothing_that_is_observed(route, observed, row_
         np.testing.assert_array_equal(sums - row_sums(changed), rest, name)
 
 
-@pytest.mark.parametrize("route", ROUTES)
 def test_p67_p73_p74_a_private_number_of_rows_changes_nothing_that_is_observed(route, observed):
     usual, _ = observed(route, cells_of({}), "add_remove")
-    # A table without rows has other types on some routes.
-    typed = route in ("pandas categories", "duckdb", "polars", "arrow stream")
-    for rows in (1 if typed else 0, AT + 1, N - 1, N * 9):
+    for rows in (1, AT + 1, N - 1, N * 9):
         assert_equal(usual, observed(route, cells_of({}, rows), "add_remove")[0])
 
 
@@ -341,27 +224,18 @@ def rows_of_persons(changed=None, key=None, rows=0):
     return cells
 
 
-def test_p40_p73_p74_a_person_changes_nothing_that_is_observed(observed):
+def test_p40_p73_p74_a_person_changes_nothing_that_is_observed(route, observed):
     """The cells of a person's rows; and, where persons come and go, all rows of one of any key."""
-    for route in [route for route in ROUTES if route not in WITHOUT_ORDER]:
-        usual, _ = observed(route, rows_of_persons(), "replace persons")
-        for name in ("text among numbers", "long", "everything"):
-            assert_equal(usual, observed(route, rows_of_persons(CELLS[name]), "replace persons")[0])
-        usual, sums = observed(route, rows_of_persons(), "add_remove persons")
-        for key in KEYS.values():
-            seen, others = observed(route, rows_of_persons(key=key, rows=5), "add_remove persons")
-            assert_equal(usual, seen)
-            assert np.array_equal(sums, others) == (key is None)  # rows without a key are not used
-
-
-def test_p40_p73_persons_are_refused_alike_where_rows_have_no_order(plans, tmp_path):
-    for route in WITHOUT_ORDER:
-        said = set()
-        for cells in (rows_of_persons(), rows_of_persons(key="Zq", rows=5)):
-            with pytest.raises(dps.DataError, match="has no order of rows") as caught:
-                dps.measure(plans["add_remove persons"], ROUTES[route](cells, tmp_path))
-            said.add(str(caught.value))
-        assert len(said) == 1
+    if route.startswith("ibis"):
+        pytest.skip("its rows have no order: see test_ibis.py")
+    usual, _ = observed(route, rows_of_persons(), "replace persons")
+    for name in ("text among numbers", "long", "everything"):
+        assert_equal(usual, observed(route, rows_of_persons(CELLS[name]), "replace persons")[0])
+    usual, sums = observed(route, rows_of_persons(), "add_remove persons")
+    for key in KEYS.values():
+        seen, others = observed(route, rows_of_persons(key=key, rows=5), "add_remove persons")
+        assert_equal(usual, seen)
+        assert np.array_equal(sums, others) == (key is None)  # rows without a key are not used
 
 
 def failing(*args):
@@ -379,8 +253,9 @@ class FailingDraw:
         return self.real(*args) if self.calls % 2 else failing()
 
 
-@pytest.mark.parametrize("route", ROUTES)
-def test_p72_p73_errors_are_equal_on_neighbours(route, plans, tmp_path, monkeypatch, caplog):
+def test_p72_p73_errors_are_equal_on_neighbours(
+    route, every_route, plans, tmp_path, monkeypatch, caplog
+):
     usual = plans["replace"]
     wrong = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), n=N + 1)
     for plan, without, broken in (
@@ -397,12 +272,13 @@ def test_p72_p73_errors_are_equal_on_neighbours(route, plans, tmp_path, monkeypa
             for changed in ({}, *list(CELLS.values())[::3]):
                 cells = cells_of(changed)
                 cells.pop(without, None)
-                data = ROUTES[route](cells, tmp_path)
+                data = made(every_route[route], cells, tmp_path)
                 caplog.clear()
                 with caplog.at_level(logging.DEBUG), pytest.raises(dps.DpstatsError) as caught:
                     dps.measure(plan, data)
                 assert caught.value.__cause__ is None
                 assert caught.value.__context__ is None
-                said.add((caught.type, str(caught.value), caplog.text))
+                logs = tuple((r.name, r.levelname, r.getMessage()) for r in caplog.records)
+                said.add((caught.type, str(caught.value), logs))
         assert len(said) == 1, said
         assert "Zq" not in str(said)
