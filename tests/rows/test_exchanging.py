@@ -114,15 +114,6 @@ def test_a_target_out_of_reach_leaves_rows_that_are_not_alike():
         assert shares.max() < 0.95
 
 
-def test_a_seed_repeats_it():
-    fit, truth = independent(FAMILIES["mixed"], 0.01)
-    first, second, other = (
-        exchanged(fit, truth / 0.01, np.random.default_rng(seed)) for seed in (0, 0, 1)
-    )
-    assert all(np.array_equal(first[name], second[name]) for name in first)
-    assert any(np.any(first[name] != other[name]) for name in first)
-
-
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_distances_of_points(family, joint):

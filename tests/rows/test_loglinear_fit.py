@@ -147,14 +147,6 @@ def test_coefficients_of_cells_are_bounded_and_those_of_moments_are_not(monkeypa
     assert coefficients[~cells].max() > 0.3
 
 
-def test_a_seed_repeats_it():
-    problem = Problem(TABLES, 0.01)
-    first, second, other = (problem.fit(seed, 1_000) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first.dual, second.dual)
-    assert all(np.array_equal(first.codes[name], second.codes[name]) for name in first.codes)
-    assert np.any(first.dual != other.dual)
-
-
 def test_penalties_fall_only_where_the_answers_say_more_than_noise():
     """Two blocks: one with residuals of twenty sd, one of noise alone."""
     strong = np.arange(22) < 10

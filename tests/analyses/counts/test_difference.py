@@ -97,14 +97,6 @@ def test_certified_is_wider_and_spans_the_corners(schema, survey):
     assert np.all(np.diff(table) < np.diff(aware))
 
 
-def test_simultaneous_intervals(schema, survey):
-    result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
-    together = result.conf_int(simultaneous=True)
-    np.testing.assert_array_equal(together, result.conf_int(alpha=0.05 / 3))
-    certified = result.conf_int(method="certified", simultaneous=True)
-    np.testing.assert_array_equal(certified, result.conf_int(method="certified"))
-
-
 def test_drowned_groups_give_unbounded_ratios_and_a_note(schema, survey):
     noise = np.array([1500, -700, 200, -2500, 900, 1100])  # of the size that this budget brings
     with _noise_from(lambda scale, size: noise[:size]):
@@ -156,26 +148,6 @@ def test_noise_far_beyond_its_law_leaves_intervals_nested(yes, scale):
         assert (inner[0] <= inner[1]).all()
 
 
-def test_result_tests_and_frame(schema, survey):
-    result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
-    assert list(result.to_frame()["term"]) == ["risk difference", "risk ratio", "odds ratio"]
-    pvalue = result.test().pvalue
-    assert pvalue == pytest.approx(result.test(1, term="risk ratio").pvalue, abs=5e-3)
-    assert pvalue == pytest.approx(result.test(term="odds ratio").pvalue, abs=5e-3)
-    assert len(result.intervals.pvalues(0.0, "two-sided")) == 3
-    assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
-    for options, message in (
-        ({"value": 2}, "not possible"),
-        ({"value": -1, "term": "risk ratio"}, "not possible"),
-        ({"value": "a"}, "value must be numbers"),
-        ({"value": [0, 1]}, "value must be a single number"),
-        ({"term": "share"}, "odds ratio"),
-        ({"alternative": "greater"}, "larger"),
-    ):
-        with pytest.raises(dps.RequestError, match=message):
-            result.test(**options)
-
-
 def test_groups_by_boolean_number_and_missing_level(no_noise):
     schema = dps.Schema(
         [
@@ -215,3 +187,14 @@ def test_the_four_noises_are_independent(schema, survey):
     release = released(schema, survey, {"a": NORTH_SOUTH, "t": dps.Marginals(["smoker", "region"])})
     covariance = release.infer("a").intervals.answers.noise_covariance
     assert np.count_nonzero(covariance - np.diag(np.diag(covariance))) == 0
+
+
+def test_tests_of_the_measures_agree_and_impossible_values_are_refused(schema, survey):
+    result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
+    pvalue = result.test().pvalue
+    for term in ("risk ratio", "odds ratio"):
+        assert result.test(1, term=term).pvalue == pytest.approx(pvalue, abs=5e-3)
+    assert np.isnan(result.intervals.pvalues(-0.5, "two-sided")[1])
+    for options in ({"value": 2}, {"value": -1, "term": "risk ratio"}):
+        with pytest.raises(dps.RequestError, match="not possible"):
+            result.test(**options)

@@ -38,13 +38,6 @@ def test_intervals_approach_the_classical_one_as_noise_vanishes(schema, survey):
     )
 
 
-def test_interval_and_test_agree(schema, survey):
-    release = released(schema, survey, {"a": dps.Proportion(YES)})
-    result = release.infer("a")
-    for end in result.conf_int(alpha=0.1):
-        assert result.test(float(end)).pvalue == pytest.approx(0.1, abs=1e-4)
-
-
 def test_certified_contains_noise_aware_and_table_target_is_inside(schema, survey):
     release = released(schema, survey, {"a": dps.Proportion(YES)}, epsilon=0.5)
     result = release.infer("a")

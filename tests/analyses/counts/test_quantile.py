@@ -1,3 +1,4 @@
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,18 +85,16 @@ def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema
     assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
 
 
-@pytest.mark.parametrize("target", ["population", "table"])
-@pytest.mark.parametrize("method", ["noise_aware", "certified"])
-def test_simultaneous_intervals_share_the_error(method, target, people, seeded_noise):
+def test_simultaneous_intervals_share_the_error(people, seeded_noise):
     fine = dps.Schema([dps.Number("age", 0, 100, edges=list(range(1, 100, 2)))])
     with _noise_from(seeded_noise(1)):
         release = released(fine, people, {"a": dps.Quantile("age", [0.25, 0.5, 0.75])}, 0.05)
     result = release.infer("a")
-    together = result.conf_int(method=method, target=target, simultaneous=True)
-    third = result.conf_int(alpha=0.05 / 3, method=method, target=target)
-    alone = result.conf_int(method=method, target=target)
-    np.testing.assert_array_equal(together, third)
-    assert np.all(np.diff(together) > np.diff(alone))
+    for method, target in itertools.product(("noise_aware", "certified"), ("population", "table")):
+        options = {"method": method, "target": target}
+        together = result.conf_int(**options, simultaneous=True)
+        np.testing.assert_array_equal(together, result.conf_int(**options, alpha=0.05 / 3))
+        assert np.all(np.diff(together) > np.diff(result.conf_int(**options)))
 
 
 def test_drowned_interval_is_the_whole_range(schema, people, seeded_noise):
@@ -156,26 +155,6 @@ def test_bins_are_those_that_the_tests_of_the_edges_keep(schema, people):
             assert last == len(edges) - [*(above <= alpha / 2)[::-1], False].index(False)
             some += first < last
     assert some > 5
-
-
-def test_bands(schema, people):
-    result = released(schema, people, {"a": dps.Quantile("age")}).infer("a")
-    aware, certified = result.distribution(), result.distribution(method="certified")
-    table = result.distribution(target="table")
-    pd.testing.assert_frame_equal(aware, result.distribution())
-    width = {
-        name: (f["band_high"] - f["band_low"]).max()
-        for name, f in (("aware", aware), ("certified", certified), ("table", table))
-    }
-    assert width["table"] < width["aware"] < width["certified"]
-    assert np.all(aware["band_low"] <= aware["band_high"])
-    assert np.all(np.diff(aware["estimate"]) >= 0)
-    inner = aware.iloc[1:-1]  # in the tails a pointwise interval can be wider on one side
-    assert np.all((inner["high"] - inner["low"]) < (inner["band_high"] - inner["band_low"]))
-    with pytest.raises(dps.RequestError, match="method"):
-        result.distribution(method="exact")
-    with pytest.raises(dps.RequestError, match=r"alpha=0\.05"):
-        result.distribution(alpha=0.95)
 
 
 def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):

@@ -168,20 +168,6 @@ def test_frames_and_summary():
         result.angles(method="exact")
 
 
-def test_covariance_pvalues_agree_with_intervals():
-    result, _, _ = infer(dps.Covariance(NAMES), epsilon=5.0, unit="add_remove")
-    low, high = result.conf_int().T
-    for value in (0.0, 50.0, -2_000.0):
-        inside = (low < value) & (value < high)
-        np.testing.assert_array_equal(result.intervals.pvalues(value, "two-sided") > 0.05, inside)
-
-
-def test_the_order_of_columns_is_the_users():
-    one, _, _ = infer(dps.PCA(["steps", "age"]), epsilon=100.0)
-    assert one.columns == ("steps", "age")
-    assert one.mean_[0] > 1_000 > one.mean_[1]
-
-
 def test_singular_values_are_numpys_without_noise(no_noise):
     result, frame, _ = infer(dps.PCA(NAMES), epsilon=5e6)
     unit = (frame[NAMES] - MIDDLE) / HALF
@@ -265,15 +251,6 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     slack = 0.004 * np.diff(ends[:-1])[..., 0]  # the accuracy of simulated limits
     assert np.all(np.diff(ends[..., 0], axis=0) <= slack)
     assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
-
-
-@pytest.mark.parametrize(("standardize", "epsilon"), [(False, 1e-4), (True, 50.0)])
-def test_the_first_subspace_is_the_first_vector_and_the_last_is_all_space(standardize, epsilon):
-    result, *_ = infer(dps.PCA(NAMES, standardize=standardize), epsilon=epsilon)
-    for method in ("noise_aware", "certified"):
-        vector, subspace = result.angles(method=method)[["vector", "subspace"]].to_numpy().T
-        assert subspace[0] == vector[0]
-        assert subspace[-1] == 0
 
 
 def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
