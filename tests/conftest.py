@@ -87,10 +87,27 @@ def _noise_of(name: str) -> Iterator[None]:
         yield
 
 
+# Folders whose tests are of other things than the number of points that carry a density.
+FEW_POINTS = {"analyses", "cli", "planning", "plots", "releases", "reports", "statistical"}
+
+
+@contextmanager
+def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
+    """Densities of a tenth of the usual points, unless slow tests run too."""
+    if config.option.markexpr != "not slow" or not FEW_POINTS & set(name.split("/")):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpstats.rows.generator.CANDIDATES", 2_000)
+        patch.setattr("dpstats.rows.generator.MOST_EQUAL", 2_000)
+        patch.setattr("dpstats.rows.loglinear.FIT_ROWS", 4_000)
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """No test depends on chance: the noise of each has a seed, which its name decides."""
-    with _noise_of(item.nodeid):
+    with _noise_of(item.nodeid), _densities_of(item.nodeid, item.config):
         return (yield)
 
 
@@ -98,7 +115,8 @@ def pytest_runtest_call(item):
 def pytest_fixture_setup(fixturedef, request):
     """Fixtures have seeds of their own: tests may come in any order, in several processes."""
     number = getattr(request, "param_index", 0)
-    with _noise_of(f"{fixturedef.baseid}::{fixturedef.argname} {number}"):
+    name = f"{fixturedef.baseid}::{fixturedef.argname} {number}"
+    with _noise_of(name), _densities_of(name, request.config):
         return (yield)
 
 

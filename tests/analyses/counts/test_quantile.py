@@ -218,7 +218,7 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
 
 
 def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
-    """Both counts of the ratio share noise. The variance of 300 estimates has 8% of error."""
+    """Both counts of the ratio share noise. The variance of 150 estimates has 12% of error."""
     columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
     schema = dps.Schema(columns)
     rng = np.random.default_rng(4)
@@ -227,7 +227,7 @@ def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
     plan = dps.plan(schema, {"t": dps.Marginals(["age", "a", "b"], degree=2)}, budget=budget)
     asked = dps.Quantile("age", 0.5, given="a")
     found = []
-    for _ in range(300):
+    for _ in range(150):
         with _noise_from(lambda scale, size: np.rint(rng.normal(0, scale, size)).astype(int)):
             held = dps.measure(plan, rows)
         release = SimpleNamespace(
@@ -237,4 +237,4 @@ def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
         result = asked.infer(release)
         found.append((result.params[0], result.privacy_variance[0]))
     drawn = np.var([one for one, _ in found])
-    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.25)
+    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.36)

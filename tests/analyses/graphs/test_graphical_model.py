@@ -228,20 +228,6 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
     assert dps.GraphicalModel(names, separators=[["p", "q"]]).separators == (("p", "q"),)
 
 
-def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows):
-    def widths(result):
-        return np.median(np.diff(result.conf_int(method="certified")))
-
-    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(2_000), n=40_000)
-    many = pd.concat([rows] * 7).head(40_000)
-    made = dps.release(plan, many, m=2_000, rng=0)
-    even, like = plan.preview(), plan.preview(like=made)
-    assert widths(made.infer("g")) > 2 * widths(even.results["g"][0])
-    assert widths(like.results["g"][0]) == pytest.approx(widths(made.infer("g")), rel=0.1)
-    assert "Even rows are an easy case for a graph" in str(even)
-    assert "Even rows" not in str(like)
-
-
 def test_published_rows_alone_have_certified_intervals(rows):
     names = NAMES[:3]
     model = dps.GraphicalModel(names)

@@ -195,8 +195,7 @@ def with_empty(unit, rows_per_person, empty, frame, noise=nothing):
     return dps.synthesize(measured, rng=0, m=200, k=50).infer("g")
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("rows_per_person", [1, 3])
+@pytest.mark.parametrize(("unit", "rows_per_person"), [("add_remove", 1), ("replace", 3)])
 def test_declared_levels_without_rows_change_no_test(unit, rows_per_person):
     frame = rows()[["pay", "region"]]
     frame = frame[frame["region"].isin(["n", "s"])]

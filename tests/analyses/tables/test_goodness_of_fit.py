@@ -128,8 +128,9 @@ def test_labels_keep_their_meaning():
         dps.GoodnessOfFit("rate", {1: 0.5, 2: 0.5}).family(scores())
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("budget", [dps.PureDP(1e-6), dps.ZCDP(1e-10), dps.PureDP(100)], ids=str)
+@pytest.mark.parametrize(("budget", "unit"), [
+    (dps.PureDP(1e-6), "replace"), (dps.ZCDP(1e-10), "add_remove"), (dps.PureDP(100), "replace"),
+], ids=str)  # fmt: skip
 def test_noise_far_above_or_below_the_rows_in_overlapping_tables(unit, budget):
     """The counts' noise is singular where tables are combined and n is public."""
     schema = dps.Schema([dps.Category("c", list("uvwxy")), dps.Boolean("a"), dps.Boolean("b")])
