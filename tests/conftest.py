@@ -87,14 +87,16 @@ def _noise_of(name: str) -> Iterator[None]:
         yield
 
 
-# Folders whose tests are of other things than the number of points that carry a density.
+# Folders whose tests need no density of many points, and a file whose estimates are its means.
 FEW_POINTS = {"analyses", "cli", "planning", "plots", "releases", "reports", "statistical"}
+MANY_POINTS = "analyses/regression/test_logistic.py"
 
 
 @contextmanager
 def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
     """Densities of a tenth of the usual points, unless slow tests run too."""
-    if config.option.markexpr != "not slow" or not FEW_POINTS & set(name.split("/")):
+    few = FEW_POINTS & set(name.split("/")) and MANY_POINTS not in name
+    if config.option.markexpr != "not slow" or not few:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:

@@ -161,7 +161,7 @@ def test_the_blend_is_about_as_good_as_the_best_of_its_members(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
-    """Stein's formula with two draws of the noise, against the error about the truth: 20 runs."""
+    """Stein's formula with two draws of the noise, against the error about the truth: 12 runs."""
     own, seen, differences = denoising._least, [], []
 
     def recorded(inner, linear):
@@ -169,7 +169,7 @@ def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
         return own(inner, linear)
 
     monkeypatch.setattr(denoising, "_least", recorded)
-    for seed in range(20):
+    for seed in range(12):
         case = Simulated(kind, seed)
         case.blend()
         inner, linear = seen.pop()
@@ -178,7 +178,7 @@ def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
         true = [case.error(found) for found in case.estimates(case.values)]
         differences.append(np.append(risk - true, np.diff(risk) - np.diff(true)))
     mean, sd = np.mean(differences, axis=0), np.std(differences, axis=0, ddof=1)
-    assert np.all(np.abs(mean) < 4 * sd / 20**0.5 + 0.01)
+    assert np.all(np.abs(mean) < 4 * sd / 12**0.5 + 0.01)
     if kind != "sparse":  # where independence is wrong by many times the noise
         assert sd[3:].max() < 0.06  # of the noise's variance: what is common decides nothing
 

@@ -57,7 +57,7 @@ def independent(family, deviation, m=N, seed=1):
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("deviation", [1e-5, 0.003, 1.0])
+@pytest.mark.parametrize("deviation", [1e-5, 1.0])
 def test_means_of_equal_rows_are_the_wanted_ones(family, deviation):
     """Within the error of less than a row per function, for a target that rows of a model have."""
     fit, truth = independent(family, deviation)
