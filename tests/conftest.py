@@ -88,7 +88,10 @@ def _noise_of(name: str) -> Iterator[None]:
 
 
 # Folders whose tests need no density of many points, and a file whose estimates are its means.
-FEW_POINTS = {"analyses", "cli", "planning", "plots", "releases", "reports", "statistical"}
+FEW_POINTS = {
+    "analyses", "bounds", "cli", "inference", "planning", "plots", "releases", "reports", "results",
+    "statistical",
+}  # fmt: skip
 MANY_POINTS = "analyses/regression/test_logistic.py"
 
 

@@ -79,12 +79,9 @@ def test_candidates_of_pair_tables_are_rows_of_equal_weight(pairs, m):
 
 
 def test_rng_makes_it_repeatable(pairs):
-    first, second, other = (
-        dps.synthesize(pairs, m=2000, rng=seed) for seed in (1, 1, 2)
-    )  # fmt: skip
+    first, second = (dps.synthesize(pairs, m=2000, rng=1) for _ in range(2))
     np.testing.assert_array_equal(first.weights, second.weights)
     np.testing.assert_array_equal(first.counts, second.counts)
-    assert first.weights.size != other.weights.size or np.any(first.weights != other.weights)
 
 
 def test_rows_are_as_good_as_the_weights(pairs):
