@@ -89,7 +89,7 @@ def _noise_of(name: str) -> Iterator[None]:
 
 # Folders whose tests need no density of many points, and a file whose estimates are its means.
 FEW_POINTS = {
-    "analyses", "bounds", "cli", "inference", "planning", "plots", "releases", "reports", "results",
+    "analyses", "bounds", "cli", "inference", "planning", "plots", "releases", "results",
     "statistical",
 }  # fmt: skip
 MANY_POINTS = "analyses/regression/test_logistic.py"
@@ -98,7 +98,7 @@ MANY_POINTS = "analyses/regression/test_logistic.py"
 @contextmanager
 def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
     """Densities of a tenth of the usual points, unless slow tests run too."""
-    few = FEW_POINTS & set(name.split("/")) and MANY_POINTS not in name
+    few = FEW_POINTS & set(name.partition("::")[0].split("/")) and MANY_POINTS not in name
     if config.option.markexpr != "not slow" or not few:
         yield
         return
