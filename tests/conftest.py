@@ -87,10 +87,32 @@ def _noise_of(name: str) -> Iterator[None]:
         yield
 
 
+# Folders whose tests need no density of many points, and a file whose estimates are its means.
+FEW_POINTS = {
+    "analyses", "bounds", "cli", "inference", "planning", "plots", "releases", "results",
+    "statistical",
+}  # fmt: skip
+MANY_POINTS = "analyses/regression/test_logistic.py"
+
+
+@contextmanager
+def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
+    """Densities of a tenth of the usual points, unless slow tests run too."""
+    few = FEW_POINTS & set(name.partition("::")[0].split("/")) and MANY_POINTS not in name
+    if config.option.markexpr != "not slow" or not few:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpstats.rows.generator.CANDIDATES", 2_000)
+        patch.setattr("dpstats.rows.generator.MOST_EQUAL", 2_000)
+        patch.setattr("dpstats.rows.loglinear.FIT_ROWS", 4_000)
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """No test depends on chance: the noise of each has a seed, which its name decides."""
-    with _noise_of(item.nodeid):
+    with _noise_of(item.nodeid), _densities_of(item.nodeid, item.config):
         return (yield)
 
 
@@ -98,7 +120,8 @@ def pytest_runtest_call(item):
 def pytest_fixture_setup(fixturedef, request):
     """Fixtures have seeds of their own: tests may come in any order, in several processes."""
     number = getattr(request, "param_index", 0)
-    with _noise_of(f"{fixturedef.baseid}::{fixturedef.argname} {number}"):
+    name = f"{fixturedef.baseid}::{fixturedef.argname} {number}"
+    with _noise_of(name), _densities_of(name, request.config):
         return (yield)
 
 

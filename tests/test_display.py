@@ -123,16 +123,6 @@ def test_a_notebook_has_one_bar_that_moves(clock, notebook):
     ]
 
 
-def test_a_bar_that_cannot_be_drawn_stops_nothing(clock, notebook, monkeypatch):
-    def broken(shown, *, display_id):
-        raise RuntimeError
-
-    monkeypatch.setattr(sys.modules["IPython.display"], "display", broken)
-    with shown_progress(None) as say:
-        clock[0] += 3
-        say("reading rows", 1, 4)
-
-
 def test_a_release_shows_a_bar_by_default(terminal, monkeypatch, survey, schema):
     monkeypatch.setattr(display, "PATIENCE", -1.0)
     monkeypatch.setattr(display, "_STEP", -1.0)
@@ -207,19 +197,6 @@ def test_tables_and_lines_fit_the_terminal(monkeypatch):
     assert all(f"analysis {i}" in "".join(numbers) for i in range(9))
     assert max(map(len, wrapped("name: " + "word " * 50))) <= 60
     assert fitted_table(header, rows, (0, 2), 1_000)[1].endswith("words words")  # one line
-
-
-def test_a_preview_and_a_curve_fit_eighty_columns(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    numbers = [dps.Number(name, 0, 100, missing=0) for name in ("income", "years_of_school")]
-    schema = dps.Schema([*numbers, dps.Category("region", list("abcdef"))])
-    asked = {
-        "regression of incomes": dps.OLS("income ~ years_of_school + C(region)"),
-        "tables": dps.Marginals(["region"], degree=1),
-    }
-    plan = dps.plan(schema, asked, budget=dps.PureDP(0.2))
-    for shown in (plan, plan.preview(2_000), plan.curve(2_000, budgets=[1, 2])):
-        assert max(map(len, str(shown).splitlines())) <= 80
 
 
 def test_a_certified_interval_without_ends_is_none_in_text_alone(seeded_noise):

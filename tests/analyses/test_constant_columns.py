@@ -38,9 +38,10 @@ def released(analysis, budget, value=37.0):
         return dps.release(plan, rows(value), rng=0, m=200).infer("o")
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("value", [37.0, 50.0])
-@pytest.mark.parametrize("cov_type", ["nonrobust", "HC1"])
+@pytest.mark.parametrize(("budget", "value", "cov_type"), [
+    (BUDGETS[0], 37.0, "nonrobust"), (BUDGETS[1], 50.0, "HC1"),
+    (BUDGETS[0], 50.0, "HC1"), (BUDGETS[1], 37.0, "nonrobust"),
+], ids=str)  # fmt: skip
 def test_a_constant_response_has_slopes_of_zero(budget, value, cov_type):
     found = released(dps.OLS("k ~ a + g", cov_type=cov_type), budget, value)
     assert found.predict({"a": [3.0], "g": ["b"]}) == pytest.approx([value], abs=0.02)
@@ -57,10 +58,9 @@ def test_a_constant_response_has_slopes_of_zero(budget, value, cov_type):
         assert np.isnan(found.rsquared_adj)
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("columns", [["a", "k", "y"], ["a", "b", "y"]])
+@pytest.mark.parametrize(("budget", "columns"), [(BUDGETS[0], "aky"), (BUDGETS[1], "aby")], ids=str)
 def test_partial_correlations_of_a_singular_matrix_are_undefined(budget, columns):
-    found = released(dps.GraphicalModel(columns), budget)
+    found = released(dps.GraphicalModel([*columns]), budget)
     assert np.isnan(np.asarray(found.params)).all()
     for method in ("noise_aware", "certified"):
         for target in ("population", "table"):
@@ -69,8 +69,7 @@ def test_partial_correlations_of_a_singular_matrix_are_undefined(budget, columns
     assert str(found.summary())
 
 
-@pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("value", [37.0, 50.0])
+@pytest.mark.parametrize(("budget", "value"), [(BUDGETS[0], 37.0), (BUDGETS[1], 50.0)], ids=str)
 @pytest.mark.parametrize("analysis", [
     dps.Correlation(["a", "k", "y"]), dps.GraphicalModel(["a", "k", "y"], structure="tree"),
 ], ids=["correlation", "tree"])  # fmt: skip

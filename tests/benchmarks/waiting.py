@@ -183,29 +183,38 @@ def difference():
     return lambda: release.infer("risks").summary()
 
 
-def components(p):
-    from eigen import plan_of
+def factors(p):
+    """A plan with one PCA of p columns, and rows with four factors."""
+    import numpy as np
+    import pandas as pd
 
     import dpstats as dps
 
-    plan, rows = plan_of(p)
+    n, rng, names = 20_000, np.random.default_rng(0), [f"x{i}" for i in range(p)]
+    loadings = rng.standard_normal((4, p)) * [[0.3], [0.2], [0.15], [0.1]]
+    rows = rng.standard_normal((n, 4)) @ loadings + 0.15 * rng.standard_normal((n, p))
+    schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
+    frame = pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
+    return dps.plan(schema, {"pca": dps.PCA(names)}, budget=dps.PureDP(5), n=n), frame
+
+
+def components(p):
+    import dpstats as dps
+
+    plan, rows = factors(p)
     release = dps.release(plan, rows, m=2_000, k=10, rng=0)
     return lambda: release.infer("pca").summary()
 
 
 def preview_components():
-    from eigen import plan_of
-
-    plan, rows = plan_of(20)
+    plan, rows = factors(20)
     return lambda: str(plan.preview(len(rows)))
 
 
 def synthesis():
-    from eigen import plan_of
-
     import dpstats as dps
 
-    plan, rows = plan_of(20)
+    plan, rows = factors(20)
     measured = dps.measure(plan, rows)
     return lambda: dps.synthesize(measured, k=20_000, rng=0)
 

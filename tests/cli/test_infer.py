@@ -119,13 +119,6 @@ def test_csv_has_all_tables(archive, printed):
         assert float(row["conf_low"]) == end
 
 
-def test_no_zero_is_negative(archive, printed, monkeypatch):
-    frame = pd.DataFrame({"term": ["a"], "conf_low": [-0.0], "conf_high": [0.5]})
-    monkeypatch.setattr(type(archive.infer("smoking")), "to_frame", lambda self, **_: frame)
-    assert "-0" not in printed("infer", "r.zip", "smoking", "--csv")
-    assert '"conf_low": 0.0' in printed("infer", "r.zip", "smoking", "--json")
-
-
 def test_what_has_no_such_interval_is_left_out_and_the_others_are_written(archive, capsys):
     ends = archive.infer("smoking").conf_int(method="certified")
     certified = ("--method", "certified")

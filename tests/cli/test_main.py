@@ -104,13 +104,6 @@ def test_a_run_without_standard_streams(folder):
     assert dps.load(folder / "a.zip").n == 2000
 
 
-def test_a_closed_input_is_no_terminal(folder, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", None)
-    assert main(["release", "request.toml", "survey.csv", "-o", "a.zip"]) == REFUSED
-    assert "nobody can be asked" in capsys.readouterr().err
-    sys.stdin.close()
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
 def test_a_release_that_cannot_be_printed_is_written(folder, monkeypatch, capsys):
     command = ["release", "--unchecked", "request.toml", "survey.csv", "--m", "50"]

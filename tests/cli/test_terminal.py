@@ -73,11 +73,6 @@ def test_what_the_command_line_prints_fits_the_terminal(folder, monkeypatch, cap
     assert header.endswith(",privacy_share")
 
 
-def test_what_is_no_terminal_gets_whole_lines(folder, capsys):
-    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
-    assert capsys.readouterr().out == f"{dps.Plan.load('plan.json')}\nwritten to plan.json\n"
-
-
 def test_one_width_for_all_that_prints(monkeypatch):
     """COLUMNS decides, then a terminal; a pipe has no width, and a text by itself has 100."""
     pipe = io.StringIO()

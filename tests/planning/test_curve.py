@@ -76,18 +76,6 @@ def test_by_default_an_eighth_to_eight_times_the_budget(plan):
     assert (zcdp.parameter, zcdp.budgets[3]) == ("rho", 0.5)
 
 
-def test_other_methods_and_levels_and_progress(plan):
-    seen = []
-    options = {"of": "smoking", "budgets": [1], "alpha": 0.1}
-    usual = plan.curve(N, **options)
-    certified = plan.curve(
-        N, **options, method="certified", progress=lambda *report: seen.append(report)
-    )
-    assert certified.widths["smoking"][0] > usual.widths["smoking"][0]
-    assert seen == [("previewing", 0, 1), ("done", 1, 1)]
-    assert "certified 0.9 intervals" in certified.title
-
-
 def test_refusals(plan):
     for options, message in (
         ({"n": None}, "needs a number of rows"),

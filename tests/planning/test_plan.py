@@ -221,18 +221,6 @@ def test_preview_matches_what_a_release_gives(schema, survey):
     assert "no data were read" in str(plan.preview())
 
 
-def test_a_preview_says_how_widths_of_real_rows_differ_by_analysis(schema):
-    of = {
-        "A share of all rows": dps.Marginals(["smoker", "region"]),
-        "Small groups": dps.Proportion("smoker == 'yes'", given="region == 'east'"),
-        "Means of columns": dps.Mean("age"),
-        "": dps.GoodnessOfFit("smoker", [0.5, 0.5]),
-    }
-    for start, analysis in of.items():
-        text = str(dps.plan(schema, {"a": analysis}, budget=dps.PureDP(1)).preview(2_000))
-        assert [other for other in of if other and other in text] == [start][: len(start)]
-
-
 def test_a_preview_reports_its_progress(schema):
     asked = {"share": dps.Proportion("smoker == 'yes'"), "age": dps.Quantile("age")}
     plan, seen = dps.plan(schema, asked, budget=dps.PureDP(1)), []
@@ -383,18 +371,6 @@ def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
     assert "varies over a tenth" not in str(alone)
 
 
-def test_the_preview_of_means_and_of_ratios_has_a_line_for_each():
-    numbers = [dps.Number(name, 0, high, missing=0) for name, high in (("age", 100), ("pay", 1e5))]
-    schema = dps.Schema([*numbers, dps.Boolean("a"), dps.Boolean("b")])
-    analyses = {"means": dps.Mean(["age", "pay"]), "gap": dps.Difference("a", by="b")}
-    preview = dps.plan(schema, analyses, budget=dps.PureDP(5)).preview(2_000)
-    widths = preview.widths().set_index("term")["width"]
-    lines = str(preview).splitlines()
-    for term in ("mean of pay", "risk ratio", "odds ratio"):
-        (line,) = (line for line in lines if line.endswith(f"  {term}"))
-        assert float(line.split()[0]) == pytest.approx(widths[term], rel=1e-3)
-
-
 def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do():
     def planned(points):
         numbers = [dps.Number(name, 0, 1, points=points, missing=0) for name in "ab"]
@@ -425,23 +401,3 @@ def test_a_file_whose_analyses_were_edited_is_refused_before_anything_is_spent()
     ):
         with pytest.raises(dps.RequestError, match=sentence):
             Plan.from_dict({**plain, "analyses": analyses})
-
-
-def test_errors_name_the_analysis_that_they_are_about(schema):
-    for analysis, says in (
-        (dps.Proportion("smoker == 'maybe'"), "'maybe' is not a level of 'smoker'"),
-        (dps.Independence("smoker", "nothing"), ""),
-    ):
-        with pytest.raises(dps.RequestError, match=f"^analysis 'mine': {says}"):
-            dps.plan(schema, {"mine": analysis}, budget=dps.PureDP(1))
-
-
-def test_persons_previews_say_what_intervals_assume():
-    schema = dps.Schema([dps.Boolean("smoker"), *(dps.Number(c, 0, 9, missing=0) for c in "xy")])
-    asked = {"it": dps.Proportion("smoker"), "axes": dps.PCA(["x", "y"])}
-    several = "A person may have up to 4 rows, which are not independent: intervals and tests of"
-    for k, said in ((1, False), (4, True)):
-        plan = dps.plan(schema, asked, budget=dps.PureDP(4), rows_per_person=k, person="id")
-        printed = " ".join(str(plan.preview(2_000)).split())
-        assert ("take all rows as independent" in printed) == said
-        assert (f"{several} axes do not allow for that" in printed) == said

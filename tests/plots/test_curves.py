@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import pyplot
 
 import dpstats as dps
 from dpstats.planning.curve import Curve
@@ -36,22 +35,6 @@ def test_crosses_alone_are_drawn():
     assert len(ax.collections[0].get_offsets()) == 3
     assert not len(ax.get_yticks())
     assert ax.get_xlim()[0] < 0.5 < 2 < ax.get_xlim()[1]
-
-
-def test_it_draws_on_given_axes_and_the_legend_covers_no_data():
-    figure, ax = pyplot.subplots(layout="constrained")
-    assert dps.plots.curve(made({"a": [0.3, 0.2, 0.1]}), ax=ax) is ax
-    figure.canvas.draw()
-    assert ax.get_legend().get_window_extent().y1 < ax.get_window_extent().y0
-
-
-def test_long_names_are_whole_in_the_legend():
-    name = "share of smokers among the old of the north and of the islands beyond it"
-    ax = dps.plots.curve(made({name: [0.3, 0.2, 0.1], "b": [3, 2, 1]}))
-    shown = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert " ".join(shown[0].split("\n")) == name
-    assert max(map(len, shown[0].split("\n"))) <= 72
-    assert ax.get_legend()._ncols == 1
 
 
 def test_refusals_of_curves():

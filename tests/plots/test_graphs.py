@@ -125,16 +125,6 @@ def test_declared_pairs_that_are_certified_present_are_solid(ax):
     assert "p_value" not in found
 
 
-def test_a_matrix_has_a_title(release, ax):
-    dps.plots.matrix(release.infer("g"), ax=ax)
-    assert ax.get_title() == "Partial correlations"
-    ax.clear()
-    picture = release.infer(dps.GraphicalModel(NAMES, estimator="clime", penalties=[0.1]))
-    dps.plots.matrix(picture, ax=ax)
-    title = " ".join(ax.get_title().split())
-    assert title == "Partial correlations, clime at penalty 0.1"
-
-
 @pytest.mark.parametrize("plot", [dps.plots.network, dps.plots.matrix])
 def test_a_penalty_is_for_pictures_alone(plot, release, ax):
     with pytest.raises(RequestError, match="penalty= is for the result of estimator='glasso'"):

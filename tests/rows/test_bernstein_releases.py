@@ -1,7 +1,5 @@
 """The Bernstein density on its way: plans and what they refuse, files, releases."""
 
-import json
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -11,10 +9,8 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.cli import main
-from dpstats.errors import BudgetError, DataError, FileFormatError, RequestError
+from dpstats.errors import DataError, RequestError
 from dpstats.privacy.noise import _noise_from
-from dpstats.rows import reference_from_dict
 from dpstats.rows.bernstein import BernsteinKDE
 
 SCHEMA = dps.Schema([
@@ -66,7 +62,7 @@ def seeded(times=1, seed=0):
 # Plans and refusals
 
 
-@pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 10), 0.75])
+@pytest.mark.parametrize("share", [Fraction(1, 10), 0.75])
 def test_it_pays_its_own_share(share):
     made = planned("age", share=share)
     exact = Fraction(str(share)) if isinstance(share, float) else share
@@ -103,65 +99,7 @@ def test_requests_that_cannot_work_are_refused_from_public_numbers(make, text):
         make()
 
 
-def test_more_than_four_numbers_must_be_named():
-    wide = dps.Schema([dps.Number(f"x{j}", 0, 1, edges=[0.5]) for j in range(5)])
-    analyses = {f"p{j}": dps.Proportion(f"x{j} < 0.5") for j in range(5)}
-    options = {"budget": dps.PureDP(1), "n": 10**5}
-    with pytest.raises(RequestError, match=r"at most 4 numbers .* name some of them"):
-        dps.plan(wide, analyses, reference=BernsteinKDE(), **options)
-    made = dps.plan(wide, analyses, reference=BernsteinKDE(["x1", "x3"]), **options)
-    assert [c.name for c in made.reference_block.block.columns] == ["x1", "x3"]
-    fine = dps.Schema([dps.Number(f"x{j}", 0, 1, edges=[0.5]) for j in range(3)])
-    with pytest.raises(RequestError, match=r"use k = 63 or less, or fewer columns"):
-        BernsteinKDE(k=100).block(fine, 10**6)
-
-
-def test_without_numbers_it_is_refused():
-    schema = dps.Schema([dps.Boolean("b"), dps.Number("v", values=[1, 2, 9])])
-    with pytest.raises(RequestError, match="no analysis uses one"):
-        dps.plan(schema, {"b": dps.Proportion("b")}, budget=dps.PureDP(1), n=10,
-                 reference=BernsteinKDE())  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"columns": "age"}, "must be a list"),
-        ({"columns": []}, "must be a list"),
-        ({"columns": ["a", "a"]}, "different names"),
-        ({"columns": list("abcde")}, "1 to 4"),
-        ({"columns": [1]}, "must be a list"),
-        *[({"k": k}, r"k=\.\.\..* from 1 to 511") for k in (0, 512, 2.0, True, "auto")],
-        *[({"order": j}, r"order=\.\.\..* from 1 to 16") for j in (0, 17, None, True, 1.5)],
-        *[
-            ({"C": c}, "never learned")
-            for c in (0, -1, math.inf, math.nan, True, None, "silverman")
-        ],
-        ({"share": 1}, "leaves no budget"),
-    ],
-)
-def test_parameters_that_are_refused(options, text):
-    with pytest.raises(RequestError, match=text):
-        BernsteinKDE(**options)
-
-
-@pytest.mark.parametrize("share", [0, -1, True, "half", None, float("nan")])
-def test_shares_that_are_no_positive_number_are_refused(share):
-    with pytest.raises(BudgetError):
-        BernsteinKDE(share=share)
-
-
 # Files, requests, releases
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [BernsteinKDE(), BernsteinKDE(["age"], 20, 0.3, 1, 0.3), BernsteinKDE(("a", "b"), C=2)],
-)
-def test_round_trip_through_json(reference):
-    assert reference_from_dict(json.loads(json.dumps(reference.to_dict()))) == reference
-    with pytest.raises(FileFormatError, match="unknown keys"):
-        reference_from_dict({**reference.to_dict(), "bandwidth": 0.1})
 
 
 def test_a_plan_and_its_measurements_come_back(tmp_path):
@@ -238,8 +176,7 @@ def test_draws_are_moved_to_the_nearest_code():
         assert np.abs(column.decode(points[name]) - values).max() <= step * (0.5 + 1e-6)
 
 
-@pytest.mark.parametrize("fit", ["entropy", "minimax"])
-@pytest.mark.parametrize("columns", [("age",), ("age", "income"), ()])
+@pytest.mark.parametrize(("fit", "columns"), [("entropy", ()), ("minimax", ("age",))])
 def test_releases(columns, fit, tmp_path):
     with seeded():
         release = dps.release(planned(*columns), people(), fit=fit, rng=1)
@@ -248,20 +185,6 @@ def test_releases(columns, fit, tmp_path):
     release.save(tmp_path / "release.zip")
     again = dps.load(tmp_path / "release.zip")
     pd.testing.assert_frame_equal(again.to_frame(), columns_of(release))
-
-
-def test_rows_follow_the_data_inside_bins():
-    """Kolmogorov-Smirnov distance of ages, whose bins are wide; noise of the planned size."""
-    data = people(20_000)
-    distances = []
-    for plan in (
-        planned("age", "income", n=20_000),
-        dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(1), n=20_000),
-    ):
-        with seeded():
-            release = dps.release(plan, data, rng=1)
-        distances.append(stats.ks_2samp(columns_of(release)["age"], data["age"]).statistic)
-    assert distances[0] < 0.5 * distances[1]
 
 
 def test_wild_noise_falls_back_to_uniform_and_says_so(tmp_path):
@@ -278,54 +201,6 @@ def test_wild_noise_falls_back_to_uniform_and_says_so(tmp_path):
     release.save(tmp_path / "release.zip")
     assert dps.load(tmp_path / "release.zip").notes == release.notes
     assert "drawn uniformly instead" in str(release)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_any_noise_gives_rows(seed):
-    """Noise a thousand times as large as planned, of every sign."""
-    with seeded(1000, seed):
-        held = dps.measure(planned("age", "income"), people())
-    assert len(dps.synthesize(held, m=300, k=50, rng=0).to_frame()) == 50
-
-
-REQUEST = """
-rows = 3000
-[budget]
-epsilon = 1.0
-[reference]
-kind = "bernstein_kde"
-columns = ["age"]
-k = 20
-C = 1
-share = "1/4"
-[[column]]
-name = "age"
-low = 0
-high = 100
-edges = [50]
-[[analysis]]
-name = "old"
-kind = "proportion"
-condition = "age >= 50"
-"""
-
-
-def test_from_a_request_on_the_command_line(tmp_path, capsys):
-    request, plan = tmp_path / "request.toml", tmp_path / "plan.json"
-    request.write_text(REQUEST)
-    people()[["age"]].to_csv(tmp_path / "people.csv", index=False)
-    assert main(["preview", str(request)]) == 0
-    assert "bernstein_kde, share of the budget 1/4 for 21 sums" in capsys.readouterr().out
-    assert main(["plan", str(request), "-o", str(plan)]) == 0
-    assert dps.Plan.load(plan).reference == BernsteinKDE(["age"], k=20, C=1, share="1/4")
-    out = tmp_path / "release.zip"
-    assert (
-        main(["release", "--checked", str(plan), str(tmp_path / "people.csv"), "-o", str(out)]) == 0
-    )
-    assert dps.load(out).measurements.reference.block.k == 20
-    request.write_text(REQUEST.replace("rows = 3000\n", ""))
-    assert main(["plan", str(request), "-o", str(plan)]) != 0
-    assert "depends on the public number of rows" in capsys.readouterr().err
 
 
 def test_an_even_number_of_points_keeps_whole_numbers():

@@ -13,7 +13,7 @@ SCHEMA = dps.Schema([
     dps.Category(f"c{i}", [f"v{j}" for j in range(n)]) for i, n in enumerate(LEVELS)
 ])  # fmt: skip
 PAIRS, TRIPLES = (dps.Marginals(SCHEMA.names, degree=d) for d in (2, 3))
-N = 20_000
+N = 10_000
 
 
 @pytest.fixture(scope="module")

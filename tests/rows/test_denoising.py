@@ -100,12 +100,6 @@ def test_small_counts_where_many_are_expected_lose_noise_and_keep_their_size():
     assert np.abs(off).max() < 4
 
 
-def test_without_signal_there_is_no_rank():
-    tables, _ = noisy("independent", 4)
-    scale = np.abs(tables.low_rank() - tables.independent())
-    assert scale.max() == 0
-
-
 def test_empty_margins_and_huge_noise_give_numbers():
     truth, margins = true_counts("sparse")
     margins[:5] = 1e-7
@@ -167,7 +161,7 @@ def test_the_blend_is_about_as_good_as_the_best_of_its_members(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
-    """Stein's formula with two draws of the noise, against the error about the truth: 20 runs."""
+    """Stein's formula with two draws of the noise, against the error about the truth: 12 runs."""
     own, seen, differences = denoising._least, [], []
 
     def recorded(inner, linear):
@@ -175,7 +169,7 @@ def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
         return own(inner, linear)
 
     monkeypatch.setattr(denoising, "_least", recorded)
-    for seed in range(20):
+    for seed in range(12):
         case = Simulated(kind, seed)
         case.blend()
         inner, linear = seen.pop()
@@ -184,7 +178,7 @@ def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
         true = [case.error(found) for found in case.estimates(case.values)]
         differences.append(np.append(risk - true, np.diff(risk) - np.diff(true)))
     mean, sd = np.mean(differences, axis=0), np.std(differences, axis=0, ddof=1)
-    assert np.all(np.abs(mean) < 4 * sd / 20**0.5 + 0.01)
+    assert np.all(np.abs(mean) < 4 * sd / 12**0.5 + 0.01)
     if kind != "sparse":  # where independence is wrong by many times the noise
         assert sd[3:].max() < 0.06  # of the noise's variance: what is common decides nothing
 
@@ -200,20 +194,6 @@ def test_weights_are_those_of_the_quadratic_program():
             bounds=[(0, None)] * 4, constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
         )  # fmt: skip
         np.testing.assert_allclose(found, solved.x, atol=2e-3)
-
-
-def test_equal_estimates_have_weights_of_sum_one():
-    for size in (1, 2, 4):
-        weights = denoising._least(np.ones((size, size)), np.ones(size))
-        assert weights.min() >= 0
-        assert weights.sum() == pytest.approx(1)
-
-
-def test_estimates_of_zeros_have_weights_of_sum_one():
-    for linear in (np.zeros(4), np.array([0.0, -2.0, 3.0, 1.0])):
-        weights = denoising._least(np.zeros((4, 4)), linear)
-        assert weights.min() >= 0
-        assert weights.sum() == pytest.approx(1)
 
 
 def partly_measured(seed=5):

@@ -91,7 +91,7 @@ def test_the_optimum_has_the_exponential_form_and_the_stated_residual():
         assert np.abs(residual).max() > 0.1  # far from trivial
 
 
-@pytest.mark.parametrize("s2", [0.1, 2.0, 50.0])
+@pytest.mark.parametrize("s2", [0.1, 50.0])
 def test_it_is_the_optimum_of_the_primal_by_a_generic_solver(s2):
     """min KL(h || mu) + |(A h - b)/sigma|^2 / (2 s2), by SLSQP over the simplex of 12 points."""
     schema = dps.Schema([dps.Category("a", ["x", "y", "z"]), dps.Category("b", list("stuv"))])
@@ -166,7 +166,7 @@ def test_the_chosen_penalty_is_nearly_the_best_of_the_path():
     That best is itself a minimum over 12 penalties of a noisy error, so one draw may lose more.
     At sd = .05 the noise is as large as most cells and the few functions determine less.
     """
-    for sd, loss in [(1e-3, 0.15), (1e-2, 0.15), (5e-2, 0.25)]:
+    for sd, loss in [(1e-3, 0.15), (5e-2, 0.25)]:
         for name in FAMILIES:
             chosen, best = [], []
             for seed in range(12):
@@ -219,7 +219,7 @@ def test_risk_estimates_the_squared_error_without_bias():
 
     Twice the degrees of freedom, or half of them, would be off by ten standard errors or more.
     """
-    for s2_times_sd in [4.0, 0.25, 4.0**-4]:
+    for s2_times_sd in [4.0, 4.0**-4]:
         for name in FAMILIES:
             sd = 0.02
             seen, truth = problem(name)
@@ -236,8 +236,7 @@ def test_risk_estimates_the_squared_error_without_bias():
             assert standard_error < 0.1 * np.mean(errors)  # so that the statement says something
 
 
-@pytest.mark.parametrize("s2", [0.1, 5.0, 200.0])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("name", "s2"), [*zip(FAMILIES, (0.1, 200.0, 5.0), strict=True)])
 def test_freedom_is_the_trace_and_probes_come_close(name, s2, monkeypatch):
     """tr(C (C + s2 I)^-1) with C written down; 400 random signs within 5% of |F|."""
     dual, seen, _ = dual_of(name, 0.02)
@@ -264,7 +263,7 @@ WILD = {
 
 @pytest.mark.parametrize("name", [*FAMILIES, "sampled moments"])
 def test_wild_answers_never_fail_and_always_give_a_density(name, monkeypatch):
-    for sd in [1e-6, 1e-2, 1.0, 1e6]:
+    for sd in [1e-6, 1e-2, 1e6]:
         for answers in WILD:
             if name == "sampled moments":
                 name = "moments"

@@ -57,7 +57,7 @@ def independent(family, deviation, m=N, seed=1):
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-@pytest.mark.parametrize("deviation", [1e-5, 0.003, 1.0])
+@pytest.mark.parametrize("deviation", [1e-5, 1.0])
 def test_means_of_equal_rows_are_the_wanted_ones(family, deviation):
     """Within the error of less than a row per function, for a target that rows of a model have."""
     fit, truth = independent(family, deviation)
@@ -112,15 +112,6 @@ def test_a_target_out_of_reach_leaves_rows_that_are_not_alike():
     for column in SCHEMA:
         shares = np.bincount(found[column.name] - found[column.name].min()) / N
         assert shares.max() < 0.95
-
-
-def test_a_seed_repeats_it():
-    fit, truth = independent(FAMILIES["mixed"], 0.01)
-    first, second, other = (
-        exchanged(fit, truth / 0.01, np.random.default_rng(seed)) for seed in (0, 0, 1)
-    )
-    assert all(np.array_equal(first[name], second[name]) for name in first)
-    assert any(np.any(first[name] != other[name]) for name in first)
 
 
 @pytest.mark.parametrize("joint", [False, True])

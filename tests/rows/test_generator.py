@@ -1,10 +1,13 @@
 """Generation from measurements alone: the same as `synthesize`, for every kind of reference."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.privacy.noise import _noise_from
 from dpstats.rows import reference_from_dict
 from dpstats.rows.entropy import targets
@@ -103,12 +106,10 @@ def test_edited_rows_are_as_many_as_private_ones_and_inference_has_more(n, m, se
 
 
 def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_noise):
-    schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in "abcdefgh"])
+    schema = dps.Schema([dps.Number(name, 0, 9, missing=0) for name in "abcd"])
     for n in (100, 30_000):
-        rows = pd.DataFrame(
-            np.random.default_rng(0).integers(0, 10, (n, 8)), columns=list("abcdefgh")
-        )
-        plan = dps.plan(schema, {"c": dps.Covariance(list("abcdefgh"))}, budget=dps.PureDP(1), n=n)
+        rows = pd.DataFrame(np.random.default_rng(0).integers(0, 10, (n, 4)), columns=list("abcd"))
+        plan = dps.plan(schema, {"c": dps.Covariance(list("abcd"))}, budget=dps.PureDP(1), n=n)
         with _noise_from(seeded_noise(1)):
             measured = dps.measure(plan, rows)
         reference = reference_from_dict(measured.reference_spec)
@@ -126,6 +127,57 @@ def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_
 
 
 def test_edited_rows_are_released_as_they_are(seeded_noise):
-    made = generate(pairs_of(6_000, seeded_noise(1)), np.random.default_rng(0))
-    np.testing.assert_array_equal(made.counts, np.rint(6_000 * made.weights))
+    made = generate(pairs_of(2_000, seeded_noise(1), bins=12), np.random.default_rng(0))
+    np.testing.assert_array_equal(made.counts, np.rint(2_000 * made.weights))
     assert made.notes == ()
+
+
+@pytest.mark.parametrize("reference", [
+    dps.Uniform(), dps.Uniform("grid"), dps.PerturbedHistogram(0.3), dps.LogLinear(),
+    dps.BernsteinKDE(["age"], 20, 0.3, 1, 0.3), dps.BernsteinKDE(("a", "b"), C=2),
+], ids=repr)  # fmt: skip
+def test_every_reference_is_read_back_from_a_file(reference):
+    plain = json.loads(json.dumps(reference.to_dict()))
+    assert reference_from_dict(plain) == reference
+    with pytest.raises(FileFormatError, match="unknown keys"):
+        reference_from_dict({**plain, "bandwidth_of": 0.1})
+
+
+def test_references_of_another_kind_or_version():
+    assert reference_from_dict({"kind": "log_linear", "sweeps": 3}) == dps.LogLinear()  # an option
+    with pytest.raises(FileFormatError, match="unknown reference density 'kernel'"):
+        reference_from_dict({"kind": "kernel"})
+
+
+def test_parameters_of_references_that_are_refused():
+    for make, values, message in [
+        (lambda v: dps.BernsteinKDE(v), ["age", [], ["a", "a"], [*"abcde"], [1]], "columns|1 to"),
+        (lambda v: dps.BernsteinKDE(k=v), [0, 512, 2.0, True, "auto"], "from 1 to 511"),
+        (lambda v: dps.BernsteinKDE(order=v), [0, 17, None, True, 1.5], "from 1 to 16"),
+        (lambda v: dps.BernsteinKDE(C=v), [0, np.inf, np.nan, True, "silverman"], "never learned"),
+        (lambda v: dps.Uniform(v), ["bins"], "must be one of"),
+    ]:  # fmt: skip
+        for value in values:
+            with pytest.raises(RequestError, match=message):
+                make(value)
+    for make in (dps.PerturbedHistogram, lambda share: dps.BernsteinKDE(share=share)):
+        for share in (0, -1, True, "half", None, float("nan"), 1, 1.5):  # all would leave nothing
+            with pytest.raises(BudgetError if share not in (1, 1.5) or share is True
+                               else RequestError):  # fmt: skip
+                make(share)
+
+
+@pytest.mark.parametrize("reference", [
+    dps.LogLinear(), dps.BernsteinKDE(["age"], k=4), dps.Uniform(), dps.PerturbedHistogram(),
+], ids=repr)  # fmt: skip
+def test_any_noise_gives_rows(reference, seeded_noise):
+    """From noise far beyond the table, of every sign, to hardly any."""
+    plan = dps.plan(SCHEMA, ANALYSES, budget=dps.PureDP(4), n=3_000, reference=reference)
+    rows = pd.DataFrame({"colour": ["red"] * 3_000, "smoker": True, "age": 30})
+    drawn = seeded_noise(1)
+    for factor in (10**9, 1_000, 0):
+        with _noise_from(lambda scale, size, f=factor: f * drawn(scale, size)):
+            release = dps.synthesize(dps.measure(plan, rows), m=500, rng=0)
+        assert release.k == 3_000
+        assert np.isfinite(release.accuracy().delta)
+        assert release.weights.sum() == pytest.approx(1)

@@ -7,7 +7,7 @@ import pytest
 import dpstats as dps
 from dpstats.measured.combining import Sources
 from dpstats.rows import plausible
-from dpstats.rows.plausible import PlausibleTables, seeds_of
+from dpstats.rows.plausible import PlausibleTables
 
 SIZES = {"a": 4, "b": 6}
 SCHEMA = dps.Schema([dps.Category(name, list(range(k))) for name, k in SIZES.items()])
@@ -103,16 +103,3 @@ def test_a_hidden_number_of_rows_is_drawn_too():
     spread = np.sqrt(Sources(release.measurements).rows.law.variance)
     assert 0.5 < np.std(sizes) / spread < 1.7
     assert abs(np.mean(sizes) - release.n) < 4 * spread / 30**0.5
-
-
-def test_the_measurements_are_not_changed(noisy):
-    before = noisy.measurements.noisy_sums.copy()
-    tables_of(noisy).counts(1)
-    assert np.array_equal(noisy.measurements.noisy_sums, before)
-
-
-def test_seeds_repeat_and_are_refused_like_those_of_a_release():
-    assert np.array_equal(seeds_of(3, 5), seeds_of(3, 5))
-    assert not np.array_equal(seeds_of(3, 5), seeds_of(4, 5))
-    with pytest.raises(dps.RequestError, match="rng must be a seed"):
-        seeds_of("x", 5)

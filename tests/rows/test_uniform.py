@@ -1,15 +1,12 @@
 """The uniform reference: its two distributions, and that it costs nothing."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.errors import FileFormatError, RequestError
-from dpstats.rows import reference_from_dict
 from dpstats.rows.uniform import Uniform
 
 SCHEMA = dps.Schema([
@@ -73,25 +70,6 @@ def test_draws_inside_given_cells():
     points = SCHEMA.draw_inside(cells, rng)
     bins = [SCHEMA[name].bins_of(points[name]) for name in SCHEMA.names]
     np.testing.assert_array_equal(np.ravel_multi_index(bins, (3, 3, 4)), cells)
-
-
-def test_it_is_public():
-    assert Uniform().share == Fraction(0)
-    assert Uniform().block(SCHEMA) is None
-    assert Uniform().note(None) is None
-    assert Uniform().cells(SCHEMA, None) == (36, None)
-    assert Uniform("grid").cells(SCHEMA, None) == (0, None)
-
-
-def test_round_trip_and_refusals():
-    for reference in (Uniform(), Uniform("grid")):
-        assert reference_from_dict(reference.to_dict()) == reference
-    with pytest.raises(RequestError, match="must be one of"):
-        Uniform("bins")
-    with pytest.raises(FileFormatError, match="unknown reference density 'kernel'"):
-        reference_from_dict({"kind": "kernel"})
-    with pytest.raises(FileFormatError, match="unknown keys"):
-        reference_from_dict({"kind": "uniform", "bandwidth": 1})
 
 
 @pytest.mark.parametrize("over", ["cells", "grid"])

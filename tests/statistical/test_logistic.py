@@ -115,17 +115,23 @@ TWO_STAGES = [
 ]  # fmt: skip
 
 
-def check(setting, runs, table, tools, stages=1):
-    name, schema, formula, draw, truth, n, budget, unit, widest = setting
-    analysis, rng = dps.Logistic(formula, stages=stages), np.random.default_rng(7)
+def releases(analysis, schema, draw, n, budget, unit, runs, tools, seed=7):
+    """Releases of fresh rows with fresh noise."""
     plan = dps.plan(schema, {"it": analysis}, budget=budget, unit=unit)
     source = tools.Laplace if budget.noise == "laplace" else tools.Gaussian
-    hits, widths = np.zeros(len(truth)), []
+    rng = np.random.default_rng(seed)
     for run in range(runs):
         rows = pd.DataFrame(draw(rng, n)).reindex(columns=schema.names, fill_value=0)
         with _noise_from(source(run)):
             held = dps.measure(plan, rows)
-        ends = np.asarray(dps.synthesize(held, rng=run, k=500).infer("it").conf_int())
+        yield dps.synthesize(held, rng=run, k=500)
+
+
+def check(setting, runs, table, tools, stages=1):
+    name, schema, formula, draw, truth, n, budget, unit, widest = setting
+    analysis, hits, widths = dps.Logistic(formula, stages=stages), np.zeros(len(truth)), []
+    for release in releases(analysis, schema, draw, n, budget, unit, runs, tools):
+        ends = np.asarray(release.infer("it").conf_int())
         hits += (ends[:, 0] <= truth) & (np.array(truth) <= ends[:, 1])
         widths.append(ends[-1, 1] - ends[-1, 0])
     what = f"{name}, {formula}, n = {n}, {budget.kind} {unit}, stages {stages}"
@@ -181,15 +187,10 @@ JOINT = [
 @pytest.mark.parametrize("setting", JOINT, ids=lambda s: f"{s[0]}-{s[2]}-{s[3].kind}-{s[5]}")
 def test_joint_tests_hold_their_level(setting, table, tools):
     formula, hypothesis, n, budget, unit, stages = setting
-    plan = dps.plan(MIXED, {"it": dps.Logistic(formula, stages=stages)}, budget=budget, unit=unit)
-    source = tools.Laplace if budget.noise == "laplace" else tools.Gaussian
-    rng, rejected, runs = np.random.default_rng(3), 0, 250
-    for run in range(runs):
-        rows = pd.DataFrame(without_effects(rng, n)).reindex(columns=MIXED.names, fill_value=0)
-        with _noise_from(source(run)):
-            held = dps.measure(plan, rows)
-        found = dps.synthesize(held, rng=run, k=500).infer("it")
-        rejected += found.wald_test(hypothesis).pvalue <= 0.05
+    analysis, rejected, runs = dps.Logistic(formula, stages=stages), 0, 250
+    options = MIXED, without_effects, n, budget, unit, runs, tools
+    for release in releases(analysis, *options, seed=3):
+        rejected += release.infer("it").wald_test(hypothesis).pvalue <= 0.05
     what = f"{formula}, n = {n}, {budget.kind} {unit}, stages {stages}"
     table.level(what, hypothesis, rejected, runs, rate=0.06)
 
@@ -206,14 +207,9 @@ def test_smaller_models_of_a_release_cover(table, tools):
         information = (x.T * (mean * (1 - mean))) @ x
         truth += np.linalg.solve(information, x.T @ (crowd["y"] - mean))
     for n, budget in ((2_000, dps.PureDP(5)), (20_000, TIGHT)):
-        plan = dps.plan(MIXED, {"it": large}, budget=budget)
-        source = tools.Laplace if budget.noise == "laplace" else tools.Gaussian
-        rng, hits, runs = np.random.default_rng(7), np.zeros(3), 200
-        for run in range(runs):
-            rows = pd.DataFrame(mixed(rng, n)).reindex(columns=MIXED.names, fill_value=0)
-            with _noise_from(source(run)):
-                held = dps.measure(plan, rows)
-            found = dps.synthesize(held, rng=run, k=500).infer(small)
+        hits, runs = np.zeros(3), 200
+        for release in releases(large, MIXED, mixed, n, budget, "replace", runs, tools):
+            found = release.infer(small)
             assert found.terms == ["Intercept", "x", "u[T.True]"]
             ends = np.asarray(found.conf_int())
             hits += (ends[:, 0] <= truth) & (truth <= ends[:, 1])
@@ -226,12 +222,13 @@ def test_smaller_models_of_a_release_cover(table, tools):
 @pytest.mark.parametrize("formula", ["y ~ u", "y ~ x + u + C(g)"])
 def test_a_regressor_that_predicts_the_outcome_keeps_an_infinite_end(formula, stages, table, tools):
     """The coefficient is infinite: an interval with an end does not cover it."""
-    plan = dps.plan(MIXED, {"it": dps.Logistic(formula, stages=stages)}, budget=TIGHT)
-    rng, open_ends, runs = np.random.default_rng(3), 0, 100
-    for run in range(runs):
-        frame = pd.DataFrame(mixed(rng, 5_000)).reindex(columns=MIXED.names, fill_value=0)
-        with _noise_from(tools.Gaussian(run)):
-            held = dps.measure(plan, frame.assign(y=frame["y"] | frame["u"]))
-        found = dps.synthesize(held, rng=run, k=300).infer("it")
+
+    def certain(rng, n):
+        rows = mixed(rng, n)
+        return rows | {"y": rows["y"] | rows["u"]}
+
+    analysis, open_ends, runs = dps.Logistic(formula, stages=stages), 0, 100
+    for release in releases(analysis, MIXED, certain, 5_000, TIGHT, "replace", runs, tools, 3):
+        found = release.infer("it")
         open_ends += np.isinf(np.asarray(found.conf_int())[found.terms.index("u[T.True]"), 1])
     table.covers(f"{formula}, stages {stages}", "upper end", open_ends, runs, rate=0.95)

@@ -38,24 +38,6 @@ def test_intervals_approach_the_classical_one_as_noise_vanishes(schema, survey):
     )
 
 
-def test_interval_and_test_agree(schema, survey):
-    release = released(schema, survey, {"a": dps.Proportion(YES)})
-    result = release.infer("a")
-    for end in result.conf_int(alpha=0.1):
-        assert result.test(float(end)).pvalue == pytest.approx(0.1, abs=1e-4)
-
-
-def test_certified_contains_noise_aware_and_table_target_is_inside(schema, survey):
-    release = released(schema, survey, {"a": dps.Proportion(YES)}, epsilon=0.5)
-    result = release.infer("a")
-    aware, certified = result.conf_int(), result.conf_int(method="certified")
-    assert certified[0] < aware[0] < aware[1] < certified[1]
-    table = result.conf_int(target="table")
-    assert np.diff(table) < np.diff(aware)
-    law = release.answers(dps.Proportion(YES).family(schema)).law(0)
-    assert np.diff(table)[0] == pytest.approx(2 * law.quantile(0.05) / len(survey))
-
-
 def test_derived_from_a_table_or_its_complement(schema, survey, no_noise):
     release = released(schema, survey, {"t": dps.Marginals(["smoker", "region"])})
     for condition, held in (

@@ -1,3 +1,4 @@
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,18 +85,16 @@ def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema
     assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
 
 
-@pytest.mark.parametrize("target", ["population", "table"])
-@pytest.mark.parametrize("method", ["noise_aware", "certified"])
-def test_simultaneous_intervals_share_the_error(method, target, people, seeded_noise):
+def test_simultaneous_intervals_share_the_error(people, seeded_noise):
     fine = dps.Schema([dps.Number("age", 0, 100, edges=list(range(1, 100, 2)))])
     with _noise_from(seeded_noise(1)):
         release = released(fine, people, {"a": dps.Quantile("age", [0.25, 0.5, 0.75])}, 0.05)
     result = release.infer("a")
-    together = result.conf_int(method=method, target=target, simultaneous=True)
-    third = result.conf_int(alpha=0.05 / 3, method=method, target=target)
-    alone = result.conf_int(method=method, target=target)
-    np.testing.assert_array_equal(together, third)
-    assert np.all(np.diff(together) > np.diff(alone))
+    for method, target in itertools.product(("noise_aware", "certified"), ("population", "table")):
+        options = {"method": method, "target": target}
+        together = result.conf_int(**options, simultaneous=True)
+        np.testing.assert_array_equal(together, result.conf_int(**options, alpha=0.05 / 3))
+        assert np.all(np.diff(together) > np.diff(result.conf_int(**options)))
 
 
 def test_drowned_interval_is_the_whole_range(schema, people, seeded_noise):
@@ -156,26 +155,6 @@ def test_bins_are_those_that_the_tests_of_the_edges_keep(schema, people):
             assert last == len(edges) - [*(above <= alpha / 2)[::-1], False].index(False)
             some += first < last
     assert some > 5
-
-
-def test_bands(schema, people):
-    result = released(schema, people, {"a": dps.Quantile("age")}).infer("a")
-    aware, certified = result.distribution(), result.distribution(method="certified")
-    table = result.distribution(target="table")
-    pd.testing.assert_frame_equal(aware, result.distribution())
-    width = {
-        name: (f["band_high"] - f["band_low"]).max()
-        for name, f in (("aware", aware), ("certified", certified), ("table", table))
-    }
-    assert width["table"] < width["aware"] < width["certified"]
-    assert np.all(aware["band_low"] <= aware["band_high"])
-    assert np.all(np.diff(aware["estimate"]) >= 0)
-    inner = aware.iloc[1:-1]  # in the tails a pointwise interval can be wider on one side
-    assert np.all((inner["high"] - inner["low"]) < (inner["band_high"] - inner["band_low"]))
-    with pytest.raises(dps.RequestError, match="method"):
-        result.distribution(method="exact")
-    with pytest.raises(dps.RequestError, match=r"alpha=0\.05"):
-        result.distribution(alpha=0.95)
 
 
 def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):
@@ -239,7 +218,7 @@ def test_dates_print_as_dates_and_stand_beside_the_days_in_frames(no_noise):
 
 
 def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
-    """Both counts of the ratio share noise. The variance of 300 estimates has 8% of error."""
+    """Both counts of the ratio share noise. The variance of 150 estimates has 12% of error."""
     columns = [dps.Number("age", 0, 100, edges=EDGES), dps.Boolean("a"), dps.Boolean("b")]
     schema = dps.Schema(columns)
     rng = np.random.default_rng(4)
@@ -248,7 +227,7 @@ def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
     plan = dps.plan(schema, {"t": dps.Marginals(["age", "a", "b"], degree=2)}, budget=budget)
     asked = dps.Quantile("age", 0.5, given="a")
     found = []
-    for _ in range(300):
+    for _ in range(150):
         with _noise_from(lambda scale, size: np.rint(rng.normal(0, scale, size)).astype(int)):
             held = dps.measure(plan, rows)
         release = SimpleNamespace(
@@ -258,4 +237,4 @@ def test_the_privacy_variance_in_a_group_is_that_of_the_estimate(people):
         result = asked.infer(release)
         found.append((result.params[0], result.privacy_variance[0]))
     drawn = np.var([one for one, _ in found])
-    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.25)
+    assert np.mean([one for _, one in found]) == pytest.approx(drawn, rel=0.36)

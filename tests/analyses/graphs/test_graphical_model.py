@@ -129,16 +129,6 @@ def test_the_frame_has_a_row_for_every_pair(release):
     assert (table["std_error"] < 0.01).all()
 
 
-def test_intervals_widen(release):
-    result = release.infer("numbers")
-    single, joint = (
-        np.diff(result.conf_int(simultaneous=simultaneous)) for simultaneous in (False, True)
-    )
-    assert np.all(joint > single)
-    assert np.all(np.diff(result.conf_int(alpha=0.01)) > single)
-    assert np.all(np.diff(result.conf_int(target="table")) < single)
-
-
 VARIANTS = {
     "any": ({}, {"alpha": 1e-9}),
     "tree": ({"structure": "tree"}, {"alpha": 1e-9}),
@@ -238,27 +228,6 @@ def test_separators_test_pairs_outside_of_the_declared_graph():
     assert dps.GraphicalModel(names, separators=[["p", "q"]]).separators == (("p", "q"),)
 
 
-def test_even_rows_are_too_good_for_a_certificate_and_like_is_not(release, rows):
-    def widths(result):
-        return np.median(np.diff(result.conf_int(method="certified")))
-
-    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(2_000), n=40_000)
-    many = pd.concat([rows] * 7).head(40_000)
-    made = dps.release(plan, many, m=2_000, rng=0)
-    even, like = plan.preview(), plan.preview(like=made)
-    assert widths(made.infer("g")) > 2 * widths(even.results["g"][0])
-    assert widths(like.results["g"][0]) == pytest.approx(widths(made.infer("g")), rel=0.1)
-    assert "Even rows are an easy case for a graph" in str(even)
-    assert "Even rows" not in str(like)
-
-
-def test_all_variants_have_one_price():
-    family = dps.GraphicalModel(NAMES).family(SCHEMA)
-    assert family == dps.Covariance(NAMES).family(SCHEMA)
-    for variant in ({"structure": "tree"}, {"estimator": "glasso"}, {"tolerance": 0.1}):
-        assert dps.GraphicalModel(NAMES, **variant).family(SCHEMA) == family
-
-
 def test_published_rows_alone_have_certified_intervals(rows):
     names = NAMES[:3]
     model = dps.GraphicalModel(names)
@@ -298,14 +267,3 @@ def test_one_pair_is_tested_by_name(release, rows):
         graph.test(0)
     single = release.infer("given")
     assert single.test(0).pvalue == pytest.approx(single.p_unadjusted[0])
-
-
-def test_intervals_and_tests_agree(noisy, rows, seeded_noise):
-    """A pair whose single interval excludes zero by far has a p-value below its alpha."""
-    plan = dps.plan(SCHEMA, {"g": dps.GraphicalModel(NAMES)}, budget=dps.PureDP(3), n=len(rows))
-    with _noise_from(seeded_noise(2)):
-        graph = dps.release(plan, rows, m=2_000, rng=0).infer("g")
-    for alpha in (0.2, 0.05, 0.001):
-        low, high = graph.conf_int(alpha=alpha).T
-        outside = (low > 0) | (high < 0)
-        np.testing.assert_array_equal(outside, np.asarray(graph.p_unadjusted) < alpha)

@@ -133,22 +133,6 @@ def noisy():
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
-def test_noise_widens_intervals_and_methods_and_targets_nest(quiet, noisy, unit):
-    result, exact = noisy[unit].infer("regions"), quiet[unit].infer("regions")
-    assert np.all(np.diff(result.conf_int()) > np.diff(exact.conf_int()))
-    aware, certified = result.conf_int(), result.conf_int(method="certified")
-    slack = 1e-9
-    assert np.all(
-        (certified[:, 0] <= aware[:, 0] + slack) & (aware[:, 1] <= certified[:, 1] + slack)
-    )
-    table, joint = result.conf_int(target="table"), result.conf_int(simultaneous=True)
-    assert np.all((aware[:, 0] <= table[:, 0]) & (table[:, 1] <= aware[:, 1]))
-    assert np.all((joint[:, 0] <= aware[:, 0]) & (aware[:, 1] <= joint[:, 1]))
-    assert 0 < result.anova().pvalue <= 1
-    assert 0 <= result.omega_squared <= result.eta_squared <= 1
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_a_rare_group_may_have_any_mean_and_does_not_decide_the_test(unit):
     frame = rows()
     frame["pay"] = np.where(frame["region"] == "e", 30.0, 2 * (np.arange(900) % 2))
@@ -211,8 +195,7 @@ def with_empty(unit, rows_per_person, empty, frame, noise=nothing):
     return dps.synthesize(measured, rng=0, m=200, k=50).infer("g")
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("rows_per_person", [1, 3])
+@pytest.mark.parametrize(("unit", "rows_per_person"), [("add_remove", 1), ("replace", 3)])
 def test_declared_levels_without_rows_change_no_test(unit, rows_per_person):
     frame = rows()[["pay", "region"]]
     frame = frame[frame["region"].isin(["n", "s"])]

@@ -147,52 +147,6 @@ def resampled_spread(frame):
     return N * np.var(np.arctanh(drawn))
 
 
-@pytest.mark.parametrize(
-    ("unit", "budget"),
-    [
-        ("replace", dps.PureDP(5)),
-        ("add_remove", dps.ZCDP(0.5)),
-        pytest.param("replace", dps.ZCDP(0.5), marks=pytest.mark.slow),
-        pytest.param("add_remove", dps.PureDP(5), marks=pytest.mark.slow),
-    ],
-    ids=str,
-)
-def test_intervals_tests_and_certificates_fit_each_other(unit, budget):
-    release = released(budget, unit)
-    for name in ANALYSES:
-        result = release.infer(name)
-        aware, certified = (
-            np.atleast_2d(result.conf_int(method=m)) for m in ("noise_aware", "certified")
-        )
-        table = np.atleast_2d(result.conf_int(target="table"))
-        together = np.atleast_2d(result.conf_int(simultaneous=True))
-        if name != "small":
-            assert np.all((aware[:, 0] >= certified[:, 0]) & (aware[:, 1] <= certified[:, 1])), name
-            assert np.all((table[:, 0] >= certified[:, 0]) & (table[:, 1] <= certified[:, 1])), name
-        if name in ("one", "means", "difference", "small", "ill"):
-            assert np.all((table[:, 0] >= aware[:, 0]) & (table[:, 1] <= aware[:, 1])), name
-        assert np.all((together[:, 0] <= aware[:, 0]) & (together[:, 1] >= aware[:, 1])), name
-        assert np.all(result.privacy_variance > 0)
-        if result.scalar and name != "small":
-            for end in result.conf_int(alpha=0.1):
-                assert name != "pair" or abs(end) < 1
-                assert result.test(end).pvalue == pytest.approx(0.1, rel=1e-3), name
-        assert "nan" not in str(result)
-
-
-@pytest.mark.parametrize("target", ["population", "table"])
-@pytest.mark.parametrize("method", ["noise_aware", "certified"])
-def test_simultaneous_intervals_share_the_error(method, target):
-    release = released(dps.PureDP(100))
-    for name in ("means", "pairs"):  # three terms each
-        result = release.infer(name)
-        together = result.conf_int(method=method, target=target, simultaneous=True)
-        third = result.conf_int(alpha=0.05 / 3, method=method, target=target)
-        alone = result.conf_int(method=method, target=target)
-        np.testing.assert_array_equal(together, third)
-        assert np.all(np.diff(together) > np.diff(alone)), name
-
-
 def test_the_table_itself_is_covered():
     """Noise alone, with probability 1 - alpha in all; three parameters, alpha = .002."""
     for unit in ("replace", "add_remove"):
@@ -206,9 +160,9 @@ def test_the_table_itself_is_covered():
                 assert low <= truth <= high, name
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.3])
-@pytest.mark.parametrize("target", ["population", "table"])
-@pytest.mark.parametrize("name", ["difference", "ill"])
+@pytest.mark.parametrize(("name", "target", "alpha"), [
+    ("difference", "population", 0.05), ("ill", "table", 0.05), ("difference", "table", 0.3),
+])  # fmt: skip
 def test_a_certified_difference_gives_each_group_half_of_alpha(name, target, alpha):
     result = released(dps.PureDP(20)).infer(name)
     contrast = result.intervals
@@ -282,8 +236,7 @@ def test_rare_two_point_numbers_and_rare_shares_are_noted(seeded_noise):
     assert "below 10" not in text["old"]
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1, 1e5])
-@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize(("epsilon", "left"), [(0.01, 1), (1, 0), (1e5, 1), (1e5, 0)])
 def test_a_standard_error_next_to_an_empty_group_is_what_the_interval_says(
     epsilon, left, seeded_noise
 ):
@@ -311,29 +264,6 @@ def test_a_variance_lost_in_noise_is_told_and_a_constant_is_not_certain():
     low, high = result.conf_int(alpha=0.002)
     assert low < 5 < high
     assert "variance of pay is small relative to its noise" in result.summary()
-
-
-def test_a_mean_costs_little_more_than_its_sum_and_a_difference_costs_two():
-    assert ANALYSES["means"].family(SCHEMA).sensitivity("replace").l1 == 3 * 9 / 4
-    assert ANALYSES["difference"].family(SCHEMA).sensitivity("replace").l1 == 2
-    assert ANALYSES["difference"].family(SCHEMA).sensitivity("add_remove").l1 == 1
-
-
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.02)], ids=["epsilon", "rho"])
-@pytest.mark.parametrize("analysis", [dps.Correlation, dps.Covariance, dps.PCA])
-def test_third_and_fourth_powers_take_at_most_three_per_cent(analysis, budget, unit):
-    for p in (2, 5, 10):
-        schema = dps.Schema([dps.Number(f"x{i}", -1, 1, missing=0) for i in range(p)])
-        plan = dps.plan(schema, {"one": analysis(schema.names)}, budget=budget, unit=unit)
-        spent = {
-            max(map(len, planned.block.terms)): budget.cost(
-                planned.block.sensitivity(unit), planned.multiplier
-            )
-            for planned in plan.blocks
-        }
-        assert set(spent) == {2, 4}
-        assert 0 < spent[4] <= 0.03 * budget.total
 
 
 def test_bad_values_of_tests():

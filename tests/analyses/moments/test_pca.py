@@ -108,11 +108,10 @@ def test_sampling_part_is_the_classical_one_without_noise(no_noise):
     [dps.Covariance(NAMES[:3]), dps.PCA(NAMES[:3]), dps.PCA(NAMES[:3], standardize=True)],
     ids=str,
 )
-@pytest.mark.parametrize(
-    ("budget", "unit"), [(dps.PureDP(1e-4), "add_remove"), (dps.ZCDP(1e-9), "replace")], ids=str
-)
-def test_drowned_intervals_are_all_that_bounds_allow(analysis, budget, unit):
-    result, _, _ = infer(analysis, budget=budget, unit=unit)
+def test_drowned_intervals_are_all_that_bounds_allow(analysis):
+    gaussian = isinstance(analysis, dps.PCA) and analysis.standardize
+    options = {"budget": dps.ZCDP(1e-9)} if gaussian else {"budget": dps.PureDP(1e-4)}
+    result, _, _ = infer(analysis, **options, unit="replace" if gaussian else "add_remove")
     for method in ("noise_aware", "certified"):
         ends = result.conf_int(method=method)
         assert np.all(ends[:, 0] <= ends[:, 1])
@@ -125,20 +124,6 @@ def test_drowned_intervals_are_all_that_bounds_allow(analysis, budget, unit):
     if isinstance(analysis, dps.PCA):
         assert "direction of PC1, PC2, PC3 is unknown" in text
     assert "the noise exceeds the" in text
-
-
-def test_certified_ends_hold_together_and_pointwise_ones_are_shorter():
-    result, _, _ = infer(dps.PCA(NAMES), epsilon=5.0)
-    certified = result.conf_int(method="certified")
-    together = result.conf_int(method="certified", simultaneous=True)
-    np.testing.assert_array_equal(certified, together)
-    pointwise, joint = result.conf_int(), result.conf_int(simultaneous=True)
-    assert np.mean(np.diff(pointwise[:4])) < np.mean(np.diff(joint[:4]))
-    covariance, _, _ = infer(dps.Covariance(NAMES), epsilon=5.0)
-    for method in ("noise_aware", "certified"):
-        own = covariance.conf_int(method=method)
-        all_of_them = covariance.conf_int(method=method, simultaneous=True)
-        assert np.all(np.diff(all_of_them) >= np.diff(own) - 1e-9)
 
 
 def test_frames_and_summary():
@@ -166,20 +151,6 @@ def test_frames_and_summary():
         result.intervals.pvalues(0.0, "two-sided")
     with pytest.raises(dps.RequestError, match="method"):
         result.angles(method="exact")
-
-
-def test_covariance_pvalues_agree_with_intervals():
-    result, _, _ = infer(dps.Covariance(NAMES), epsilon=5.0, unit="add_remove")
-    low, high = result.conf_int().T
-    for value in (0.0, 50.0, -2_000.0):
-        inside = (low < value) & (value < high)
-        np.testing.assert_array_equal(result.intervals.pvalues(value, "two-sided") > 0.05, inside)
-
-
-def test_the_order_of_columns_is_the_users():
-    one, _, _ = infer(dps.PCA(["steps", "age"]), epsilon=100.0)
-    assert one.columns == ("steps", "age")
-    assert one.mean_[0] > 1_000 > one.mean_[1]
 
 
 def test_singular_values_are_numpys_without_noise(no_noise):
@@ -232,8 +203,7 @@ def test_no_end_for_the_population_is_beyond_what_bounds_allow(simultaneous, see
     assert top[0] == pytest.approx(4)
 
 
-@pytest.mark.parametrize("n", [0, 1, 3])
-@pytest.mark.parametrize("epsilon", [1.0, 1e5])
+@pytest.mark.parametrize(("n", "epsilon"), [(0, 1e5), (1, 1.0), (3, 1e5)])
 def test_a_covariance_of_next_to_no_rows_prints_without_warnings(n, epsilon):
     result, *_ = infer(dps.Covariance(NAMES), epsilon=epsilon, n=n, unit="add_remove")
     text = result.summary() + result.summary(target="table")
@@ -265,15 +235,6 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     slack = 0.004 * np.diff(ends[:-1])[..., 0]  # the accuracy of simulated limits
     assert np.all(np.diff(ends[..., 0], axis=0) <= slack)
     assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
-
-
-@pytest.mark.parametrize(("standardize", "epsilon"), [(False, 1e-4), (True, 50.0)])
-def test_the_first_subspace_is_the_first_vector_and_the_last_is_all_space(standardize, epsilon):
-    result, *_ = infer(dps.PCA(NAMES, standardize=standardize), epsilon=epsilon)
-    for method in ("noise_aware", "certified"):
-        vector, subspace = result.angles(method=method)[["vector", "subspace"]].to_numpy().T
-        assert subspace[0] == vector[0]
-        assert subspace[-1] == 0
 
 
 def test_plots_without_matplotlib_say_what_to_do(monkeypatch):

@@ -239,8 +239,7 @@ def declared(columns, survey, test, epsilon=1e5, **options):
 SMOKES, PLACES = ["no", "yes"], ["north", "south", "west"]
 
 
-@pytest.mark.parametrize("unit", ["replace", "add_remove"])
-@pytest.mark.parametrize("rows_per_person", [1, 2])
+@pytest.mark.parametrize(("unit", "rows_per_person"), [("add_remove", 1), ("replace", 2)])
 def test_levels_without_rows_change_no_test(survey, no_noise, unit, rows_per_person):
     frame = survey[["smoker", "region"]]
     kept = sorted(frame["region"].unique())

@@ -6,26 +6,13 @@ First the level: in how many releases of tables without any effect each method r
 for the vignette's own table and both of its budgets, rejections, verdicts, intervals and coverage.
 """
 
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from defined import names_of
 
 import dpstats as dps
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "chi-square.md"
-
-
-def opening():
-    """The names that the vignette defines before it simulates anything."""
-    scope = {}
-    for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-        if "null_pvalues(plans" in code:
-            return scope
-        exec(code, scope)
-    raise SystemExit("the vignette has no simulation")
 
 
 def levels(scope, releases):
@@ -76,7 +63,7 @@ def interval(name, ends, exact):
 
 
 def main(null_releases, releases):
-    scope = opening()
+    scope = names_of("chi-square", before="null_pvalues(plans")
     levels(scope, null_releases)
     table(scope, releases)
 

@@ -6,31 +6,18 @@ For each reference, and for the plan that asks the question itself: errors of th
 Wilson's interval on the rows holds the table's own share, and the interval for the slope.
 """
 
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from defined import names_of
 from statsmodels.stats.proportion import proportion_confint
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "continuous.md"
-
-
-def opening():
-    """The names that the vignette defines up to its releases."""
-    scope = {}
-    for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-        exec(code, scope)
-        if "releases" in scope:
-            return scope
-    raise SystemExit("the vignette has no releases")
 
 
 def main(runs):
     import dpstats as dps
 
-    scope = opening()
+    scope = names_of("continuous", until="releases")
     table, poor, largest_error = scope["table"], scope["poor"], scope["largest_error"]
     exact = poor(table)
     question = dps.Proportion("health < 60", given="age >= 45")

@@ -6,25 +6,20 @@ Run `python tests/benchmarks/vignettes/from_the_paper.py [runs, 40]`.
 import contextlib
 import io
 import os
-import re
 import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "from-the-paper.md"
+from defined import names_of
 
 
 def run():
     """One run of all code blocks, and the numbers of it."""
     import matplotlib.pyplot as plt
 
-    scope = {}
     with contextlib.redirect_stdout(io.StringIO()):
-        for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-            exec(code, scope)
+        scope = names_of("from-the-paper")
     plt.close("all")
     noise = np.abs(scope["b"] - scope["mean"])
     found = {("noise", "mean"): noise.mean(), ("noise", "largest"): noise.max()}

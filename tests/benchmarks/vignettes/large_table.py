@@ -7,22 +7,11 @@ the year with columns that it has nothing to do with. Then the intervals of one 
 other weights and with pure epsilon.
 """
 
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "large-table.md"
-
-
-def definitions():
-    """The names that the vignette defines, all of it run once."""
-    scope = {}
-    for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-        exec(code, scope)
-    return scope
+from defined import names_of
 
 
 def mean_width(release):
@@ -33,7 +22,7 @@ def mean_width(release):
 def main(releases):
     import dpstats as dps
 
-    scope = definitions()
+    scope = names_of("large-table")
     table, asked, n = scope["table"], scope["asked"], scope["n"]
     truth, rng = scope["shares"](table), np.random.default_rng()
     errors, rejected, widths = [], [], []

@@ -6,28 +6,17 @@ How often each column is chosen, of the table itself and of the table with the o
 which is then unrelated to all columns.
 """
 
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "logistic.md"
-
-
-def definitions():
-    """The names that the vignette defines, all of it run once."""
-    scope = {}
-    for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-        exec(code, scope)
-    return scope
+from defined import names_of
 
 
 def main(releases):
     import dpstats as dps
 
-    scope = definitions()
+    scope = names_of("logistic")
     names, rng = scope["names"], np.random.default_rng()
     for what in ("as it is", "outcome shuffled"):
         found = []

@@ -6,22 +6,11 @@ Every release is of a fresh table, drawn with replacement from that of the vigne
 population: how often each kind of interval holds its figures, and how wide it is (medians).
 """
 
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "only-the-rows.md"
-
-
-def definitions():
-    """The names that the vignette defines, all of it run once."""
-    scope = {}
-    for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-        exec(code, scope)
-    return scope
+from defined import names_of
 
 
 def intervals(scope, release):
@@ -53,7 +42,7 @@ def intervals(scope, release):
 def main(releases):
     import dpstats as dps
 
-    scope = definitions()
+    scope = names_of("only-the-rows")
     table, rng = scope["table"], np.random.default_rng()
     truths = scope["truths"](table) | {"admitted": table["admitted"].mean()}
     print(truths)

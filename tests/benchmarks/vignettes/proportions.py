@@ -5,25 +5,14 @@
 Every release is of a fresh table, drawn with replacement from that of the vignette.
 """
 
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "proportions.md"
-
-
-def definitions():
-    """The names that the vignette defines, all of it run once."""
-    scope = {}
-    for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-        exec(code, scope)
-    return scope
+from defined import names_of
 
 
 def main(releases):
-    scope = definitions()
+    scope = names_of("proportions")
     print(f"\n{releases} releases each")
     for epsilon in (0.25, 0.5, 1, 4):
         held = scope["coverage"](epsilon, releases, np.random.default_rng())

@@ -6,29 +6,18 @@ For each budget: in how many releases an interval left out zero, and in how many
 the table held what least squares and the eigenvectors of the table itself give.
 """
 
-import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import statsmodels.formula.api as smf
+from defined import names_of
 from statsmodels.datasets import randhie
 
 import dpstats as dps
 
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "randhie.md"
 SIMPLE = "mdvis ~ lncoins"
-
-
-def opening():
-    """The names that the vignette defines before it releases anything."""
-    scope = {}
-    for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-        if "dps.release(" in code:
-            return scope
-        exec(code, scope)
-    raise SystemExit("the vignette has no release")
 
 
 def prepared():
@@ -71,7 +60,7 @@ def clusters(table, formula):
 
 
 def main(releases):
-    scope = opening()
+    scope = names_of("randhie", before="dps.release(")
     schema, analyses, budgets = scope["schema"], scope["analyses"], scope["budgets"]
     table = prepared()
     coefficients, values, vectors, clamped = truth(table, schema, analyses)

@@ -9,22 +9,18 @@ each method found an edge in rows of independent columns.
 
 import contextlib
 import io
-import os
-import re
 import sys
 import tempfile
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from defined import names_of
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 import dpstats as dps
 from dpstats.analyses.graphs.tree import spanning_tree
-
-VIGNETTE = Path(__file__).parents[3] / "vignettes" / "graphical-model.md"
 
 
 def vignette():
@@ -32,13 +28,12 @@ def vignette():
     import matplotlib as mpl
 
     mpl.use("agg")
-    scope, here = {}, Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        os.chdir(folder)
-        for code in re.findall(r"```python\n(.*?)```", VIGNETTE.read_text(), flags=re.DOTALL):
-            exec(code, scope)
-        os.chdir(here)
-    return scope
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        return names_of("graphical-model")
 
 
 def beyond(limits, size):

@@ -60,46 +60,6 @@ def test_clipping_comes_first_and_its_effect_is_that_of_the_plan_with_it():
     assert second.change.startswith("epsilon = ")
 
 
-FEW = dps.Schema([dps.Boolean("smoker"), dps.Category("region", list("nsew")),
-                  dps.Number("x", 0, 100, edges=[30, 60], missing=0)])  # fmt: skip
-ASKED = {
-    "share": dps.Proportion("smoker"),
-    "link": dps.Independence("smoker", "region", simulations=199),
-    "gap": dps.Difference("smoker", by="region", groups=("n", "s")),
-    "cells": dps.Marginals(["smoker", "region", "x"]),
-}
-
-
-def test_an_interval_as_wide_as_its_whole_range_is_said_with_what_helps():
-    plan = dps.plan(FEW, ASKED, budget=dps.PureDP(0.01))
-    found = plan.preview(500)
-    assert list(found.whole_range) == list(ASKED)
-    assert found.whole_range["link"] == ("Cramer's V",)
-    assert list(found.unbounded) == ["gap"]
-    text = " ".join(str(found).split())
-    assert "share: intervals of smoker likely as wide as the whole range: tells nothing" in text
-    assert re.search(r"cells: (\d+) of 26 intervals likely as wide as the whole range", text)
-    assert text.count("whole range whole range") >= 3  # both methods
-    (first, *_) = found.advice["share"]
-    assert first.change == "alone in its plan"
-    alone = plan.asking({"share": ASKED["share"]}).preview(500)
-    assert list(first.widths.values()) == pytest.approx(alone.widths()["width"].tolist())
-    assert f"alone in its plan: width {first.widths['smoker']:.4g} of smoker" in text
-    assert all("intervals of median width" in str(remedy) for remedy in found.advice["cells"])
-
-
-def test_nothing_is_said_of_useful_intervals_and_the_usual_advice_where_no_change_helps():
-    found = dps.plan(FEW, ASKED, budget=dps.PureDP(4)).preview(5_000)
-    assert not found.lost
-    assert not found.advice
-    assert "whole range" not in str(found)
-    hopeless = preview("y ~ x", 1e-4, n=30)
-    assert hopeless.unbounded["line"]
-    assert hopeless.advice["line"] == ()
-    usual = "line: what helps in general: more rows or budget, fewer or wider columns"
-    assert usual in str(hopeless)
-
-
 @pytest.mark.parametrize(("edges", "said"), [([18, 40, 65, 80], True), (range(5, 120, 5), False)])
 def test_quantiles_whose_intervals_end_at_few_edges_are_told_so(edges, said):
     guesses = dps.Guesses(typical={"age": {"mean": 66, "sd": 12}})

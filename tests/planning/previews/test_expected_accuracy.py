@@ -99,9 +99,3 @@ def test_where_the_theorem_says_nothing():
         assert other.promised is None
         assert f"Loh (2024) promises nothing here: it is for {reason}" in str(other)
         assert 0 < other.delta < 0.05
-
-
-def test_without_noise_to_speak_of_no_ratio_is_shown():
-    exact = preview(dps.PureDP(1_000), 20_000).accuracy
-    assert exact.delta == 0
-    assert "with probability 95%, for the minimax fit" in str(exact)

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 
 import dpstats as dps
@@ -52,13 +51,7 @@ def test_the_schemas_guesses_are_the_default_and_the_preview_says_so():
     assert width(plan_with(GUESSES).preview(N, like=dps.Guesses())) == width(plain)
 
 
-def test_previewed_widths_are_those_of_such_rows(rows):
-    release = dps.release(plan_with(), rows, m=500, k=10)
-    real = np.diff(release.infer("line").conf_int()[1]).item()
-    assert width(plan_with(GUESSES).preview(N)) == pytest.approx(real, rel=0.4)
-
-
-@pytest.mark.parametrize("convert", [lambda f: f, pl.from_pandas, pa.Table.from_pandas])
+@pytest.mark.parametrize("convert", [lambda f: f, pl.from_pandas])
 def test_a_frame_of_any_library_is_drawn_from(rows, convert):
     found = plan_with().preview(N, like=convert(rows))
     assert width(found) == pytest.approx(width(plan_with(GUESSES).preview(N)), rel=0.1)
@@ -66,12 +59,6 @@ def test_a_frame_of_any_library_is_drawn_from(rows, convert):
     assert f"the frame of {N} rows, invented or public, given as like=" in " ".join(
         str(found).split()
     )
-
-
-def test_a_frame_may_hold_labels_as_synthetic_rows_do(rows):
-    labels = rows.assign(pain=rows["pain"].map({1: "not", 2: "much"}))
-    found = [width(plan_with().preview(N, like=f), "pain == 'much'") for f in (rows, labels)]
-    assert found[0] == found[1]
 
 
 def test_a_path_is_refused_whatever_it_names(rows, tmp_path, monkeypatch):

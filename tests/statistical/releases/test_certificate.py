@@ -99,7 +99,7 @@ def test_a_certificate_that_is_too_small_would_be_seen(exact, tools):
 @pytest.mark.simulate(EPSILONS, few=(0,), runs=(1, 10))
 def test_the_certificate_is_small(exact, setting, runs, table, tools):
     """delta <= 1.7 q in every release; entropy's true error no larger than minimax's on average."""
-    epsilon, m = setting, 10_000 if runs == 1 else 20_000
+    epsilon, m = setting, 5_000 if runs == 1 else 20_000
     source, truth = tools.Laplace(22), exact[epsilon].means
     worst, errors = {}, {}
     for run in range(runs):
