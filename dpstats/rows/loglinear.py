@@ -44,6 +44,7 @@ from dpstats.rows.levels import Levels, is_small
 from dpstats.rows.loglinear_fit import LogLinearFit, fit_loglinear
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Column, Number
+from dpstats.schema.rules import impossible_pairs
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
@@ -142,7 +143,7 @@ class LogLinear(Unmeasured):
         wanted, others = problem.wanted(model, rng) * share, None
         if problem.others:
             others = Others(schema, problem.others, problem.wanted_of_others(model) * share)
-        bins = edited(problem.levels, bins, wanted, problem.used, rng, others)
+        bins = edited(problem.levels, bins, wanted, problem.used | problem.impossible, rng, others)
         points = {column.name: column.draw_inside(bins[column.name], rng) for column in schema}
         return _of_rows(schema, points)
 
@@ -206,7 +207,8 @@ class _Tables:
 
     def __init__(self, measurements: Measurements) -> None:
         self.measurements = measurements
-        schema, sources = measurements.columns, Sources(measurements)
+        self.schema = schema = measurements.columns
+        sources = Sources(measurements)
         published = measurements.published.blocks
         tables = [block for block in published if isinstance(block, Table)]
         pairs = dict.fromkeys(
@@ -254,6 +256,14 @@ class _Tables:
     @cached_property
     def _off_diagonal(self) -> NDArray[np.bool_]:
         return self.used & ~np.eye(self.levels.size, dtype=np.bool_)
+
+    @cached_property
+    def impossible(self) -> NDArray[np.bool_]:
+        """Cells (L, L) that rules between two columns do not allow."""
+        cells = np.zeros((self.levels.size, self.levels.size), np.bool_)
+        for first, second, broken in impossible_pairs(self.schema):
+            cells[self.levels.slices[first], self.levels.slices[second]] |= broken
+        return cells | cells.T
 
     @cached_property
     def denoised(self) -> PairTables:
@@ -312,7 +322,8 @@ class _Tables:
         # No answer is corrected by more than its noise may have moved it.
         most, means = LIKELY * deviations, self.noisy.copy()
         means[own] = np.clip(blended, means[own] - most, means[own] + most)
-        return self.denoised.balanced(self._matrix(means) * self.n)
+        counts = np.where(self.impossible, 0.0, self._matrix(means) * self.n)
+        return self.denoised.balanced(counts)
 
     def wanted_of_others(self, model: LogLinearFit | None) -> Floats:
         """Counts of the other functions that rows are edited to: those of the model."""

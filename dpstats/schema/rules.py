@@ -490,6 +490,16 @@ def repairs_of(schema: Schema, names: Iterable[str]) -> Repairs:
     return Repairs(schema.select(needed), tuple(reversed(used)))
 
 
+def impossible_pairs(schema: Schema) -> list[tuple[str, str, Mask]]:
+    """Pairs of columns with the cells (bins, bins) that rules on these two alone do not allow."""
+    compiled = compile_rules(tuple(schema.columns), tuple(schema.rules))
+    return [
+        (rule.columns[0].name, rule.columns[1].name, _slices(rule, rule.columns[0]))
+        for rule in compiled
+        if len(rule.columns) == 2 and rule.in_bins
+    ]
+
+
 def rules_within(schema: Schema, names: Collection[str]) -> tuple[Rule, ...]:
     """The rules of a schema that depend on some of its columns alone."""
     compiled = compile_rules(tuple(schema.columns), tuple(schema.rules))

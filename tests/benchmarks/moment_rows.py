@@ -27,15 +27,20 @@ import dpstats as dps
 N = 20_000
 
 
-def components(p=20, n=N):
-    """PCA of p numbers that follow four factors."""
+def numbers(p, n=N):
+    """p columns, and rows with four factors."""
     names = [f"x{i}" for i in range(p)]
     schema = dps.Schema([dps.Number(name, -1, 1, points=201, missing=0) for name in names])
     rng = np.random.default_rng(0)
     loadings = rng.standard_normal((4, p)) * [[0.3], [0.2], [0.15], [0.1]]
     rows = rng.standard_normal((n, 4)) @ loadings + 0.15 * rng.standard_normal((n, p))
-    frame = pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
-    return dps.plan(schema, {"pca": dps.PCA(names)}, budget=dps.PureDP(5), n=n), frame
+    return schema, pd.DataFrame(np.round(np.clip(rows, -1, 1), 2), columns=names)
+
+
+def components():
+    """PCA of 20 numbers."""
+    schema, rows = numbers(20)
+    return dps.plan(schema, {"pca": dps.PCA(schema.names)}, budget=dps.PureDP(5), n=N), rows
 
 
 def mixed(asked, epsilon, numbers=4):

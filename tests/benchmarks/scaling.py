@@ -55,7 +55,7 @@ def tables(levels, n=N):
 
 def numbers(p, n=N):
     """How to plan a regression and components of p columns, and rows with four factors."""
-    from eigen import numbers
+    from moment_rows import numbers
 
     import dpstats as dps
 
