@@ -514,7 +514,7 @@ def test_a_toml_file_may_begin_with_a_byte_order_mark(tmp_path):
 
 def test_a_schema_file_holds_no_table_that_nothing_reads(tmp_path):
     for key, words in [
-        ("[[rule]]", r"a\.toml: unknown keys \['rule'\]; known"),
+        ("[[strata]]", r"a\.toml: unknown keys \['strata'\]; known"),
         ("[gueses]", r"a\.toml: unknown keys \['gueses'\] \(did you mean 'guesses'\?\)"),
         ("[[colum]]", r"unknown keys \['colum'\] \(did you mean 'column'\?\)"),
     ]:

@@ -34,7 +34,7 @@ from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Schema, arrow
 from dpstats.schema.dates import day_text
-from dpstats.schema.rules import Repairs
+from dpstats.schema.schema import Repairs
 
 if TYPE_CHECKING:
     import pandas as pd

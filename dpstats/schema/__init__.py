@@ -6,11 +6,12 @@ point of a public grid. No level, bound or bin is ever chosen by looking at data
 
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.column_fields import MISSING_LABEL, Level, quoted_name
+from dpstats.schema.conditions import Column
 from dpstats.schema.grid import MAX_POINTS
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
 from dpstats.schema.rules import Determines, Never, Order
-from dpstats.schema.schema import Column, Schema
+from dpstats.schema.schema import Schema
 from dpstats.schema.text_files import TextFile
 
 __all__ = [

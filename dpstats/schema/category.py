@@ -183,6 +183,10 @@ class Category(ColumnFields):
                 return code
         return self.index(value)
 
+    def code_of(self, value: object) -> int:
+        """Code of a public value: of a level, or of ``"(missing)"``."""
+        return self.index(value)
+
     @property
     def bins(self) -> int:
         """Number of levels, including the one for missing cells."""

@@ -10,9 +10,9 @@ import ast
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.checks import did_you_mean, excerpt, short
 from dpstats.errors import ConditionError, FileFormatError
-from dpstats.schema.category import Boolean
+from dpstats.schema.category import Boolean, Category
 from dpstats.schema.column_fields import MISSING_LABEL
+from dpstats.schema.number import Number
 
-if TYPE_CHECKING:
-    from dpstats.schema.schema import Column, Schema
-
+Column = Category | Number
 GRAMMAR = (
     "a condition combines comparisons with and, or, not and parentheses: "
     "column == level, !=, <, <=, >, >=, column in [level, ...], or a Boolean column by its name; "
@@ -44,6 +43,20 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.GtE: ">=",
 }
 _WORDS = {"&": " and ", "|": " or ", "~": " not "}
+
+
+class Columns(Protocol):
+    """Columns by their names, such as a `Schema`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+
+    def __iter__(self) -> Iterator[Column]: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def __getitem__(self, name: str) -> Column: ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,7 @@ class CellSet:
         return {"columns": [column.name for column in self.columns], "cells": cells}
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> CellSet:
+    def from_dict(cls, plain: Mapping[str, Any], schema: Columns) -> CellSet:
         """Inverse of `to_dict`."""
         columns = tuple(schema[name] for name in plain["columns"])
         if len(set(columns)) < len(columns):
@@ -134,7 +147,7 @@ def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
         ) from None
 
 
-def read_condition(text: str, schema: Schema) -> CellSet:
+def read_condition(text: str, schema: Columns) -> CellSet:
     """Read a condition against a schema.
 
     Parameters
@@ -153,7 +166,7 @@ def read_condition(text: str, schema: Schema) -> CellSet:
     return _read(text, schema, missing_differs=True)
 
 
-def read_combinations(text: str, schema: Schema) -> CellSet:
+def read_combinations(text: str, schema: Columns) -> CellSet:
     """Read a condition of a rule: it holds only where it does so whatever is missing.
 
     A comparison with a missing cell is neither true nor false, except one with ``"(missing)"``
@@ -167,7 +180,7 @@ def read_combinations(text: str, schema: Schema) -> CellSet:
     return _read(text, schema, missing_differs=False)
 
 
-def _read(text: str, schema: Schema, *, missing_differs: bool) -> CellSet:
+def _read(text: str, schema: Columns, *, missing_differs: bool) -> CellSet:
     tree, quoted = parsed_condition(text)
     reader = _Reader(text, schema, quoted, missing_differs)
     try:
@@ -235,7 +248,7 @@ def _rewrite(text: str) -> tuple[str, dict[str, str]]:
 @dataclass(frozen=True)
 class _Reader:
     text: str
-    schema: Schema
+    schema: Columns
     quoted: dict[str, str]
     missing_differs: bool  # a missing cell from every value; else nothing is known of it
 

@@ -534,6 +534,22 @@ class Number(ColumnFields):
             cells = np.where(self.is_missing_value(cells), np.nan, cells)
         return self.encode_numbers(cells)
 
+    def code_of(self, value: Any) -> int:
+        """Code of a public value within the bounds: a number, a date or ``"(missing)"``.
+
+        Raises
+        ------
+        SchemaError
+        """
+        if value == MISSING_LABEL and self.allow_missing:
+            return self.missing_code
+        number = day_of(value) if self.dates else value
+        if not is_number(number):
+            raise self._error(f"{short(value)} is no {'date' if self.dates else 'number'}")
+        if not self.low <= number <= self.high:  # type: ignore[operator]
+            raise self._error(f"{short(value)} is outside the bounds")
+        return int(self.encode_numbers(np.array([float(number)]))[0])  # type: ignore[arg-type]
+
     def is_missing_value(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which numbers (n,) of a private table are declared codes for a missing cell."""
         return np.isin(numbers, np.asarray(self.missing_values, np.float64))

@@ -14,27 +14,28 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arrays import Codes
+from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_choice, check_text, did_you_mean, excerpt, first_few, short
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema.category import Category, FrozenMapping
+from dpstats.schema.category import FrozenMapping
 from dpstats.schema.column_fields import MISSING_LABEL
-from dpstats.schema.conditions import cell_index, parsed_condition, read_combinations
-from dpstats.schema.dates import day_of
+from dpstats.schema.conditions import (
+    Column,
+    Columns,
+    cell_index,
+    parsed_condition,
+    read_combinations,
+)
 from dpstats.schema.number import Number
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from dpstats.schema.schema import Column, Schema
 
 Mask = NDArray[np.bool_]
 MOST_COMBINATIONS = 2**24  # that a proof goes through
@@ -91,25 +92,18 @@ class Never:
             )
         object.__setattr__(self, "set", FrozenMapping(self.set))
 
-    def compiled(self, columns: Schema) -> _Compiled:
+    def compiled(self, columns: Columns) -> CompiledRule:
         """The rule on coded rows."""
         combinations = read_combinations(self.condition, columns)
-        found = combinations.columns
-        mask = combinations.array.ravel()
-        if unknown := sorted(set(self.set) - {column.name for column in found}):
+        if unknown := sorted(set(self.set) - {column.name for column in combinations.columns}):
             raise SchemaError(
                 f"{self.text}: set names {first_few(unknown)}, which the condition does not "
                 "depend on"
             )
-        targets = {name: code_of(columns[name], value) for name, value in self.set.items()}
-
-        def broken(codes: Mapping[str, Codes]) -> Mask:
-            return np.asarray(mask[cell_index(found, codes)])
-
-        def repaired(codes: Mapping[str, Codes]) -> dict[str, Codes]:
-            return {name: np.full_like(codes[name], code) for name, code in targets.items()}
-
-        return _Compiled(self, found, tuple(targets), broken, repaired, in_bins=True)
+        targets = {name: columns[name].code_of(value) for name, value in self.set.items()}
+        return _Excluded(
+            self, combinations.columns, tuple(targets), combinations.array.ravel(), targets
+        )
 
     @property
     def text(self) -> str:
@@ -169,7 +163,7 @@ class Determines:
             raise SchemaError(f"{self.text}: a column cannot follow from itself")
         object.__setattr__(self, "mapping", FrozenMapping(self.mapping))
 
-    def compiled(self, columns: Schema) -> _Compiled:
+    def compiled(self, columns: Columns) -> CompiledRule:
         """The rule on coded rows."""
         by, column = columns[self.by], columns[self.column]
         follows = np.full(by.bins, -1, dtype=np.int64)
@@ -181,24 +175,11 @@ class Determines:
                 raise SchemaError(f"{self.text}: {error}") from None
             if not free[place]:
                 raise SchemaError(f"{self.text}: the mapping has {short(level)} twice")
-            free[place], follows[place] = False, code_of(column, value)
-        labels = np.array([*by.bin_labels], dtype=object)
-        if lacking := [label for label in labels[free] if label != MISSING_LABEL]:
+            free[place], follows[place] = False, column.code_of(value)
+        labels = zip(by.bin_labels, free, strict=True)
+        if lacking := [label for label, is_free in labels if is_free and label != MISSING_LABEL]:
             raise SchemaError(f"{self.text}: the mapping has no value for {first_few(lacking)}")
-
-        def wanted(codes: Mapping[str, Codes]) -> tuple[Mask, Codes]:
-            bins = by.bins_of(codes[self.by])
-            return ~free[bins], follows[bins]
-
-        def broken(codes: Mapping[str, Codes]) -> Mask:
-            bound, code = wanted(codes)
-            differs = column.bins_of(codes[self.column]) != column.bins_of(code)
-            return np.asarray(bound & differs)
-
-        def repaired(codes: Mapping[str, Codes]) -> dict[str, Codes]:
-            return {self.column: wanted(codes)[1]}
-
-        return _Compiled(self, (by, column), (self.column,), broken, repaired, in_bins=True)
+        return _Followed(self, (by, column), (self.column,), follows, free)
 
     @property
     def text(self) -> str:
@@ -262,43 +243,31 @@ class Order:
             f"got {excerpt(self.comparison)}"
         )
 
-    def compiled(self, columns: Schema) -> _Compiled:
+    def compiled(self, columns: Columns) -> CompiledRule:
         """The rule on coded rows."""
-        names, compare = self._read()[:2], self._read()[2]
+        *names, compare = self._read()
         left, right = (columns[name] for name in names)
         if not isinstance(left, Number) or not isinstance(right, Number):
             raise SchemaError(f"{self.text}: both must be numbers, or both dates")
         if left.dates != right.dates:
             raise SchemaError(f"{self.text}: a date cannot be compared with a number")
         changed, other = (left, right) if self.change == left.name else (right, left)
-        lower = (changed is left) == (compare in (np.greater, np.greater_equal))  # bound from below
+        from_below = (changed is left) == (compare in (np.greater, np.greater_equal))
         strict = compare in (np.greater, np.less)
-        values, own = other.grid, changed.codes_in_use
-        grid = changed.grid[own + changed.half_points]
-        if lower:
-            place = np.searchsorted(grid, values, side="right" if strict else "left")
+        codes = changed.codes_in_use
+        grid = changed.grid[codes + changed.half_points]
+        if from_below:
+            place = np.searchsorted(grid, other.grid, side="right" if strict else "left")
         else:
-            place = np.searchsorted(grid, values, side="left" if strict else "right") - 1
-        used = other.codes_in_use + other.half_points
-        if place[used].min() < 0 or place[used].max() >= len(own):
+            place = np.searchsorted(grid, other.grid, side="left" if strict else "right") - 1
+        used = place[other.codes_in_use + other.half_points]
+        if used.min() < 0 or used.max() >= len(codes):
             raise SchemaError(
                 f"{self.text}: some {other.name} allows no {changed.name} within its bounds; "
                 f"declare wider bounds of {changed.name}"
             )
-        nearest = own[np.clip(place, 0, len(own) - 1)]
-
-        def broken(codes: Mapping[str, Codes]) -> Mask:
-            first, second = codes[left.name], codes[right.name]
-            held = left.has_value(first) & right.has_value(second)
-            at = [np.where(held, c, 0) + n.half_points for c, n in ((first, left), (second, right))]
-            return np.asarray(held & ~compare(left.grid[at[0]], right.grid[at[1]]))
-
-        def repaired(codes: Mapping[str, Codes]) -> dict[str, Codes]:
-            code = codes[other.name]
-            at = np.where(other.has_value(code), code, 0) + other.half_points
-            return {changed.name: nearest[at]}
-
-        return _Compiled(self, (left, right), (changed.name,), broken, repaired, in_bins=False)
+        nearest = codes[np.clip(place, 0, len(codes) - 1)]
+        return _Ordered(self, (left, right), (changed.name,), compare, other, nearest)
 
     @property
     def text(self) -> str:
@@ -317,7 +286,7 @@ _FIRST = {"never": "condition", "determines": "column", "order": "comparison"}
 
 
 @dataclass(frozen=True)
-class _Compiled:
+class CompiledRule(ABC):
     """A rule on coded rows.
 
     Attributes
@@ -327,74 +296,96 @@ class _Compiled:
         All that it depends on.
     changes : tuple of str
         Names of those that a repair sets.
-    broken : callable
-        Codes of rows to which of them break the rule, (n,) bool.
-    repaired : callable
-        Codes of rows that break it to new codes of the changed columns.
     in_bins : bool
         Whether it depends on bins alone, not on the codes within them.
     """
 
+    in_bins: ClassVar[bool] = True
+
     rule: Rule
     columns: tuple[Column, ...]
     changes: tuple[str, ...]
-    broken: Any
-    repaired: Any
-    in_bins: bool
 
     @property
     def names(self) -> set[str]:
         """Names of its columns."""
         return {column.name for column in self.columns}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """As it is sent to the workers of an engine."""
-        return _compile, (self.rule, self.columns)
+    @abstractmethod
+    def broken(self, codes: Mapping[str, Codes]) -> Mask:
+        """Which rows break the rule, (n,)."""
 
-
-def _compile(rule: Rule, columns: tuple[Column, ...]) -> _Compiled:
-    from dpstats.schema.schema import Schema
-
-    return rule.compiled(Schema(columns))
+    @abstractmethod
+    def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        """New codes of the changed columns, of rows that break it."""
 
 
 @dataclass(frozen=True)
-class Repairs:
-    """Rules that decide how some columns are read, in the order in which they apply.
+class _Excluded(CompiledRule):
+    """Cells that cannot occur, and the codes that are set instead."""
 
-    Attributes
-    ----------
-    schema : Schema
-        The columns whose cells must be read: the wanted ones, and those that decide about them.
-    rules : tuple of compiled rules
-    """
+    cells: Mask
+    targets: Mapping[str, int]
 
-    schema: Schema
-    rules: tuple[_Compiled, ...] = ()
+    def broken(self, codes: Mapping[str, Codes]) -> Mask:
+        return np.asarray(self.cells[cell_index(self.columns, codes)])
 
-    def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
-        """Codes of the rows of a table as they are read, name -> (n,) int64; total on cells."""
-        return self.repair(self.schema.encode(batch))
+    def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        return {name: np.full_like(codes[name], code) for name, code in self.targets.items()}
 
-    def repair(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
-        """Codes of rows after all rules, from those of their cells, name -> (n,) int64."""
-        repaired = dict(codes)
-        for rule in self.rules:
-            rows = np.flatnonzero(rule.broken(repaired))
-            if len(rows):
-                some = {name: repaired[name][rows] for name in rule.names}
-                for name, new in rule.repaired(some).items():
-                    repaired[name] = repaired[name].copy()
-                    repaired[name][rows] = new
-        return repaired
 
-    def breaking(self, codes: Mapping[str, Codes]) -> Mask:
-        """Which rows break a rule, (n,)."""
-        return np.asarray(np.any([rule.broken(codes) for rule in self.rules], axis=0))
+@dataclass(frozen=True)
+class _Followed(CompiledRule):
+    """A code of the second column for every bin of the first, unless any is free to occur."""
 
-    def broken(self, codes: Mapping[str, Codes]) -> list[int]:
-        """How many rows break each rule."""
-        return [int(np.count_nonzero(rule.broken(codes))) for rule in self.rules]
+    follows: Codes
+    free: Mask
+
+    def broken(self, codes: Mapping[str, Codes]) -> Mask:
+        by, column = self.columns
+        bins = by.bins_of(codes[by.name])
+        wanted = column.bins_of(np.where(self.free[bins], codes[column.name], self.follows[bins]))
+        return np.asarray(column.bins_of(codes[column.name]) != wanted)
+
+    def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        by, column = self.columns
+        return {column.name: self.follows[by.bins_of(codes[by.name])]}
+
+
+@dataclass(frozen=True)
+class _Ordered(CompiledRule):
+    """A comparison, and the nearest code of the changed number for each grid point of the other."""
+
+    in_bins: ClassVar[bool] = False
+
+    compare: Any
+    other: Number
+    nearest: Codes
+
+    def broken(self, codes: Mapping[str, Codes]) -> Mask:
+        known, values = list[Mask](), list[Floats]()
+        for column in self.columns:
+            assert isinstance(column, Number)
+            known.append(column.has_value(codes[column.name]))
+            places = np.where(known[-1], codes[column.name], 0) + column.half_points
+            values.append(column.grid[places])
+        return np.asarray(known[0] & known[1] & ~self.compare(*values))
+
+    def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        return {self.changes[0]: self.nearest[codes[self.other.name] + self.other.half_points]}
+
+
+def repaired(codes: Mapping[str, Codes], rules: Iterable[CompiledRule]) -> dict[str, Codes]:
+    """Codes of rows after some rules in turn, name -> (n,) int64."""
+    changed = dict(codes)
+    for rule in rules:
+        rows = np.flatnonzero(rule.broken(changed))
+        if len(rows):
+            some = {name: changed[name][rows] for name in rule.names}
+            for name, new in rule.repaired(some).items():
+                changed[name] = changed[name].copy()
+                changed[name][rows] = new
+    return changed
 
 
 def read_rules(plain: object) -> tuple[Rule, ...]:
@@ -440,35 +431,21 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     return plain
 
 
-def code_of(column: Column, value: Any) -> int:
-    """Code of a level, a number, a date or ``"(missing)"``.
+class WithRules(Columns, Protocol):
+    """Columns with rules between them, a `Schema`."""
 
-    Raises
-    ------
-    SchemaError
-        If the column has no such level, or the value lies outside its bounds.
-    """
-    if isinstance(column, Category):
-        return column.index(value)
-    if value == MISSING_LABEL and column.allow_missing:
-        return column.missing_code
-    number = day_of(value) if column.dates else value
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise SchemaError(f"{short(value)} is no {'date' if column.dates else 'number'}, as "
-                          f"{column.name!r} holds")  # fmt: skip
-    if not column.low <= number <= column.high:  # type: ignore[operator]
-        raise SchemaError(f"{short(value)} is outside the bounds of {column.name!r}")
-    return int(column.encode_numbers(np.array([float(number)]))[0])
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The rules, in declared order."""
+
+    def __hash__(self) -> int: ...
 
 
 @lru_cache(maxsize=64)
-def compile_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> tuple[_Compiled, ...]:
-    """Rules on coded rows of some columns."""
-    from dpstats.schema.schema import Schema
-
-    schema = Schema(columns)
+def compile_rules(schema: WithRules) -> tuple[CompiledRule, ...]:
+    """The rules of a schema on coded rows."""
     compiled = []
-    for rule in rules:
+    for rule in schema.rules:
         try:
             compiled.append(rule.compiled(schema))
         except ConditionError as error:
@@ -476,38 +453,17 @@ def compile_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> tuple
     return tuple(compiled)
 
 
-def repairs_of(schema: Schema, names: Iterable[str]) -> Repairs:
-    """How some columns are read: the rules, in order, that decide what their cells become.
-
-    Seen from the last rule to the first, one matters if its repair changes a column that is needed;
-    then all of its columns are.
-    """
-    needed, used = set(names), list[_Compiled]()
-    for rule in reversed(compile_rules(tuple(schema.columns), tuple(schema.rules))):
-        if needed & set(rule.changes):
-            needed |= rule.names
-            used.append(rule)
-    return Repairs(schema.select(needed), tuple(reversed(used)))
-
-
-def impossible_pairs(schema: Schema) -> list[tuple[str, str, Mask]]:
+def impossible_pairs(schema: WithRules) -> list[tuple[str, str, Mask]]:
     """Pairs of columns with the cells (bins, bins) that rules on these two alone do not allow."""
-    compiled = compile_rules(tuple(schema.columns), tuple(schema.rules))
     return [
         (rule.columns[0].name, rule.columns[1].name, _slices(rule, rule.columns[0]))
-        for rule in compiled
+        for rule in compile_rules(schema)
         if len(rule.columns) == 2 and rule.in_bins
     ]
 
 
-def rules_within(schema: Schema, names: Collection[str]) -> tuple[Rule, ...]:
-    """The rules of a schema that depend on some of its columns alone."""
-    compiled = compile_rules(tuple(schema.columns), tuple(schema.rules))
-    return tuple(rule.rule for rule in compiled if rule.names <= set(names))
-
-
 @lru_cache(maxsize=64)
-def check_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> None:
+def check_rules(schema: WithRules) -> None:
     """Prove that no repaired row breaks a rule, and that every level remains possible.
 
     Rules that share columns are taken together, directly or through others. Bins between which none
@@ -519,11 +475,9 @@ def check_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> None:
         If a row would break a rule after all repairs, if no row with some level is allowed, or if
         there are more than `MOST_COMBINATIONS` to go through.
     """
-    from dpstats.schema.schema import Schema
-
-    for together in _linked(compile_rules(columns, rules)):
+    for together in _linked(compile_rules(schema)):
         names = set[str]().union(*(rule.names for rule in together))
-        involved = [column for column in columns if column.name in names]
+        involved = [column for column in schema if column.name in names]
         classes = [_Classes.of(column, together) for column in involved]
         shape = [len(of_column.codes) for of_column in classes]
         if math.prod(shape) > MOST_COMBINATIONS:
@@ -533,7 +487,6 @@ def check_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> None:
                 "points of these columns"
             )
         possible = [np.zeros(size, np.bool_) for size in shape]
-        repairs = Repairs(Schema(involved), tuple(together))
         for places in _combinations(shape):
             codes = {
                 c.name: k.codes[at] for c, k, at in zip(involved, classes, places, strict=True)
@@ -541,7 +494,7 @@ def check_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> None:
             allowed = ~np.any([rule.broken(codes) for rule in together], axis=0)
             for seen, at in zip(possible, places, strict=True):
                 seen[at[allowed]] = True
-            after = repairs.repair(codes)
+            after = repaired(codes, together)
             for rule in together:
                 rows = np.flatnonzero(rule.broken(after))
                 if len(rows):
@@ -552,8 +505,8 @@ def check_rules(columns: tuple[Column, ...], rules: tuple[Rule, ...]) -> None:
 
 
 def _unrepaired(
-    rule: _Compiled,
-    together: Sequence[_Compiled],
+    rule: CompiledRule,
+    together: Sequence[CompiledRule],
     involved: Sequence[Column],
     cells: Mapping[str, int],
 ) -> str:
@@ -570,7 +523,7 @@ def _unrepaired(
     )
 
 
-def _check_possible(column: Column, possible: Mask, together: Sequence[_Compiled]) -> None:
+def _check_possible(column: Column, possible: Mask, together: Sequence[CompiledRule]) -> None:
     labels = [label for label, seen in zip(column.bin_labels, possible, strict=True)
               if not seen and label != MISSING_LABEL]  # fmt: skip
     if labels:
@@ -581,7 +534,7 @@ def _check_possible(column: Column, possible: Mask, together: Sequence[_Compiled
         )
 
 
-def _linked(rules: Sequence[_Compiled]) -> list[list[_Compiled]]:
+def _linked(rules: Sequence[CompiledRule]) -> list[list[CompiledRule]]:
     """Rules in groups without a column in common, each in declared order."""
     groups: list[tuple[set[str], list[int]]] = []
     for place, rule in enumerate(rules):
@@ -609,7 +562,7 @@ class _Classes:
     of_bin: Codes
 
     @classmethod
-    def of(cls, column: Column, rules: Sequence[_Compiled]) -> _Classes:
+    def of(cls, column: Column, rules: Sequence[CompiledRule]) -> _Classes:
         """Classes of the bins, or of all codes where a rule depends on these."""
         own = [rule for rule in rules if column.name in rule.names]
         if isinstance(column, Number) and not all(rule.in_bins for rule in own):
@@ -626,7 +579,7 @@ def _codes_of_bins(column: Column) -> Codes:
     return column.bin_codes[0] if isinstance(column, Number) else np.arange(column.bins)
 
 
-def _slices(rule: _Compiled, column: Column) -> Mask:
+def _slices(rule: CompiledRule, column: Column) -> Mask:
     """Which combinations with each bin of a column break a rule, (bins, others) bool."""
     shape = [c.bins for c in rule.columns]
     places = np.unravel_index(np.arange(math.prod(shape)), shape)

@@ -17,16 +17,17 @@ from dpstats.checks import columns_named, counted, did_you_mean, excerpt, first_
 from dpstats.display import as_html, html_table
 from dpstats.errors import DataError, SchemaError
 from dpstats.schema.category import Boolean, Category
+from dpstats.schema.conditions import Column
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
 from dpstats.schema.rules import (
-    Repairs,
+    CompiledRule,
     Rule,
     check_rules,
+    compile_rules,
     read_rules,
-    repairs_of,
+    repaired,
     rule_to_dict,
-    rules_within,
 )
 from dpstats.schema.text_files import TextFile
 from dpstats.schema.toml_files import check_keys, read_toml
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 _KINDS: Mapping[str, type[Column]] = {"boolean": Boolean, "category": Category, "number": Number}
 _KEYS = {kind: frozenset({"name", *column._keys}) for kind, column in _KINDS.items()}
 _TELLING = ("levels", "low", "high", "values")  # keys that say which kind a column is
-Column = Category | Number
 
 _MOST_COLUMNS = 10_000
 _RULES_SHOWN = 6  # different rules for missing cells in one line
@@ -124,7 +124,7 @@ class Schema:
                     f"rules hold dps.Never, dps.Determines and dps.Order, got {type(rule).__name__}"
                 )
         if self.rules:
-            check_rules(columns, tuple(self.rules))
+            check_rules(self)
 
     @property
     def written(self) -> TextFile:
@@ -160,13 +160,22 @@ class Schema:
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
         selected = Schema(columns, kept, self.file)
         # They are parts of what was proved; a part by itself need not repair every row.
-        within = rules_within(self, wanted)
-        object.__setattr__(selected, "rules", within)
+        within = (rule.rule for rule in compile_rules(self) if rule.names <= wanted)
+        object.__setattr__(selected, "rules", tuple(within))
         return selected
 
     def repairs(self, names: Iterable[str]) -> Repairs:
-        """How some columns are read from a table whose rows may break rules."""
-        return repairs_of(self, names)
+        """How some columns are read from a table whose rows may break rules.
+
+        Seen from the last rule to the first, one matters if it changes a column that is needed;
+        then all of its columns are.
+        """
+        needed, rules = set(names), list[CompiledRule]()
+        for rule in reversed(compile_rules(self)):
+            if needed & set(rule.changes):
+                needed |= rule.names
+                rules.append(rule)
+        return Repairs(self.select(needed), tuple(reversed(rules)))
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks a column of this schema, or has one twice.
@@ -470,6 +479,37 @@ class Schema:
         header = ["column", "declared", "cells outside the declaration", "note"]
         rows = [[c.name, c.described, c.missing_rule(), c.note] for c in self.columns]
         return as_html("dpstats schema", self.rule_lines, table=html_table(header, rows))
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """Rules that decide how some columns are read, in the order in which they apply.
+
+    Attributes
+    ----------
+    schema : Schema
+        The columns whose cells must be read: the wanted ones, and those that decide about them.
+    rules : tuple of compiled rules
+    """
+
+    schema: Schema
+    rules: tuple[CompiledRule, ...] = ()
+
+    def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
+        """Codes of the rows of a table as they are read, name -> (n,) int64; total on cells."""
+        return self.repair(self.schema.encode(batch))
+
+    def repair(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        """Codes of rows after all rules, from those of their cells, name -> (n,) int64."""
+        return repaired(codes, self.rules)
+
+    def breaking(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
+        """Which rows break a rule, (n,)."""
+        return np.asarray(np.any([rule.broken(codes) for rule in self.rules], axis=0))
+
+    def broken(self, codes: Mapping[str, Codes]) -> list[int]:
+        """How many rows break each rule."""
+        return [int(np.count_nonzero(rule.broken(codes))) for rule in self.rules]
 
 
 def _column(plain: Mapping[str, Any]) -> Column:

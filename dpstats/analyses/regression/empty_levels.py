@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.analyses.regression.design_moments import multiplied
+from dpstats.analyses.regression.left_out import LeftOut, noisy_count, weights_of_count
 from dpstats.arrays import Floats
 from dpstats.error_rates import bonferroni
 from dpstats.families.features import Feature, Term, feature_name, is_level, product
-from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.privacy.weighted_noise import Combination
 
 if TYPE_CHECKING:
@@ -25,74 +23,6 @@ PRESENCE = 0.001  # probability that noise alone shows rows in some level withou
 _SAME = 1e-9  # relative, up to which a combination has no part in a direction
 Expansion = dict[Term, float]
 Event = tuple[Feature, ...]  # a level, or a cell of two columns
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Levels that the noisy counts do not show to have rows, and the model without them.
-
-    With v'x = 0 in every row, v can be added to the coefficients without any change (eq. 4 of
-    docs/explanation/regression/ols.md): combinations h with h'v = 0 for all such v are determined.
-    """
-
-    names: tuple[str, ...]
-    directions: Floats  # (m, p) in the basis
-    # (l, q) the number of rows in each level over n, as combinations of features squared
-    counts: Floats
-    # (l, p) members of the basis that are not zero in all rows of each level
-    touched: NDArray[np.bool_]
-    level_of: NDArray[np.int64]  # (m,) level of each direction
-
-    @property
-    def kept(self) -> NDArray[np.intp]:
-        """Members of the basis that are enough where the directions are arbitrary."""
-        from scipy import linalg
-
-        p = self.directions.shape[1]
-        if not len(self.directions):
-            return np.arange(p)
-        _, r, order = linalg.qr(self.directions, pivoting=True, mode="economic")
-        own = np.abs(np.diag(r))
-        return np.setdiff1d(np.arange(p), order[: int(np.sum(own > _SAME * own[0]))])
-
-    def undetermined(self, combinations: Floats) -> NDArray[np.bool_]:
-        """(k,) whether each combination (k, p) changes along some direction."""
-        along = np.abs(combinations @ self.directions.T)
-        size = np.abs(combinations) @ np.abs(self.directions.T)
-        return np.asarray(np.any(along > _SAME * size, axis=1))
-
-    def determined_part(self, combinations: Floats) -> Floats:
-        """(r, k) independent combinations of combinations (k, p) that change along no direction."""
-        from scipy import linalg
-
-        unknown = self.undetermined(combinations)
-        whole = np.eye(len(combinations))
-        if not unknown.any():
-            return whole
-        along = combinations[unknown] @ self.directions.T
-        length = (np.abs(combinations[unknown]) @ np.abs(self.directions.T)).max(axis=1)
-        part = linalg.null_space((along / length[:, np.newaxis]).T, rcond=_SAME).T / length
-        return np.vstack([whole[~unknown], part @ whole[unknown]])
-
-    def radius(self, matrix: NoisyMatrix, beta: float, response: float) -> Floats:
-        """(k + 1, k + 1) what the rows of the levels add to the radii of the moments (eq. 8).
-
-        Of the k members that are kept, and of the response in products with them; on the event of
-        `matrix.radius`.
-        """
-        k = len(self.kept)
-        total = np.zeros((k + 1, k + 1))
-        if not self.names:
-            return total
-        radius = joint_noise_quantiles(matrix.answers, beta)
-        reach = [np.abs(_weights_of_count(matrix, count)[0]) @ radius for count in self.counts]
-        counts = [_noisy_count(matrix, count) for count in self.counts]
-        most = np.maximum(np.add(counts, reach), 0.0) / matrix.n
-        for share, touched in zip(most.tolist(), self.touched, strict=True):
-            own = np.append(touched[self.kept], response)
-            total += share * np.outer(own, own)
-        total[-1, -1] = 0.0
-        return total
 
 
 def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
@@ -114,7 +44,7 @@ def left_out(moments: DesignMoments, matrix: NoisyMatrix | None) -> LeftOut:
             counts[event][moments.features.index(term)] = by
     if matrix is not None:
         each = bonferroni(PRESENCE, max(len(shares), 1))
-        low = {e for e, c in counts.items() if _noisy_count(matrix, c) <= _reach(matrix, c, each)}
+        low = {e for e, c in counts.items() if noisy_count(matrix, c) <= _reach(matrix, c, each)}
     absent = [e for e in counts if e in low and not _all_absent(e, low, shares)]
     directions = [_directions(moments, terms, basis[:, used], event) for event in absent]
     touched = [_touched(terms, basis[:, used], shares[event]) for event in absent]
@@ -241,28 +171,10 @@ def _name(moments: DesignMoments, event: Event) -> str:
 
 def _reach(matrix: NoisyMatrix, count: Floats, beta: float) -> float:
     """Quantile of the noise on a count."""
-    weights, answers = _weights_of_count(matrix, count)[0], matrix.answers
+    weights, answers = weights_of_count(matrix, count)[0], matrix.answers
     used = np.flatnonzero(weights).tolist()
     each = bonferroni(beta, max(len(used), 1))
     most = sum(abs(weights[f]) * float(answers.law(f).quantile(each)) for f in used)
     if len(used) < 2 or most == 0 or answers.bound_only:
         return float(most)
     return min(float(most), Combination(tuple(answers.noise_of(weights))).quantile(beta))
-
-
-def _weights_of_count(matrix: NoisyMatrix, count: Floats) -> tuple[Floats, float]:
-    """Write a count as a combination (d,) of the measured functions, and a known number."""
-    place, known = np.diag(matrix.place), 0.0
-    weights = np.zeros(len(matrix.answers.sums))
-    for i in np.flatnonzero(count):
-        if place[i] >= 0:
-            weights[place[i]] += count[i]
-        else:
-            known += count[i] * matrix.n
-    return weights, known
-
-
-def _noisy_count(matrix: NoisyMatrix, count: Floats) -> float:
-    """Noisy number of rows of a count."""
-    weights, known = _weights_of_count(matrix, count)
-    return float(weights @ matrix.answers.sums) + known

@@ -30,7 +30,7 @@ from dpstats.inference.moment_matrix import ONE, ZERO
 from dpstats.inference.simulation import calibration_generator, draw_noise
 
 if TYPE_CHECKING:
-    from dpstats.analyses.regression.empty_levels import LeftOut
+    from dpstats.analyses.regression.left_out import LeftOut
     from dpstats.checks import Alternative, Target
     from dpstats.inference.intervals import Ends
     from dpstats.inference.moment_matrix import NoisyMatrix
