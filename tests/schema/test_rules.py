@@ -231,7 +231,9 @@ def test_files_hold_rules(tmp_path):
     release = dps.release(plan, rows, rng=0)
     release.save(tmp_path / "r.zip")
     assert dps.load(tmp_path / "r.zip").schema == schema
-    assert verify(tmp_path / "r.zip").agrees
+    verdict = verify(tmp_path / "r.zip")
+    assert verdict.agrees
+    assert "2 rules between columns" in verdict.text
     for wrong, words in [("never = 1\nset = {age = 20}", "condition"),
                          ("when = 'a'", "one of the keys"), ("never = 'age < 15'", "needs set"),
                          ("order = 'a < b'\nwhat = 1", "unknown keys")]:  # fmt: skip
