@@ -13,7 +13,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.privacy.rationals import parse_fraction, read_rational
-from dpstats.rows.candidates import Candidates, merged
+from dpstats.rows.candidates import Candidates, merged, obeying
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -45,17 +45,10 @@ class Proposal:
         """The candidates as the rules between columns read them, so that none breaks a rule."""
         if not schema.rules:
             return self
-        repairs = schema.repairs(schema.names)
-        codes = repairs.repair(self.candidates.codes)
         weights = self.candidates.weights if self.density is None else self.density
-        allowed = ~repairs.breaking(codes)  # all, unless rules with other columns would be needed
-        kept = {name: column[allowed] for name, column in codes.items()}
-        candidates = merged(schema, kept, weights[allowed])
-        return replace(
-            self,
-            candidates=candidates,
-            density=None if self.density is None else candidates.weights,
-        )
+        candidates = obeying(schema, self.candidates.codes, weights)
+        density = None if self.density is None else candidates.weights
+        return replace(self, candidates=candidates, density=density)
 
 
 class Reference(Protocol):

@@ -12,6 +12,8 @@ from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Family, FamilyValues
 from dpstats.schema import Schema
 
+_ANYWHERE = 10_000  # points that are drawn where all candidates break rules
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -40,6 +42,27 @@ def merged(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Cand
     total = np.bincount(which, weights=weights)
     codes = {name: points[name][first] for name in schema.names}
     return Candidates(codes, total / total.sum())
+
+
+def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Candidates:
+    """Candidates from points as the rules between columns read them; none breaks a rule.
+
+    Rules of some of the columns of a schema may need other columns to repair every point. Points
+    that still break one are left out, and if that are all, any that break none take their place.
+    """
+    repairs = schema.repairs(schema.names)
+    for codes, of_each in ((points, weights), (_anywhere(schema), np.ones(_ANYWHERE))):
+        repaired = repairs.repair(codes)
+        allowed = ~repairs.breaking(repaired)
+        if allowed.any():
+            kept = {name: column[allowed] for name, column in repaired.items()}
+            return merged(schema, kept, of_each[allowed])
+    return merged(schema, repairs.repair(points), weights)
+
+
+def _anywhere(schema: Schema) -> dict[str, Codes]:
+    rng = np.random.default_rng(0)
+    return {c.name: c.draw_inside(rng.integers(c.bins, size=_ANYWHERE), rng) for c in schema}
 
 
 def _distinct(columns: Sequence[Codes]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

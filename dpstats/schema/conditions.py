@@ -163,14 +163,16 @@ def read_condition(text: str, schema: Columns) -> CellSet:
         For text outside the grammar, unknown columns or levels, numbers not compared at declared
         edges, and conditions that are always true or always false.
     """
-    return _read(text, schema, missing_differs=True)
+    columns, full = _read(text, schema, missing_differs=True)
+    return cell_set(columns, full)
 
 
-def read_combinations(text: str, schema: Columns) -> CellSet:
-    """Read a condition of a rule: it holds only where it does so whatever is missing.
+def read_combinations(text: str, schema: Columns) -> tuple[tuple[Column, ...], NDArray[np.bool_]]:
+    """Read a condition of a rule: the columns that it names, and the cells where it holds.
 
-    A comparison with a missing cell is neither true nor false, except one with ``"(missing)"``
-    itself, and ``not``, ``and`` and ``or`` follow Kleene's logic, as in SQL.
+    It holds only where it does so whatever is missing. A comparison with a missing cell is neither
+    true nor false, except one with ``"(missing)"`` itself, and ``not``, ``and`` and ``or`` follow
+    Kleene's logic, as in SQL.
 
     Raises
     ------
@@ -180,7 +182,9 @@ def read_combinations(text: str, schema: Columns) -> CellSet:
     return _read(text, schema, missing_differs=False)
 
 
-def _read(text: str, schema: Columns, *, missing_differs: bool) -> CellSet:
+def _read(
+    text: str, schema: Columns, *, missing_differs: bool
+) -> tuple[tuple[Column, ...], NDArray[np.bool_]]:
     tree, quoted = parsed_condition(text)
     reader = _Reader(text, schema, quoted, missing_differs)
     try:
@@ -199,7 +203,7 @@ def _read(text: str, schema: Columns, *, missing_differs: bool) -> CellSet:
         raise ConditionError(
             f"{excerpt(text)} is always {bool(full.all())}; it needs no measurement"
         )
-    return cell_set(columns, full)
+    return columns, full
 
 
 def cell_set(columns: tuple[Column, ...], full: NDArray[np.bool_]) -> CellSet:
@@ -300,7 +304,10 @@ class _Reader:
                 return self.evaluate(operand, columns)[::-1]
             case ast.Compare():
                 column, bins = self._compare(node)
-                known = known or MISSING_LABEL in ast.unparse(node)
+                known = known or any(
+                    isinstance(part, ast.Constant) and part.value == MISSING_LABEL
+                    for part in ast.walk(node)
+                )
             case _:
                 column = self._column(node)
                 if not isinstance(column, Boolean):

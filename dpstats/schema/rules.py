@@ -15,8 +15,10 @@ import ast
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import date
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_choice, check_text, did_you_mean, excerpt, first_few, short
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema.category import FrozenMapping
+from dpstats.schema.category import Category, FrozenMapping
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.schema.conditions import (
     Column,
@@ -90,20 +92,16 @@ class Never:
                 f"the rule never {excerpt(self.condition)} needs set, what rows with this "
                 "combination are read as, such as set={'marital': 'never'}"
             )
-        object.__setattr__(self, "set", FrozenMapping(self.set))
+        plain = {str(name): _plain(self.text, value) for name, value in self.set.items()}
+        object.__setattr__(self, "set", FrozenMapping(plain))
 
     def compiled(self, columns: Columns) -> CompiledRule:
         """The rule on coded rows."""
-        combinations = read_combinations(self.condition, columns)
-        if unknown := sorted(set(self.set) - {column.name for column in combinations.columns}):
-            raise SchemaError(
-                f"{self.text}: set names {first_few(unknown)}, which the condition does not "
-                "depend on"
-            )
+        named, cells = read_combinations(self.condition, columns)
+        if unknown := sorted(set(self.set) - {column.name for column in named}):
+            raise SchemaError(f"set names {first_few(unknown)}, which the condition does not name")
         targets = {name: columns[name].code_of(value) for name, value in self.set.items()}
-        return _Excluded(
-            self, combinations.columns, tuple(targets), combinations.array.ravel(), targets
-        )
+        return _Excluded(self, named, tuple(targets), cells.ravel(), targets)
 
     @property
     def text(self) -> str:
@@ -127,9 +125,9 @@ class Determines:
         The column that follows.
     by : str
         The one that it follows from.
-    mapping : mapping of level to level
-        For every level (or bin, by its label) of `by`, the value of `column`. Without an entry for
-        ``"(missing)"``, rows without a value of `by` may have any.
+    mapping : mapping of level to level, or sequence of pairs
+        For every level (or bin, by its label) of `by`, the level of `column`, which is a category.
+        Without an entry for ``"(missing)"``, rows without a value of `by` may have any.
 
     Raises
     ------
@@ -157,28 +155,39 @@ class Determines:
     def __post_init__(self) -> None:
         for what in ("column", "by"):
             check_text(f"{what} of a rule", getattr(self, what), SchemaError)
-        if not isinstance(self.mapping, Mapping) or not self.mapping:
-            raise SchemaError(f"{self.text}: mapping must give a value for every level")
         if self.column == self.by:
             raise SchemaError(f"{self.text}: a column cannot follow from itself")
-        object.__setattr__(self, "mapping", FrozenMapping(self.mapping))
+        pairs: Any = self.mapping
+        if isinstance(pairs, Mapping):
+            pairs = list(pairs.items())
+        if not isinstance(pairs, Sequence) or isinstance(pairs, str) or not pairs:
+            raise SchemaError(f"{self.text}: mapping must give a value for every level")
+        if not all(isinstance(pair, Sequence) and len(pair) == 2 for pair in pairs):
+            raise SchemaError(f"{self.text}: mapping must be pairs of a level and a value")
+        plain = [tuple(_plain(self.text, part) for part in pair) for pair in pairs]
+        if twice := [level for level, times in Counter(k for k, _ in plain).items() if times > 1]:
+            raise SchemaError(f"{self.text}: the mapping has {short(twice[0])} twice")
+        object.__setattr__(self, "mapping", FrozenMapping(plain))
 
     def compiled(self, columns: Columns) -> CompiledRule:
         """The rule on coded rows."""
         by, column = columns[self.by], columns[self.column]
+        if not isinstance(column, Category):
+            raise SchemaError(f"{self.column!r} is a number; what follows must be a category")
+        if isinstance(by, Number) and not by.edges and not by.values:
+            raise SchemaError(f"{self.by!r} has no bins to follow from; declare its edges")
+        labels = list(by.bin_labels)
         follows = np.full(by.bins, -1, dtype=np.int64)
         free = np.ones(by.bins, dtype=np.bool_)
         for level, value in self.mapping.items():
-            try:
-                place = by.index(level)
-            except SchemaError as error:
-                raise SchemaError(f"{self.text}: {error}") from None
+            # Keys of files are text, whatever the levels are.
+            place = labels.index(level) if level in labels else by.index(level)
             if not free[place]:
-                raise SchemaError(f"{self.text}: the mapping has {short(level)} twice")
+                raise SchemaError(f"the mapping has {short(level)} twice")
             free[place], follows[place] = False, column.code_of(value)
-        labels = zip(by.bin_labels, free, strict=True)
-        if lacking := [label for label, is_free in labels if is_free and label != MISSING_LABEL]:
-            raise SchemaError(f"{self.text}: the mapping has no value for {first_few(lacking)}")
+        lacking = [label for label, is_free in zip(labels, free, strict=True) if is_free]
+        if lacking := [label for label in lacking if label != MISSING_LABEL]:
+            raise SchemaError(f"the mapping has no value for {first_few(lacking)}")
         return _Followed(self, (by, column), (self.column,), follows, free)
 
     @property
@@ -225,6 +234,8 @@ class Order:
 
     def __post_init__(self) -> None:
         names = self._read()[:2]
+        if names[0] == names[1]:
+            raise SchemaError(f"{self.text}: an order compares two columns")
         if self.change is None:
             object.__setattr__(self, "change", names[0])
         check_choice(f"{self.text}: change", self.change, names, SchemaError)
@@ -248,9 +259,9 @@ class Order:
         *names, compare = self._read()
         left, right = (columns[name] for name in names)
         if not isinstance(left, Number) or not isinstance(right, Number):
-            raise SchemaError(f"{self.text}: both must be numbers, or both dates")
+            raise SchemaError("both must be numbers, or both dates")
         if left.dates != right.dates:
-            raise SchemaError(f"{self.text}: a date cannot be compared with a number")
+            raise SchemaError("a date cannot be compared with a number")
         changed, other = (left, right) if self.change == left.name else (right, left)
         from_below = (changed is left) == (compare in (np.greater, np.greater_equal))
         strict = compare in (np.greater, np.less)
@@ -263,8 +274,8 @@ class Order:
         used = place[other.codes_in_use + other.half_points]
         if used.min() < 0 or used.max() >= len(codes):
             raise SchemaError(
-                f"{self.text}: some {other.name} allows no {changed.name} within its bounds; "
-                f"declare wider bounds of {changed.name}"
+                f"some {other.name} allows no {changed.name} within its bounds; declare wider "
+                f"bounds of {changed.name}"
             )
         nearest = codes[np.clip(place, 0, len(codes) - 1)]
         return _Ordered(self, (left, right), (changed.name,), compare, other, nearest)
@@ -314,6 +325,11 @@ class CompiledRule(ABC):
     @abstractmethod
     def broken(self, codes: Mapping[str, Codes]) -> Mask:
         """Which rows break the rule, (n,)."""
+
+    def impossible(self) -> Mask:
+        """Cells of its columns of which no row is allowed, bool with an axis for each column."""
+        codes = _codes_of_cells(self.columns)
+        return self.broken(codes).reshape([column.bins for column in self.columns])
 
     @abstractmethod
     def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
@@ -371,6 +387,17 @@ class _Ordered(CompiledRule):
             values.append(column.grid[places])
         return np.asarray(known[0] & known[1] & ~self.compare(*values))
 
+    def impossible(self) -> Mask:
+        """Bins of which no two points are in order: not the outermost ones, and they are runs."""
+        ends = [column.bin_codes for column in self.columns if isinstance(column, Number)]
+        either = [
+            self.broken({c.name: codes for c, codes in zip(self.columns, pair, strict=True)})
+            for first, second in itertools.product(*ends)
+            for pair in [[first.repeat(len(second)), np.tile(second, len(first))]]
+        ]
+        shape = [column.bins for column in self.columns]
+        return np.asarray(np.all(either, axis=0).reshape(shape))
+
     def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
         return {self.changes[0]: self.nearest[codes[self.other.name] + self.other.half_points]}
 
@@ -420,6 +447,17 @@ def _read_rule(plain: object) -> Rule:
         ) from None
 
 
+def _plain(rule: str, value: Any) -> Any:
+    """A value of a rule as files hold it: text, a number, or true or false; dates as text."""
+    if isinstance(value, date):
+        return value.isoformat()[:10]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, str | int | float | bool):
+        raise SchemaError(f"{rule}: {short(value)} is no level, number or date")
+    return value
+
+
 def rule_to_dict(rule: Rule) -> dict[str, Any]:
     """Plain data of a rule, as in a schema file."""
     first = _FIRST[rule.kind]
@@ -427,8 +465,16 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     for field in fields(rule):
         if field.name != first:
             value = getattr(rule, field.name)
-            plain[field.name] = dict(value) if isinstance(value, Mapping) else value
+            if isinstance(value, Mapping):  # keys of a mapping may be numbers
+                value = [*map(list, value.items())] if rule.kind == "determines" else dict(value)
+            plain[field.name] = value
     return plain
+
+
+class ProvedRules(tuple[Rule, ...]):
+    """Rules of some columns of a schema whose rules are proved: by themselves they need not be."""
+
+    __slots__ = ()
 
 
 class WithRules(Columns, Protocol):
@@ -448,7 +494,7 @@ def compile_rules(schema: WithRules) -> tuple[CompiledRule, ...]:
     for rule in schema.rules:
         try:
             compiled.append(rule.compiled(schema))
-        except ConditionError as error:
+        except (ConditionError, SchemaError) as error:
             raise SchemaError(f"rule {rule.text!r}: {error}") from None
     return tuple(compiled)
 
@@ -456,9 +502,9 @@ def compile_rules(schema: WithRules) -> tuple[CompiledRule, ...]:
 def impossible_pairs(schema: WithRules) -> list[tuple[str, str, Mask]]:
     """Pairs of columns with the cells (bins, bins) that rules on these two alone do not allow."""
     return [
-        (rule.columns[0].name, rule.columns[1].name, _slices(rule, rule.columns[0]))
+        (rule.columns[0].name, rule.columns[1].name, rule.impossible())
         for rule in compile_rules(schema)
-        if len(rule.columns) == 2 and rule.in_bins
+        if len(rule.columns) == 2
     ]
 
 
@@ -476,6 +522,11 @@ def check_rules(schema: WithRules) -> None:
         there are more than `MOST_COMBINATIONS` to go through.
     """
     for together in _linked(compile_rules(schema)):
+        if len(together) == 1 and isinstance(together[0], _Ordered):
+            impossible = together[0].impossible()  # its repair is proved by how it is made
+            for axis, column in enumerate(together[0].columns):
+                _check_possible(column, ~np.all(impossible, axis=1 - axis), together)
+            continue
         names = set[str]().union(*(rule.names for rule in together))
         involved = [column for column in schema if column.name in names]
         classes = [_Classes.of(column, together) for column in involved]
@@ -501,7 +552,7 @@ def check_rules(schema: WithRules) -> None:
                     cells = {name: int(code[rows[0]]) for name, code in codes.items()}
                     raise SchemaError(_unrepaired(rule, together, involved, cells))
         for column, of_column, seen in zip(involved, classes, possible, strict=True):
-            _check_possible(column, seen[of_column.of_bin], together)
+            _check_possible(column, np.any(of_column.of_bin & seen, axis=1), together)
 
 
 def _unrepaired(
@@ -554,12 +605,12 @@ class _Classes:
     ----------
     codes : (c,) int64
         One code of each class.
-    of_bin : (bins,) int64
-        A class of every bin.
+    of_bin : (bins, c) bool
+        The classes that every bin has.
     """
 
     codes: Codes
-    of_bin: Codes
+    of_bin: Mask
 
     @classmethod
     def of(cls, column: Column, rules: Sequence[CompiledRule]) -> _Classes:
@@ -567,26 +618,30 @@ class _Classes:
         own = [rule for rule in rules if column.name in rule.names]
         if isinstance(column, Number) and not all(rule.in_bins for rule in own):
             codes = column.all_codes
-            return cls(codes, np.searchsorted(column.bins_of(codes), np.arange(column.bins)))
+            return cls(codes, column.bins_of(codes) == np.arange(column.bins)[:, np.newaxis])
         slices = [_slices(rule, column) for rule in own]
         _, first, of_bin = np.unique(
             np.hstack(slices), axis=0, return_index=True, return_inverse=True
         )
-        return cls(_codes_of_bins(column)[first], of_bin.ravel())
+        classes = of_bin.ravel()[:, np.newaxis] == np.arange(len(first))
+        return cls(_codes_of_bins(column)[first], classes)
 
 
 def _codes_of_bins(column: Column) -> Codes:
     return column.bin_codes[0] if isinstance(column, Number) else np.arange(column.bins)
 
 
+def _codes_of_cells(columns: Sequence[Column]) -> dict[str, Codes]:
+    """A code in every bin, for all cells of some columns in C order."""
+    shape = [column.bins for column in columns]
+    places = np.unravel_index(np.arange(math.prod(shape)), shape)
+    return {c.name: _codes_of_bins(c)[at] for c, at in zip(columns, places, strict=True)}
+
+
 def _slices(rule: CompiledRule, column: Column) -> Mask:
     """Which combinations with each bin of a column break a rule, (bins, others) bool."""
-    shape = [c.bins for c in rule.columns]
-    places = np.unravel_index(np.arange(math.prod(shape)), shape)
-    codes = {c.name: _codes_of_bins(c)[at] for c, at in zip(rule.columns, places, strict=True)}
-    broken = rule.broken(codes).reshape(shape)
     axis = [c.name for c in rule.columns].index(column.name)
-    return np.asarray(np.moveaxis(broken, axis, 0).reshape(column.bins, -1))
+    return np.asarray(np.moveaxis(rule.impossible(), axis, 0).reshape(column.bins, -1))
 
 
 def _combinations(shape: Sequence[int]) -> Iterator[tuple[NDArray[np.intp], ...]]:

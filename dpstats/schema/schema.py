@@ -22,6 +22,7 @@ from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
 from dpstats.schema.rules import (
     CompiledRule,
+    ProvedRules,
     Rule,
     check_rules,
     compile_rules,
@@ -117,13 +118,14 @@ class Schema:
         rules: object = self.rules
         if isinstance(rules, str) or not isinstance(rules, Iterable):
             raise SchemaError("rules is a list of dps.Never, dps.Determines and dps.Order")
-        object.__setattr__(self, "rules", tuple(rules))
+        if not isinstance(rules, ProvedRules):
+            object.__setattr__(self, "rules", tuple(rules))
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise SchemaError(
                     f"rules hold dps.Never, dps.Determines and dps.Order, got {type(rule).__name__}"
                 )
-        if self.rules:
+        if self.rules and not isinstance(self.rules, ProvedRules):
             check_rules(self)
 
     @property
@@ -158,11 +160,8 @@ class Schema:
             self[name]
         columns = [column for column in self.columns if column.name in wanted]
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
-        selected = Schema(columns, kept, self.file)
-        # They are parts of what was proved; a part by itself need not repair every row.
-        within = (rule.rule for rule in compile_rules(self) if rule.names <= wanted)
-        object.__setattr__(selected, "rules", tuple(within))
-        return selected
+        within = ProvedRules(rule.rule for rule in compile_rules(self) if rule.names <= wanted)
+        return Schema(columns, kept, self.file, within)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
         """How some columns are read from a table whose rows may break rules.

@@ -1,5 +1,6 @@
 """Rules between columns: what is refused, how rows are read, and rows that break none."""
 
+import datetime
 import itertools
 import json
 import pickle
@@ -15,6 +16,7 @@ from dpstats.privacy.noise import _noise_from
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.conditions import read_combinations
+from dpstats.schema.rules import impossible_pairs
 from dpstats.verifying.arguing import verify
 
 AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65], missing=40)
@@ -155,13 +157,14 @@ def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
         ([dps.Never("age < 15 and marital == 'never'", set={"marital": "married"}), CHILD],
          "contradict each other: a row with"),
         ([dps.Never("age < 14 and town == 'a'", set={"town": "b"})], "< 14 cannot be measured"),
-        ([dps.Never("age < 15 and town == 'a'", set={"area": "n"})], "does not depend on"),
+        ([dps.Never("age < 15 and town == 'a'", set={"area": "n"})], "does not name"),
         ([dps.Never("age < 15 and town == 'a'", set={"town": "d"})], "'d' is not a level"),
         ([dps.Never("age < 15 and town == 'a'", set={"age": 120})], "outside the bounds"),
         ([dps.Determines("area", by="town", mapping={"a": "n", "b": "n"})], "no value for .*'c'"),
         ([dps.Determines("area", by="twon", mapping={"a": "n"})], "did you mean"),
         ([dps.Order("went > came")], "allows no went within its bounds"),
         ([dps.Order("went >= town")], "both must be numbers"),
+        ([dps.Determines("age", by="town", mapping={"a": 1})], "must be a category"),
         (["age < 15"], "rules hold dps.Never"),
         (CHILD.condition, "rules is a list"),
     ],
@@ -176,6 +179,9 @@ def test_parts_of_a_rule_are_checked():
         (lambda: dps.Never("age < 15", set={}), "needs set"),
         (lambda: dps.Determines("area", by="area", mapping={"n": "n"}), "follow from itself"),
         (lambda: dps.Order("went == came"), "compares two columns"),
+        (lambda: dps.Order("went >= went"), "compares two columns"),
+        (lambda: dps.Never("age < 15", set={"age": [20]}), "no level, number or date"),
+        (lambda: dps.Determines("area", by="town", mapping=[["a", "n"], ["a", "s"]]), "twice"),
         (lambda: dps.Order("went >= came", change="age"), "change"),
     ]:
         with pytest.raises(dps.SchemaError, match=words):
@@ -185,11 +191,13 @@ def test_parts_of_a_rule_are_checked():
 def test_a_condition_does_not_hold_where_it_depends_on_a_missing_cell():
     schema = dps.Schema([MARITAL, TOWN, IN])
     for text in ["marital != 'never'", "not (marital == 'never')", "marital in ['married']"]:
-        assert not read_combinations(text, schema).array[-1]
-    either = read_combinations("marital == 'married' or town == 'a'", schema).array
+        assert not read_combinations(text, schema)[1][-1]
+    _, either = read_combinations("marital == 'married' or town == 'a'", schema)
     np.testing.assert_array_equal(either[-1], [True, False, False])
-    assert read_combinations("marital == '(missing)'", schema).array[-1]
-    assert not read_combinations("came < 5", schema).array[-1]
+    assert read_combinations("marital == '(missing)'", schema)[1][-1]
+    assert not read_combinations("came < 5", schema)[1][-1]
+    odd = dps.Schema([dps.Category("f", ["x", "a (missing) b"], allow_missing=True)])
+    assert not read_combinations("f != 'a (missing) b'", odd)[1][-1]
 
 
 def test_files_hold_rules(tmp_path):
@@ -242,6 +250,93 @@ def test_files_hold_rules(tmp_path):
             dps.Schema.load(tmp_path / "w.toml")
 
 
+def test_orders_of_wide_and_overlapping_ranges_are_declared():
+    days = [dps.Number(c, "2000-01-01", "2024-12-31") for c in ("first", "last")]
+    assert dps.Schema(days, rules=[dps.Order("last >= first")]).rules
+    ages = [dps.Number("age", 0, 99, points=100, edges=[18]),
+            dps.Number("job", 14, 80, points=67, edges=[18])]  # fmt: skip
+    assert dps.Schema(ages, rules=[dps.Order("age >= job")]).rules  # of ages from 14 on
+    late = dps.Number("late", 20, 80, points=61, missing=20)
+    with pytest.raises(dps.SchemaError, match=r"no row with age \[0, 18\) is allowed"):
+        dps.Schema([ages[0], late], rules=[dps.Order("age >= late")])
+
+
+def test_levels_of_any_type_determine_others_in_files_too(tmp_path):
+    columns = [
+        dps.Category("code", [1, 2, 3]),
+        dps.Boolean("old"),
+        dps.Category("kind", ["u", "v"]),
+    ]
+    rules = [dps.Determines("kind", by="code", mapping={1: "u", 2: "u", 3: "v"}),
+             dps.Determines("old", by="kind", mapping={"u": np.True_, "v": False})]  # fmt: skip
+    schema = dps.Schema(columns, rules=rules)
+    plan = dps.plan(schema, {"old": dps.Proportion("old")}, budget=dps.PureDP(1))
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json").schema == schema
+    as_text = dps.Determines("kind", by="code", mapping={"1": "u", "2": "u", "3": "v"})
+    read = dps.Schema(columns, rules=[as_text]).repairs(["kind"])
+    codes = {"code": np.arange(3), "old": np.zeros(3, int), "kind": np.array([1, 0, 0])}
+    np.testing.assert_array_equal(read.repair(codes)["kind"], [0, 0, 1])
+    day = dps.Never("late < '2024-07-01'", set={"late": datetime.date(2024, 8, 1)})
+    assert day.set == {"late": "2024-08-01"}
+
+
+def test_a_condition_may_name_columns_that_make_no_difference():
+    columns = [dps.Category(name, ["1", "2"]) for name in "abx"]
+    vacuous = "a == '1' and b == '1' and x in ['1', '2']"
+    schema = dps.Schema(columns, rules=[dps.Never(vacuous, set={"b": "2"})])
+    plan = dps.plan(schema, {"p": dps.Marginals(["a", "b"])}, budget=dps.PureDP(1))
+    assert plan.read_columns.names == ("a", "b", "x")
+    rows = pd.DataFrame({"a": ["1", "2"] * 50, "b": "1", "x": "2"})
+    assert dps.release(plan, rows, rng=0).k == 100
+
+
+def test_a_release_is_made_where_all_candidates_break_rules():
+    """Some rules need a column that is not published to repair every row."""
+    a, b, c = (dps.Category(name, list("012")[:k]) for name, k in (("a", 2), ("b", 3), ("c", 2)))
+    both = "a == '1' and b == '1'"
+    rules = [dps.Never(both, set={"a": "0"}),
+             dps.Never("a == '1' and b == '2'", set={"b": "1"}),
+             dps.Never(f"{both} and c == '0'", set={"a": "0"}),
+             dps.Never(f"{both} and c == '1'", set={"a": "0"})]  # fmt: skip
+    schema = dps.Schema([a, b, c], rules=rules)
+    rows = pd.DataFrame({"a": ["1"] * 60, "b": ["2"] * 60, "c": ["0", "1"] * 30})
+    plan = dps.plan(schema, {"p": dps.Marginals(["a", "b"])}, budget=dps.PureDP(1), n=60)
+    measured = dps.measure(plan, rows)
+    for seed in range(12):
+        assert dps.synthesize(measured, m=1, rng=seed).k == 60
+    assert plan.columns.declared.rules == plan.columns.rules
+
+
+def test_plausible_tables_break_no_rule():
+    columns = [AGE, MARITAL, *(dps.Category(f"c{i}", list("uvwxyz")) for i in range(5))]
+    schema = dps.Schema(columns, rules=[CHILD])
+    rng = np.random.default_rng(5)
+    rows = random_rows(1_000, 5)[["age", "marital"]].assign(
+        **{f"c{i}": rng.choice(list("uvwxyz"), 1_000) for i in range(5)}
+    )
+    plan = dps.plan(schema, {"p": dps.Marginals(list(schema.names))}, budget=dps.PureDP(1), n=1_000)
+    release = dps.release(plan, rows, rng=0)
+    for drawn in release.draws(2, rng=0):
+        assert not ((drawn.age < 15) & drawn.marital.isin(["married", "widowed"])).any()
+
+
+def test_impossible_cells_of_two_columns_are_those_without_an_allowed_row():
+    pairs = impossible_pairs(SCHEMA)
+    assert [(first, second) for first, second, _ in pairs] == [
+        ("age", "marital"), ("town", "area"), ("went", "came")
+    ]  # fmt: skip
+    for first, second, cells in pairs:
+        columns = SCHEMA[first], SCHEMA[second]
+        every = [c.all_codes if isinstance(c, dps.Number) else np.arange(c.bins) for c in columns]
+        codes = dict(zip((first, second), map(np.ravel, np.meshgrid(*every)), strict=True))
+        allowed = ~SCHEMA.select([first, second]).repairs([first, second]).breaking(codes)
+        found = np.ones_like(cells)
+        found[tuple(c.bins_of(codes[c.name][allowed]) for c in columns)] = False
+        np.testing.assert_array_equal(cells, found)
+        assert cells.any()
+
+
 PAIRS = dps.Marginals(["age", "marital", "town", "area"])
 MOMENTS = dps.Covariance(["age", "came"])
 
@@ -276,14 +371,14 @@ def test_rules_bring_rows_nearer_to_the_table(seeded_noise):
     block = dps.Cells.table(SCHEMA, names)
     truth = block.sums(SCHEMA.encode(pa.RecordBatch.from_pandas(rows))) / 3_000
     for schema in (SCHEMA, dps.Schema(COLUMNS)):
-        plan = dps.plan(schema, {"pairs": PAIRS}, budget=dps.PureDP(1), n=3_000,
+        plan = dps.plan(schema, {"pairs": PAIRS}, budget=dps.PureDP(0.1), n=3_000,
                         reference=dps.LogLinear())  # fmt: skip
         with _noise_from(seeded_noise(0)):
             measured = dps.measure(plan, rows)
         release = dps.synthesize(measured, rng=0)
         found = block.evaluate(release.candidates).average(release.counts / release.k)
         distances.append(np.abs(found - truth).sum() / 2)
-    assert distances[0] < 0.9 * distances[1]
+    assert distances[0] < 0.75 * distances[1]
 
 
 def test_check_counts_rows_that_break_rules():
