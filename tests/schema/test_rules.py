@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpstats as dps
+from dpstats.planning.previews.likeness import likeness
 from dpstats.privacy.noise import _noise_from
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
@@ -379,6 +380,15 @@ def test_rules_bring_rows_nearer_to_the_table(seeded_noise):
         found = block.evaluate(release.candidates).average(release.counts / release.k)
         distances.append(np.abs(found - truth).sum() / 2)
     assert distances[0] < 0.75 * distances[1]
+
+
+def test_previews_are_of_rows_that_break_no_rule():
+    plan = dps.plan(SCHEMA, {"p": PAIRS}, budget=dps.PureDP(1), n=2_000)
+    columns = plan.columns
+    rules = columns.repairs(columns.names)
+    for like in (None, dps.pretend(SCHEMA, 500, rng=0)):
+        points, _ = likeness(like, plan.strategy).points(columns, np.random.default_rng(0))
+        assert sum(rules.broken(points)) == 0
 
 
 def test_check_counts_rows_that_break_rules():

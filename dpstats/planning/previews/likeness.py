@@ -47,7 +47,8 @@ class Likeness:
     def points(self, columns: Schema, rng: np.random.Generator) -> tuple[dict[str, Codes], Floats]:
         """Points, (m,) codes per column, and their probabilities (m,)."""
         if self.source == "even":
-            return _equally_likely(Uniform().draw(PRETEND_POINTS, columns, None, rng))
+            points = Uniform().draw(PRETEND_POINTS, columns, None, rng)
+            return _equally_likely(columns.repairs(columns.names).repair(points))
         if self.guesses is not None:
             return _equally_likely(invented(columns, self.guesses, PRETEND_POINTS, rng))
         if self.frame is not None:
@@ -59,8 +60,8 @@ class Likeness:
             return _equally_likely(cells)
         assert self.release is not None
         check_columns(columns, self.release)
-        points = {name: self.release.candidates[name] for name in columns.names}
-        return points, self.release.weights / self.release.weights.sum()
+        candidates = {name: self.release.candidates[name] for name in columns.names}
+        return candidates, self.release.weights / self.release.weights.sum()
 
     def said(self, columns: Schema) -> str:
         """Which rows, in a sentence that starts with "rows"."""
