@@ -388,7 +388,7 @@ class _Ordered(CompiledRule):
         return np.asarray(known[0] & known[1] & ~self.compare(*values))
 
     def impossible(self) -> Mask:
-        """Bins of which no two points are in order: not the outermost ones, and they are runs."""
+        """Pairs of bins without points in order: not even their ends are, and bins are runs."""
         ends = [column.bin_codes for column in self.columns if isinstance(column, Number)]
         either = [
             self.broken({c.name: codes for c, codes in zip(self.columns, pair, strict=True)})
