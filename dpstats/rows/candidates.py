@@ -50,6 +50,8 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
     Rules of some of the columns of a schema may need other columns to repair every point. Points
     that still break one are left out, and if that are all, any that break none take their place.
     """
+    if not schema.rules:
+        return merged(schema, points, weights)
     repairs = schema.repairs(schema.names)
     for codes, of_each in ((points, weights), (_anywhere(schema), np.ones(_ANYWHERE))):
         repaired = repairs.repair(codes)

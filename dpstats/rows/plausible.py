@@ -28,7 +28,7 @@ from dpstats.inference.simulation import with_more_noise
 from dpstats.measured.answers import answer
 from dpstats.measured.candidates_file import MOST_ROWS
 from dpstats.measured.combining import Sources
-from dpstats.rows.candidates import Candidates, Seen, merged, obeying, seen_by
+from dpstats.rows.candidates import Candidates, Seen, obeying, seen_by
 from dpstats.rows.drawing import draw_counts
 from dpstats.rows.entropy import fit_with_penalty, usable_deviations
 from dpstats.rows.generator import Seed, check_options, inference_reference
@@ -102,7 +102,7 @@ class PlausibleTables(Cached):
             for name, own in zip(schema.names, redrawn, strict=True)
         }
         shares = np.append(density, np.full(OTHER_POINTS, EVEN / OTHER_POINTS))
-        every = obeying(schema, points, shares) if schema.rules else merged(schema, points, shares)
+        every = obeying(schema, points, shares)
         return cls(sources, every.codes, every.weights)
 
     def counts(self, seed: int) -> Codes:

@@ -487,9 +487,13 @@ class WithRules(Columns, Protocol):
     def __hash__(self) -> int: ...
 
 
-@lru_cache(maxsize=64)
 def compile_rules(schema: WithRules) -> tuple[CompiledRule, ...]:
     """The rules of a schema on coded rows."""
+    return _compiled(schema) if schema.rules else ()  # without any, columns need not be hashed
+
+
+@lru_cache(maxsize=64)
+def _compiled(schema: WithRules) -> tuple[CompiledRule, ...]:
     compiled = []
     for rule in schema.rules:
         try:
