@@ -115,5 +115,6 @@ from .schema import Never as Never
 from .schema import Number as Number
 from .schema import Order as Order
 from .schema import Schema as Schema
+from .schema import Total as Total
 from .synthesis import release as release
 from .synthesis import synthesize as synthesize

@@ -112,13 +112,17 @@ def check_counts(n: object) -> tuple[int, int]:
     return low, high
 
 
-def check_whole(name: str, value: int, least: int, most: int | None = None) -> None:
-    """Raise RequestError if a parameter is not a whole number from `least` to `most`."""
+def check_whole(
+    name: str,
+    value: int,
+    least: int,
+    most: int | None = None,
+    error: type[RequestError] = RequestError,
+) -> None:
+    """Raise an error if a parameter is not a whole number from `least` to `most`."""
     if type(value) is not int or value < least or (most is not None and value > most):
         limit = "" if most is None else f" and at most {most}"
-        raise RequestError(
-            f"{name} must be a whole number of at least {least}{limit}, got {short(value)}"
-        )
+        raise error(f"{name} must be a whole number of at least {least}{limit}, got {short(value)}")
 
 
 def check_numbers(

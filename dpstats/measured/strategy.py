@@ -31,6 +31,7 @@ from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
 from dpstats.privacy.noise import scale_for
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Schema
+from dpstats.schema.totals import check_totals, fixed_rows
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
@@ -177,7 +178,7 @@ class Strategy(Cached):
         if any(isinstance(p.block, PersonProducts) != (p.role == "persons") for p in self.blocks):
             raise RequestError("products of person totals have the role persons, and no others")
         if self.of_persons:
-            check_totals(self.neighbours)
+            check_person_totals(self.neighbours)
         if ("count" in roles) != (self.unit == "add_remove"):
             raise RequestError(
                 "the number of rows is measured under unit='add_remove' and public under "
@@ -267,6 +268,13 @@ class Strategy(Cached):
                     "unit='add_remove' sums must be exact whatever the number of rows, up to 2^32"
                 )
         _ = self.block_scales  # refuses impossible scales
+        if self.schema.totals and self.n is not None:
+            check_totals(self.schema, self.n)
+        elif (rows := fixed_rows(self.schema) if self.unit == "add_remove" else None) is not None:
+            raise RequestError(
+                f"the totals add up to a table of {rows:,} rows, and under unit='add_remove' the "
+                "number of rows is not public: leave one out, or plan with unit='replace'"
+            )
 
     def scales_of(self, planned: PlannedBlock) -> Floats:
         """Scale of the noise on each sum of one block, (d,) float64."""
@@ -305,7 +313,7 @@ class Strategy(Cached):
             **self.neighbours.to_dict(),
             "rows": self.n,
             "schema": self.schema.to_dict(),
-            **({"rules": self.schema.rules_to_dict} if self.schema.rules else {}),
+            **self.schema.between_columns,
             "blocks": [planned.to_dict() for planned in self.blocks],
             "tables": [[column.name for column in table.columns] for table in self.tables],
         }
@@ -313,7 +321,8 @@ class Strategy(Cached):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Strategy:
         """Inverse of `to_dict`; the blocks are those of the file, not merged again."""
-        schema = Schema.from_dict(plain["schema"], rules=plain.get("rules", ()))
+        between = plain.get("rules", ()), plain.get("totals", ())
+        schema = Schema.from_dict(plain["schema"], None, None, *between)
         neighbours = Neighbours.from_dict(plain)
         return cls(
             schema=schema,
@@ -392,7 +401,7 @@ def check_rows(n: object) -> None:
         )
 
 
-def check_totals(neighbours: Neighbours) -> None:
+def check_person_totals(neighbours: Neighbours) -> None:
     """Refuse person totals where persons are not known, or have too many rows."""
     if neighbours.person is None:
         raise RequestError(

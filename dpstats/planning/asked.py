@@ -21,7 +21,7 @@ from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import Strategy, check_rows, check_totals
+from dpstats.measured.strategy import Strategy, check_person_totals, check_rows
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import Neighbours
 from dpstats.results.base import Result
@@ -133,7 +133,7 @@ def person_totals_asked(
     """The products of person totals to measure, by the name of the analysis."""
     if person_totals is False:
         return {}
-    check_totals(neighbours)
+    check_person_totals(neighbours)
     if person_totals is True:
         possible = {name: possible_blocks(a, schema) for name, a in analyses.items()}
         able = {name: blocks for name, blocks in possible.items() if blocks}

@@ -89,10 +89,14 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
             schema = replace(schema, guesses=Guesses.from_dict(guesses))
         if file is not None:
             schema = replace(schema, file=file)
-        if "rule" in document:
-            raise RequestError("[[rule]] tables belong in the file of the schema, with its columns")
+        for key in ("rule", "total"):
+            if key in document:
+                raise RequestError(
+                    f"[[{key}]] tables belong in the file of the schema, with its columns"
+                )
     else:
-        schema = Schema.from_dict(document["column"], guesses, file, document.get("rule", ()))
+        between = document.get("rule", ()), document.get("total", ())
+        schema = Schema.from_dict(document["column"], guesses, file, *between)
     analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(

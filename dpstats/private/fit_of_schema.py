@@ -35,6 +35,7 @@ from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Schema, arrow
 from dpstats.schema.dates import day_text
 from dpstats.schema.schema import Repairs
+from dpstats.schema.totals import compile_totals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +117,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     counted = _counted(used, present, None if absent else repairs)
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
         raise DataError(counted)
-    rows, columns, broken = counted
+    rows, columns, broken, totals = counted
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
     if unused := sum(keyless):
@@ -124,7 +125,9 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         persons += f"; {unused:,} {rest} not used"
     if not absent:
         note = "" if refused else plan.neighbours.counts_are_public
-        return SchemaFit(rows, columns, persons=persons, refused=refused, note=note, broken=broken)
+        return SchemaFit(
+            rows, columns, persons=persons, refused=refused, note=note, broken=broken, totals=totals
+        )
     found = source.first_line or f"it has {len(source.fields)} columns"
     return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
 
@@ -202,6 +205,8 @@ class SchemaFit:
         What is public of the number of rows, where the plan knows persons and replaces their rows.
     broken : tuple of (str, int)
         Rules between columns, as text, and how many rows break each; these are read as it says.
+    totals : tuple of (str, int)
+        Public totals of the table, as text, and how many rows have the condition as they are read.
     """
 
     rows: int
@@ -213,6 +218,7 @@ class SchemaFit:
     refused: str = ""
     note: str = ""
     broken: tuple[tuple[str, int], ...] = ()
+    totals: tuple[tuple[str, int], ...] = ()
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -263,6 +269,7 @@ class SchemaFit:
             f"rule {text!r}: {count:,} row{'s' * (count != 1)} break it"
             for text, count in self.broken
         ]
+        advice += [f"total: {text}; it is {count:,} here" for text, count in self.totals]
         if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
         used = self.persons and f": {self.persons}"
@@ -291,25 +298,36 @@ def _listed(commonest: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{value!r} ({count:,})" for value, count in commonest)
 
 
+_Counts = tuple[tuple[str, int], ...]
+
+
 def _counted(
     source: Source, columns: Sequence[Column], repairs: Repairs | None
-) -> tuple[int, tuple[ColumnFit, ...], tuple[tuple[str, int], ...]] | str:
-    """The number of rows, the fit of some columns and of rules; a sentence if reading fails."""
+) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts] | str:
+    """The number of rows, the fit of columns, rules and totals; a sentence if reading fails."""
     rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
     rules = () if repairs is None else repairs.rules
-    broken = np.zeros(len(rules), np.int64)
+    totals = () if repairs is None else compile_totals(repairs.schema)
+    broken, having = np.zeros(len(rules), np.int64), np.zeros(len(totals), np.int64)
     try:
         for batch in source.batches([column.name for column in columns]) if columns else ():
             rows += batch.num_rows
             for tally, values in zip(tallies, batch.columns, strict=True):
                 tally.add(values)
-            if repairs is not None and rules:
-                broken += repairs.broken(repairs.schema.encode(batch))
+            if repairs is not None and (rules or totals):
+                cells = repairs.schema.encode(batch)
+                broken += repairs.broken(cells)
+                read = repairs.repair(cells)
+                having += [int(np.count_nonzero(total.broken(read))) for total in totals]
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
     fits = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
     texts = [rule.rule.text for rule in rules]
-    return rows, fits, tuple(zip(texts, broken.tolist(), strict=True))
+    shown = [str(total.rule) for total in totals]
+    return (
+        rows, fits, tuple(zip(texts, broken.tolist(), strict=True)),
+        tuple(zip(shown, having.tolist(), strict=True)),
+    )  # fmt: skip
 
 
 @dataclass

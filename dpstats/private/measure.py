@@ -14,7 +14,7 @@ import numpy as np
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import Progress
 from dpstats.display import Shown, shown_progress
-from dpstats.errors import DataError, NoiseError, RequestError
+from dpstats.errors import DataError, NoiseError, RequestError, SchemaError
 from dpstats.families.block import Block
 from dpstats.families.persons.products import PersonProducts
 from dpstats.measured.measurements import Measurements
@@ -28,6 +28,7 @@ from dpstats.private.persons import PersonTotals, of_persons
 from dpstats.private.sources import Source
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts, unspent
+from dpstats.schema.totals import check_totals
 
 _log = logging.getLogger(__name__)
 Held = dict[int, tuple[Codes, Floats]]
@@ -351,6 +352,10 @@ def check_rows(rows: int, plan: Plan) -> None:
             f"the plan was made for n = {plan.n} rows and {_which(plan)} {rows}; make the plan for "
             f"that number{other}; nothing was spent"
         )
+    try:
+        check_totals(plan.schema, rows)
+    except SchemaError as error:
+        raise DataError(f"{error}; nothing was spent") from None
     plan.check_reference(rows)
 
 

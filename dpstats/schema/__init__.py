@@ -13,6 +13,7 @@ from dpstats.schema.number import Number
 from dpstats.schema.rules import Determines, Never, Order
 from dpstats.schema.schema import Schema
 from dpstats.schema.text_files import TextFile
+from dpstats.schema.totals import Total
 
 __all__ = [
     "MAX_POINTS",
@@ -28,5 +29,6 @@ __all__ = [
     "Order",
     "Schema",
     "TextFile",
+    "Total",
     "quoted_name",
 ]

@@ -85,10 +85,11 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
     return [_declared(field, table.get("missingValues", [""])) for field in fields]
 
 
-def declared_rules(document: Mapping[str, Any]) -> Any:
-    """Plain data of the rules between columns of a Table Schema."""
+def declared_between(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data of the rules between columns of a Table Schema, and of public totals."""
     own = _table_schema(document).get(OWN, {})
-    return own.get("rules", ()) if isinstance(own, Mapping) else ()
+    own = own if isinstance(own, Mapping) else {}
+    return {name: own[name] for name in ("rules", "totals") if name in own}
 
 
 def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ from dpstats.schema.number import Number
 
 Mask = NDArray[np.bool_]
 MOST_COMBINATIONS = 2**24  # that a proof goes through
+_MOST_PROJECTED = 2**20  # for cells that are possible
 _PART = 2**20  # at a time
 _COMPARISONS = {ast.GtE: np.greater_equal, ast.Gt: np.greater,
                 ast.LtE: np.less_equal, ast.Lt: np.less}  # fmt: skip
@@ -525,28 +526,16 @@ def check_rules(schema: WithRules) -> None:
         If a row would break a rule after all repairs, if no row with some level is allowed, or if
         there are more than `MOST_COMBINATIONS` to go through.
     """
-    for together in _linked(compile_rules(schema)):
+    for together in linked_rules(compile_rules(schema)):
         if len(together) == 1 and isinstance(together[0], _Ordered):
             impossible = together[0].impossible()  # its repair is proved by how it is made
             for axis, column in enumerate(together[0].columns):
                 _check_possible(column, ~np.all(impossible, axis=1 - axis), together)
             continue
-        names = set[str]().union(*(rule.names for rule in together))
-        involved = [column for column in schema if column.name in names]
-        classes = [_Classes.of(column, together) for column in involved]
-        shape = [len(of_column.codes) for of_column in classes]
-        if math.prod(shape) > MOST_COMBINATIONS:
-            raise SchemaError(
-                f"the rules on {first_few(sorted(names))} distinguish {math.prod(shape):,} "
-                f"combinations, more than {MOST_COMBINATIONS:,}: declare fewer levels, bins or "
-                "points of these columns"
-            )
-        possible = [np.zeros(size, np.bool_) for size in shape]
-        for places in _combinations(shape):
-            codes = {
-                c.name: k.codes[at] for c, k, at in zip(involved, classes, places, strict=True)
-            }
-            allowed = ~np.any([rule.broken(codes) for rule in together], axis=0)
+        every = Combinations.of(schema, together)
+        possible = [np.zeros(size, np.bool_) for size in every.shape]
+        for places, codes in every.parts():
+            allowed = allowed_by(together, codes)
             for seen, at in zip(possible, places, strict=True):
                 seen[at[allowed]] = True
             after = repaired(codes, together)
@@ -554,9 +543,54 @@ def check_rules(schema: WithRules) -> None:
                 rows = np.flatnonzero(rule.broken(after))
                 if len(rows):
                     cells = {name: int(code[rows[0]]) for name, code in codes.items()}
-                    raise SchemaError(_unrepaired(rule, together, involved, cells))
-        for column, of_column, seen in zip(involved, classes, possible, strict=True):
+                    raise SchemaError(_unrepaired(rule, together, every.columns, cells))
+        for column, of_column, seen in zip(every.columns, every.classes, possible, strict=True):
             _check_possible(column, np.any(of_column.of_bin & seen, axis=1), together)
+
+
+def allowed_by(rules: Sequence[CompiledRule], codes: Mapping[str, Codes]) -> Mask:
+    """Which rows break none of some rules, (n,)."""
+    return ~np.any([rule.broken(codes) for rule in rules], axis=0)
+
+
+def possible_cells(schema: WithRules, columns: Sequence[Column]) -> Mask | None:
+    """Cells of the table over some columns that a row may be in; None where all are.
+
+    A cell counts as possible where too many columns decide about it to go through them all.
+    """
+    return _possible_cells(schema, tuple(columns)) if schema.rules else None
+
+
+@lru_cache(maxsize=4096)
+def _possible_cells(schema: WithRules, columns: tuple[Column, ...]) -> Mask | None:
+    possible: Mask | None = None
+    for together in linked_rules(compile_rules(schema)):
+        own = [c for c in columns if any(c.name in rule.names for rule in together)]
+        if len(own) < 2:  # every level is possible
+            continue
+        every = Combinations.of(schema, together, limited=False)
+        if every.size > _MOST_PROJECTED:
+            together = [rule for rule in together if rule.names <= {c.name for c in own}]
+            if not together:
+                continue
+            every = Combinations.of(schema, together, limited=False)
+            own = [c for c in own if c in every.columns]
+            if every.size > MOST_COMBINATIONS:
+                continue
+        axes = [every.columns.index(c) for c in own]
+        seen = np.zeros([every.shape[axis] for axis in axes], np.bool_)
+        for places, codes in every.parts():
+            allowed = allowed_by(together, codes)
+            seen[tuple(places[axis][allowed] for axis in axes)] = True
+        for axis, at in enumerate(axes):  # from classes of a column to its bins
+            of_bin = every.classes[at].of_bin.astype(np.int64)
+            seen = np.moveaxis(np.tensordot(of_bin, seen, axes=(1, axis)), 0, axis) > 0
+        order = np.argsort([columns.index(c) for c in own])
+        spread = seen.transpose(order).reshape([c.bins if c in own else 1 for c in columns])
+        possible = spread if possible is None else possible & spread
+    if possible is None or possible.all():
+        return None
+    return np.broadcast_to(possible, [c.bins for c in columns])
 
 
 def _unrepaired(
@@ -589,7 +623,7 @@ def _check_possible(column: Column, possible: Mask, together: Sequence[CompiledR
         )
 
 
-def _linked(rules: Sequence[CompiledRule]) -> list[list[CompiledRule]]:
+def linked_rules(rules: Sequence[CompiledRule]) -> list[list[CompiledRule]]:
     """Rules in groups without a column in common, each in declared order."""
     groups: list[tuple[set[str], list[int]]] = []
     for place, rule in enumerate(rules):
@@ -648,7 +682,59 @@ def _slices(rule: CompiledRule, column: Column) -> Mask:
     return np.asarray(np.moveaxis(rule.impossible(), axis, 0).reshape(column.bins, -1))
 
 
-def _combinations(shape: Sequence[int]) -> Iterator[tuple[NDArray[np.intp], ...]]:
-    """Places of all combinations, some at a time."""
-    for first in range(0, math.prod(shape), _PART):
-        yield np.unravel_index(np.arange(first, min(first + _PART, math.prod(shape))), shape)
+@dataclass(frozen=True)
+class Combinations:
+    """All combinations of the columns of some rules.
+
+    Bins, or codes where a rule depends on these, count as one where no rule distinguishes them.
+    """
+
+    columns: list[Column]
+    classes: list[_Classes]
+
+    @classmethod
+    def of(
+        cls, schema: WithRules, rules: Sequence[CompiledRule], *, limited: bool = True
+    ) -> Combinations:
+        """Those of the columns of some rules.
+
+        Raises
+        ------
+        SchemaError
+            If they are `limited` and more than `MOST_COMBINATIONS`.
+        """
+        names = set[str]().union(*(rule.names for rule in rules))
+        columns = [column for column in schema if column.name in names]
+        found = cls(columns, [_Classes.of(column, rules) for column in columns])
+        if limited and found.size > MOST_COMBINATIONS:
+            raise SchemaError(
+                f"the rules on {first_few(sorted(names))} distinguish {found.size:,} "
+                f"combinations, more than {MOST_COMBINATIONS:,}: declare fewer levels, bins or "
+                "points of these columns"
+            )
+        return found
+
+    @property
+    def shape(self) -> list[int]:
+        """Number of classes of each column."""
+        return [len(of_column.codes) for of_column in self.classes]
+
+    @property
+    def size(self) -> int:
+        """Number of combinations."""
+        return math.prod(self.shape)
+
+    def parts(self) -> Iterator[tuple[tuple[NDArray[np.intp], ...], dict[str, Codes]]]:
+        """Places of all combinations among the classes, and their codes, some at a time."""
+        for first in range(0, self.size, _PART):
+            some = np.arange(first, min(first + _PART, self.size))
+            places = np.unravel_index(some, self.shape)
+            yield (
+                places,
+                {
+                    column.name: of_column.codes[at]
+                    for column, of_column, at in zip(
+                        self.columns, self.classes, places, strict=True
+                    )
+                },
+            )

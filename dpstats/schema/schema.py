@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from dpstats.schema.rules import (
 )
 from dpstats.schema.text_files import TextFile
 from dpstats.schema.toml_files import check_keys, read_toml
+from dpstats.schema.totals import CheckedTotals, Total, check_totals, compile_totals, read_totals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,12 +63,15 @@ class Schema:
     rules : sequence of Never, Determines or Order, optional
         What holds between columns. Rows of the table that break a rule are read as it says, in
         this order, and synthetic rows break none.
+    totals : sequence of Total, optional
+        Public numbers of rows.
 
     Raises
     ------
     SchemaError
         For no columns, duplicate names, anything that is not a column, or guesses that do not fit;
-        for rules that contradict each other, or leave a level without any row.
+        for rules that contradict each other, or leave a level without any row; for totals that no
+        table has.
 
     Examples
     --------
@@ -85,6 +89,7 @@ class Schema:
     guesses: Guesses | None = field(default=None, compare=False, repr=False)
     file: Mapping[str, str] | TextFile | None = field(default=None, compare=False, repr=False)
     rules: Sequence[Rule] = field(default=(), repr=False)
+    totals: Sequence[Total] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
@@ -127,6 +132,16 @@ class Schema:
                 )
         if self.rules and not isinstance(self.rules, ProvedRules):
             check_rules(self)
+        totals: object = self.totals
+        if isinstance(totals, str) or not isinstance(totals, Iterable):
+            raise SchemaError("totals is a list of dps.Total")
+        if not isinstance(totals, CheckedTotals):
+            object.__setattr__(self, "totals", tuple(totals))
+        for total in self.totals:
+            if not isinstance(total, Total):
+                raise SchemaError(f"totals hold dps.Total, got {type(total).__name__}")
+        if self.totals and not isinstance(self.totals, CheckedTotals):
+            check_totals(self)
 
     @property
     def written(self) -> TextFile:
@@ -154,14 +169,21 @@ class Schema:
         )
 
     def select(self, names: Iterable[str]) -> Schema:
-        """The schema of some columns, in the order of this schema, with the rules between them."""
+        """The schema of some columns, in its order, with the rules and totals between them."""
         wanted = set(names)
         for name in wanted:
             self[name]
         columns = [column for column in self.columns if column.name in wanted]
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
         within = ProvedRules(rule.rule for rule in compile_rules(self) if rule.names <= wanted)
-        return Schema(columns, kept, self.file, within)
+        counted = {
+            total.rule
+            for of in ("table", "population")
+            for total in compile_totals(self, of)
+            if total.names <= wanted
+        }
+        totals = CheckedTotals(total for total in self.totals if total in counted)
+        return Schema(columns, kept, self.file, within, totals)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
         """How some columns are read from a table whose rows may break rules.
@@ -250,6 +272,12 @@ class Schema:
         """Plain data of the rules, one mapping for each, as in a schema file."""
         return [rule_to_dict(rule) for rule in self.rules]
 
+    @property
+    def between_columns(self) -> dict[str, list[dict[str, Any]]]:
+        """Plain data of rules and totals, without those of which there are none."""
+        plain = {"rules": self.rules_to_dict, "totals": [asdict(total) for total in self.totals]}
+        return {name: value for name, value in plain.items() if value}
+
     @classmethod
     def from_dict(
         cls,
@@ -257,23 +285,26 @@ class Schema:
         guesses: Any = None,
         file: Any = None,
         rules: Any = (),
+        totals: Any = (),
     ) -> Schema:
         """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
 
-        `guesses` are those of `Guesses.to_dict`, `rules` those of `rules_to_dict`, and `file` is as
-        in a schema: the columns hold none of them.
+        `guesses` are those of `Guesses.to_dict`, `rules` and `totals` those of `between_columns`,
+        and `file` is as in a schema: the columns hold none of them.
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
         guessed = None if guesses is None else Guesses.from_dict(guesses)
-        return cls([_column(plain) for plain in columns], guessed, file, read_rules(rules))
+        between = read_rules(rules), read_totals(totals)
+        return cls([_column(plain) for plain in columns], guessed, file, *between)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         r"""Read a schema from a TOML file with one ``[[column]]`` table per column.
 
         A ``[guesses]`` table holds `Guesses`, a ``[file]`` table how a delimited text file is
-        written, and each ``[[rule]]`` table a rule between columns.
+        written, each ``[[rule]]`` table a rule between columns, and each ``[[total]]`` table a
+        public number of rows.
 
         Raises
         ------
@@ -296,7 +327,8 @@ class Schema:
             if "column" not in document:
                 where = "; it is in the file that schema = names" if "schema" in document else ""
                 raise SchemaError(f"there are no [[column]] tables{where}")
-            rest = (document.get("guesses"), document.get("file"), document.get("rule", ()))
+            between = document.get("rule", ()), document.get("total", ())
+            rest = document.get("guesses"), document.get("file"), *between
             return cls.from_dict(document["column"], *rest)
 
     @classmethod
@@ -351,11 +383,11 @@ class Schema:
         dpstats.errors.SchemaError: ... region: levels (constraints.enum, or categories)...
         """
         from dpstats.schema.foreign import completed, document_of
-        from dpstats.schema.frictionless import declared_fields, declared_rules
+        from dpstats.schema.frictionless import declared_between, declared_fields
 
         plain = document_of(document)
         declared = completed(declared_fields(plain), add, columns)
-        return cls.from_dict(declared, rules=declared_rules(plain))
+        return cls.from_dict(declared, **declared_between(plain))
 
     def to_frictionless(self) -> dict[str, Any]:
         """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
@@ -373,7 +405,7 @@ class Schema:
         """
         from dpstats.schema.frictionless import OWN, to_frictionless
 
-        own = {OWN: {"rules": self.rules_to_dict}} if self.rules else {}
+        own = {OWN: self.between_columns} if self.between_columns else {}
         return to_frictionless(self.columns) | own
 
     @classmethod
@@ -468,11 +500,9 @@ class Schema:
 
     @property
     def rule_lines(self) -> list[str]:
-        """The rules as text, one line for each."""
-        return [
-            f"rule {number}: {rule.text}; {rule.repair}"
-            for number, rule in enumerate(self.rules, 1)
-        ]
+        """The rules and totals as text, one line for each."""
+        rules = [f"rule {i}: {rule.text}; {rule.repair}" for i, rule in enumerate(self.rules, 1)]
+        return rules + [f"total {i}: {total}" for i, total in enumerate(self.totals, 1)]
 
     def _repr_html_(self) -> str:
         header = ["column", "declared", "cells outside the declaration", "note"]

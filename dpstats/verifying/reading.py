@@ -205,8 +205,8 @@ def csv_rows(contents: Contents, name: str) -> list[list[str]]:
 
 def _check_digest(contents: Contents) -> None:
     """The digest of the plan: of all that decides what is measured, pilots and n left out."""
-    keys = ("budget", "unit", "rows_per_person", "person_key", "schema", "rules", "blocks",
-            "tables", "analyses", "reference")  # fmt: skip
+    keys = ("budget", "unit", "rows_per_person", "person_key", "schema", "rules", "totals",
+            "blocks", "tables", "analyses", "reference")  # fmt: skip
     plain = {key: contents.document[key] for key in keys if key in contents.document}
     plain["blocks"] = [_without_pilot(block) for block in plain["blocks"]]
     text = json.dumps(plain, separators=(",", ":"), allow_nan=False)
@@ -273,4 +273,6 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
             f"{len(rules)} rules between columns, which change no sensitivity; whether a synthetic "
             "row breaks one is not checked."
         )
+    if totals := document.get("totals"):
+        contents.said.append(f"{len(totals)} public totals, which nothing that is verified uses.")
     return contents

@@ -19,7 +19,8 @@ _GROUP = {**_CELLS, "answered": [str], "label": str}
 _SHARED = {
     "version": VERSION, "budget": dict, "unit": ("replace", "add_remove"), "rows": (int, None),
     "rows_per_person?": int, "person_key?": str, "schema": [dict], "rules?": [dict],
-    "blocks": [dict], "tables": [[str]], "analyses": {str: dict}, "reference": dict,
+    "totals?": [dict], "blocks": [dict], "tables": [[str]], "analyses": {str: dict},
+    "reference": dict,
 }  # fmt: skip
 _ACCURACY = {"level": float, "worst": str, "n": (int, list)}
 SHAPES: dict[str, Any] = {
