@@ -62,6 +62,7 @@ from dpstats.rows import default_reference, reference_from_dict
 from dpstats.rows.base import Reference
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Guesses, Number, Schema
+from dpstats.schema.totals import check_totals
 
 _MORE_BUDGET = (2, 4, 8, 16)  # times the budget, which a preview tries where intervals need more
 
@@ -195,6 +196,8 @@ class Plan(HasStrategy):
                 "it again with dps.plan"
             )
         if n is not None:
+            if self.unit == "replace":
+                check_totals(self.schema, n)
             self.check_reference(n)
 
     def check_kept(self, *, not_private: bool = False) -> None:
@@ -655,7 +658,7 @@ class Plan(HasStrategy):
                 if isinstance(column, Number) and column.even_edges
             ),
             self.columns.missing_rules(),
-            *(f"R{line[1:]}" for line in self.read_columns.rule_lines),
+            *(line[0].upper() + line[1:] for line in self.read_columns.rule_lines),
             f"Digest: {files.short_digest(self.digest)}",
         ]  # fmt: skip
 

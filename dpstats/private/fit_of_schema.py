@@ -318,7 +318,8 @@ def _counted(
                 cells = repairs.schema.encode(batch)
                 broken += repairs.broken(cells)
                 read = repairs.repair(cells)
-                having += [int(np.count_nonzero(total.broken(read))) for total in totals]
+                for place, total in enumerate(totals):
+                    having[place] += np.count_nonzero(total.broken(read))
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
     fits = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)

@@ -590,7 +590,7 @@ def _possible_cells(schema: WithRules, columns: tuple[Column, ...]) -> Mask | No
         possible = spread if possible is None else possible & spread
     if possible is None or possible.all():
         return None
-    return np.broadcast_to(possible, [c.bins for c in columns])
+    return np.asarray(np.broadcast_to(possible, [c.bins for c in columns]))
 
 
 def _unrepaired(

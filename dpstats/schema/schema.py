@@ -130,8 +130,6 @@ class Schema:
                 raise SchemaError(
                     f"rules hold dps.Never, dps.Determines and dps.Order, got {type(rule).__name__}"
                 )
-        if self.rules and not isinstance(self.rules, ProvedRules):
-            check_rules(self)
         totals: object = self.totals
         if isinstance(totals, str) or not isinstance(totals, Iterable):
             raise SchemaError("totals is a list of dps.Total")
@@ -140,6 +138,8 @@ class Schema:
         for total in self.totals:
             if not isinstance(total, Total):
                 raise SchemaError(f"totals hold dps.Total, got {type(total).__name__}")
+        if self.rules and not isinstance(self.rules, ProvedRules):
+            check_rules(self)
         if self.totals and not isinstance(self.totals, CheckedTotals):
             check_totals(self)
 

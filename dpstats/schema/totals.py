@@ -192,12 +192,14 @@ def fixed_rows(schema: WithTotals) -> int | None:
 
     for totals, having in _memberships(schema, "table"):
         counts = np.array([float(total.count) for total in totals])
-        least, most = (
+        ends = [
             optimize.linprog(sign * np.ones(len(having)), A_eq=having.T, b_eq=counts)
-            for sign in (1, -1)
-        )
-        if least.success and most.success and abs(least.fun + most.fun) < 0.5:  # whole numbers
-            return round(float(least.fun))
+            for sign in (1.0, -1.0)
+        ]
+        if all(end.success for end in ends):
+            least, most = (abs(float(end.fun or 0.0)) for end in ends)
+            if most - least < 0.5:  # whole numbers
+                return round(least)
     return None
 
 
