@@ -33,7 +33,7 @@ _LARGEST = 0.9  # part of the largest variance beyond which a number looks two-v
 if TYPE_CHECKING:
     from dpstats.analyses.moments.noisy_mean import NoisyMean
     from dpstats.families.subgroups import Subgroup
-    from dpstats.measured.answers import Asking
+    from dpstats.measured.answers import Answers, Asking
     from dpstats.measured.row_count import RowCount
 
 
@@ -94,6 +94,15 @@ def rare_shares(shares: Floats, n: float) -> list[str]:
         f"n p (1 - p) is below 10 for {which}, which {verb} near 0 or 1: standard errors are rough "
         "there, and intervals are not symmetric"
     ]
+
+
+def structural_zeros(answers: Answers) -> list[str]:
+    """A note where some of the cells or conditions (d,) cannot occur."""
+    count = int(np.count_nonzero(answers.impossible))
+    if not count:
+        return []
+    which = "it" if len(answers.sums) == 1 else f"{count} of {len(answers.sums)}"
+    return [f"{which} cannot occur by the rules between columns: the share is 0, without error"]
 
 
 def impossible_shares(shares: Floats, fitted: bool) -> list[str]:

@@ -27,8 +27,11 @@ def joint_level(answers: Answers, alpha: float) -> float:
     The alpha-quantile of the smallest two-sided p-value of the cells, simulated at the estimated
     proportions: approximate, as a parametric bootstrap is.
     """
+    possible = np.flatnonzero(~answers.impossible)
+    if len(possible) < len(answers.sums):
+        answers = answers.subset(possible.tolist())
     d = len(answers.sums)
-    if d == 1:
+    if d <= 1:
         return alpha
     if d > LARGEST:
         return bonferroni(alpha, d)

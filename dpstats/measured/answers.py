@@ -102,6 +102,24 @@ class Answers(Cached):
         variances = np.array([law.variance for law in self.law_table])[self.law_of]
         return variances / (self.n * self.bounds.astype(np.float64)) ** 2
 
+    @cached_property
+    def impossible(self) -> NDArray[np.bool_]:
+        """Which functions (d,) are zero in every row that the rules between columns allow."""
+        found = [self._rows.sources.impossible(block) for block in self._rows.blocks]
+        return np.concatenate(found)[list(self._rows.functions)]
+
+    @cached_property
+    def without_totals(self) -> Answers:
+        """The answers that rest on no public total of the table, for what is certified."""
+        sources, blocks = self._rows.sources, self._rows.blocks
+        if sources.known != "totals" or not sources.measurements.schema.totals:
+            return self
+        found = answer(sources.knowing("rules"), blocks, disjoint=self._rows.disjoint)
+        if self.rows not in (sources.rows, sources.fewest_persons):
+            found = found.of_counted_rows()
+        found = found.subset(self._rows.functions)
+        return found if self.unit == 1 else found.of_persons
+
     @property
     def blocks(self) -> tuple[Block, ...]:
         """The requested blocks; second stages at the pilot that they were measured at."""

@@ -222,8 +222,15 @@ def block_of_largest(block: str, of_tables: float | None) -> str:
 
 def published_answers(measured: Measurements | Sources) -> Answers:
     """Noisy answers to the published family; as measured, where no table is by residuals."""
-    measurements = measured.measurements if isinstance(measured, Sources) else measured
-    return answer(measured, measurements.published, disjoint=not measurements.strategy.tables)
+    sources = _alone(measured)
+    strategy = sources.measurements.strategy
+    return answer(sources, strategy.published, disjoint=not strategy.tables)
+
+
+def _alone(measured: Measurements | Sources) -> Sources:
+    """Noisy answers alone: a certificate uses no rule between columns and no public total."""
+    sources = measured if isinstance(measured, Sources) else Sources(measured)
+    return sources.knowing("nothing")
 
 
 def certify(
@@ -236,11 +243,12 @@ def certify(
     share noise: then see `certify_answers`.
     """
     check_alpha(alpha)
-    measurements = measured.measurements if isinstance(measured, Sources) else measured
+    sources = _alone(measured)
+    measurements = sources.measurements
     if measurements.strategy.tables:
         family = measurements.published.answering
         chosen = _places(family, measurements.published)
-        answers = answer(measured, family, with_count=True)
+        answers = answer(sources, family, with_count=True)
         return certify_answers(answers, family, synthetic[chosen], alpha=alpha, target=target)
     rows, family = measurements.rows, measurements.family
     chosen = _places(family.answering, family)

@@ -1,7 +1,8 @@
 """Best linear unbiased combination of everything measured, with the exact law of its noise.
 
-Overlapping tables are combined by orthogonal residuals (`overlapping_tables`), and separately
-measured conditions enter by one more update. Other functions come from the measured block with the
+Overlapping tables are combined by orthogonal residuals (`overlapping_tables`). What else is known
+of their cells enters by one more update: separately measured conditions, cells that rules between
+columns make impossible, and public totals. Other functions come from the measured block with the
 least variance.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +28,25 @@ from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.weighted_noise import Combination
 from dpstats.schema import Column
+from dpstats.schema.rules import determined_bins, possible_cells
+from dpstats.schema.totals import compile_totals
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it only the tables are used
+MOST_LINKED = 5_000  # cells of linked tables, whose zeros and totals are all used
 _GAIN = 1e-9
 _NOTHING = 1e-12
 _LEAST_VARIANCE = 1e-9
+_REDUNDANT = 1e-10  # of a variance
+
+Known = Literal["nothing", "rules", "totals"]
+"""What is used beside noisy answers: rules between columns, or these and totals of the table."""
 
 LawKey = tuple[tuple[float, float, int], ...]
 """Terms (weight, scale, count) of a combination of noises; one of weight 1 is an exact sum."""
+_EXACT: LawKey = ((1.0, 1e-3, 1),)  # zero to every digit
 
 
 @dataclass(frozen=True)
@@ -112,12 +121,84 @@ class BlockEstimate:
     laws: list[LawKey]
     rows: Callable[[Sequence[int]], Floats]  # of some of the functions
 
+    def fix(self, known: NDArray[np.bool_], sums: Floats) -> None:
+        """Take some sums as exact: they have no noise."""
+        rows = self.rows
+        self.sums[known], self.variances[known] = sums[known], 0.0
+        self.laws = [_EXACT if k else law for k, law in zip(known, self.laws, strict=True)]
+        self.rows = lambda chosen: np.where(known[list(chosen), np.newaxis], 0.0, rows(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class _Facts(Cached):
+    """Sums of m functions that the tables estimate, and that are known otherwise too.
+
+    Attributes
+    ----------
+    rows : (m, measured functions) float64
+        Weights of their estimates from the tables.
+    surprise : (m,) float64
+        What is known, less these estimates.
+    own : (m,) int64
+        The measured function that knows, -1 where the sum is exact.
+    total : (m,) int64
+        Which total of the table it is, -1 for another fact.
+    variances : (measured functions,) float64
+        Of the measured noises.
+    """
+
+    rows: Floats
+    surprise: Floats
+    own: Codes
+    total: Codes
+    variances: Floats
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights (m, measured functions) of the noises in `surprise`."""
+        weights, measured = -self.rows, np.flatnonzero(self.own >= 0)
+        weights[measured, self.own[measured]] += 1
+        return weights
+
+    @cached_property
+    def _factor(self) -> tuple[Floats, Codes, Floats]:
+        """Cholesky factor of the correlations of some facts, their places and weights.
+
+        The others follow from these to every digit, so they tell nothing more.
+        """
+        from scipy import linalg
+
+        weights = self.weights
+        unit = 1 / np.sqrt(np.maximum(weights**2 @ self.variances, 1e-300))
+        weights = weights * unit[:, np.newaxis]
+        correlations = (weights * self.variances) @ weights.T
+        factor, pivots, rank, _ = linalg.lapack.dpstrf(correlations, tol=_REDUNDANT)
+        some = np.asarray(pivots[:rank] - 1, dtype=np.int64)
+        return factor[:rank, :rank], some, unit[some]
+
+    def improve(self, rows: Floats, sums: Floats) -> tuple[Floats, Floats]:
+        """Best linear update of d estimates (d,) and their weights (d, measured functions)."""
+        from scipy import linalg
+
+        factor, some, unit = self._factor
+        weights = self.weights[some] * unit[:, np.newaxis]
+        crossed = (weights * self.variances) @ rows.T
+        gain = -linalg.cho_solve((factor, False), crossed).T
+        rows, sums = rows + gain @ weights, sums + gain @ (self.surprise[some] * unit)
+        return np.where(np.abs(rows) > _NOTHING, rows, 0.0), sums
+
 
 @dataclass(frozen=True, eq=False)
 class Sources(Cached):
     """The measurements, with their tables combined once."""
 
     measurements: Measurements
+    known: Known = "totals"
+
+    def knowing(self, known: Known) -> Sources:
+        """The same, using less or more beside the noisy answers."""
+        same = known == self.known
+        return self if same else self._once(("known", known), lambda: replace(self, known=known))
 
     @property
     def blocks(self) -> tuple[NoisyBlock, ...]:
@@ -244,6 +325,9 @@ class Sources(Cached):
         With `disjoint` the combination only where there is no single source.
         """
         estimate = self._single(block, complements=not disjoint and self.n is not None)
+        impossible = self.impossible(block)
+        if impossible.any():
+            estimate.fix(impossible, np.zeros(block.size))
         single = not np.any(np.isinf(estimate.variances))
         if not (disjoint and single) and isinstance(block, Table | Indicator):
             combined = self._combined(block)
@@ -258,6 +342,22 @@ class Sources(Cached):
         if np.any(np.isinf(estimate.variances)):
             raise _not_measured(self.measurements, block, estimate.variances)
         return estimate
+
+    def impossible(self, block: Block) -> NDArray[np.bool_]:
+        """Which functions of a block (d,) are zero in every row that the rules allow."""
+        found = np.zeros(block.size, np.bool_)
+        if self.known != "nothing" and isinstance(block, Table | Indicator):
+            possible = possible_cells(self.measurements.schema, block.columns)
+            if possible is not None:
+                found = ~possible.ravel()
+                if isinstance(block, Indicator):
+                    found = np.array([not np.any(block.cells.array & possible)])
+        return found
+
+    @cached_property
+    def _possible(self) -> NDArray[np.bool_]:
+        """Which measured functions (measured functions,) are not zero in every row."""
+        return ~np.concatenate([self.impossible(noisy.block) for noisy in self.blocks])
 
     def _single(self, wanted: Block, *, complements: bool) -> BlockEstimate:
         """Every function from one measured block: sums of its cells, exact integers."""
@@ -277,10 +377,14 @@ class Sources(Cached):
                 continue
             order = np.argsort(derivation.member, kind="stable")
             first = np.searchsorted(derivation.member[order], np.arange(wanted.size + 1))
-            sums = derivation.apply(noisy.sums, self.n or 0)
+            possible = self._possible[start : start + noisy.block.size]
+            sums = derivation.apply(np.where(possible, noisy.sums, 0), self.n or 0)
             for f in np.flatnonzero(derivation.terms > 0):
                 # Members of a wanted function are cells of a table, or one moment: equal scales.
                 member = order[first[f] : first[f + 1]]
+                member = member[possible[member]] if not possible[member].all() else member
+                if not len(member):
+                    continue
                 variance = self.variances[start + member[0]] * len(member)
                 if variance >= estimate.variances[f]:
                     continue
@@ -292,31 +396,39 @@ class Sources(Cached):
         return estimate
 
     def _combined(self, wanted: Table | Indicator) -> BlockEstimate | None:
-        """All tables together, then the measured conditions that they also estimate."""
+        """All tables together, then what else is known of sums that they estimate."""
         if not self.tables.tables:
             return None
-        conditions = self._conditions_seen
-        if isinstance(wanted, Table) and (
-            not conditions or wanted.size * self.size > LARGEST_UPDATE
-        ):
-            return self._combined_table(wanted)
-        functions = _functions_of(wanted)
-        rows = self._rows(wanted.columns, functions)
-        if rows is None:
+        small = wanted.size * self.size <= LARGEST_UPDATE
+        facts = self._facts_about(wanted.columns) if small else None
+        if isinstance(wanted, Table) and facts is None:
+            estimate = self._combined_table(wanted)
+            if estimate is not None:
+                return estimate
+        if not small:
             return None
-        sums = self._value(functions, rows)
-        if conditions:
-            rows, sums = self._updated(rows, sums, conditions)
+        found = self._weighted(wanted.columns, _functions_of(wanted))
+        if found is None:
+            return None
+        rows, sums = found
+        exact = np.zeros(len(rows), np.bool_)
+        if facts is not None:
+            before = rows**2 @ self.variances
+            rows, sums = facts.improve(rows, sums)
+            exact = rows**2 @ self.variances <= _REDUNDANT * before
         present = rows
         uniforms = np.concatenate([noisy.uniforms for noisy in self.blocks])
-        uniform = (np.abs(rows) > _NOTHING) @ uniforms
-        return BlockEstimate(
+        uniform = np.where(exact, uniforms.sum(), (np.abs(rows) > _NOTHING) @ uniforms)
+        estimate = BlockEstimate(
             sums,
             rows**2 @ self.variances,
             uniform - np.rint(uniform),
             [self._key(row) for row in rows],
             lambda chosen: present[chosen],
         )
+        if exact.any():
+            estimate.fix(exact, np.rint(sums) + 0.0)  # no -0
+        return estimate
 
     def _combined_table(self, wanted: Table) -> BlockEstimate | None:
         """All cells of a table by residuals, never as a matrix; they have the same law."""
@@ -335,43 +447,137 @@ class Sources(Cached):
     def _rows(self, columns: tuple[Column, ...], functions: Floats) -> Floats | None:
         return self.tables.rows(columns, functions, self.size)
 
-    def _value(self, functions: Floats, rows: Floats) -> Floats:
+    def _weighted(
+        self, columns: tuple[Column, ...], functions: Floats
+    ) -> tuple[Floats, Floats] | None:
+        """Weights (d, measured functions) and estimates (d,) of functions from all tables.
+
+        A column that is measured with none of the others, but follows from one that is, is read
+        off that.
+        """
+        found = self._estimated(columns, functions)
+        for by, column, follows in self._followed:
+            if found is None and column in columns:
+                return self._weighted(*self._read_off(columns, functions, by, column, follows))
+        return found
+
+    def _estimated(
+        self, columns: tuple[Column, ...], functions: Floats
+    ) -> tuple[Floats, Floats] | None:
+        rows = self.tables.rows(columns, functions, self.size)
+        if rows is None:
+            return None
         level = (self.n or 0) * functions.reshape(len(rows), -1).mean(axis=1)
-        return np.asarray(level + rows @ self.sums)
+        return rows, np.asarray(level + rows @ self.sums)
+
+    def _read_off(
+        self, columns: tuple[Column, ...], functions: Floats,
+        by: Column, column: Column, follows: Codes,
+    ) -> tuple[tuple[Column, ...], Floats]:  # fmt: skip
+        """Functions of a column that follows from another, as functions of that one."""
+        axis = 1 + columns.index(column)
+        found = np.take(functions, follows, axis=axis)
+        axes = [by if c == column else c for c in columns]
+        if by in columns:  # both axes are its own now
+            found = np.diagonal(found, axis1=1 + columns.index(by), axis2=axis)
+            axes = [*(c for c in columns if c not in (by, column)), by]
+        order = tuple(c for c in self.measurements.schema if c in axes)
+        return order, found.transpose(0, *(1 + axes.index(c) for c in order))
 
     @cached_property
-    def _conditions_seen(self) -> list[tuple[int, Floats, float]]:
-        """Measured conditions that tables estimate too: position, weights and estimate."""
-        seen = []
-        for noisy, start in zip(self.blocks, self.starts, strict=True):
-            if isinstance(noisy.block, Indicator):
-                function = _functions_of(noisy.block)
-                rows = self._rows(noisy.block.columns, function)
-                if rows is not None:
-                    seen.append((start, rows[0], float(self._value(function, rows)[0])))
-        return seen
+    def _followed(self) -> list[tuple[Column, Column, Codes]]:
+        """Columns by which others are determined in every row: both, and bins of the second."""
+        return [] if self.known == "nothing" else determined_bins(self.measurements.schema)
 
-    def _updated(
-        self, rows: Floats, sums: Floats, conditions: list[tuple[int, Floats, float]]
-    ) -> tuple[Floats, Floats]:
-        """Best linear update by separately measured conditions (their noise is independent)."""
-        at = np.array([position for position, _, _ in conditions])
-        seen = np.stack([row for _, row, _ in conditions])
-        surprise = self.sums[at] - np.array([value for _, _, value in conditions])
-        covariance = (seen * self.variances) @ seen.T + np.diag(self.variances[at])
-        gain = np.linalg.solve(covariance, (seen * self.variances) @ rows.T).T
-        own_weights = np.zeros_like(seen)
-        own_weights[np.arange(len(at)), at] = 1
-        return rows + gain @ (own_weights - seen), sums + gain @ surprise
+    def _facts_about(self, columns: tuple[Column, ...]) -> _Facts | None:
+        """Facts about sums of tables that are linked to some columns; None if there are none."""
+        linked = self._linked_to(columns)
+        return self._once(("facts", linked), lambda: self._facts(linked))
+
+    def _linked_to(self, columns: tuple[Column, ...]) -> tuple[int, ...]:
+        """Numbers of the measured blocks that share columns with some, directly or through others.
+
+        All of them where the total is estimated, which they share. Of more than `MOST_LINKED`
+        cells, those of blocks about the columns themselves, as many as there may be.
+        """
+        names, linked = {c.name for c in columns}, set[int]()
+        own = {
+            i: {c.name for c in noisy.block.columns}
+            for i, noisy in enumerate(self.blocks)
+            if isinstance(noisy.block, Table | Residual | Indicator)
+        }
+        if self.n is None:
+            linked = set(own)
+        while more := {i for i in own if i not in linked and own[i] & names}:
+            linked |= more
+            names = names.union(*(own[i] for i in more))
+        sizes = {i: self.blocks[i].block.size for i in linked}
+        if sum(sizes.values()) > MOST_LINKED:
+            wanted = {c.name for c in columns}
+            nearest = sorted(linked, key=lambda i: (not own[i] <= wanted, len(own[i] - wanted)))
+            about = [i for i in nearest if own[i] <= wanted or own[i] >= wanted]
+            cells = np.cumsum([sizes[i] for i in about])
+            linked = set(about[: int(np.searchsorted(cells, MOST_LINKED, side="right"))])
+        return tuple(sorted(linked))
+
+    def _facts(self, linked: tuple[int, ...]) -> _Facts | None:
+        """Conditions that were measured, impossible cells and totals, of the linked blocks."""
+        found: list[tuple[Floats, Floats, int, int]] = []  # rows, surprise, own, total
+
+        def add(columns: tuple[Column, ...], functions: Floats, known: Floats,
+                own: int = -1, total: int = -1) -> None:  # fmt: skip
+            if (estimate := self._estimated(columns, functions)) is not None:
+                found.append((estimate[0], known - estimate[1], own, total))
+
+        seen = set[tuple[Column, ...]]()
+        for i in linked:
+            block, start = self.blocks[i].block, self.starts[i]
+            if isinstance(block, Indicator):
+                known = self.sums[[start]].astype(np.float64)
+                add(block.columns, _functions_of(block), known, own=start)
+            elif block.columns not in seen and self.known != "nothing":
+                seen.add(block.columns)
+                table = Table(block.columns)
+                zero = np.flatnonzero(self.impossible(table)).tolist()
+                if zero:
+                    add(table.columns, _cells_of(table, zero), np.zeros(len(zero)))
+                for by, column, follows in self._followed:
+                    if column in table.columns and by not in table.columns:
+                        cells = _functions_of(table)
+                        same = self._read_off(table.columns, cells, by, column, follows)
+                        one, other = self._estimated(table.columns, cells), self._estimated(*same)
+                        if one is not None and other is not None:
+                            found.append((one[0] - other[0], other[1] - one[1], -1, -1))
+        own_names = {c.name for i in linked for c in self.blocks[i].block.columns}
+        if self.known == "totals":
+            for number, total in enumerate(compile_totals(self.measurements.schema)):
+                if total.names <= own_names:
+                    function = total.cells[np.newaxis].astype(np.float64)
+                    count = np.array([float(total.rule.count)])
+                    add(total.columns, function, count, total=number)
+        if not found:
+            return None
+        rows, surprise, own, numbers = zip(*found, strict=True)
+        sizes = [len(part) for part in rows]
+        return _Facts(
+            np.concatenate(rows),
+            np.concatenate(surprise),
+            np.repeat(own, sizes),
+            np.repeat(numbers, sizes),
+            self.variances,
+        )
 
     def _key(self, row: Floats) -> LawKey:
         """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""
         used = np.flatnonzero(np.abs(row) > _NOTHING)
         pairs = np.round(np.abs(row[used]), 12) + 1j * self.scales[used]
         distinct, counts = np.unique(pairs, return_counts=True)
-        return tuple(
-            (pair.real, pair.imag, count)
-            for pair, count in zip(distinct.tolist(), counts.tolist(), strict=True)
+        return (
+            tuple(
+                (pair.real, pair.imag, count)
+                for pair, count in zip(distinct.tolist(), counts.tolist(), strict=True)
+            )
+            or _EXACT
         )
 
 

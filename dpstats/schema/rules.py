@@ -513,6 +513,16 @@ def impossible_pairs(schema: WithRules) -> list[tuple[str, str, Mask]]:
     ]
 
 
+def determined_bins(schema: WithRules) -> list[tuple[Column, Column, Codes]]:
+    """Columns that follow from another in every row: that one, the column, and its bins (bins,)."""
+    return [
+        (by, column, column.bins_of(rule.follows))
+        for rule in compile_rules(schema)
+        if isinstance(rule, _Followed) and not rule.free.any()
+        for by, column in [rule.columns]
+    ]
+
+
 @lru_cache(maxsize=64)
 def check_rules(schema: WithRules) -> None:
     """Prove that no repaired row breaks a rule, and that every level remains possible.
@@ -550,7 +560,7 @@ def check_rules(schema: WithRules) -> None:
 
 def allowed_by(rules: Sequence[CompiledRule], codes: Mapping[str, Codes]) -> Mask:
     """Which rows break none of some rules, (n,)."""
-    return ~np.any([rule.broken(codes) for rule in rules], axis=0)
+    return np.asarray(~np.any([rule.broken(codes) for rule in rules], axis=0))
 
 
 def possible_cells(schema: WithRules, columns: Sequence[Column]) -> Mask | None:
@@ -590,7 +600,8 @@ def _possible_cells(schema: WithRules, columns: tuple[Column, ...]) -> Mask | No
         possible = spread if possible is None else possible & spread
     if possible is None or possible.all():
         return None
-    return np.asarray(np.broadcast_to(possible, [c.bins for c in columns]))
+    whole: Mask = np.broadcast_to(possible, [c.bins for c in columns])
+    return whole
 
 
 def _unrepaired(

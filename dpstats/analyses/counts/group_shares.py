@@ -72,9 +72,17 @@ class GroupCounts:
         """Noisy number of rows in the group."""
         return float(self.answers.sums.sum())
 
+    @cached_property
+    def certain(self) -> float | None:
+        """The share where rules between columns say it: 0 or 1."""
+        with_trait, without = self.answers.impossible
+        return 0.0 if with_trait else 1.0 if without else None
+
     @property
     def risk(self) -> float:
         """Estimate in [0, 1]; one half where the noisy group is empty."""
+        if self.certain is not None:
+            return self.certain
         size = self.observed_size
         return float(np.clip(self.answers.sums[0] / size, 0, 1)) if size > 0 else 0.5
 
@@ -115,6 +123,8 @@ class GroupCounts:
         Its uniform is the difference of the two modulo one: exchanged counts have its opposite.
         Counts that share noise have one uniform.
         """
+        if self.certain is not None:
+            return None
         u = self.answers.uniforms
         shift = u[0] - (0.0 if self.answers.share_noise else u[1])
         uniform = np.array([shift - round(shift)])
@@ -129,6 +139,8 @@ class GroupCounts:
         corners. beta is that for a group of a quarter of a public number of rows. For the private
         table the extremes of the ratio over the box at beta = alpha.
         """
+        if self.certain is not None:
+            return np.array([self.certain]), np.array([self.certain])
         n, laws = self.answers.rows.exact, (self.answers.law(0), self.answers.law(1))
         if target == "table":
             beta = alpha
@@ -209,8 +221,13 @@ class DrawnShares(Cached):
         most = answers.rows.exact or np.inf
         sums = within_counts(answers.sums, most)[:, np.newaxis]
         counts = np.clip(sums - noise, 0, most)  # (1)
-        pairs = zip(counts[::2], counts[1::2], strict=True)
-        return [(_share_of(yes, no, rng, sampled=sampled), yes + no) for yes, no in pairs]
+        found = []
+        for f in range(0, len(counts), 2):
+            yes, no = counts[f : f + 2]
+            certain = GroupCounts(answers.subset(slice(f, f + 2))).certain
+            share = _share_of(yes, no, rng, sampled=sampled)
+            found.append((share if certain is None else np.full(DRAWS, certain), yes + no))
+        return found
 
     def _measures(self, sampled: bool) -> Floats:
         """Draws (d, DRAWS) of the parameters; 0/0 counts one half at either end."""

@@ -28,6 +28,7 @@ from dpstats.analyses.notes import (
     cell_rules,
     impossible_shares,
     rare_shares,
+    structural_zeros,
     subgroup_note,
 )
 from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
@@ -283,8 +284,9 @@ def proportions_result(
         scalar=scalar,
         notes=[
             *notes,
+            *structural_zeros(answers),
             *impossible_shares(answers.means, fitted is not None),
-            *rare_shares(np.clip(answers.means, 0, 1), answers.of_persons.n),
+            *rare_shares(np.clip(answers.means[~answers.impossible], 0, 1), answers.of_persons.n),
         ],
         fitted=fitted,
         tables=tables,

@@ -19,7 +19,7 @@ from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.results.estimates import Estimated
 
 if TYPE_CHECKING:
-    from dpstats.checks import Target
+    from dpstats.checks import Method, Target
     from dpstats.inference.intervals import Ends
     from dpstats.measured.answers import Answers
 
@@ -74,11 +74,25 @@ class ProportionIntervals(Estimated):
         """Counts of independent units, of which noise-aware limits for the population are."""
         return self.answers.of_persons
 
+    def conf_int(self, alpha: float, method: Method, target: Target) -> Ends:
+        """Limits, two (d,) arrays in [0, 1]; both 0 of cells that cannot occur."""
+        return self._zero_where_impossible(super().conf_int(alpha, method, target))
+
+    def simultaneous(self, alpha: float, method: Method, target: Target) -> Ends:
+        """Limits that hold jointly; both 0 of cells that cannot occur."""
+        return self._zero_where_impossible(super().simultaneous(alpha, method, target))
+
+    def _zero_where_impossible(self, ends: Ends) -> Ends:
+        low, high = ends
+        impossible = self.answers.impossible
+        return np.where(impossible, 0.0, low), np.where(impossible, 0.0, high)
+
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits for all d proportions together; see `inference.joint_coverage`."""
         if target == "table":
-            return self.joint_certified(alpha, target)
-        levels = np.full(len(self), bonferroni(alpha, len(self)))
+            return self._joint_box(alpha, target)
+        possible = max(1, len(self) - int(np.sum(self.answers.impossible)))
+        levels = np.full(len(self), bonferroni(alpha, possible))
         pieces = self.tables or tuple(slice(f, f + 1) for f in range(len(self)))
         if self.answers.rows.rows_per_person > 1:  # cells of persons need not be multinomial
             pieces = ()
@@ -89,9 +103,12 @@ class ProportionIntervals(Estimated):
 
     def joint_certified(self, alpha: float, target: Target) -> Ends:
         """Limits for all d proportions together: a box for all noise."""
+        return self._without_totals._joint_box(alpha, target)
+
+    def _joint_box(self, alpha: float, target: Target) -> Ends:
         answers, d = self.answers, len(self)
         if target == "table" and self._counted(sampled=False):
-            return self.certified(bonferroni(alpha, d), target)
+            return self._each(bonferroni(alpha, d), target)
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
@@ -104,11 +121,19 @@ class ProportionIntervals(Estimated):
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays in [0, 1]."""
         if target == "table":
-            return self.certified(alpha, target)
+            return self._each(alpha, target)
         return self._inverted(np.full(len(self), alpha))
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays in [0, 1]."""
+        return self._without_totals._each(alpha, target)
+
+    @property
+    def _without_totals(self) -> ProportionIntervals:
+        return replace(self, answers=self.answers.without_totals)
+
+    def _each(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,) from a bound on the noise of each count."""
         answers, whole = self.answers, alpha
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
@@ -203,7 +228,7 @@ class ProportionIntervals(Estimated):
         if counted := self._counted(sampled=True):
             for counts, ratio in counted:
                 tails[:, counts] = np.maximum(ratio.tails(value, read=read), LEAST_COMPUTED)
-            return tails
+            return self._certain_where_impossible(tails, value)
         for f, t in enumerate(answers.sums + answers.uniforms):
             of_sizes = [
                 [proportion_pvalue(count, n, value, answers.law(f), side).item() for side in BOTH]
@@ -211,7 +236,11 @@ class ProportionIntervals(Estimated):
                 for count in [within_counts(t, n) if read else t]
             ]
             tails[:, f] = np.max(of_sizes, axis=0)
-        return tails
+        return self._certain_where_impossible(tails, value)
+
+    def _certain_where_impossible(self, tails: Floats, value: float) -> Floats:
+        lower = LEAST_COMPUTED if value > 0 else 1.0
+        return np.where(self.answers.impossible, np.array([[lower], [1.0]]), tails)
 
 
 def _of_counts(low: Floats, high: Floats, n: int) -> tuple[Floats, Floats]:

@@ -311,6 +311,7 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     """
     from scipy.special import chdtri
 
+    tested = replace(tested, answers=tested.answers.without_totals)
     answers, p0 = tested.counts, tested.p0
     of_rows = tested.answers.rows.spent(alpha)
     n, left = answers.n, alpha - of_rows

@@ -600,6 +600,7 @@ class Independence:
 
 
 def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
+    counts = replace(counts, answers=counts.answers.without_totals)
     rows = counts.answers.rows
     of_rows = rows.spent(alpha)
     beta = split_for(counts.n, counts.answers.law(0), alpha - of_rows)
