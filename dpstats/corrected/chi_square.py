@@ -66,6 +66,8 @@ class CertifiedChiSquare:
     reason: str = ""
 
     def __str__(self) -> str:
+        if np.isinf(self.critical):
+            return f"certified at alpha = {self.alpha:g}: {self.verdict}, {self.reason}"
         return (
             f"certified at alpha = {self.alpha:g}: {self.verdict} (the statistic of the private "
             f"table is between {self.low:.2f} and {self.high:.2f}; the test rejects above "

@@ -127,7 +127,9 @@ class ChiSquareResult(Cached, HypothesisResult):
 
     @property
     def headline(self) -> str:
-        """The p-value, and the effect with its 95% interval."""
+        """The p-value, and the effect with its 95% interval if there is one."""
+        if np.isnan(self.effect) and not np.isnan(self.statistic):
+            return super().headline
         effect = brief(self.effect_name, self.effect, *self.effect_interval.tolist())
         return f"{super().headline}; {effect}"
 
@@ -307,6 +309,7 @@ class ChiSquareResult(Cached, HypothesisResult):
         effect = f"{self.effect_name} = {show(self.effect)} {show.interval(low, high)}"
         if np.isnan(self.statistic):
             return [str(certified), f"{effect} ({percent(alpha)} interval)"]
+        effects = [] if np.isnan(self.effect) else [f"{effect} ({percent(alpha)} interval)"]
         return [
             f"p-value {shown_pvalue(self.pvalue)} (statistic {significant(self.statistic)}, "
             "calibrated for noise)",
@@ -314,7 +317,7 @@ class ChiSquareResult(Cached, HypothesisResult):
             f"{self.df} df (p-value {shown_pvalue(self.pearson_pvalue)} if there were no noise; "
             "not valid here)",
             str(certified),
-            f"{effect} ({percent(alpha)} interval)",
+            *effects,
         ]
 
     def _of_table(self, alpha: float) -> list[str]:

@@ -21,8 +21,10 @@ from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
 from dpstats.analyses.tables.score_statistic import (
     cochran_mantel_haenszel,
+    degrees_of_freedom,
     fit_even_independence,
     fit_independence,
+    quasi_residual_variances,
     score_statistic,
 )
 from dpstats.arrays import Floats
@@ -320,11 +322,17 @@ class NoisyTable:
         even = np.full(self.cells.shape, self.n / self.cells.size)
         return float(Association(even, self.n, self.covariance).noise_variance.sum())
 
+    @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """Cells (K, R, C) that rules between columns allow."""
+        return np.asarray(~self.answers.impossible[self.cells])
+
     def expected(self, tables: Floats) -> Floats:
         """Expected counts under the null hypothesis of noisy tables (..., K, R, C)."""
-        if self.answers.rows.public:
-            return fit_independence(tables, self.n)
-        return fit_independence(tables, np.maximum(tables.sum(axis=(-3, -2, -1)), 1))
+        total: Floats | float = self.n
+        if not self.answers.rows.public:
+            total = np.maximum(tables.sum(axis=(-3, -2, -1)), 1)
+        return fit_independence(tables, total, self.possible)
 
     def noise(self, size: int, rng: np.random.Generator) -> Floats:
         """Draws (size, K, R, C) of the noise, and of normal errors from the choice of levels."""
@@ -338,19 +346,20 @@ class NoisyTable:
         """Score statistic of noisy tables (..., K, R, C), fit included."""
         chosen = np.sum(self._chosen**2, axis=0)
         other = np.where(self.scales > 0, chosen, self.noise_variance)
-        return score_statistic(tables, self.expected(tables), self.scales, other)
+        return score_statistic(tables, self.expected(tables), self.scales, other, self.possible)
 
     def classical(self) -> float:
         """Classical statistic of the noisy counts: Pearson's, or Cochran-Mantel-Haenszel's.
 
         The latter of the nearest non-negative counts with the total.
         """
-        if len(self.cells) > 1:
+        if len(self.cells) > 1 and self.possible.all():
             n = self.n if self.answers.rows.public else max(float(self.observed.sum()), 1.0)
             counts = project_to_total(self.observed.reshape(1, -1), n)
             return cochran_mantel_haenszel(counts.reshape(self.cells.shape))
         none = np.zeros(self.cells.shape)
-        return float(score_statistic(self.observed, self.expected(self.observed), none, none))
+        expected = self.expected(self.observed)
+        return float(score_statistic(self.observed, expected, none, none, self.possible))
 
     def test(self, simulations: int, rng: np.random.Generator) -> tuple[float, float]:
         """Statistic and p-value of the levels that surely have rows; nan and 1 with too few.
@@ -378,7 +387,9 @@ class NoisyTable:
         """
         statistic = float(self.statistic(self.observed))
         fitted = self.expected(self.observed)
-        even = fit_even_independence(self.observed, fitted.sum(), self.noise_variance)
+        even = fit_even_independence(
+            self.observed, fitted.sum(), self.noise_variance, self.possible
+        )
         noise = self.noise(simulations, rng)
         seed, most = rng.integers(2**63), 0  # the same draws where the margins are the same
         for p in (fitted, even):
@@ -523,7 +534,7 @@ class Independence:
             )
         else:
             shape = list(tested.cells.shape[1:])
-            pearson, df = tested.classical(), (shape[0] - 1) * (shape[1] - 1)
+            pearson, df = tested.classical(), degrees_of_freedom(tested.possible)
             if tested.expected(tested.observed).sum(axis=(1, 2)).min() < _FEW:
                 notes.append(
                     f"a stratum has fewer than about {_FEW} rows, too few for an accurate "
@@ -532,26 +543,39 @@ class Independence:
                 )
         if plain is not None and seen is not None:
             expected[inside] = plain.expected(plain.observed)
-            fitted = seen.expected(seen.observed)
-            association = Association(fitted, seen.n, seen.covariance, several)
-            residuals[inside] = standardised(
-                (seen.observed - fitted).ravel(),
-                association.residual_variance,
-                association.noise_variance,
-            ).reshape(fitted.shape)
-            effect = association.cramers_v(seen.observed)
-            excess = float(np.sum(association.noise_variance / fitted.ravel()))
-            notes += noise_notes(excess, len(fitted) * df, fitted)
+            fitted, allowed = seen.expected(seen.observed), seen.possible
+            if allowed.all():
+                association = Association(fitted, seen.n, seen.covariance, several)
+                effect = association.cramers_v(seen.observed)
+                variances = association.residual_variance, association.noise_variance
+            else:
+                variances = quasi_residual_variances(fitted, seen.covariance)
+            departures = (seen.observed - fitted).ravel()
+            standard = standardised(departures, *variances).reshape(fitted.shape)
+            residuals[inside] = np.where(allowed, standard, np.nan)
+            excess = float(np.sum(variances[1][allowed.ravel()] / fitted[allowed]))
+            if df:
+                notes += noise_notes(excess, len(fitted) * df, fitted[allowed])
+            else:
+                notes.append("every table of the possible cells is quasi-independent: no test")
+        impossible = int(np.sum(~of_rows.possible))
+        if impossible:
+            notes.append(
+                f"{impossible} of {of_rows.cells.size} cells cannot occur by the rules between "
+                "columns: the test is of quasi-independence, expected counts that are a factor of "
+                "the row times one of the column in the others. There is no Cramer's V, whose "
+                "largest value is not known then, and no certified verdict"
+            )
         if effect == 0:
             notes.append("Cramer's V is no larger than expected from the privacy noise alone")
-        if strata > 1:
+        if strata > 1 and not impossible:
             notes.append(
                 "the certified verdict and Cramer's V use the sum of Pearson's statistics of the "
                 "strata, which includes associations that cancel between strata"
             )
         return ChiSquareResult(
             title=f"Independence: {self.a} and {self.b}{within}",
-            null=f"{self.a} and {self.b} are independent{within}",
+            null=f"{self.a} and {self.b} are {'quasi-' * bool(impossible)}independent{within}",
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
@@ -569,7 +593,11 @@ class Independence:
             observed=of_rows.observed.ravel(),
             expected=expected.ravel(),
             residuals=residuals.ravel(),
-            classical="Pearson's" if strata == 1 else "Cochran-Mantel-Haenszel",
+            classical="Pearson's"
+            if strata == 1
+            else "Cochran-Mantel-Haenszel"
+            if not impossible
+            else "Score",
             pearson=pearson,
             pearson_pvalue=float(special.chdtrc(df, pearson)),
             effect_name="Cramer's V",
@@ -600,6 +628,13 @@ class Independence:
 
 
 def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
+    if not counts.possible.all():
+        beta = split_for(counts.n, counts.answers.law(0), alpha)
+        sizes = counts.answers.rows.bounds(counts.answers.rows.spent(alpha))
+        return CertifiedChiSquare(
+            "inconclusive", 0.0, np.inf, np.inf, alpha, beta, sizes,
+            "there is no certified test where cells cannot occur",
+        )  # fmt: skip
     counts = replace(counts, answers=counts.answers.without_totals)
     rows = counts.answers.rows
     of_rows = rows.spent(alpha)

@@ -1,26 +1,44 @@
-"""Score test of independence for noisy tables: locally optimal, and Pearson's without noise."""
+"""Score test of independence for noisy tables: locally optimal, and Pearson's without noise.
+
+Cells that cannot occur are left out: the null hypothesis is then quasi-independence, expected
+counts a_r b_c on the possible cells (Goodman 1968), with degrees of freedom by the rank of these.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.inference.simplex import project_to_total
 
 _LEAST_MARGIN = 0.5  # rows; an empty margin would fix a probability at zero
 _LARGEST = 2_000_000  # numbers in a batch of information matrices
+_MOST_ROUNDS, _CLOSE = 500, 1e-10  # of iterative proportional fitting, relative
+_RANK = 1e-9
 
 
-def fit_independence(tables: Floats, n: Floats | float) -> Floats:
+def fit_independence(
+    tables: Floats, n: Floats | float, possible: NDArray[np.bool_] | None = None
+) -> Floats:
     """Expected counts under independence within strata, from noisy counts.
 
     The margins of the nearest non-negative tables of total n, each at least half a row so that no
     probability is fixed at zero. They are not shrunk towards equal ones where noise is large: the
     counts of a product of unequal margins would then appear to be associated.
+
+    Parameters
+    ----------
+    tables : (..., K, R, C) float64
+    n : (...,) float64 or float
+    possible : (K, R, C) bool, optional
+        Cells that can occur; by default all. Others expect nothing.
     """
     shape = tables.shape
+    if possible is not None and not possible.all():
+        return _fit_quasi_independence(tables, n, possible)
     n = np.asarray(n, dtype=np.float64)[..., np.newaxis]
     counts = project_to_total(tables.reshape(*shape[:-3], -1), n).reshape(shape)
     of_stratum, rows, columns = (_proportions(counts.sum(axis=axes)) for axes in ((-2, -1), -1, -2))
@@ -29,13 +47,108 @@ def fit_independence(tables: Floats, n: Floats | float) -> Floats:
     return np.asarray(scale[..., np.newaxis, np.newaxis] * product)
 
 
-def fit_even_independence(tables: Floats, n: Floats | float, noise: Floats) -> Floats:
+def _fit_quasi_independence(
+    tables: Floats, n: Floats | float, possible: NDArray[np.bool_]
+) -> Floats:
+    """Factors of rows and columns with the margins of the nearest possible tables.
+
+    By iterative proportional fitting, which converges as these margins are those of a table. Levels
+    of less than half a row get that, spread over their possible cells.
+    """
+    n = np.asarray(n, dtype=np.float64)[..., np.newaxis]
+    counts = np.zeros(tables.shape)
+    counts[..., possible] = project_to_total(tables[..., possible], n)
+    for axis in (-1, -2):
+        cells = np.maximum(possible.sum(axis=axis, keepdims=True), 1)
+        lacking = np.maximum(_LEAST_MARGIN - counts.sum(axis=axis, keepdims=True), 0)
+        counts += lacking / cells * possible
+    counts *= n[..., np.newaxis, np.newaxis] / counts.sum(axis=(-3, -2, -1), keepdims=True)
+    rows, columns = counts.sum(axis=-1, keepdims=True), counts.sum(axis=-2, keepdims=True)
+    expected = np.broadcast_to(possible, counts.shape).astype(np.float64)
+    for _ in range(_MOST_ROUNDS):
+        expected = expected * _ratio(rows, expected.sum(axis=-1, keepdims=True))
+        expected = expected * _ratio(columns, expected.sum(axis=-2, keepdims=True))
+        off = np.abs(expected.sum(axis=-1, keepdims=True) - rows)
+        if np.all(off <= _CLOSE * np.maximum(rows, 1)):
+            break
+    return expected
+
+
+def _ratio(one: Floats, other: Floats) -> Floats:
+    """Ratio of two margins; that of a level without possible cells does not matter."""
+    return np.divide(one, other, out=np.zeros_like(other), where=other > 0)
+
+
+def degrees_of_freedom(possible: NDArray[np.bool_]) -> int:
+    """Rank of the interactions (K, R, C) of a common association, on cells that can occur."""
+    if possible.all():
+        rows, columns = possible.shape[-2:]
+        return int((rows - 1) * (columns - 1))
+    return len(_free_cells(possible))
+
+
+def _free_cells(possible: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Cells of rows and columns whose changes, beside those of margins, are all that there can be.
+
+    Without zeros all but the last row and column.
+    """
+    rows, columns = possible.shape[-2:]
+    if possible.all():
+        return np.arange(rows * columns).reshape(rows, columns)[:-1, :-1].ravel()
+    from scipy import linalg
+
+    levels = np.zeros((rows * columns, rows + columns))
+    row_of, column_of = np.divmod(np.arange(rows * columns), columns)
+    levels[np.arange(rows * columns), row_of] = 1
+    levels[np.arange(rows * columns), rows + column_of] = 1
+    interactions = np.zeros((rows * columns, rows * columns))
+    for mask in possible.reshape(-1, rows * columns):
+        inside = levels * mask[:, np.newaxis]
+        interactions += np.diag(mask.astype(np.float64)) - inside @ np.linalg.pinv(inside)
+    _, triangle, order = linalg.qr(interactions, mode="economic", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(triangle)) > _RANK))
+    return np.sort(order[:rank])
+
+
+def quasi_residual_variances(expected: Floats, noise: Floats) -> tuple[Floats, Floats]:
+    """Variances (d,) of the residuals from quasi-independence by sampling and by noise.
+
+    With N the indicators of rows and columns of each stratum, residuals move by
+    I - E N (N' E N)^- N' of a change of the counts, E = diag(expected): of a multinomial table its
+    covariance is E itself, up to changes of the margins, which this takes out.
+
+    Parameters
+    ----------
+    expected : (K, R, C) float64
+        Zero in cells that cannot occur. Variances are nan where the margins determine a cell.
+    noise : (d, d) float64
+        Covariance of the noise on the cells, in C order.
+    """
+    strata, rows, columns = np.indices(expected.shape).reshape(3, -1)
+    d, (_, most_rows, most_columns) = expected.size, expected.shape
+    levels = np.zeros((d, expected.shape[0], most_rows + most_columns))
+    levels[np.arange(d), strata, rows] = levels[np.arange(d), strata, most_rows + columns] = 1
+    inside = levels.reshape(d, -1)
+    weighted = expected.ravel()[:, np.newaxis] * inside
+    moved = np.eye(d) - weighted @ np.linalg.pinv(inside.T @ weighted, hermitian=True) @ inside.T
+    sampling = moved**2 @ expected.ravel()
+    # Nothing varies in a cell that its margins determine.
+    sampling[sampling <= _RANK * expected.ravel()] = np.nan
+    return sampling, np.asarray(np.sum((moved @ noise) * moved, axis=1))
+
+
+def fit_even_independence(
+    tables: Floats,
+    n: Floats | float,
+    noise: Floats,
+    possible: NDArray[np.bool_] | None = None,
+) -> Floats:
     """Fit independence with margins shrunk towards equal ones by the noise's share of their spread.
 
     Where noise exceeds their spread the margins of `fit_independence` are too uneven; see James and
     Stein (1961), Estimation with quadratic loss, Proc. Fourth Berkeley Symposium 1, 361-379.
     """
-    expected = fit_independence(tables, n)
+    expected = fit_independence(tables, n, possible)
     for axes in ((-2, -1), (-1,), (-2,)):
         margin = expected.sum(axis=axes, keepdims=True)
         last = tuple({-3, -2, -1} - set(axes)) if len(axes) == 2 else (-2 if axes == (-1,) else -1,)
@@ -45,7 +158,7 @@ def fit_even_independence(tables: Floats, n: Floats | float, noise: Floats) -> F
         excess = noise.sum(axis=axes, keepdims=True).sum(axis=last, keepdims=True) * (1 - 1 / size)
         kept = np.maximum(1 - excess / np.maximum(spread, np.maximum(excess, 1e-12)), 0)
         even = np.where(excess > 0, equal + kept * (margin - equal), margin)
-        expected = expected * even / margin
+        expected = expected * _ratio(even, margin)
     return np.asarray(expected)
 
 
@@ -56,7 +169,11 @@ def _proportions(margin: Floats) -> Floats:
 
 
 def score_statistic(
-    tables: Floats, expected: Floats, scales: Floats, other_variance: Floats
+    tables: Floats,
+    expected: Floats,
+    scales: Floats,
+    other_variance: Floats,
+    possible: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Efficient score statistic of independence, one number per set of strata.
 
@@ -70,7 +187,8 @@ def score_statistic(
     One stratum: u' V^- u over all interactions, without noise Pearson's statistic. Several: the
     association is assumed common to them: u and V are summed over strata first, V with factors
     n_k / (n_k - 1), and without noise this is the (generalised) Cochran-Mantel-Haenszel statistic.
-    Simulation calibrates it in every case.
+    Simulation calibrates it in every case. Cells that are not `possible` (K, R, C) have no part
+    in any sum; the inverses are then generalised ones.
 
     Rao, C. R. (1948). Large sample tests of statistical hypotheses concerning several parameters
     with applications to problems of estimation. Proc. Cambridge Phil. Soc. 44, 50-57.
@@ -78,14 +196,18 @@ def score_statistic(
     Landis, J. R., Heyman, E. R. and Koch, G. G. (1978). Average partial association in three-way
     contingency tables. Int. Stat. Review 46, 237-254.
     """
-    deviation = np.sqrt(expected + other_variance)
+    if possible is None:
+        possible = np.ones(expected.shape[-3:], np.bool_)
+    known = np.where(possible, expected, 1.0)
+    deviation = np.sqrt(known + other_variance)
     pull = expected * noisy_score(tables - expected, deviation, scales)
     mass = expected**2 * noisy_information(deviation, scales)
     if expected.shape[-3] > 1:
-        return _common_association(pull, mass, expected.sum(axis=(-2, -1)))
-    total = np.sum(pull**2 / mass, axis=(-2, -1))
+        return _common_association(pull, mass, expected.sum(axis=(-2, -1)), possible)
+    total = np.sum(pull**2 / np.where(possible, mass, 1.0), axis=(-2, -1))
     side = _margins(pull)
-    explained = np.sum(side * _margin_changes(mass, side[..., np.newaxis])[..., 0], axis=-1)
+    changes = _margin_changes(mass, side[..., np.newaxis], possible)
+    explained = np.sum(side * changes[..., 0], axis=-1)
     return np.asarray(np.maximum(total - explained, 0).sum(axis=-1))
 
 
@@ -94,7 +216,7 @@ def _margins(table: Floats) -> Floats:
     return np.concatenate([table.sum(axis=-1), table.sum(axis=-2)[..., :-1]], axis=-1)
 
 
-def _margin_changes(mass: Floats, side: Floats) -> Floats:
+def _margin_changes(mass: Floats, side: Floats, possible: NDArray[np.bool_]) -> Floats:
     """(N' J N)^-1 side, for J = diag(mass) (..., R, C) and side (..., R + C - 1, m)."""
     rows, columns = mass.shape[-2:]
     size = rows + columns - 1
@@ -103,22 +225,30 @@ def _margin_changes(mass: Floats, side: Floats) -> Floats:
     gram[..., np.arange(size), np.arange(size)] = diagonal
     gram[..., :rows, rows:] = mass[..., :-1]
     gram[..., rows:, :rows] = np.swapaxes(mass[..., :-1], -1, -2)
-    unit = 1 / np.sqrt(diagonal)  # ones on the diagonal, for rare and common levels together
+    # Ones on the diagonal, for rare and common levels together.
+    unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, np.inf))
     gram = gram * unit[..., np.newaxis] * unit[..., np.newaxis, :]
-    found = np.linalg.solve(gram, side * unit[..., np.newaxis])
+    if possible.all():
+        found = np.linalg.solve(gram, side * unit[..., np.newaxis])
+    else:  # tables that are apart have a margin of their own each
+        found = np.linalg.pinv(gram, rcond=_RANK, hermitian=True) @ (side * unit[..., np.newaxis])
     return np.asarray(found * unit[..., np.newaxis])
 
 
-def _common_association(pull: Floats, mass: Floats, sizes: Floats) -> Floats:
+def _common_association(
+    pull: Floats, mass: Floats, sizes: Floats, possible: NDArray[np.bool_]
+) -> Floats:
     """Quadratic form of the interactions summed over strata, (...,)."""
     shape = pull.shape
     rows, columns = shape[-2:]
-    interactions = (rows - 1) * (columns - 1)
+    free = _free_cells(possible)
+    interactions = len(free)
     # J N on the interactions: every cell's mass in its row's and in its column's change.
-    row_of, column_of = np.divmod(np.arange(interactions), columns - 1)
-    touches = np.zeros((rows + columns - 1, interactions))
+    row_of, column_of = np.divmod(free, columns)
+    touches = np.zeros((rows + columns, interactions))
     touches[row_of, np.arange(interactions)] = 1
     touches[rows + column_of, np.arange(interactions)] = 1
+    touches = touches[:-1]  # the last column is redundant
     pull = pull.reshape(-1, *shape[-3:])
     mass, sizes = mass.reshape(pull.shape), sizes.reshape(-1, shape[-3])
     correction = np.maximum(sizes, 2) / (np.maximum(sizes, 2) - 1)
@@ -126,9 +256,9 @@ def _common_association(pull: Floats, mass: Floats, sizes: Floats) -> Floats:
     step = max(1, _LARGEST // (shape[-3] * interactions**2))
     for start in range(0, len(pull), step):
         part = slice(start, start + step)
-        own = mass[part, :, :-1, :-1].reshape(*mass[part].shape[:2], interactions)
-        moved = _margin_changes(mass[part], touches * own[..., np.newaxis, :])
-        score = pull[part, :, :-1, :-1].reshape(own.shape)
+        own = mass[part].reshape(*mass[part].shape[:2], -1)[..., free]
+        moved = _margin_changes(mass[part], touches * own[..., np.newaxis, :], possible)
+        score = pull[part].reshape(*own.shape[:2], -1)[..., free]
         score = score - np.einsum("...ni,...n->...i", moved, _margins(pull[part]))
         moved = own[..., np.newaxis] * (np.swapaxes(touches, -1, -2) @ moved)
         information = own[..., np.newaxis] * np.eye(interactions) - moved
