@@ -96,13 +96,14 @@ def rare_shares(shares: Floats, n: float) -> list[str]:
     ]
 
 
-def structural_zeros(answers: Answers) -> list[str]:
-    """A note where some of the cells or conditions (d,) cannot occur."""
+def notes_on_cells(answers: Answers) -> list[str]:
+    """Notes on cells or conditions (d,) that cannot occur, and on what else is known of them."""
     count = int(np.count_nonzero(answers.impossible))
     if not count:
-        return []
+        return answers.notes_on_known
     which = "it" if len(answers.sums) == 1 else f"{count} of {len(answers.sums)}"
-    return [f"{which} cannot occur by the rules between columns: the share is 0, without error"]
+    zeros = f"{which} cannot occur by the rules between columns: the share is 0, without error"
+    return [zeros, *answers.notes_on_known]
 
 
 def impossible_shares(shares: Floats, fitted: bool) -> list[str]:

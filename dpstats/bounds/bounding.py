@@ -36,6 +36,7 @@ from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
+from dpstats.schema.totals import compile_totals
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -68,9 +69,10 @@ def bound(
     over: str | None = None,
     alpha: float = 0.05,
     target: Target = "table",
+    totals: bool = False,
 ) -> Bounds:
     """See `Release.bound`."""
-    return Asker(release, sources, alpha, target).of(query, given, minus, over)
+    return Asker(release, sources, alpha, target, totals=totals).of(query, given, minus, over)
 
 
 class _Found(NamedTuple):
@@ -96,8 +98,11 @@ class Asker:
         alpha: float,
         target: Target,
         few: float = np.inf,
+        *,
+        totals: bool = False,
     ) -> None:
-        self.release, self.sources = release, sources
+        self.release, self.totals = release, totals
+        self.sources = sources.knowing("totals" if totals else "rules")
         check_target(target)
         self.alpha, self.target = check_alpha(alpha), target
         self.few, self.left = few, 0
@@ -144,7 +149,8 @@ class Asker:
             return self.of_family(family)
         result = self.inferred(analysis)
         asked: Asked | None = None if own is None else own(schema)
-        if result is not None and result.has_intervals:
+        alone = asked is None or not (self.totals and compile_totals(schema))
+        if result is not None and result.has_intervals and alone:
             frame = result.intervals_frame(alpha=self.alpha, method="certified", target=self.target)
             low, high = (frame[name].to_numpy(np.float64) for name in ("conf_low", "conf_high"))
             least, most = -np.inf, np.inf
@@ -244,7 +250,7 @@ class Asker:
     def _own_ends(self, own: Answers, block: Block, alpha: float) -> tuple[Floats, Floats]:
         """Ends for functions that have an answer, each with error alpha."""
         if isinstance(block, Table | Indicator):
-            return ProportionIntervals(own).conf_int(alpha, "certified", self.target)
+            return ProportionIntervals(own).from_bounds(alpha, self.target)
         return self._of_means(own, block, alpha)
 
     def _of_means(self, answers: Answers, block: Block, alpha: float) -> tuple[Floats, Floats]:
@@ -301,8 +307,10 @@ class Asker:
 
     def _of_question(self, question: Question, alpha: float) -> _Found:
         """By linear programs, unless nothing that was measured concerns it."""
-        question = replace(question, range=possible_range(question))
+        question = replace(question, range=possible_range(self.sources, question))
         least, most = question.range
+        if least == most:
+            return _Found(question.range, True, "the rules between columns", [*question.notes])
         if not touched(self.sources, question.columns):
             return _Found(question.range, False, UNKNOWN, [*question.notes])
         nothing = _Found(question.range, False, no_limit(self.sources, question), [*question.notes])

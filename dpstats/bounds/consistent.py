@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,9 @@ from dpstats.measured.answers import answer, joint_noise_quantiles
 from dpstats.measured.combining import Sources
 from dpstats.rows.gibbs import Support
 from dpstats.schema import Column, Number
-from dpstats.schema.conditions import cell_set
+from dpstats.schema.conditions import MAX_CELLS, cell_set
+from dpstats.schema.rules import compile_rules, possible_cells
+from dpstats.schema.totals import CompiledTotal, compile_totals
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -81,11 +83,12 @@ def codes_of(column: Column, coded: bool) -> Codes:
 
 
 def merged_levels(
-    question: Question, measured: Family, columns: tuple[Column, ...]
+    sources: Sources, question: Question, measured: Family, columns: tuple[Column, ...]
 ) -> dict[Column, Codes]:
     """For every column, a number of each bin: bins with one number are not distinguished.
 
-    Neither by the question, nor by a measured condition on the columns or rows in measured groups.
+    Neither by the question, nor by a measured condition on the columns, rows in measured groups,
+    rules between columns or totals.
     """
     arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = [
         (block.columns, block.cells.array)
@@ -93,6 +96,10 @@ def merged_levels(
         if isinstance(block, Indicator) and set(block.columns) <= set(columns)
     ]
     arrays += sets_of_rows(measured, columns)
+    if sources.known != "nothing":
+        rules = compile_rules(sources.measurements.schema)
+        arrays += [(r.columns, r.impossible()) for r in rules if set(r.columns) <= set(columns)]
+    arrays += [(t.columns, t.cells) for t in _totals(sources) if set(t.columns) <= set(columns)]
     own = question.columns
     states = States(own, tuple(codes_of(c, c in question.coded) for c in own))
     compared = not question.coded or states.size <= _MOST_COMPARED
@@ -176,8 +183,8 @@ class Consistent:
     used: Used
 
 
-def possible_range(question: Question) -> Interval:
-    """Extremes of a question over all states, without any measurement.
+def possible_range(sources: Sources, question: Question) -> Interval:
+    """Extremes of a question over all states that the rules allow, without any measurement.
 
     The declared range, where they are too many to go through.
     """
@@ -187,18 +194,48 @@ def possible_range(question: Question) -> Interval:
     if not question.columns or states.size > MOST_POSSIBLE:
         return question.range
     numerator, denominator = question.parts(states.points())
-    inside = denominator > 0
+    allowed = _allowed(sources, states, {})
+    inside = (denominator > 0) & allowed
+    if not inside.any():  # no row can be in the group
+        return question.range
     values = numerator[inside]
     low, high = float(values.min()), float(values.max())
-    beyond = bool(np.any(numerator[~inside] != 0))  # rows that only the numerator counts
+    beyond = bool(
+        np.any(numerator[(denominator <= 0) & allowed] != 0)
+    )  # rows that only the numerator counts
     return max(low, question.range[0]), question.range[1] if beyond else high
 
 
+def _allowed(sources: Sources, states: States, merged: Mapping[Column, Codes]) -> NDArray[np.bool_]:
+    """States (m,) that hold a cell which the rules between columns allow.
+
+    Where bins of a column are `merged`, a state stands for all that are merged with its own.
+    """
+    columns, shape = states.columns, [column.bins for column in states.columns]
+    if sources.known == "nothing" or math.prod(shape) > MAX_CELLS:
+        return np.ones(states.size, np.bool_)
+    possible = possible_cells(sources.measurements.schema, columns)
+    if possible is None:
+        return np.ones(states.size, np.bool_)
+    found: NDArray[Any] = possible
+    for axis, (column, codes) in enumerate(zip(columns, states.codes, strict=True)):
+        number_of = np.arange(column.bins)
+        if column in merged and np.array_equal(codes, first_of(column, merged[column])):
+            number_of = merged[column]
+        own = number_of[column.bins_of(codes)][:, np.newaxis] == number_of
+        found = np.moveaxis(np.tensordot(own.astype(float), found, axes=(1, axis)), 0, axis) > 0
+    return np.asarray(found.ravel(), dtype=np.bool_)
+
+
 def touched(sources: Sources, columns: Iterable[Column]) -> bool:
-    """Whether some measured function depends on one of these columns."""
-    return not sources.measurements.published.answering.column_names.isdisjoint(
-        column.name for column in columns
-    )
+    """Whether some measured function, or a total that is used, depends on one of these columns."""
+    names = set(sources.measurements.published.answering.column_names)
+    names = names.union(*(total.names for total in _totals(sources)))
+    return not names.isdisjoint(column.name for column in columns)
+
+
+def _totals(sources: Sources) -> Sequence[CompiledTotal]:
+    return compile_totals(sources.measurements.schema) if sources.known == "totals" else ()
 
 
 def consistent(sources: Sources, question: Question, alpha: float) -> Consistent:
@@ -212,7 +249,7 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     """
     measured = sources.measurements.published.answering
     columns = _columns_for(sources, measured, question)
-    merged = merged_levels(question, measured, columns)
+    merged = merged_levels(sources, question, measured, columns)
     coarse = _of_merged(sources, measured, columns, merged)
     fine, totals, states = _fine(sources, measured, question, columns, merged)
     around = _around(question, measured, merged)
@@ -229,13 +266,20 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
     if rows is None:
         found.append(_ends(sources, [], alpha, None))
         rows = found[-1][2]
+    names = {c.name for c in columns}
+    public = [total for total in _totals(sources) if total.names <= names]
+    counts = np.array([float(total.rule.count) for total in public])
+    found.append((counts, counts, rows))
     blocks = [*around, *coarse, *fine, *(one.block for one in totals)]
+    blocks += [Indicator(cell_set(t.columns, t.cells), "total") for t in public]
     points = states.points()
+    allowed = np.flatnonzero(_allowed(sources, states, merged))
+    points = {name: codes[allowed] for name, codes in points.items()}
     numerator, denominator = question.parts(points)
     lows, highs, _ = zip(*found, strict=True)
     return Consistent(
         Program(
-            _matrix(blocks, points, states.size), np.concatenate(lows), np.concatenate(highs), rows
+            _matrix(blocks, points, len(allowed)), np.concatenate(lows), np.concatenate(highs), rows
         ),
         numerator,
         denominator,
@@ -322,9 +366,9 @@ def _columns_for(sources: Sources, measured: Family, question: Question) -> tupl
         size = math.prod(most_states(c, coded) for c in (*own, column))
         if size <= MOST_STATES and _links(measured, column, question.columns):
             own.append(column)
-    merged = merged_levels(question, measured, tuple(own))
+    merged = merged_levels(sources, question, measured, tuple(own))
     for column in in_order(that_tell_groups(measured, merged)):
-        more = merged_levels(question, measured, (*own, column))
+        more = merged_levels(sources, question, measured, (*own, column))
         size = math.prod(
             most_states(c, coded) if c.name in coded else int(numbers.max()) + 1
             for c, numbers in more.items()

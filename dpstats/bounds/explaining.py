@@ -45,11 +45,12 @@ def explain(
     minus: str | None = None,
     over: str | None = None,
     alpha: float = 0.05,
+    totals: bool = False,
 ) -> Explanation:
     """See `Release.explain`."""
     if isinstance(query, str) and minus is None and over is None:
         query, given = Proportion(query, given), None
-    asker = Asker(release, sources, alpha, "table", SHOWN + 1)
+    asker = Asker(release, sources, alpha, "table", SHOWN + 1, totals=totals)
     bounds = asker.of(query, given, minus, over)  # refuses what it cannot read
     if isinstance(query, str):
         texts = [text for text in (query, minus, over) if text is not None]

@@ -108,6 +108,13 @@ class Answers(Cached):
         found = [self._rows.sources.impossible(block) for block in self._rows.blocks]
         return np.concatenate(found)[list(self._rows.functions)]
 
+    @property
+    def notes_on_known(self) -> list[str]:
+        """What a reader should know of the rules and totals that the answers rest on."""
+        sources = self._rows.sources
+        found = [note for block in self.blocks for note in sources.notes(block.columns)]
+        return list(dict.fromkeys(found))
+
     @cached_property
     def without_totals(self) -> Answers:
         """The answers that rest on no public total of the table, for what is certified."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
+from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
@@ -28,8 +29,9 @@ from dpstats.measured.overlapping_tables import MeasuredTable, OverlappingTables
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.weighted_noise import Combination
 from dpstats.schema import Column
+from dpstats.schema.conditions import cell_set
 from dpstats.schema.rules import determined_bins, possible_cells
-from dpstats.schema.totals import compile_totals
+from dpstats.schema.totals import Total, compile_totals
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
@@ -40,6 +42,7 @@ _GAIN = 1e-9
 _NOTHING = 1e-12
 _LEAST_VARIANCE = 1e-9
 _REDUNDANT = 1e-10  # of a variance
+_BEYOND_CHANCE = 1e-3
 
 Known = Literal["nothing", "rules", "totals"]
 """What is used beside noisy answers: rules between columns, or these and totals of the table."""
@@ -500,6 +503,18 @@ class Sources(Cached):
         All of them where the total is estimated, which they share. Of more than `MOST_LINKED`
         cells, those of blocks about the columns themselves, as many as there may be.
         """
+        linked, own = self._links(columns)
+        sizes = {i: self.blocks[i].block.size for i in linked}
+        if sum(sizes.values()) > MOST_LINKED:
+            wanted = {c.name for c in columns}
+            nearest = sorted(linked, key=lambda i: (not own[i] <= wanted, len(own[i] - wanted)))
+            about = [i for i in nearest if own[i] <= wanted or own[i] >= wanted]
+            cells = np.cumsum([sizes[i] for i in about])
+            linked = set(about[: int(np.searchsorted(cells, MOST_LINKED, side="right"))])
+        return tuple(sorted(linked))
+
+    def _links(self, columns: tuple[Column, ...]) -> tuple[set[int], dict[int, set[str]]]:
+        """Numbers of all blocks that are linked to some columns; and columns of each by name."""
         names, linked = {c.name for c in columns}, set[int]()
         own = {
             i: {c.name for c in noisy.block.columns}
@@ -511,14 +526,43 @@ class Sources(Cached):
         while more := {i for i in own if i not in linked and own[i] & names}:
             linked |= more
             names = names.union(*(own[i] for i in more))
-        sizes = {i: self.blocks[i].block.size for i in linked}
-        if sum(sizes.values()) > MOST_LINKED:
-            wanted = {c.name for c in columns}
-            nearest = sorted(linked, key=lambda i: (not own[i] <= wanted, len(own[i] - wanted)))
-            about = [i for i in nearest if own[i] <= wanted or own[i] >= wanted]
-            cells = np.cumsum([sizes[i] for i in about])
-            linked = set(about[: int(np.searchsorted(cells, MOST_LINKED, side="right"))])
-        return tuple(sorted(linked))
+        return linked, own
+
+    def notes(self, columns: tuple[Column, ...]) -> list[str]:
+        """What a reader should know of rules and totals in the answers about some columns."""
+        schema = self.measurements.schema
+        if self.known == "nothing" or not (schema.rules or schema.totals):
+            return []
+        notes = [
+            f"the noisy answers contradict a public total: {total} would be met by their noise "
+            "less than once in a thousand times; answers that rest on it may be wrong"
+            for total in (self.contradicted if self.known == "totals" else ())
+        ]
+        cells = sum(self.blocks[i].block.size for i in self._links(columns)[0])
+        if cells > MOST_LINKED:
+            notes.append(
+                f"{cells:,} cells of tables are linked, more than {MOST_LINKED:,}: rules and "
+                "totals about other columns do not sharpen these answers, which have more noise "
+                "than the best ones"
+            )
+        return notes
+
+    @cached_property
+    def contradicted(self) -> tuple[Total, ...]:
+        """Totals of the table that the answers without totals are too far from."""
+        totals = compile_totals(self.measurements.schema)
+        found, others = [], self.knowing("rules")
+        for total in totals:
+            condition = Indicator(cell_set(total.columns, total.cells), str(total.rule))
+            try:
+                estimate = others.best(condition, disjoint=False)
+            except NotMeasuredError:
+                continue
+            law = law_of_key(self.measurements, estimate.laws[0])
+            distance = abs(float(estimate.sums[0]) - total.rule.count)
+            if float(law.tail(distance)) < bonferroni(_BEYOND_CHANCE, len(totals)):
+                found.append(total.rule)
+        return tuple(found)
 
     def _facts(self, linked: tuple[int, ...]) -> _Facts | None:
         """Conditions that were measured, impossible cells and totals, of the linked blocks."""

@@ -510,6 +510,7 @@ class Release(Cached):
         over: str | None = None,
         alpha: float = 0.05,
         target: Target = "table",
+        totals: bool = False,
     ) -> Bounds:
         """Certified intervals for anything: measured or not, planned or not.
 
@@ -534,6 +535,9 @@ class Release(Cached):
             Each interval misses with probability at most alpha.
         target : {"table", "population"}
             The private table, or the population that its rows were drawn from.
+        totals : bool
+            Also use the public totals of the table, which the custodian asserts: the intervals are
+            then shorter, and only as right as these are.
 
         Raises
         ------
@@ -560,7 +564,9 @@ class Release(Cached):
 
         options = {"given": given, "minus": minus, "over": over}
         query = self._asked(query, *options.values())
-        return bound(self._view, self._sources, query, **options, alpha=alpha, target=target)
+        return bound(
+            self._view, self._sources, query, **options, alpha=alpha, target=target, totals=totals
+        )
 
     def draws(self, count: int = 20, *, rng: Seed = None) -> Draws:
         """Plausible private tables, for analyses of any kind with any software.
@@ -619,6 +625,7 @@ class Release(Cached):
         minus: str | None = None,
         over: str | None = None,
         alpha: float = 0.05,
+        totals: bool = False,
     ) -> Explanation:
         """Say how much is known of a question: measured, derivable, bounded or out of reach.
 
@@ -630,6 +637,8 @@ class Release(Cached):
             As in `bound`.
         alpha : float
             Of the certified intervals.
+        totals : bool
+            As in `bound`.
 
         Raises
         ------
@@ -651,7 +660,7 @@ class Release(Cached):
 
         options = {"given": given, "minus": minus, "over": over}
         query = self._asked(query, *options.values())
-        return explain(self._view, self._sources, query, **options, alpha=alpha)
+        return explain(self._view, self._sources, query, **options, alpha=alpha, totals=totals)
 
     def _asked(self, query: Any, *options: str | None) -> Any:
         """The planned analysis that a text names, unless it reads as a condition."""
@@ -863,6 +872,7 @@ class Release(Cached):
             f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
             f"{counted(self.k, 'synthetic row')} ({self._origin()})",
             *held.summary_lines(),
+            *(f"Note: {note}" for note in self._sources.notes(())),
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(f"Note: {note}" for note in (*self._notes_of_functions(), *self.notes)),
             *printed(self._published, self._whole),

@@ -92,7 +92,7 @@ def test_what_follows_is_the_sum_of_its_function_and_depends_on_nothing_else(mea
                 for columns in itertools.combinations(SCHEMA, size):
                     if not set(question.columns) <= set(columns):
                         continue
-                    merged = merged_levels(question, answering, columns)
+                    merged = merged_levels(sources, question, answering, columns)
                     for one in sums_that_follow(sources, merged):
                         exact = one.block.sums(codes) if one.block.columns else [len(rows)]
                         for own, value in zip(one.members, exact, strict=True):
@@ -261,7 +261,7 @@ def test_the_ends_of_a_sum_have_the_law_of_the_noise_of_all_its_members():
                 sources = replace(first, measurements=dps.measure(plan, rows))._sources
                 answering = sources.measurements.published.answering
                 for one in sums_that_follow(
-                    sources, merged_levels(question, answering, question.columns)
+                    sources, merged_levels(sources, question, answering, question.columns)
                 ):
                     low, high = one.ends(sources, 0.3)
                     truth = one.block.sums(codes) if one.block.columns else len(rows)

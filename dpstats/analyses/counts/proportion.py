@@ -27,8 +27,8 @@ from dpstats.analyses.notes import (
     WIDTHS_OF_SHARES,
     cell_rules,
     impossible_shares,
+    notes_on_cells,
     rare_shares,
-    structural_zeros,
     subgroup_note,
 )
 from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
@@ -284,7 +284,7 @@ def proportions_result(
         scalar=scalar,
         notes=[
             *notes,
-            *structural_zeros(answers),
+            *notes_on_cells(answers),
             *impossible_shares(answers.means, fitted is not None),
             *rare_shares(np.clip(answers.means[~answers.impossible], 0, 1), answers.of_persons.n),
         ],

@@ -108,7 +108,7 @@ class ProportionIntervals(Estimated):
     def _joint_box(self, alpha: float, target: Target) -> Ends:
         answers, d = self.answers, len(self)
         if target == "table" and self._counted(sampled=False):
-            return self._each(bonferroni(alpha, d), target)
+            return self.from_bounds(bonferroni(alpha, d), target)
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
@@ -121,19 +121,19 @@ class ProportionIntervals(Estimated):
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays in [0, 1]."""
         if target == "table":
-            return self._each(alpha, target)
+            return self.from_bounds(alpha, target)
         return self._inverted(np.full(len(self), alpha))
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays in [0, 1]."""
-        return self._without_totals._each(alpha, target)
+        return self._without_totals.from_bounds(alpha, target)
 
     @property
     def _without_totals(self) -> ProportionIntervals:
         return replace(self, answers=self.answers.without_totals)
 
-    def _each(self, alpha: float, target: Target) -> Ends:
-        """Limits (d,) from a bound on the noise of each count."""
+    def from_bounds(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,) from a bound on the noise of each count, whatever the answers rest on."""
         answers, whole = self.answers, alpha
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
@@ -150,7 +150,7 @@ class ProportionIntervals(Estimated):
         if target == "table" and whole >= LEAST_COMPUTED:
             for counts, ratio in self._counted(sampled=False):
                 low[counts], high[counts] = ratio.interval(whole)
-        return low, high
+        return self._zero_where_impossible((low, high))
 
     def _counted(self, *, sampled: bool) -> list[tuple[NDArray[np.intp], NoisyRatio]]:
         """Counts by the joint law of their noise and that of the number of rows, if it is known."""

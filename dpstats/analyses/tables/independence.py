@@ -408,6 +408,10 @@ class NoisyTable:
 
 
 _FEW = 20
+_OF_EFFECT = (
+    "; the interval of Cramer's V is approximate (bootstrap); the p-value says whether there is an "
+    "association, the interval how strong it may be"
+)
 _DRAWS = 400  # of the noise, for the interval of Cramer's V
 
 
@@ -521,7 +525,7 @@ class Independence:
             name: tuple(itertools.compress(labels[name], levels))
             for name, levels in zip(names, chosen[-len(names) :], strict=True)
         }
-        notes = subgroup_notes(group, of_rows.answers.rows)
+        notes = subgroup_notes(group, of_rows.answers.rows) + of_rows.answers.notes_on_known
         notes += left_out("the test and the effect", used, labels, (self.a, self.b))
         notes += left_out("the effect and the certified verdict", used, labels, strata_of)
         expected, residuals = np.full((2, *of_rows.cells.shape), np.nan)
@@ -584,9 +588,8 @@ class Independence:
             footer=footer(
                 of_rows.answers.rows.of_persons,
                 release.budget,
-                f"score statistic, parametric bootstrap with {self.simulations} tables; the "
-                "interval of Cramer's V is approximate (bootstrap); the p-value says whether there "
-                "is an association, the interval how strong it may be",
+                f"score statistic, parametric bootstrap with {self.simulations} tables"
+                + ("" if impossible else _OF_EFFECT),
             ),
             df=df,
             cells=of_rows.names,
@@ -599,7 +602,7 @@ class Independence:
             if not impossible
             else "Score",
             pearson=pearson,
-            pearson_pvalue=float(special.chdtrc(df, pearson)),
+            pearson_pvalue=float(special.chdtrc(df, pearson)) if df else 1.0,
             effect_name="Cramer's V",
             effect=effect,
             levels=min(shape) - 1,
