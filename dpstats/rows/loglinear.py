@@ -221,7 +221,9 @@ class _Tables:
         self.family = Family((*self.small.blocks, *self.others))
         answers = answer(sources, self.family)
         self.noisy, self.n, self.pairs = answers.means, answers.n, len(pairs)
-        noise = np.sqrt(answers.noise_variances)
+        # Those of the answers alone, alike in all cells: what is known is no reason to give a cell
+        # all the weight.
+        noise = np.sqrt(answer(sources.knowing("nothing"), self.family).noise_variances)
         self.deviations = usable_deviations(measurements, noise)
         self.levels = Levels(schema)
         self.places = self.levels.places(self.small)

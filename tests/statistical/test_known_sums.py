@@ -1,0 +1,137 @@
+"""Coverage and level where rules between columns, and public totals, say more than the noise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.tables.independence import noisy_table
+from dpstats.measured.answers import answer
+from dpstats.measured.combining import Sources
+from dpstats.schema.totals import Total
+
+ALPHA = 0.05
+AGE = dps.Category("age", ["child", "adult", "old"])
+MARITAL = dps.Category("marital", ["never", "married", "widowed"])
+SEX = dps.Category("sex", ["f", "m"])
+TOWN, AREA = dps.Category("town", ["a", "b", "c"]), dps.Category("area", ["n", "s"])
+CHILD = dps.Never("age == 'child' and marital != 'never'", set={"marital": "never"})
+AREAS = dps.Determines("area", by="town", mapping={"a": "n", "b": "n", "c": "s"})
+SCHEMA = dps.Schema([AGE, MARITAL, SEX, TOWN, AREA], rules=[CHILD, AREAS])
+# Shares by age and marital; quasi-independent: a factor of the row times one of the column.
+JOINT = np.array([[0.2, 0, 0], [0.18, 0.24, 0.06], [0.12, 0.16, 0.04]])
+TOWNS = np.array([0.5, 0.3, 0.2])
+TABLES = {
+    "pair": dps.Marginals(["age", "marital"]),
+    "strata": dps.Marginals(["age", "marital", "sex"], degree=3),
+    "others": dps.Marginals(["marital", "sex"]),
+    "towns": dps.Marginals(["sex", "town"]),
+}
+
+
+def rows(rng, n):
+    """Codes of n rows, sex and town independent of the rest."""
+    pairs = rng.choice(9, n, p=JOINT.ravel())
+    town = rng.choice(3, n, p=TOWNS)
+    return {
+        "age": pairs // 3,
+        "marital": pairs % 3,
+        "sex": rng.integers(0, 2, n),
+        "town": town,
+        "area": (town == 2).astype(np.int64),
+    }
+
+
+def seen(names, budget, unit, n, runs, tools, seed):
+    public = n if unit == "replace" else None
+    plan = dps.plan(SCHEMA, {k: TABLES[k] for k in names}, budget=budget, unit=unit, n=public)
+    return tools.fresh(plan, n, lambda rng: rows(rng, n), runs, seed)
+
+
+COVERED = [
+    ("replace", ("pair", "others"), 400, dps.PureDP(0.5)),
+    ("add_remove", ("pair", "others"), 400, dps.PureDP(0.5)),
+    ("replace", ("pair", "others"), 2_000, dps.ZCDP(0.02)),
+]
+
+
+@pytest.mark.simulate(COVERED, few=(0, 1), runs=(200, 2_000))
+def test_possible_cells_are_covered(setting, runs, table, tools):
+    unit, names, n, budget = setting
+    pair, inside, widths = dps.Marginals(["age", "marital"]), [], []
+    for *_, view in seen(names, budget, unit, n, runs, tools, 1):
+        low, high = pair.infer(view).conf_int().T
+        inside.append((low <= JOINT.ravel()) & (JOINT.ravel() <= high))
+        widths.append(np.median(high - low))
+    inside = np.array(inside)
+    assert inside[:, JOINT.ravel() == 0].all()
+    for cell in np.flatnonzero(JOINT):
+        table.covers(f"{unit}, {budget}", f"cell {cell}", inside[:, cell].sum(), runs,
+                     width=float(np.mean(widths)))  # fmt: skip
+
+
+@pytest.mark.simulate(COVERED, few=(0, 1), runs=(200, 2_000))
+def test_columns_that_follow_are_covered(setting, runs, table, tools):
+    unit, _, n, budget = setting
+    truth, inside = np.outer([0.5, 0.5], [0.8, 0.2]).ravel(), np.zeros(4)
+    for *_, view in seen(("towns",), budget, unit, n, runs, tools, 2):
+        low, high = dps.Marginals(["sex", "area"]).infer(view).conf_int().T
+        inside += (low <= truth) & (truth <= high)
+    for cell in range(4):
+        table.covers(f"{unit}, {budget}", f"cell {cell}", inside[cell], runs)
+
+
+@pytest.mark.simulate(COVERED, few=(0, 1), runs=(150, 2_000))
+def test_totals_keep_coverage_and_shorten_intervals(setting, runs, table, tools):
+    """The total is that of each table; of the population and of the table itself."""
+    unit, names, n, budget = setting
+    inside, widths, cells = np.zeros((2, 9)), np.zeros((2, 2)), JOINT.ravel()
+    for codes, held, view in seen(names, budget, unit, n, runs, tools, 3):
+        counts = np.bincount(codes["age"] * 3 + codes["marital"], minlength=9)
+        # under add or remove no totals fix n
+        totals = [Total("age == 'old'", int(counts[6:].sum()), of="table"),
+                  Total("sex == 'f'", int((codes["sex"] == 0).sum()), of="table")]  # fmt: skip
+        known = replace(
+            held.strategy, schema=dps.Schema(SCHEMA.columns, None, None, SCHEMA.rules, totals)
+        )
+        for place, measured in enumerate((held, replace(held, strategy=known))):
+            sources = Sources(measured)
+            view.schema = measured.schema
+            view.answers = lambda wanted, s=sources, **options: answer(s, wanted, **options)
+            result = dps.Marginals(["age", "marital"]).infer(view)
+            for target, truth in enumerate((cells, counts / n)):
+                low, high = result.conf_int(target=("population", "table")[target]).T
+                widths[place, target] += np.mean(high - low) / runs
+                if place:
+                    inside[target] += (low <= truth + 1e-9) & (truth - 1e-9 <= high)
+    for target, name in enumerate(("population", "table")):
+        for cell in np.flatnonzero(cells):
+            table.covers(f"{unit}, {budget}, {name}", f"cell {cell}", inside[target, cell], runs)
+        table.check(f"{unit}, {budget}, {name}", "width over that without totals",
+                    widths[1, target] / widths[0, target], most=0.99)  # fmt: skip
+
+
+LEVELS = [
+    ("replace", None, 400, dps.PureDP(0.5)),
+    ("replace", None, 2_000, dps.PureDP(5)),
+    ("add_remove", None, 2_000, dps.PureDP(0.5)),
+    ("replace", "sex", 1_000, dps.PureDP(1)),
+    ("replace", None, 2_000, dps.ZCDP(0.02)),
+]
+
+
+@pytest.mark.simulate(LEVELS, few=(0, 2, 3), runs=(150, 2_000))
+def test_level_of_quasi_independence(setting, runs, table, tools):
+    unit, given, n, budget = setting
+    names, simulations = ("strata",) if given else ("pair",), 99 if runs < 1_000 else 199
+    test, rejected, rng = (
+        dps.Independence("age", "marital", given=given),
+        0,
+        np.random.default_rng(5),
+    )
+    for *_, view in seen(names, budget, unit, n, runs, tools, 4):
+        rejected += noisy_table(test, view).test(simulations, rng)[1] <= ALPHA
+    table.level(
+        f"{unit}, {given}, {n}, {budget}", "quasi-independence: level", rejected, runs, 0.06
+    )
