@@ -66,7 +66,7 @@ class ProportionIntervals(Estimated):
     @property
     def least_pvalue(self) -> float:
         """Error that a p-value spends on the number of rows."""
-        known = self._persons.rows.public or self._counted(sampled=True)
+        known = self._persons.rows.public or not len(self._others(self._counted(sampled=True)))
         return 0.0 if known else LEAST_OF_COUNT
 
     @property
@@ -107,7 +107,7 @@ class ProportionIntervals(Estimated):
 
     def _joint_box(self, alpha: float, target: Target) -> Ends:
         answers, d = self.answers, len(self)
-        if target == "table" and self._counted(sampled=False):
+        if target == "table" and not len(self._others(self._counted(sampled=False))):
             return self.from_bounds(bonferroni(alpha, d), target)
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
@@ -153,7 +153,10 @@ class ProportionIntervals(Estimated):
         return self._zero_where_impossible((low, high))
 
     def _counted(self, *, sampled: bool) -> list[tuple[NDArray[np.intp], NoisyRatio]]:
-        """Counts by the joint law of their noise and that of the number of rows, if it is known."""
+        """Counts by the joint law of their noise and that of the number of rows.
+
+        Of those where it is known, and can be inverted.
+        """
         answers = self._persons if sampled else self.answers
         joint = answers.with_count
         if joint is None or answers.bound_only:
@@ -163,8 +166,14 @@ class ProportionIntervals(Estimated):
             counts = np.flatnonzero(law_of == i)
             sums, uniforms = answers.sums[counts], answers.uniforms[counts]
             ratio = NoisyRatio(laws[i], answers.rows.estimate, sums, uniforms, sampled)
-            ratios.append((counts, ratio))
-        return ratios if all(ratio.computable for _, ratio in ratios) else []
+            if ratio.computable:
+                ratios.append((counts, ratio))
+        return ratios
+
+    def _others(self, counted: list[tuple[NDArray[np.intp], NoisyRatio]]) -> NDArray[np.intp]:
+        """Counts that can occur and are none of these."""
+        known = [np.flatnonzero(self.answers.impossible), *(counts for counts, _ in counted)]
+        return np.setdiff1d(np.arange(len(self)), np.concatenate(known))
 
     def _shares(
         self, sums: Floats, q: Floats | float, sizes: tuple[int, int]
@@ -178,16 +187,16 @@ class ProportionIntervals(Estimated):
         """Limits (d,) of levels (d,) for the population."""
         answers = self._persons
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
-        if counted := self._counted(sampled=True):
-            for counts, ratio in counted:
-                for alpha in np.unique(levels[counts]).tolist():
-                    alike = levels[counts] == alpha
-                    own = replace(ratio, t=ratio.t[alike], u=ratio.u[alike])
-                    low[counts[alike]], high[counts[alike]] = own.interval(alpha)
-            return low, high
-        smoothed = answers.sums + answers.uniforms
-        for i, alpha in dict.fromkeys(zip(answers.law_of.tolist(), levels.tolist(), strict=True)):
-            chosen = np.flatnonzero((answers.law_of == i) & (levels == alpha))
+        counted = self._counted(sampled=True)
+        for counts, ratio in counted:
+            for alpha in np.unique(levels[counts]).tolist():
+                alike = levels[counts] == alpha
+                own = replace(ratio, t=ratio.t[alike], u=ratio.u[alike])
+                low[counts[alike]], high[counts[alike]] = own.interval(alpha)
+        smoothed, others = answers.sums + answers.uniforms, self._others(counted)
+        pairs = zip(answers.law_of[others].tolist(), levels[others].tolist(), strict=True)
+        for i, alpha in dict.fromkeys(pairs):
+            chosen = others[(answers.law_of[others] == i) & (levels[others] == alpha)]
             of_rows, law = answers.rows.spent(alpha), answers.law_table[i]
             limits = {  # they decrease in the number of rows
                 n: proportion_interval(smoothed[chosen], n, law, alpha - of_rows)
@@ -225,11 +234,11 @@ class ProportionIntervals(Estimated):
         """Lower and upper tails (2, d); of counts read as in `within_counts`, or as they are."""
         answers = self._persons
         tails = np.ones((2, len(answers.sums)))
-        if counted := self._counted(sampled=True):
-            for counts, ratio in counted:
-                tails[:, counts] = np.maximum(ratio.tails(value, read=read), LEAST_COMPUTED)
-            return self._certain_where_impossible(tails, value)
-        for f, t in enumerate(answers.sums + answers.uniforms):
+        counted, smoothed = self._counted(sampled=True), answers.sums + answers.uniforms
+        for counts, ratio in counted:
+            tails[:, counts] = np.maximum(ratio.tails(value, read=read), LEAST_COMPUTED)
+        for f in self._others(counted).tolist():
+            t = smoothed[f]
             of_sizes = [
                 [proportion_pvalue(count, n, value, answers.law(f), side).item() for side in BOTH]
                 for n in set(answers.rows.bounds(self.least_pvalue))
