@@ -385,6 +385,8 @@ class NoisyTable:
         Where the number of rows is not public every table, drawn or observed, is fitted with its
         own total: the law then includes the error of the total.
         """
+        if not degrees_of_freedom(self.possible):  # every table is quasi-independent
+            return 0.0, 1.0
         statistic = float(self.statistic(self.observed))
         fitted = self.expected(self.observed)
         even = fit_even_independence(

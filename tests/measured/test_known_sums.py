@@ -1,0 +1,221 @@
+"""Answers under impossible cells and public totals: least variance, by brute force."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.families.tables.cells import ROWS
+from dpstats.measured import combining
+from dpstats.measured.answers import answer
+from dpstats.measured.certificate import certify
+from dpstats.measured.combining import Sources
+from dpstats.schema.rules import allowed_by, compile_rules
+from dpstats.schema.totals import compile_totals
+
+AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65])
+MARITAL = dps.Category("marital", ["never", "married", "widowed"])
+TOWN, AREA = dps.Category("town", ["a", "b", "c"]), dps.Category("area", ["n", "s"])
+SEX = dps.Category("sex", ["f", "m"])
+RULES = [
+    dps.Never("age < 15 and marital != 'never'", set={"marital": "never"}),
+    dps.Determines("area", by="town", mapping={"a": "n", "b": "n", "c": "s"}),
+]
+COLUMNS = [AGE, MARITAL, TOWN, AREA, SEX]
+ASKED = {
+    "a": dps.Marginals(["age", "marital"]),
+    "b": dps.Marginals(["marital", "sex"]),
+    "c": dps.Marginals(["sex", "town"]),
+    "d": dps.Proportion("sex == 'm' and age < 65"),
+    "e": dps.Proportion("marital == 'widowed' and sex == 'f'"),
+}
+WANTED = [("age", "marital"), ("marital", "sex"), ("sex", "town"), ("age",), ("sex",),
+          ("town", "area"), ("sex", "area"), ("area",)]  # fmt: skip
+
+
+def table_of_rows(n=2_000):
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({
+        "age": rng.integers(0, 99, n),
+        "marital": rng.choice(["never", "married", "widowed"], n),
+        "town": rng.choice(list("abc"), n),
+        "sex": rng.choice(["f", "m"], n),
+    })  # fmt: skip
+    rows.loc[rows.age < 15, "marital"] = "never"
+    rows["area"] = rows.town.map({"a": "n", "b": "n", "c": "s"})
+    return rows
+
+
+ROWS_OF_TABLE = table_of_rows()
+TOTALS = [
+    dps.Total("sex == 'f'", int((ROWS_OF_TABLE.sex == "f").sum()), of="table"),
+    dps.Total("age < 15", int((ROWS_OF_TABLE.age < 15).sum()), of="table"),
+    dps.Total("marital == 'widowed'", 9 * 10**6, of="population"),
+]
+SCHEMA = dps.Schema(COLUMNS, rules=RULES, totals=TOTALS)
+GRID = np.array(list(itertools.product(*(range(column.bins) for column in COLUMNS))))
+CODES = {
+    column.name: column.bin_codes[0][GRID[:, i]] if column is AGE else GRID[:, i]
+    for i, column in enumerate(COLUMNS)
+}
+
+
+def values(block):
+    """Values (d, m) of the functions of a block in all combinations of bins."""
+    if block == ROWS:
+        return np.ones((1, len(GRID)))
+    return block.evaluate(CODES).matrix().toarray()
+
+
+def least_variances(sources, wanted):
+    """The least variance (d,) of unbiased w'y + l: minimise w'Vw with w'A + l'C = f.
+
+    A are the measured functions and C the known ones, in the combinations that can occur.
+    """
+    allowed = np.ones(len(GRID), bool)
+    known = [] if sources.n is None else [np.ones(len(GRID))]
+    if sources.known != "nothing":
+        allowed = allowed_by(compile_rules(SCHEMA), CODES)
+    if sources.known == "totals":
+        known += [total.broken(CODES).astype(float) for total in compile_totals(SCHEMA)]
+    known = np.array(known).reshape(-1, len(GRID))[:, allowed]
+    measured = np.vstack([values(noisy.block) for noisy in sources.blocks])[:, allowed]
+    function, d = values(wanted)[:, allowed], len(sources.variances)
+    blank = np.zeros((len(known), d + len(known)))
+    system = np.vstack([
+        np.hstack([np.diag(sources.variances), np.zeros((d, len(known))), measured]),
+        np.hstack([blank, known]),
+        np.hstack([measured.T, known.T, np.zeros([measured.shape[1]] * 2)]),
+    ])  # fmt: skip
+    right = np.vstack([np.zeros((d + len(known), len(function))), function.T])
+    solution = np.linalg.lstsq(system, right, rcond=1e-11)[0]
+    if np.abs(system @ solution - right).max() > 1e-6:
+        return None
+    return (solution[:d].T ** 2) @ sources.variances
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("also", [False, True])
+def test_answers_have_the_least_variance(unit, also):
+    asked = ASKED | ({"f": dps.Marginals(["sex", "area"])} if also else {})
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit=unit)
+    measurements = dps.measure(plan, ROWS_OF_TABLE)
+    for known, names in itertools.product(["nothing", "rules", "totals"], WANTED):
+        sources, block = Sources(measurements, known), dps.Cells.table(SCHEMA, names)
+        least = least_variances(sources, block)
+        try:
+            answers = answer(sources, block)
+        except dps.NotMeasuredError:
+            assert least is None
+            continue
+        found = np.array([law.variance for law in answers.law_table])[answers.law_of]
+        np.testing.assert_allclose(found, least, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(answers.weights**2 @ sources.variances, found, atol=1e-9)
+
+
+def test_estimates_move_with_the_noise_as_their_weights_say():
+    """So they are unbiased, and their laws are those of the combination."""
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
+    measurements = dps.measure(plan, ROWS_OF_TABLE)
+    codes = SCHEMA.encode(pa.RecordBatch.from_pandas(ROWS_OF_TABLE[list(SCHEMA.names)]))
+    truth = np.concatenate([noisy.block.sums(codes) for noisy in measurements.sources])
+    sources = Sources(measurements)
+    for names in WANTED:
+        block = dps.Cells.table(SCHEMA, names)
+        answers = answer(sources, block)
+        np.testing.assert_allclose(
+            answers.sums, block.sums(codes) + answers.weights @ (sources.sums - truth), atol=1e-6
+        )
+
+
+def test_impossible_cells_are_zero_without_noise():
+    plan = dps.plan(SCHEMA, {"a": ASKED["a"], "c": ASKED["c"]}, budget=dps.PureDP(0.1))
+    release = dps.release(plan, ROWS_OF_TABLE)
+    result = release.infer("a")
+    assert result.params["age=[0, 15), marital=married"] == 0
+    for options in ({}, {"method": "certified"}, {"target": "table"}, {"simultaneous": True}):
+        np.testing.assert_array_equal(result.conf_int(**options)[1], [0, 0])
+    assert any("2 of 9 cannot occur" in note for note in result.notes)
+    share = release.infer(dps.Proportion("town == 'a' and area == 's'"))
+    assert share.params[0] == 0
+    assert tuple(share.conf_int()) == (0, 0)
+    assert share.test(0.1).pvalue < 1e-6
+
+
+def test_a_public_total_is_its_own_answer():
+    plan = dps.plan(SCHEMA, {"b": ASKED["b"]}, budget=dps.PureDP(0.1))
+    release = dps.release(plan, ROWS_OF_TABLE)
+    share = release.infer(dps.Proportion("sex == 'f'"))
+    count = TOTALS[0].count
+    assert share.params[0] == pytest.approx(count / 2_000, abs=1e-12)
+    np.testing.assert_allclose(share.conf_int(target="table"), [count / 2_000] * 2)
+    certified = share.conf_int(method="certified", target="table")
+    assert certified[1] - certified[0] > 0.01  # it does not rest on the total
+
+
+def test_certificates_use_neither_rules_nor_totals():
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
+    measurements = dps.measure(plan, ROWS_OF_TABLE)
+    plain = replace(
+        measurements, strategy=replace(measurements.strategy, schema=dps.Schema(COLUMNS))
+    )
+    synthetic = np.zeros(measurements.published.size)
+    one, other = (
+        certify(held, synthetic, alpha=0.05, target="").joint_ends for held in (measurements, plain)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_answers_stay_unbiased_beyond_the_linked_cells(monkeypatch):
+    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
+    measurements = dps.measure(plan, ROWS_OF_TABLE)
+    block = dps.Cells.table(SCHEMA, ["marital", "sex"])
+    best = answer(Sources(measurements), block)
+    assert not best.notes_on_known
+    monkeypatch.setattr(combining, "MOST_LINKED", 8)
+    sources = Sources(measurements)
+    near, plain = answer(sources, block), answer(Sources(measurements, "nothing"), block)
+    assert np.all(best.noise_variances < near.noise_variances * (1 - 1e-6))
+    assert np.all(near.noise_variances < plain.noise_variances * (1 - 1e-6))
+    assert any("more than 8" in note for note in near.notes_on_known)
+
+
+def test_a_total_that_the_answers_contradict_is_named():
+    wrong = dps.Schema(COLUMNS, rules=RULES, totals=[dps.Total("sex == 'f'", 400, of="table")])
+    plan = dps.plan(wrong, {"b": ASKED["b"]}, budget=dps.PureDP(1))
+    release = dps.release(plan, ROWS_OF_TABLE)
+    assert "contradict a public total: 400 rows" in str(release)
+    assert any("contradict" in note for note in release.infer("b").notes)
+    right = dps.plan(SCHEMA, {"b": ASKED["b"]}, budget=dps.PureDP(1))
+    assert "contradict" not in str(dps.release(right, ROWS_OF_TABLE))
+
+
+@pytest.mark.parametrize("totals", [False, True])
+def test_bounds_hold_the_truth_and_are_shorter_with_more_knowledge(totals):
+    plan = dps.plan(SCHEMA, {k: ASKED[k] for k in "abc"}, budget=dps.PureDP(1))
+    release = dps.release(plan, ROWS_OF_TABLE)
+    bare = dps.plan(dps.Schema(COLUMNS), {k: ASKED[k] for k in "abc"}, budget=dps.PureDP(1))
+    plain = dps.release(bare, ROWS_OF_TABLE)
+    rows = ROWS_OF_TABLE
+    questions = {
+        "age < 15 and marital == 'married'": 0.0,
+        "area == 'n'": (rows.area == "n").mean(),
+        "area == 'n' and sex == 'f'": ((rows.area == "n") & (rows.sex == "f")).mean(),
+        "age < 15 and sex == 'f'": ((rows.age < 15) & (rows.sex == "f")).mean(),
+        "sex == 'f'": (rows.sex == "f").mean(),
+    }
+    for question, share in questions.items():
+        bounds = release.bound(question, alpha=1e-6, totals=totals)
+        assert bounds.low[0] - 1e-9 <= share <= bounds.high[0] + 1e-9
+        without = plain.bound(question, alpha=1e-6)
+        assert bounds.high[0] - bounds.low[0] <= without.high[0] - without.low[0] + 0.02
+    exact = release.bound("sex == 'f'", totals=True)
+    assert exact.low[0] == exact.high[0]
+    assert exact.low[0] == pytest.approx(TOTALS[0].count / 2_000)
+    assert release.bound("sex == 'f'").high[0] - release.bound("sex == 'f'").low[0] > 0
+    assert release.explain("area == 'n'").verdict == "derivable"
+    assert plain.explain("area == 'n'").verdict == "out of reach"

@@ -1,0 +1,128 @@
+"""Public totals: what is refused, what files hold, and what the custodian sees."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.errors import DataError, RequestError, SchemaError
+
+AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65], missing=40)
+MARITAL = dps.Category("marital", ["never", "married"])
+TOWN, AREA = dps.Category("town", ["a", "b", "c"]), dps.Category("area", ["n", "s"])
+RULES = [
+    dps.Never("age < 15 and marital != 'never'", set={"marital": "never"}),
+    dps.Determines("area", by="town", mapping={"a": "n", "b": "n", "c": "s"}),
+]
+COLUMNS = [AGE, MARITAL, TOWN, AREA]
+
+
+def total(condition, count, of="table"):
+    return dps.Total(condition, count, of=of)
+
+
+def schema(*totals):
+    return dps.Schema(COLUMNS, rules=RULES, totals=totals)
+
+
+@pytest.mark.parametrize(
+    ("totals", "words"),
+    [
+        ([total("age < 15", 100), total("age < 65", 50)], ["age < 65", "age < 15", "contradicts"]),
+        ([total("age < 15 and marital == 'married'", 1)], ["married", "not possible"]),
+        ([total("area == 'n'", 9), total("town == 'a'", 5), total("town == 'b'", 5)],
+         ["town == 'b'", "town == 'a'", "area == 'n'"]),
+        ([total("ages < 15", 1)], ["ages", "did you mean 'age'"]),
+        ([total("age < 20", 1)], ["age < 20", "edge"]),
+    ],
+)  # fmt: skip
+def test_totals_that_no_table_has_are_refused(totals, words):
+    with pytest.raises(SchemaError) as error:
+        schema(*totals)
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_parts_of_a_total_are_checked():
+    for parts in (("age < 15", -1, "table"), ("age < 15", 1.5, "table"), ("age < 15", 1, "rows"),
+                  (15, 1, "table")):  # fmt: skip
+        with pytest.raises(SchemaError):
+            dps.Total(*parts)
+    with pytest.raises(SchemaError, match=r"dps\.Total"):
+        schema("age < 15")
+    with pytest.raises(SchemaError, match="keys"):
+        dps.Schema.from_dict(schema().to_dict(), totals=[{"condition": "age < 15", "count": 1}])
+
+
+def test_totals_of_the_population_limit_no_table():
+    declared = schema(total("age < 15", 100, "population"), total("age < 65", 50))
+    assert [t.of for t in declared.totals] == ["population", "table"]
+
+
+def test_totals_above_the_number_of_rows_are_refused_before_anything_is_spent(tmp_path):
+    declared = schema(total("age < 65", 4), total("town == 'c'", 3))
+    plan = dps.plan(declared, {"a": dps.Proportion("age < 65")}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"age": [3] * 3, "marital": "never", "town": "c", "area": "s"})
+    ledger = dps.Ledger.create(tmp_path / "ledger.json", dps.PureDP(2))
+    with pytest.raises(DataError, match=r"4 rows of the table.*nothing was spent"):
+        dps.release(plan, rows, ledger=ledger)
+    assert ledger.spent == 0
+    with pytest.raises(SchemaError, match="3 rows"):
+        dps.plan(declared, {"a": dps.Proportion("age < 65")}, budget=dps.PureDP(1), n=3).check(3)
+
+
+def test_totals_that_fix_the_number_of_rows_go_with_a_public_one():
+    declared = schema(total("area == 'n'", 30), total("town == 'c'", 20))
+    asked = {"a": dps.Proportion("age < 65")}
+    assert dps.plan(declared, asked, budget=dps.PureDP(1)).unit == "replace"
+    with pytest.raises(RequestError, match=r"50 rows.*add_remove"):
+        dps.plan(declared, asked, budget=dps.PureDP(1), unit="add_remove")
+    some = schema(total("area == 'n'", 30))
+    assert dps.plan(some, asked, budget=dps.PureDP(1), unit="add_remove").schema.totals
+
+
+def test_files_hold_totals(tmp_path):
+    declared = schema(total("age < 15", 2), total("town == 'c'", 7_000, "population"))
+    text = """
+[[column]]
+name = "age"
+low = 0
+high = 99
+edges = [15]
+[[total]]
+condition = "age < 15"
+count = 2
+of = "table"
+"""
+    (tmp_path / "s.toml").write_text(text)
+    loaded = dps.Schema.load(tmp_path / "s.toml")
+    assert loaded.totals == (total("age < 15", 2),)
+    assert "total 1: 2 rows of the table have age < 15" in str(loaded)
+    document = json.loads(json.dumps(declared.to_frictionless()))
+    assert dps.Schema.from_frictionless(document).totals == declared.totals
+    asked = {"a": dps.Marginals(["age", "marital"])}
+    plan = dps.plan(declared, asked, budget=dps.PureDP(1))
+    plan.save(tmp_path / "p.json")
+    assert dps.Plan.load(tmp_path / "p.json").schema == declared
+    without = dps.plan(schema(), asked, budget=dps.PureDP(1))
+    assert plan.digest != without.digest
+    rows = pd.DataFrame({"age": [3, 70, 30], "marital": "never", "town": "a", "area": "n"})
+    rows = pd.concat([rows, rows.iloc[:1]])
+    dps.release(plan, rows).save(tmp_path / "r.zip")
+    assert dps.load(tmp_path / "r.zip").schema.totals == declared.totals
+
+
+def test_check_counts_rows_as_they_are_read():
+    declared = schema(total("marital == 'never'", 5), total("area == 'n'", 1))
+    plan = dps.plan(declared, {"a": dps.Marginals(["age", "marital"])}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"age": [3, 30, 40], "marital": ["married", "never", "married"],
+                         "town": "a", "area": "s"})  # fmt: skip
+    fit = dps.check(plan, rows)
+    assert fit.totals == (("5 rows of the table have marital == 'never'", 2),)
+    assert "it is 2 here" in str(fit)
+
+
+def test_parts_of_a_schema_keep_the_totals_of_their_columns():
+    declared = schema(total("age < 15", 2), total("area == 'n'", 3, "population"))
+    assert declared.select(["age", "town"]).totals == (total("age < 15", 2),)
+    assert declared.select(["area"]).totals == (total("area == 'n'", 3, "population"),)
