@@ -2,8 +2,8 @@
 
 Overlapping tables are combined by orthogonal residuals (`overlapping_tables`). What else is known
 of their cells enters by one more update: separately measured conditions, cells that rules between
-columns make impossible, and public totals. Other functions come from the measured block with the
-least variance.
+columns make impossible, and public totals (docs/explanation/inference/zeros-and-totals.md). Other
+functions come from the measured block with the least variance.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class _Facts(Cached):
         return factor[:rank, :rank], some, unit[some]
 
     def improve(self, rows: Floats, sums: Floats) -> tuple[Floats, Floats]:
-        """Best linear update of d estimates (d,) and their weights (d, measured functions)."""
+        """Update d estimates (d,) and their weights (d, measured functions), eq. known-sums."""
         from scipy import linalg
 
         factor, some, unit = self._factor
@@ -477,7 +477,7 @@ class Sources(Cached):
         self, columns: tuple[Column, ...], functions: Floats,
         by: Column, column: Column, follows: Codes,
     ) -> tuple[tuple[Column, ...], Floats]:  # fmt: skip
-        """Functions of a column that follows from another, as functions of that one."""
+        """Functions of a column that follows from another, of that one instead (eq. read-off)."""
         axis = 1 + columns.index(column)
         found = np.take(functions, follows, axis=axis)
         axes = [by if c == column else c for c in columns]

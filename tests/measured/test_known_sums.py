@@ -126,10 +126,10 @@ def test_estimates_move_with_the_noise_as_their_weights_say():
     sources = Sources(measurements)
     for names in WANTED:
         block = dps.Cells.table(SCHEMA, names)
-        answers = answer(sources, block)
-        np.testing.assert_allclose(
-            answers.sums, block.sums(codes) + answers.weights @ (sources.sums - truth), atol=1e-6
-        )
+        for disjoint in (False, True):
+            answers = answer(sources, block, disjoint=disjoint)
+            moved = answers.weights @ (sources.sums - truth)
+            np.testing.assert_allclose(answers.sums, block.sums(codes) + moved, atol=1e-6)
 
 
 def test_impossible_cells_are_zero_without_noise():
@@ -157,8 +157,12 @@ def test_a_public_total_is_its_own_answer():
     assert certified[1] - certified[0] > 0.01  # it does not rest on the total
 
 
-def test_certificates_use_neither_rules_nor_totals():
-    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+def test_certificates_use_neither_rules_nor_totals(budget):
+    """Also where tables follow from residuals."""
+    asked = {"t": dps.Marginals(["age", "marital", "sex", "town"])}
+    plan = dps.plan(SCHEMA, asked, budget=budget)
+    assert bool(plan.strategy.tables) == (budget == dps.ZCDP(0.1))
     measurements = dps.measure(plan, ROWS_OF_TABLE)
     plain = replace(
         measurements, strategy=replace(measurements.strategy, schema=dps.Schema(COLUMNS))
@@ -192,6 +196,19 @@ def test_a_total_that_the_answers_contradict_is_named():
     assert any("contradict" in note for note in release.infer("b").notes)
     right = dps.plan(SCHEMA, {"b": ASKED["b"]}, budget=dps.PureDP(1))
     assert "contradict" not in str(dps.release(right, ROWS_OF_TABLE))
+
+
+def test_bounds_are_over_the_rows_that_rules_allow():
+    """Whoever is married is 15 or older, so that shares of one column bound those of both."""
+    asked = {"a": dps.Marginals(["age"], degree=1), "m": dps.Marginals(["marital"], degree=1)}
+    married = (ROWS_OF_TABLE.marital == "married").mean()
+    lows = [
+        dps.release(dps.plan(schema, asked, budget=dps.PureDP(100)), ROWS_OF_TABLE)
+        .bound("marital == 'married' and age >= 15").low[0]
+        for schema in (SCHEMA, dps.Schema(COLUMNS))
+    ]  # fmt: skip
+    assert lows[0] == pytest.approx(married, abs=0.01)
+    assert lows[1] < married - 0.1
 
 
 @pytest.mark.parametrize("totals", [False, True])

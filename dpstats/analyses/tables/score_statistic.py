@@ -1,7 +1,8 @@
 """Score test of independence for noisy tables: locally optimal, and Pearson's without noise.
 
 Cells that cannot occur are left out: the null hypothesis is then quasi-independence, expected
-counts a_r b_c on the possible cells (Goodman 1968), with degrees of freedom by the rank of these.
+counts a_r b_c on the possible cells (eq. quasi-independence of
+docs/explanation/inference/zeros-and-totals.md), with degrees of freedom by the rank of these.
 """
 
 from __future__ import annotations
