@@ -92,7 +92,8 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
         if "rule" in document:
             raise RequestError("[[rule]] tables belong in the file of the schema, with its columns")
     else:
-        schema = Schema.from_dict(document["column"], guesses, file, document.get("rule", ()))
+        rules = document.get("rule", ())
+        schema = Schema.from_dict(document["column"], guesses, file, rules, folder=folder)
     analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Family, FamilyValues
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
+from dpstats.schema.conditions import cell_index
+from dpstats.schema.rules import CompiledView, compile_views
 
 _ANYWHERE = 10_000  # points that are drawn where all candidates break rules
 
@@ -50,9 +52,10 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
     Rules of some of the columns of a schema may need other columns to repair every point. Points
     that still break one are left out, and if that are all, any that break none take their place.
     """
-    if not schema.rules:
+    if not schema.rules and not schema.views:
         return merged(schema, points, weights)
     repairs = schema.repairs(schema.names)
+    points = _of_agreeing_views(schema, points)
     for codes, of_each in ((points, weights), (_anywhere(schema), np.ones(_ANYWHERE))):
         repaired = repairs.repair(codes)
         allowed = ~repairs.breaking(repaired)
@@ -60,6 +63,52 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
             kept = {name: column[allowed] for name, column in repaired.items()}
             return merged(schema, kept, of_each[allowed])
     return merged(schema, repairs.repair(points), weights)
+
+
+def _of_agreeing_views(schema: Schema, points: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Points whose numbers with views have a value in the bins of all, where there is one."""
+    agreeing, rng = dict(points), np.random.default_rng(0)
+    compiled = compile_views(schema)
+    for source in dict.fromkeys(view.source for view in compiled):
+        views = [view for view in compiled if view.source == source]
+        differ = np.any([view.broken(points) for view in views], axis=0)
+        rows = {c.name: points[c.name][differ] for c in (source, *(view.view for view in views))}
+        agreeing[source.name] = points[source.name].copy()
+        agreeing[source.name][differ] = _agreed(source, views, rows, rng)
+    return agreeing
+
+
+def _agreed(
+    source: Number,
+    views: Sequence[CompiledView],
+    points: Mapping[str, Codes],
+    rng: np.random.Generator,
+) -> Codes:
+    """Codes (m,) of a number, for points whose views do not follow from it.
+
+    It is the code that the number has, or the one nearest to that of a view, by chance where
+    several are in the bins of all; where none is, it is drawn evenly from those that are, if any.
+    """
+    columns = [source, *(view.view for view in views)]
+
+    def cells(codes: Codes) -> Codes:
+        """Cell of the number and its views, for codes (...) of the number."""
+        values = {source.name: codes}
+        for view in views:
+            values |= view.repaired(values)
+        return cell_index(columns, values)
+
+    wanted, every = cell_index(columns, points), source.all_codes
+    offered = np.array([source.codes_by_source(c)[points[c.name] + c.half_points] for c in columns])
+    fits = cells(offered) == wanted
+    place = (fits + rng.random(fits.shape)).argmax(axis=0)
+    chosen = offered[place, np.arange(len(wanted))]
+    order = np.argsort(cells(every), kind="stable")
+    sorted_cells = cells(every)[order]
+    first, last = (np.searchsorted(sorted_cells, wanted, side) for side in ("left", "right"))
+    draw = ~fits.any(axis=0) & (first < last)
+    chosen[draw] = every[order[rng.integers(first[draw], last[draw])]]
+    return chosen
 
 
 def _anywhere(schema: Schema) -> dict[str, Codes]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,8 @@ from dpstats.schema.rules import (
     Rule,
     check_rules,
     compile_rules,
+    compile_views,
+    names_in_rule,
     read_rules,
     repaired,
     rule_to_dict,
@@ -111,6 +115,9 @@ class Schema:
         if not columns:
             raise SchemaError("a schema needs at least one column")
         object.__setattr__(self, "columns", columns)
+        if not isinstance(self.rules, ProvedRules):
+            columns = tuple(map(self._with_source, columns))
+            object.__setattr__(self, "columns", columns)
         if self.guesses is not None:
             if not isinstance(self.guesses, Guesses):
                 raise SchemaError(f"guesses must be dps.Guesses(...), got {short(self.guesses)}")
@@ -125,8 +132,32 @@ class Schema:
                 raise SchemaError(
                     f"rules hold dps.Never, dps.Determines and dps.Order, got {type(rule).__name__}"
                 )
-        if self.rules and not isinstance(self.rules, ProvedRules):
+        if (self.rules or self.views) and not isinstance(self.rules, ProvedRules):
             check_rules(self)
+
+    def _with_source(self, column: Column) -> Column:
+        """The column; a view with the missing cells of its source."""
+        if not isinstance(column, Number) or column.source is None:
+            return column
+        try:
+            source = self[column.source]
+        except SchemaError as error:
+            raise SchemaError(f"column {column.name!r}: source: {error}") from None
+        if not isinstance(source, Number):
+            raise SchemaError(f"column {column.name!r}: its source {source.name!r} is no number")
+        return column.as_view_of(source)
+
+    @cached_property
+    def views(self) -> Mapping[str, Number]:
+        """Columns that are views of others of this schema, by name."""
+        views = {c.name: c for c in self.columns if isinstance(c, Number) and c.source is not None}
+        sources = set(self.names) if views else ()
+        return {name: view for name, view in views.items() if view.source in sources}
+
+    @property
+    def stored(self) -> Schema:
+        """The columns that the table has: all but the views of others."""
+        return self.select(n for n in self.names if n not in self.views) if self.views else self
 
     @property
     def written(self) -> TextFile:
@@ -160,21 +191,28 @@ class Schema:
             self[name]
         columns = [column for column in self.columns if column.name in wanted]
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
-        within = ProvedRules(rule.rule for rule in compile_rules(self) if rule.names <= wanted)
+        compiled = compile_rules(self) if self.rules else ()
+        within = ProvedRules(
+            rule.rule for rule in compiled if rule.names <= wanted and isinstance(rule.rule, Rule)
+        )
         return Schema(columns, kept, self.file, within)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
         """How some columns are read from a table whose rows may break rules.
 
         Seen from the last rule to the first, one matters if it changes a column that is needed;
-        then all of its columns are.
+        then all of its columns are. Views need their source at any time.
         """
-        needed, rules = set(names), list[CompiledRule]()
+        needed, rules = self._with_sources(names), list[CompiledRule]()
         for rule in reversed(compile_rules(self)):
             if needed & set(rule.changes):
-                needed |= rule.names
+                needed |= self._with_sources(rule.names)
                 rules.append(rule)
         return Repairs(self.select(needed), tuple(reversed(rules)))
+
+    def _with_sources(self, names: Iterable[str]) -> set[str]:
+        wanted = set(names)
+        return wanted | {str(self.views[name].source) for name in wanted & self.views.keys()}
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks a column of this schema, or has one twice.
@@ -196,8 +234,18 @@ class Schema:
             raise DataError(f"the table has more than one column named {twice}")
 
     def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
-        """Codes of every column of this schema, name -> (n,) int64; total on cells."""
-        return {column.name: column.encode(batch.column(column.name)) for column in self.columns}
+        """Codes of every column of this schema, name -> (n,) int64; total on cells.
+
+        Views have the code that follows from that of their source.
+        """
+        return self.with_views({c.name: c.encode(batch.column(c.name)) for c in self.stored})
+
+    def with_views(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        """Codes of the stored columns, and those of views that follow, name -> (n,) int64."""
+        every = dict(codes)
+        for view in compile_views(self) if self.views else ():
+            every |= view.repaired(every)
+        return every
 
     def decode(self, codes: Mapping[str, Codes]) -> dict[str, NDArray[Any]]:
         """Values in original units, name -> (n,) array, for the columns that `codes` holds."""
@@ -257,16 +305,17 @@ class Schema:
         guesses: Any = None,
         file: Any = None,
         rules: Any = (),
+        folder: Path | None = None,
     ) -> Schema:
         """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
 
         `guesses` are those of `Guesses.to_dict`, `rules` those of `rules_to_dict`, and `file` is as
-        in a schema: the columns hold none of them.
+        in a schema: the columns hold none of them. Rules may name files in `folder`, if given.
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
         guessed = None if guesses is None else Guesses.from_dict(guesses)
-        return cls([_column(plain) for plain in columns], guessed, file, read_rules(rules))
+        return cls([_column(plain) for plain in columns], guessed, file, read_rules(rules, folder))
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
@@ -297,7 +346,7 @@ class Schema:
                 where = "; it is in the file that schema = names" if "schema" in document else ""
                 raise SchemaError(f"there are no [[column]] tables{where}")
             rest = (document.get("guesses"), document.get("file"), document.get("rule", ()))
-            return cls.from_dict(document["column"], *rest)
+            return cls.from_dict(document["column"], *rest, folder=Path(path).parent)
 
     @classmethod
     def from_frictionless(
@@ -322,7 +371,8 @@ class Schema:
             What the document does not say, such as ``{"sex": {"levels": ["f", "m"]}}``. It
             replaces what the document says; a key with None is removed.
         columns : sequence of str, optional
-            The columns to take; default all.
+            The columns to take; default all. A rule that names another column is left out, with a
+            warning.
 
         Raises
         ------
@@ -344,7 +394,7 @@ class Schema:
         >>> schema["age"]
         Number(name='age', low=0, high=120, points=121, edges=(), closed='left', values=None,
                missing=None, allow_missing=True, note='', dates=False, scale='linear',
-               missing_values=())
+               missing_values=(), source=None)
         >>> dps.Schema.from_frictionless({"fields": fields})
         Traceback (most recent call last):
             ...
@@ -354,8 +404,21 @@ class Schema:
         from dpstats.schema.frictionless import declared_fields, declared_rules
 
         plain = document_of(document)
-        declared = completed(declared_fields(plain), add, columns)
-        return cls.from_dict(declared, rules=declared_rules(plain))
+        fields = declared_fields(plain)
+        declared = completed(fields, add, columns)
+        rules = declared_rules(plain)
+        if columns is not None:
+            names = [one.name for one in fields]
+            pairs = list(zip(rules, read_rules(rules), strict=True))
+            kept = [rule for rule, read in pairs if names_in_rule(read, names) <= set(columns)]
+            if lost := [read.text for rule, read in pairs if rule not in kept]:
+                warnings.warn(
+                    f"rules on columns that are not taken are left out: {first_few(lost)}; rows "
+                    "that break them are read as they are",
+                    stacklevel=2,
+                )
+            rules = kept
+        return cls.from_dict(declared, rules=rules)
 
     def to_frictionless(self) -> dict[str, Any]:
         """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
@@ -439,7 +502,7 @@ class Schema:
         """
         from dpstats.schema.smartnoise import to_smartnoise
 
-        return to_smartnoise(self.columns, table)
+        return to_smartnoise(self.stored, table)
 
     def missing_rules(self) -> str:
         """How cells outside the declaration are counted, in one line.
@@ -487,7 +550,7 @@ class Repairs:
     Attributes
     ----------
     schema : Schema
-        The columns whose cells must be read: the wanted ones, and those that decide about them.
+        The columns that must be known: the wanted ones, and those that decide about them.
     rules : tuple of compiled rules
     """
 

@@ -62,9 +62,9 @@ def pretend(
     Returns
     -------
     DataFrame
-        n rows with one column per declared column, holding values as the private table stores
-        them. Missing cells are empty where the schema has ``allow_missing``, and otherwise hold
-        what they count as.
+        n rows with one column per declared column that is no view, holding values as the private
+        table stores them. Missing cells are empty where the schema has ``allow_missing``, and
+        otherwise hold what they count as.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def pretend(
     if guesses is not None:
         guesses.check(schema)
     drawn = invented(schema, schema.guesses if guesses is None else guesses, n, generator(rng))
-    return pd.DataFrame({column.name: _stored(column, drawn[column.name]) for column in schema})
+    return pd.DataFrame({c.name: _stored(c, drawn[c.name]) for c in schema.stored})
 
 
 def invented(

@@ -108,7 +108,7 @@ def likeness(like: Like | None, strategy: Strategy) -> Likeness:
     if all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
         check_columns(schema, like)
         return Likeness("release", True, release=like)
-    return Likeness("frame", True, frame=_codes(schema, _table(like)))
+    return Likeness("frame", True, frame=_codes(strategy, _table(like)))
 
 
 def check_columns(wanted: Schema, like: ReleaseView) -> None:
@@ -136,9 +136,15 @@ def _table(frame: Any) -> pa.Table:
     )
 
 
-def _codes(schema: Schema, table: pa.Table) -> dict[str, Codes]:
-    """Codes of public rows, as those of a private table would be."""
-    lacking = [name for name in schema.names if name not in table.column_names]
+def _codes(strategy: Strategy, table: pa.Table) -> dict[str, Codes]:
+    """Codes of public rows, as those of a private table would be.
+
+    Synthetic rows have no columns that only rules need, and views of numbers that they lack.
+    """
+    schema = strategy.read_columns
+    if not set(schema.stored.names) <= set(table.column_names):
+        schema = strategy.columns
+    lacking = [name for name in schema.stored.names if name not in table.column_names]
     if lacking:
         raise RequestError(
             f"the frame given as like= has no {columns_named(lacking)}, which the plan needs; it "
@@ -146,9 +152,9 @@ def _codes(schema: Schema, table: pa.Table) -> dict[str, Codes]:
         )
     if not table.num_rows:
         raise RequestError("the frame given as like= has no rows")
-    whole = table.select(list(schema.names)).combine_chunks()
-    codes = {column.name: _codes_of(column, whole[column.name]) for column in schema}
-    return schema.repairs(schema.names).repair(codes)
+    whole = table.select(list(schema.stored.names)).combine_chunks()
+    codes = {column.name: _codes_of(column, whole[column.name]) for column in schema.stored}
+    return schema.repairs(schema.names).repair(schema.with_views(codes))
 
 
 def _codes_of(column: Column, cells: pa.ChunkedArray) -> Codes:
