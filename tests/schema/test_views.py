@@ -121,7 +121,8 @@ def test_in_synthetic_rows_views_agree(asked, epsilon):
 def test_rows_follow_the_answers_on_both_columns(asked):
     """Where each column alone would; edges of the two do not refine each other."""
     rows = random_rows(5_000, 3)
-    plan = dps.plan(SCHEMA, ASKED[asked], budget=dps.PureDP(10_000), n=5_000)
+    plan = dps.plan(SCHEMA, ASKED[asked], budget=dps.PureDP(10_000), n=5_000,
+                    reference=dps.LogLinear())  # fmt: skip
     drawn = dps.release(plan, rows, rng=0).to_frame()
     truth = by_hand(rows).assign(cost=rows.cost.clip(0, 1000))
     logs = np.log(truth.log_cost)
