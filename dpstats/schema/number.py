@@ -305,7 +305,8 @@ class Number(ColumnFields):
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
                 f"write {self.formula_name} in dps.OLS (without clip_norm=), dps.Logistic, "
                 "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Mean, "
-                "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
+                "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid, and its "
+                f"logarithm as a second number with scale='log' and source={self.name!r}"
             )
 
     def require_missing(self, what: str) -> None:
