@@ -46,11 +46,11 @@ class Proposal:
 
     def obeying(self, schema: Schema) -> Proposal:
         """The candidates as the rules between columns read them, so that none breaks a rule."""
-        if not schema.rules and not schema.views:
+        if not schema.rules and not schema.views and not schema.hidden:
             return self
         weights = self.candidates.weights if self.density is None else self.density
         candidates = obeying(schema, self.candidates.codes, weights)
-        moved = self.moves_with_views and bool(schema.views)
+        moved = self.moves_with_views and bool(schema.views or schema.hidden)
         density = None if self.density is None or moved else candidates.weights
         return replace(self, candidates=candidates, density=density)
 

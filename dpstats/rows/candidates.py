@@ -12,7 +12,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Family, FamilyValues
 from dpstats.schema import Number, Schema
 from dpstats.schema.conditions import cell_index
-from dpstats.schema.rules import CompiledView, compile_views
+from dpstats.schema.rules import CompiledView, views_by_source
 
 _ANYWHERE = 10_000  # points that are drawn where all candidates break rules
 
@@ -52,11 +52,11 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
     Rules of some of the columns of a schema may need other columns to repair every point. Points
     that still break one are left out, and if that are all, any that break none take their place.
     """
-    if not schema.rules and not schema.views:
+    if not schema.rules and not schema.views and not schema.hidden:
         return merged(schema, points, weights)
     repairs = schema.repairs(schema.names)
-    points = _of_agreeing_views(schema, points)
-    for codes, of_each in ((points, weights), (_anywhere(schema), np.ones(_ANYWHERE))):
+    points, anywhere = (_of_agreeing_views(schema, p) for p in (points, _anywhere(schema)))
+    for codes, of_each in ((points, weights), (anywhere, np.ones(_ANYWHERE))):
         repaired = repairs.repair(codes)
         allowed = ~repairs.breaking(repaired)
         if allowed.any():
@@ -66,16 +66,37 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
 
 
 def _of_agreeing_views(schema: Schema, points: Mapping[str, Codes]) -> dict[str, Codes]:
-    """Points whose numbers with views have a value in the bins of all, where there is one."""
+    """Points whose numbers with views have a value in the bins of all, where there is one.
+
+    Views of a number that is not there have those of one of its values.
+    """
     agreeing, rng = dict(points), np.random.default_rng(0)
-    compiled = compile_views(schema)
-    for source in dict.fromkeys(view.source for view in compiled):
-        views = [view for view in compiled if view.source == source]
-        differ = np.any([view.broken(points) for view in views], axis=0)
-        rows = {c.name: points[c.name][differ] for c in (source, *(view.view for view in views))}
-        agreeing[source.name] = points[source.name].copy()
+    for views in views_by_source(schema):
+        source = views[0].source
+        if source.name not in points:
+            agreeing[source.name] = _shared(views, points, rng)
+        differ = np.any([view.broken(agreeing) for view in views], axis=0)
+        rows = {c.name: agreeing[c.name][differ] for c in (source, *(view.view for view in views))}
+        agreeing[source.name] = agreeing[source.name].copy()
         agreeing[source.name][differ] = _agreed(source, views, rows, rng)
-    return agreeing
+        for view in views:
+            agreeing |= view.repaired(agreeing)
+    return {name: agreeing[name] for name in points}
+
+
+def _shared(
+    views: Sequence[CompiledView], points: Mapping[str, Codes], rng: np.random.Generator
+) -> Codes:
+    """Codes (m,) of a number from which its views follow, and any where they follow from none."""
+    every = {views[0].source.name: rng.permutation(views[0].source.all_codes)}
+    for view in views:
+        every |= view.repaired(every)
+    names = [view.view.name for view in views]
+    place = {key: i for i, key in enumerate(zip(*(every[name] for name in names), strict=True))}
+    keys = zip(*(points[name] for name in names), strict=True)
+    found = np.array([place.get(key, -1) for key in keys])
+    drawn = rng.integers(len(place), size=len(found))
+    return np.asarray(every[views[0].source.name][np.where(found < 0, drawn, found)])
 
 
 def _agreed(

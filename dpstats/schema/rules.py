@@ -610,6 +610,10 @@ class WithRules(Columns, Protocol):
     def views(self) -> Mapping[str, Number]:
         """Views whose source is one of the columns, by name."""
 
+    @property
+    def hidden(self) -> Sequence[Number]:
+        """Sources of several of the columns that are none of them."""
+
     def __hash__(self) -> int: ...
 
 
@@ -646,13 +650,61 @@ def compile_views(schema: WithRules) -> tuple[CompiledView, ...]:
     return tuple(compiled)
 
 
+def views_by_source(schema: WithRules) -> list[tuple[CompiledView, ...]]:
+    """All views of each number, also of those that are not there."""
+    views = list(compile_views(schema))
+    for source in schema.hidden:
+        own = (c for c in schema if isinstance(c, Number) and c.source == source.name)
+        views += [CompiledView.of(view, source) for view in own]
+    sources = dict.fromkeys(view.source for view in views)
+    return [tuple(view for view in views if view.source == source) for source in sources]
+
+
+def led(
+    schema: WithRules, codes: Mapping[str, Codes], leading: Collection[str] = ()
+) -> dict[str, Codes]:
+    """Codes of rows whose numbers and views follow from one of them, of `leading` if it can be.
+
+    Views of a number that is not there have those of one of its values.
+    """
+    agreeing = dict(codes)
+    for views in views_by_source(schema):
+        source = views[0].source
+        columns = [c for c in (source, *(view.view for view in views)) if c.name in codes]
+        lead = next((column for column in columns if column.name in leading), columns[0])
+        of_lead = source.codes_by_source(lead)[codes[lead.name] + lead.half_points]
+        agreeing[source.name] = of_lead
+        for view in views:
+            agreeing |= view.repaired(agreeing)
+    return {name: agreeing[name] for name in codes}
+
+
 def impossible_pairs(schema: WithRules) -> list[tuple[str, str, Mask]]:
-    """Pairs of columns with the cells (bins, bins) that rules on these two alone do not allow."""
-    return [
+    """Pairs of columns with the cells (bins, bins) that rules on these two alone do not allow.
+
+    Two views of one number are such a pair as well.
+    """
+    pairs = [
         (rule.columns[0].name, rule.columns[1].name, rule.impossible())
         for rule in compile_rules(schema)
         if len(rule.columns) == 2
     ]
+    for views in views_by_source(schema):
+        for two in itertools.combinations(views, 2):
+            pairs.append((two[0].view.name, two[1].view.name, _impossible(two)))
+    return pairs
+
+
+def _impossible(views: Sequence[CompiledView]) -> Mask:
+    """Cells of some views of a number in which it has no value."""
+    codes = {views[0].source.name: views[0].source.all_codes}
+    for view in views:
+        codes |= view.repaired(codes)
+    columns = [view.view for view in views]
+    shape = [column.bins for column in columns]
+    impossible = np.ones(math.prod(shape), np.bool_)
+    impossible[cell_index(columns, codes)] = False
+    return impossible.reshape(shape)
 
 
 @lru_cache(maxsize=64)

@@ -66,6 +66,8 @@ class Schema:
     rules : sequence of Never, Determines or Order, optional
         What holds between columns. Rows of the table that break a rule are read as it says, in
         this order, and synthetic rows break none.
+    hidden : sequence of Number
+        Columns that are not there, and are the source of several that are; `select` sets them.
 
     Raises
     ------
@@ -89,6 +91,7 @@ class Schema:
     guesses: Guesses | None = field(default=None, compare=False, repr=False)
     file: Mapping[str, str] | TextFile | None = field(default=None, compare=False, repr=False)
     rules: Sequence[Rule] = field(default=(), repr=False)
+    hidden: Sequence[Number] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
@@ -195,7 +198,11 @@ class Schema:
         within = ProvedRules(
             rule.rule for rule in compiled if rule.names <= wanted and isinstance(rule.rule, Rule)
         )
-        return Schema(columns, kept, self.file, within)
+        known = {c.name: c for c in (*self.hidden, *self.columns) if isinstance(c, Number)}
+        sources = Counter(c.source for c in columns if isinstance(c, Number) and c.source)
+        several = [name for name, times in sources.items() if times > 1 and name not in wanted]
+        hidden = tuple(known[name] for name in several)
+        return Schema(columns, kept, self.file, within, hidden=hidden)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
         """How some columns are read from a table whose rows may break rules.
@@ -567,7 +574,8 @@ class Repairs:
 
     def breaking(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
         """Which rows break a rule, (n,)."""
-        return np.asarray(np.any([rule.broken(codes) for rule in self.rules], axis=0))
+        none = np.zeros(len(next(iter(codes.values()))), np.bool_)
+        return np.asarray(np.any([none, *(rule.broken(codes) for rule in self.rules)], axis=0))
 
     def broken(self, codes: Mapping[str, Codes]) -> list[int]:
         """How many rows break each rule."""

@@ -8,6 +8,7 @@ source, in the bin of that value.
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import operator
 import re
@@ -16,7 +17,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from dpstats.verifying.blocks import Row
@@ -38,18 +38,26 @@ _TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|[&|~]""", r
 _WORDS = {"&": " and ", "|": " or ", "~": " not "}
 _TIE = 1e-9  # of a range, by which two distances may differ by rounding
 Values = Mapping[str, Any]  # of a row by column; None if missing
+Possible = Callable[[Any], tuple[Any, ...]]
 Test = Callable[[Values], bool]  # whether a row breaks a rule
 
 
 def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
     """Try every rule whose columns are published on every row."""
     rules = [_read(plain, contents) for plain in contents.document.get("rules", ())]
+    published = set(rows[0][0]) if rows else set[str]()
+    views: dict[str, dict[str, Possible]] = {}
     for plain in contents.document["schema"]:
         if "source" in plain:
-            rules.append(_view(plain, contents))
+            possible = _possible_views(plain, contents)
+            rules.append(_view(plain["name"], plain["source"], possible))
+            views.setdefault(plain["source"], {})[plain["name"]] = possible
+    for source, of_source in views.items():
+        shown = {name: possible for name, possible in of_source.items() if name in published}
+        if source not in published and len(shown) > 1:
+            rules.append(_views_of_one(contents.columns[source], shown))
     if not rules or not rows:
         return
-    published = set(rows[0][0])
     columns = [contents.columns[name] for name in published]
     tried = [(text, breaks) for text, names, breaks in rules if names <= published]
     wrong = dict.fromkeys((text for text, _ in tried), 0)
@@ -107,7 +115,7 @@ def _labels(plain: dict[str, Any], column: Column) -> Callable[[Any], str]:
     left = plain.get("closed", "left") == "left"
     ends = plain["values"] if "values" in plain else [day(plain["low"]), day(plain["high"])]
     cuts = [_text(cut, column.dates) for cut in (ends[0], *edges, ends[-1])]
-    labels = [f"[{a}, {b})" if left else f"({a}, {b}]" for a, b in pairwise(cuts)]
+    labels = [f"[{a}, {b})" if left else f"({a}, {b}]" for a, b in itertools.pairwise(cuts)]
     labels[0], labels[-1] = "[" + labels[0][1:], labels[-1][:-1] + "]"
     place = bisect_right if left else bisect_left
     return lambda value: MISSING if value is None else labels[place(edges, value)]
@@ -120,10 +128,31 @@ def _text(value: Any, dates: bool) -> str:
     return short if float(short) == value else repr(value)
 
 
-def _view(plain: dict[str, Any], contents: Contents) -> tuple[str, set[str], Test]:
+def _view(name: str, source: str, possible: Possible) -> tuple[str, set[str], Test]:
     """Text of what holds between a view and its source, both names, and the test of a row."""
-    name, source = plain["name"], plain["source"]
-    column = contents.columns[name]
+    return (
+        f"{name} is a view of {source}",
+        {name, source},
+        lambda row: row[name] not in possible(row[source]),
+    )
+
+
+def _views_of_one(source: Column, views: Mapping[str, Possible]) -> tuple[str, set[str], Test]:
+    """Text of what holds between views whose source is not published."""
+    names, every = list(views), set[tuple[Any, ...]]()
+    for code in source.codes:
+        value = _value(source, code)
+        every.update(itertools.product(*(possible(value) for possible in views.values())))
+    return (
+        f"{' and '.join(names)} are views of {source.name}",
+        set(names),
+        lambda row: tuple(row[name] for name in names) not in every,
+    )
+
+
+def _possible_views(plain: dict[str, Any], contents: Contents) -> Possible:
+    """Values that a view may have for a value of its source."""
+    column = contents.columns[plain["name"]]
     scale = math.log if column.log else float
     edges = [float(day(edge)) for edge in plain.get("edges", ())]
     place = bisect_right if plain.get("closed", "left") == "left" else bisect_left
@@ -144,11 +173,7 @@ def _view(plain: dict[str, Any], contents: Contents) -> tuple[str, set[str], Tes
         near = {p: abs(scale(p) - scale(value)) for p in points[max(at - 1, 0) : at + 1]}
         return tuple(p for p, distance in near.items() if distance <= min(near.values()) + tie)
 
-    return (
-        f"{name} is a view of {source}",
-        {name, source},
-        lambda row: row[name] not in possible(row[source]),
-    )
+    return possible
 
 
 def _condition(text: str, columns: Mapping[str, Column]) -> tuple[ast.expr, set[str]]:

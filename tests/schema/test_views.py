@@ -117,6 +117,49 @@ def test_in_synthetic_rows_views_agree(asked, epsilon):
         np.testing.assert_array_equal(LOG.encode_numbers(cost), LOG.encode_numbers(view))
 
 
+COARSE = dps.Number("coarse", 0, 500, points=6, edges=[150], source="cost")
+TWO = dps.Schema([LOG, COARSE, COST, AGE])  # two views whose source need not be asked for
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"t": dps.Marginals(["age", "log_cost", "coarse"])},
+        {"t": dps.Marginals(["age", "log_cost"]), "m": dps.Mean("coarse")},
+        {"l": dps.Mean("log(log_cost)"), "m": dps.Mean("coarse")},
+    ],
+)
+def test_two_views_agree_where_their_source_is_not_published(asked, tmp_path):
+    rows = random_rows(3_000, 5)
+    for reference in (None, dps.LogLinear()):
+        plan = dps.plan(TWO, asked, budget=dps.PureDP(1), n=3_000, reference=reference)
+        assert "cost" not in plan.columns.names
+        release = dps.release(plan, rows, rng=0)
+        views = [TWO[name].codes_by_source(TWO["cost"]) for name in ("log_cost", "coarse")]
+        possible = set(zip(*views, strict=True))
+        found = zip(*(release.candidates[name] for name in ("log_cost", "coarse")), strict=True)
+        assert possible.issuperset(found)
+        release.save(tmp_path / "r.zip", overwrite=True)
+        verdict = verify(tmp_path / "r.zip")
+        assert verdict.agrees
+        assert "any of 1 between published columns" in verdict.text
+    pairs = impossible_pairs(plan.columns)
+    assert [(first, second) for first, second, _ in pairs] == [("log_cost", "coarse")]
+    cells = {(TWO["log_cost"].bins_of(a), TWO["coarse"].bins_of(b)) for a, b in possible}
+    assert {*zip(*np.nonzero(~pairs[0][2]), strict=True)} == cells
+    assert plan.columns.select(["log_cost", "coarse"]).hidden == (TWO["cost"],)
+    assert not plan.columns.select(["log_cost"]).hidden
+    points, _ = likeness(None, plan.strategy).points(plan.columns, np.random.default_rng(0))
+    assert possible.issuperset(zip(points["log_cost"], points["coarse"], strict=True))
+
+
+def test_guesses_of_a_view_decide_about_its_source():
+    guesses = dps.Guesses(typical={"log_cost": {"mean": 30, "sd": 10}})
+    rows = dps.pretend(TWO, 20_000, guesses, rng=0)
+    assert list(rows) == ["cost", "age"]
+    assert abs(rows.cost.mean() - 30) < 1
+
+
 @pytest.mark.parametrize("asked", ["moments", "tables"])
 def test_rows_follow_the_answers_on_both_columns(asked):
     """Where each column alone would; edges of the two do not refine each other."""

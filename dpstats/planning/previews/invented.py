@@ -14,6 +14,7 @@ from dpstats.errors import RequestError, SchemaError
 from dpstats.measured.strategy import check_rows
 from dpstats.schema import Category, Column, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
+from dpstats.schema.rules import led
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +116,8 @@ def invented(
         if missing := _missing(column, guesses):
             cells = np.where(rng.random(m) < missing, column.missing_code, cells)
         drawn[column.name] = cells
-    return schema.repairs(schema.names).repair(drawn)
+    guessed = {*guesses.typical, *guesses.shares}
+    return schema.repairs(schema.names).repair(led(schema, drawn, guessed))
 
 
 def _margin(column: Column, guesses: Guesses) -> tuple[Codes, Floats]:
