@@ -96,7 +96,7 @@ def _shared(
     keys = zip(*(points[name] for name in names), strict=True)
     found = np.array([place.get(key, -1) for key in keys])
     drawn = rng.integers(len(place), size=len(found))
-    return np.asarray(every[views[0].source.name][np.where(found < 0, drawn, found)])
+    return every[views[0].source.name][np.where(found < 0, drawn, found)]
 
 
 def _agreed(
@@ -120,10 +120,12 @@ def _agreed(
         return cell_index(columns, values)
 
     wanted, every = cell_index(columns, points), source.all_codes
-    offered = np.array([source.codes_by_source(c)[points[c.name] + c.half_points] for c in columns])
+    offered: Codes = np.array(
+        [source.codes_by_source(c)[points[c.name] + c.half_points] for c in columns]
+    )
     fits = cells(offered) == wanted
     place = (fits + rng.random(fits.shape)).argmax(axis=0)
-    chosen = offered[place, np.arange(len(wanted))]
+    chosen: Codes = offered[place, np.arange(len(wanted))]
     order = np.argsort(cells(every), kind="stable")
     sorted_cells = cells(every)[order]
     first, last = (np.searchsorted(sorted_cells, wanted, side) for side in ("left", "right"))

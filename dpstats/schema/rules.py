@@ -205,17 +205,17 @@ class Determines:
             raise SchemaError(f"{self.column!r} is a number; what follows must be a category")
         if isinstance(by, Number) and not by.edges and not by.values:
             raise SchemaError(f"{self.by!r} has no bins to follow from; declare its edges")
-        labels = list(by.bin_labels)
+        labels, values = by.bin_labels, column.bin_labels
+        places, codes = ({label: i for i, label in enumerate(own)} for own in (labels, values))
         follows = np.full(by.bins, -1, dtype=np.int64)
         free = np.ones(by.bins, dtype=np.bool_)
         assert isinstance(self.mapping, Mapping)
-        values = list(column.bin_labels)
         for level, value in self.mapping.items():
             # What files hold is text, whatever the levels are.
-            place = labels.index(level) if level in labels else by.index(level)
+            place = places[level] if level in places else by.index(level)
             if not free[place]:
                 raise SchemaError(f"the mapping has {short(level)} twice")
-            code = values.index(value) if value in values else column.code_of(value)
+            code = codes[value] if value in codes else column.code_of(value)
             free[place], follows[place] = False, code
         lacking = [label for label, is_free in zip(labels, free, strict=True) if is_free]
         if lacking := [label for label in lacking if label != MISSING_LABEL]:

@@ -198,10 +198,10 @@ class Schema:
         within = ProvedRules(
             rule.rule for rule in compiled if rule.names <= wanted and isinstance(rule.rule, Rule)
         )
-        known = {c.name: c for c in (*self.hidden, *self.columns) if isinstance(c, Number)}
         sources = Counter(c.source for c in columns if isinstance(c, Number) and c.source)
-        several = [name for name, times in sources.items() if times > 1 and name not in wanted]
-        hidden = tuple(known[name] for name in several)
+        several = {name for name, times in sources.items() if times > 1} - wanted
+        known = (*self.hidden, *self.columns) if several else ()
+        hidden = tuple(c for c in known if isinstance(c, Number) and c.name in several)
         return Schema(columns, kept, self.file, within, hidden=hidden)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
@@ -432,7 +432,7 @@ class Schema:
 
         What the standard has no word for, such as edges, points of a grid and rules between
         columns, is in a property ``dpstats`` of each field and of the whole, which other programs
-        ignore.
+        ignore. Views are fields too: the private table has none, published rows have.
 
         Examples
         --------
