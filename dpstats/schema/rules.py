@@ -454,7 +454,7 @@ class _Ordered(CompiledRule):
 class CompiledView(CompiledRule):
     """The code of a view for each code of its source, at index code + K.
 
-    With `in_bins` any code in the right bin will do, for a proof in which no rule needs more.
+    With `in_bins` any code in the bin that follows will do, for a proof.
     """
 
     codes: Codes
@@ -587,9 +587,17 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
 
 
 def names_in_rule(rule: Rule, columns: Collection[str]) -> set[str]:
-    """Names of the columns that a rule on some columns depends on; others as it has them."""
+    """Names of the columns that a rule on some columns depends on; others as it has them.
+
+    Raises
+    ------
+    SchemaError
+    """
     if isinstance(rule, Never):
-        return names_in_condition(rule.condition, columns)
+        try:
+            return names_in_condition(rule.condition, columns)
+        except ConditionError as error:
+            raise SchemaError(f"rule {rule.text!r}: {error}") from None
     return {rule.column, rule.by} if isinstance(rule, Determines) else rule.names
 
 
@@ -791,13 +799,9 @@ def _check_possible(column: Column, possible: Mask, together: Sequence[CompiledR
 def _linked(rules: Sequence[CompiledRule]) -> list[list[CompiledRule]]:
     """Rules in groups without a column in common, each in declared order.
 
-    Views are in bins where no rule on them needs codes.
+    Views are in bins: any code in the bin that follows is gone through where a rule needs codes.
     """
-    coded = set[str]().union(*(r.names for r in rules if isinstance(r, _Ordered)))
-    rules = [
-        replace(r, in_bins=r.view.name not in coded) if isinstance(r, CompiledView) else r
-        for r in rules
-    ]
+    rules = [replace(r, in_bins=True) if isinstance(r, CompiledView) else r for r in rules]
     groups: list[tuple[set[str], list[int]]] = []
     for place, rule in enumerate(rules):
         joined = [group for group in groups if group[0] & rule.names]
@@ -833,8 +837,7 @@ class _Classes:
         views = [r for r in own if isinstance(r, CompiledView)]
         if isinstance(column, Number) and (views or not all(rule.in_bins for rule in own)):
             codes = column.all_codes
-            others = (rule for rule in own if rule not in views)
-            if all(rule.in_bins for rule in (*views, *others)):
+            if all(rule.in_bins for rule in own):
                 every, columns = {column.name: codes}, [column]
                 for view in (view for view in views if view.source == column):
                     every |= view.repaired(every)

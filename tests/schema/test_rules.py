@@ -335,6 +335,9 @@ def test_rules_on_columns_that_are_not_taken_are_left_out():
     with pytest.warns(UserWarning, match="left out: .*marital == 'never' and town.*spouse"):
         some = dps.Schema.from_frictionless(document, columns=["age", "marital", "area"])
     assert list(some.rules) == [CHILD]
+    document["dpstats"]["rules"][0]["never"] = "age <"
+    with pytest.raises(dps.SchemaError, match="rule 'never age <': cannot read"):
+        dps.Schema.from_frictionless(document, columns=["age", "marital", "area"])
 
 
 def test_a_plan_says_that_rules_are_about_one_row():

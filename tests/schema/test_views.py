@@ -241,12 +241,16 @@ def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
             np.testing.assert_array_equal(some[name], [row[name][0] for row in read])
 
 
-def test_orders_of_views_go_through_all_codes():
+def test_views_have_orders_with_others():
     number, view = (dps.Number("x", 0, 19, points=20), dps.Number("v", 0, 9, points=4, source="x"))
     other = dps.Number("y", 0, 25, points=26)
     assert dps.Schema([number, view, other], rules=[dps.Order("y >= v")]).rules
     with pytest.raises(dps.SchemaError, match=r"'v' is a view and cannot give way.*'x'"):
         dps.Schema([number, view, other], rules=[dps.Order("y >= v", change="v")])
+    fine = dps.Number("x", 0, 10_000, points=10_001)  # a proof goes through bins, not through codes
+    log = dps.Number("v", 1, 10_000, edges=[10], scale="log", source="x")
+    rule = dps.Never("v >= 10 and g == '1'", set={"g": "2"})
+    assert dps.Schema([fine, log, dps.Category("g", list("123"))], rules=[rule]).rules
     both = [dps.Order("y >= v"), dps.Never("v >= 3 and g == '1'", set={"g": "2"})]
     edged = dps.Number("v", 0, 9, points=4, edges=[3], source="x")
     assert dps.Schema([number, edged, other, dps.Category("g", ["1", "2"])], rules=both).rules
