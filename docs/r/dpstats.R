@@ -10,7 +10,8 @@
 # The results are those of the Python package: estimates to 1e-8, ends of intervals to 1e-6 of
 # their width. Shares within a group (given=, or of columns whose missing cells have a level of
 # their own), all other analyses, certified intervals, and releases in which a person may have several
-# rows are refused.
+# rows are refused. `release$rules` are the rules between columns, NULL without any; no interval
+# uses them.
 
 # ---- The archive -----------------------------------------------------------------------------
 
@@ -38,7 +39,7 @@ dps_open <- function(path) {
   release <- structure(list(
     columns = columns, analyses = document$analyses, budget = document$budget,
     gaussian = document$budget$kind != "pure", n = document$rows,
-    rows_per_person = document$rows_per_person, notes = read("release.json")$notes,
+    rows_per_person = document$rows_per_person, rules = document$rules, notes = read("release.json")$notes,
     kept = new.env()
   ), class = "dps_release")
   release$sources <- sources_of(release, document$blocks, answers)

@@ -297,7 +297,8 @@ def check_scale(column: Column, text: str, *, log: bool) -> None:
     elif column.scale != "log":
         raise RequestError(
             f"{text} needs a grid with equal steps of the logarithm: declare {column.name!r} with "
-            "scale='log' in the schema"
+            "scale='log' in the schema, or a second number with scale='log' and "
+            f"source={column.name!r}"
         )
 
 

@@ -531,7 +531,7 @@ class Sources(Cached):
     def notes(self, columns: tuple[Column, ...]) -> list[str]:
         """What a reader should know of rules and totals in the answers about some columns."""
         schema = self.measurements.schema
-        if self.known == "nothing" or not (schema.rules or schema.totals):
+        if self.known == "nothing" or not (schema.rules or schema.views or schema.totals):
             return []
         notes = [
             f"the noisy answers contradict a public total: {total} would be met by their noise "

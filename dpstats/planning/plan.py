@@ -659,6 +659,8 @@ class Plan(HasStrategy):
             ),
             self.columns.missing_rules(),
             *(line[0].upper() + line[1:] for line in self.read_columns.rule_lines),
+            *(["Rules hold within each row, not between the rows of a person"]
+              if self.read_columns.rules and self.neighbours.rows_per_person > 1 else []),
             f"Digest: {files.short_digest(self.digest)}",
         ]  # fmt: skip
 

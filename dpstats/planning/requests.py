@@ -96,7 +96,7 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
                 )
     else:
         between = document.get("rule", ()), document.get("total", ())
-        schema = Schema.from_dict(document["column"], guesses, file, *between)
+        schema = Schema.from_dict(document["column"], guesses, file, *between, folder=folder)
     analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(

@@ -34,6 +34,7 @@ from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Schema, arrow
 from dpstats.schema.dates import day_text
+from dpstats.schema.rules import CompiledView
 from dpstats.schema.schema import Repairs
 from dpstats.schema.totals import compile_totals
 
@@ -95,7 +96,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     """
     if not isinstance(plan, Plan):
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
-    schema, key = plan.read_columns, plan.person
+    schema, key = plan.read_columns.stored, plan.person
     source = find_source(data, schema, person=key, order=order)
     wanted = [*schema.names, *([] if key is None else [key])]
     absent = tuple(name for name in wanted if name not in source.fields)
@@ -113,7 +114,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     used, keyless = source, list[int]()
     if key is not None and key not in absent:
         used = of_persons(source, key, plan.rows_per_person, keyless=keyless)
-    repairs = schema.repairs(schema.names)
+    repairs = plan.read_columns.repairs(plan.read_columns.names)
     counted = _counted(used, present, None if absent else repairs)
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
         raise DataError(counted)
@@ -323,12 +324,13 @@ def _counted(
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
     fits = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
-    texts = [rule.rule.text for rule in rules]
+    found = tuple(
+        (rule.rule.text, count)
+        for rule, count in zip(rules, broken.tolist(), strict=True)
+        if not isinstance(rule, CompiledView)  # the table has none
+    )
     shown = [str(total.rule) for total in totals]
-    return (
-        rows, fits, tuple(zip(texts, broken.tolist(), strict=True)),
-        tuple(zip(shown, having.tolist(), strict=True)),
-    )  # fmt: skip
+    return rows, fits, found, tuple(zip(shown, having.tolist(), strict=True))
 
 
 @dataclass

@@ -37,7 +37,7 @@ class Kernel:
     Parameters
     ----------
     schema : Schema
-        Columns to encode; others in a batch are ignored.
+        Columns to encode, and views of them; others in a batch are ignored.
     blocks : iterable of blocks
     """
 
@@ -45,7 +45,7 @@ class Kernel:
         self.blocks = tuple(blocks)
         used = {column.name for block in self.blocks for column in block.columns}
         self._repairs = schema.repairs(used)
-        self.schema = self._repairs.schema
+        self.schema = self._repairs.schema.stored
         counted = [
             block for block in self.blocks if isinstance(block, Table | Indicator | Residual)
         ]

@@ -54,7 +54,7 @@ def open_source(
         For a table that cannot be opened, and for missing or duplicate columns.
     """
     source = find_source(data, schema, parsed=True, person=person, order=order)
-    source.check_names(schema, person)
+    source.check_names(schema.stored, person)
     return source
 
 
@@ -77,7 +77,7 @@ def find_source(
     """
     failure = ""
     try:
-        source = _open(data, schema, parsed, person, order)
+        source = _open(data, schema.stored, parsed, person, order)
     except DataError:
         raise
     except Exception as error:  # a reader's own message may quote cells: keep only its type

@@ -34,20 +34,24 @@ class Proposal:
         Warnings for the release, such as a fallback.
     serves_inference : bool
         Whether inference would get the same candidates.
+    moves_with_views : bool
+        Whether candidates lose their means where views are to agree: the fit is to find them then.
     """
 
     candidates: Candidates
     density: Floats | None = None
     notes: tuple[str, ...] = ()
     serves_inference: bool = True
+    moves_with_views: bool = False
 
     def obeying(self, schema: Schema) -> Proposal:
         """The candidates as the rules between columns read them, so that none breaks a rule."""
-        if not schema.rules:
+        if not schema.rules and not schema.views and not schema.hidden:
             return self
         weights = self.candidates.weights if self.density is None else self.density
         candidates = obeying(schema, self.candidates.codes, weights)
-        density = None if self.density is None else candidates.weights
+        moved = self.moves_with_views and bool(schema.views or schema.hidden)
+        density = None if self.density is None or moved else candidates.weights
         return replace(self, candidates=candidates, density=density)
 
 

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Family, FamilyValues
-from dpstats.schema import Schema
+from dpstats.schema import Number, Schema
+from dpstats.schema.conditions import cell_index
+from dpstats.schema.rules import CompiledView, views_by_source
 
 _ANYWHERE = 10_000  # points that are drawn where all candidates break rules
 
@@ -50,16 +52,86 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
     Rules of some of the columns of a schema may need other columns to repair every point. Points
     that still break one are left out, and if that are all, any that break none take their place.
     """
-    if not schema.rules:
+    if not schema.rules and not schema.views and not schema.hidden:
         return merged(schema, points, weights)
     repairs = schema.repairs(schema.names)
-    for codes, of_each in ((points, weights), (_anywhere(schema), np.ones(_ANYWHERE))):
+    points, anywhere = (_of_agreeing_views(schema, p) for p in (points, _anywhere(schema)))
+    for codes, of_each in ((points, weights), (anywhere, np.ones(_ANYWHERE))):
         repaired = repairs.repair(codes)
         allowed = ~repairs.breaking(repaired)
         if allowed.any():
             kept = {name: column[allowed] for name, column in repaired.items()}
             return merged(schema, kept, of_each[allowed])
     return merged(schema, repairs.repair(points), weights)
+
+
+def _of_agreeing_views(schema: Schema, points: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Points whose numbers with views have a value in the bins of all, where there is one.
+
+    Views of a number that is not there have those of one of its values.
+    """
+    agreeing, rng = dict(points), np.random.default_rng(0)
+    for views in views_by_source(schema):
+        source = views[0].source
+        if source.name not in points:
+            agreeing[source.name] = _shared(views, points, rng)
+        differ = np.any([view.broken(agreeing) for view in views], axis=0)
+        rows = {c.name: agreeing[c.name][differ] for c in (source, *(view.view for view in views))}
+        agreeing[source.name] = agreeing[source.name].copy()
+        agreeing[source.name][differ] = _agreed(source, views, rows, rng)
+        for view in views:
+            agreeing |= view.repaired(agreeing)
+    return {name: agreeing[name] for name in points}
+
+
+def _shared(
+    views: Sequence[CompiledView], points: Mapping[str, Codes], rng: np.random.Generator
+) -> Codes:
+    """Codes (m,) of a number from which its views follow, and any where they follow from none."""
+    every = {views[0].source.name: rng.permutation(views[0].source.all_codes)}
+    for view in views:
+        every |= view.repaired(every)
+    names = [view.view.name for view in views]
+    place = {key: i for i, key in enumerate(zip(*(every[name] for name in names), strict=True))}
+    keys = zip(*(points[name] for name in names), strict=True)
+    found = np.array([place.get(key, -1) for key in keys])
+    drawn = rng.integers(len(place), size=len(found))
+    return every[views[0].source.name][np.where(found < 0, drawn, found)]
+
+
+def _agreed(
+    source: Number,
+    views: Sequence[CompiledView],
+    points: Mapping[str, Codes],
+    rng: np.random.Generator,
+) -> Codes:
+    """Codes (m,) of a number, for points whose views do not follow from it.
+
+    It is the code that the number has, or the one nearest to that of a view, by chance where
+    several are in the bins of all; where none is, it is drawn evenly from those that are, if any.
+    """
+    columns = [source, *(view.view for view in views)]
+
+    def cells(codes: Codes) -> Codes:
+        """Cell of the number and its views, for codes (...) of the number."""
+        values = {source.name: codes}
+        for view in views:
+            values |= view.repaired(values)
+        return cell_index(columns, values)
+
+    wanted, every = cell_index(columns, points), source.all_codes
+    offered: Codes = np.array(
+        [source.codes_by_source(c)[points[c.name] + c.half_points] for c in columns]
+    )
+    fits = cells(offered) == wanted
+    place = (fits + rng.random(fits.shape)).argmax(axis=0)
+    chosen: Codes = offered[place, np.arange(len(wanted))]
+    order = np.argsort(cells(every), kind="stable")
+    sorted_cells = cells(every)[order]
+    first, last = (np.searchsorted(sorted_cells, wanted, side) for side in ("left", "right"))
+    draw = ~fits.any(axis=0) & (first < last)
+    chosen[draw] = every[order[rng.integers(first[draw], last[draw])]]
+    return chosen
 
 
 def _anywhere(schema: Schema) -> dict[str, Codes]:

@@ -156,7 +156,7 @@ class LogLinear(Unmeasured):
         model = fit_loglinear(sampler, means, deviations, m, rng, early=min(m, EARLY))
         change = np.clip(model.trusted(rng) - model.target, -corrected, corrected)
         rows = exchanged(model, model.target + change, rng)
-        return _of_rows(measurements.columns, rows)
+        return replace(_of_rows(measurements.columns, rows), moves_with_views=True)
 
 
 def _of_rows(schema: Schema, codes: dict[str, Codes]) -> Proposal:

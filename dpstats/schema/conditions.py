@@ -10,7 +10,7 @@ import ast
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -145,6 +145,22 @@ def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
         raise ConditionError(
             f"cannot read the condition {excerpt(text)}{dates}; {GRAMMAR}"
         ) from None
+
+
+def names_in_condition(text: str, columns: Collection[str]) -> set[str]:
+    """Names in a condition on some columns, as these have them where they do.
+
+    Raises
+    ------
+    ConditionError
+        As `parsed_condition`.
+    """
+    tree, quoted = parsed_condition(text)
+    written = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return {
+        quoted.get(name) or (name if name in columns else unicodedata.normalize("NFKC", name))
+        for name in written
+    }
 
 
 def read_condition(text: str, schema: Columns) -> CellSet:

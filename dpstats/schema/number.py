@@ -18,6 +18,7 @@ from dpstats.arrays import Codes
 from dpstats.checks import (
     check_choice,
     check_declared,
+    check_text,
     first_few,
     is_finite,
     is_number,
@@ -104,6 +105,10 @@ class Number(ColumnFields):
     even_edges : bool
         Whether `edges` were not declared but chosen by a plan, see `with_even_edges`. Conditions
         cannot use them.
+    source : str, optional
+        Another declared number that this one is a view of, such as its logarithm. The table has no
+        column of this name: a row has the value of `source`, as that is coded, on the grid
+        declared here. Cells are missing where those of `source` are.
 
     Raises
     ------
@@ -131,7 +136,7 @@ class Number(ColumnFields):
     _missing_is: ClassVar[str] = "a value"
     _keys: ClassVar[tuple[str, ...]] = (
         "low", "high", "points", "values", "edges", "closed", "missing", "scale", "missing_values",
-        "even_edges", "allow_missing", "note",
+        "even_edges", "source", "allow_missing", "note",
     )  # fmt: skip
 
     name: str
@@ -148,10 +153,13 @@ class Number(ColumnFields):
     scale: Literal["linear", "log"] = "linear"
     missing_values: Sequence[Any] = ()
     even_edges: bool = field(default=False, repr=False)
+    source: str | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
         where = f"column {self.name!r}"
+        if self.source is not None:
+            check_text(f"{where}: source", self.source, SchemaError)
         for what in ("low", "high", "points", "edges", "values", "missing", "missing_values"):
             object.__setattr__(self, what, listed(getattr(self, what)))
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
@@ -297,7 +305,8 @@ class Number(ColumnFields):
                 f"{self.name!r} has scale='log' in the schema, so only its logarithm has moments: "
                 f"write {self.formula_name} in dps.OLS (without clip_norm=), dps.Logistic, "
                 "dps.Poisson, dps.Lasso, dps.ElasticNet, dps.Mean, "
-                "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid"
+                "dps.MeanDifference or dps.GroupMeans; else declare it with an even grid, and its "
+                f"logarithm as a second number with scale='log' and source={self.name!r}"
             )
 
     def require_missing(self, what: str) -> None:
@@ -308,9 +317,10 @@ class Number(ColumnFields):
         RequestError
         """
         if self.missing is None and not self.allow_missing:
+            where = "" if self.source is None else f" of {self.source!r}"
             raise RequestError(
-                f"{what} of {self.name!r} need missing= in the schema, the value that missing "
-                "cells count as, or allow_missing=True, to use the rows that have a value"
+                f"{what} of {self.name!r} need missing={where} in the schema, the value that "
+                "missing cells count as, or allow_missing=True, to use the rows that have a value"
             )
 
     @cached_property
@@ -341,6 +351,37 @@ class Number(ColumnFields):
         exact = [shortest_decimal(value) for value in self.values or ()]
         step = (exact[-1] - exact[0]) / (self.points - 1)
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
+
+    def as_view_of(self, source: Number) -> Number:
+        """View of another number, with the missing cells of that one.
+
+        Raises
+        ------
+        SchemaError
+        """
+        if source.source is not None:
+            raise self._error(
+                f"its source {source.name!r} is a view itself; name {source.source!r}"
+            )
+        if self.dates != source.dates:
+            raise self._error(
+                f"it and its source {source.name!r} must be both numbers or both dates"
+            )
+        missing = source.missing
+        if missing is not None:
+            missing = min(max(missing, self.low), self.high)
+        declared = self.allow_missing, self.missing
+        if declared not in ((False, None), (source.allow_missing, missing)) or self.missing_values:
+            raise self._error(
+                f"its cells are missing where those of its source {source.name!r} are; leave out "
+                "missing, allow_missing and missing_values"
+            )
+        return replace(self, allow_missing=source.allow_missing, missing=missing)
+
+    def codes_by_source(self, source: Number) -> Codes:
+        """Code of this view for each code of its source, at index code + K of the source."""
+        codes = self.encode_numbers(source.grid)
+        return np.append(codes, self.missing_code) if source.allow_missing else codes
 
     def with_even_edges(self) -> Number:
         """The column in eight bins of about as many grid points, or one for each of fewer points.
@@ -615,7 +656,8 @@ class Number(ColumnFields):
         else:
             what = f"number, {self.low:g} to {self.high:g}, {self.points} points"
             what += " with equal steps of the logarithm" if self.scale == "log" else ""
-        return what + (f", bins {' '.join(self.bin_labels)}" if self.edges else "")
+        what += f", bins {' '.join(self.bin_labels)}" if self.edges else ""
+        return what if self.source is None else f"{what}, a view of {self.source!r}"
 
     def missing_rule(self) -> str:
         """How cells without a number, and those out of range, are counted, as text."""
@@ -624,6 +666,8 @@ class Number(ColumnFields):
         outside = "nearest declared value" if self.values else "clamped to the bounds"
         if self.scale == "log":
             outside += f", 0 and below to {self.low:g}"
+        if self.source is not None:
+            return f"missing where {self.source!r} is; outside: {outside}"
         if self.allow_missing:
             return f"{lacking}: counted as {MISSING_LABEL!r}; outside: {outside}"
         counted = self.grid[self.missing_code + self.half_points]

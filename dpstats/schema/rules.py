@@ -16,28 +16,39 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import check_choice, check_text, did_you_mean, excerpt, first_few, short
-from dpstats.errors import ConditionError, SchemaError
+from dpstats.checks import (
+    check_choice,
+    check_text,
+    columns_named,
+    did_you_mean,
+    excerpt,
+    first_few,
+    short,
+)
+from dpstats.errors import ConditionError, FileFormatError, SchemaError
 from dpstats.schema.category import Category, FrozenMapping
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.schema.conditions import (
     Column,
     Columns,
     cell_index,
+    names_in_condition,
     parsed_condition,
     read_combinations,
 )
 from dpstats.schema.number import Number
+from dpstats.schema.text_files import read_text_columns
 
 Mask = NDArray[np.bool_]
 MOST_COMBINATIONS = 2**24  # that a proof goes through
@@ -126,9 +137,11 @@ class Determines:
         The column that follows.
     by : str
         The one that it follows from.
-    mapping : mapping of level to level, or sequence of pairs
+    mapping : mapping of level to level, sequence of pairs, or path
         For every level (or bin, by its label) of `by`, the level of `column`, which is a category.
-        Without an entry for ``"(missing)"``, rows without a value of `by` may have any.
+        Without an entry for ``"(missing)"``, rows without a value of `by` may have any. A path is
+        that of a public .csv file with two columns of these names; it is read at once, and what it
+        holds is part of the rule.
 
     Raises
     ------
@@ -151,7 +164,7 @@ class Determines:
 
     column: str
     by: str
-    mapping: Mapping[Any, Any]
+    mapping: Mapping[Any, Any] | str | Path
 
     def __post_init__(self) -> None:
         for what in ("column", "by"):
@@ -159,6 +172,8 @@ class Determines:
         if self.column == self.by:
             raise SchemaError(f"{self.text}: a column cannot follow from itself")
         pairs: Any = self.mapping
+        if isinstance(pairs, str | Path):
+            pairs = self._read(Path(pairs))
         if isinstance(pairs, Mapping):
             pairs = list(pairs.items())
         if not isinstance(pairs, Sequence) or isinstance(pairs, str) or not pairs:
@@ -170,6 +185,20 @@ class Determines:
             raise SchemaError(f"{self.text}: the mapping has {short(twice[0])} twice")
         object.__setattr__(self, "mapping", FrozenMapping(plain))
 
+    def _read(self, path: Path) -> list[tuple[str, str]]:
+        """Pairs of a public file of two columns."""
+        names = self.by, self.column
+        try:
+            held = read_text_columns(path)
+        except FileFormatError as error:
+            raise SchemaError(f"{self.text}: {error}") from None
+        if lacking := [name for name in names if name not in held]:
+            raise SchemaError(
+                f"{self.text}: {path.name} has no {columns_named(lacking)}; it has "
+                f"{first_few(list(held))}"
+            )
+        return list(zip(*(held[name] for name in names), strict=True))
+
     def compiled(self, columns: Columns) -> CompiledRule:
         """The rule on coded rows."""
         by, column = columns[self.by], columns[self.column]
@@ -177,15 +206,18 @@ class Determines:
             raise SchemaError(f"{self.column!r} is a number; what follows must be a category")
         if isinstance(by, Number) and not by.edges and not by.values:
             raise SchemaError(f"{self.by!r} has no bins to follow from; declare its edges")
-        labels = list(by.bin_labels)
+        labels, values = by.bin_labels, column.bin_labels
+        places, codes = ({label: i for i, label in enumerate(own)} for own in (labels, values))
         follows = np.full(by.bins, -1, dtype=np.int64)
         free = np.ones(by.bins, dtype=np.bool_)
+        assert isinstance(self.mapping, Mapping)
         for level, value in self.mapping.items():
-            # Keys of files are text, whatever the levels are.
-            place = labels.index(level) if level in labels else by.index(level)
+            # What files hold is text, whatever the levels are.
+            place = places[level] if level in places else by.index(level)
             if not free[place]:
                 raise SchemaError(f"the mapping has {short(level)} twice")
-            free[place], follows[place] = False, column.code_of(value)
+            code = codes[value] if value in codes else column.code_of(value)
+            free[place], follows[place] = False, code
         lacking = [label for label, is_free in zip(labels, free, strict=True) if is_free]
         if lacking := [label for label in lacking if label != MISSING_LABEL]:
             raise SchemaError(f"the mapping has no value for {first_few(lacking)}")
@@ -234,12 +266,17 @@ class Order:
     change: str | None = None
 
     def __post_init__(self) -> None:
-        names = self._read()[:2]
+        *names, _ = self._read()
         if names[0] == names[1]:
             raise SchemaError(f"{self.text}: an order compares two columns")
         if self.change is None:
             object.__setattr__(self, "change", names[0])
         check_choice(f"{self.text}: change", self.change, names, SchemaError)
+
+    @property
+    def names(self) -> set[str]:
+        """Names of both columns."""
+        return set(self._read()[:2])
 
     def _read(self) -> tuple[str, str, Any]:
         try:
@@ -292,6 +329,19 @@ class Order:
         return f"other rows are read with the nearest possible {self.change}"
 
 
+@dataclass(frozen=True)
+class View:
+    """What holds between a number and its `source`: nobody declares it as a rule of its own."""
+
+    column: str
+    by: str
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return f"{self.column} is a view of {self.by}"
+
+
 Rule = Never | Determines | Order
 _KINDS: dict[str, type[Rule]] = {kind.kind: kind for kind in (Never, Determines, Order)}
 _FIRST = {"never": "condition", "determines": "column", "order": "comparison"}
@@ -303,7 +353,7 @@ class CompiledRule(ABC):
 
     Attributes
     ----------
-    rule : Rule
+    rule : Rule or View
     columns : tuple of columns
         All that it depends on.
     changes : tuple of str
@@ -312,11 +362,10 @@ class CompiledRule(ABC):
         Whether it depends on bins alone, not on the codes within them.
     """
 
-    in_bins: ClassVar[bool] = True
-
-    rule: Rule
+    rule: Rule | View
     columns: tuple[Column, ...]
     changes: tuple[str, ...]
+    in_bins: bool = field(default=True, kw_only=True)
 
     @property
     def names(self) -> set[str]:
@@ -373,11 +422,10 @@ class _Followed(CompiledRule):
 class _Ordered(CompiledRule):
     """A comparison, and the nearest code of the changed number for each grid point of the other."""
 
-    in_bins: ClassVar[bool] = False
-
     compare: Any
     other: Number
     nearest: Codes
+    in_bins: bool = field(default=False, kw_only=True)
 
     def broken(self, codes: Mapping[str, Codes]) -> Mask:
         known, values = list[Mask](), list[Floats]()
@@ -403,10 +451,59 @@ class _Ordered(CompiledRule):
         return {self.changes[0]: self.nearest[codes[self.other.name] + self.other.half_points]}
 
 
-def repaired(codes: Mapping[str, Codes], rules: Iterable[CompiledRule]) -> dict[str, Codes]:
-    """Codes of rows after some rules in turn, name -> (n,) int64."""
+@dataclass(frozen=True)
+class CompiledView(CompiledRule):
+    """The code of a view for each code of its source, at index code + K.
+
+    With `in_bins` any code in the bin that follows will do, for a proof.
+    """
+
+    codes: Codes
+    in_bins: bool = field(default=False, kw_only=True)
+
+    @classmethod
+    def of(cls, view: Number, source: Number) -> CompiledView:
+        """A view and its source."""
+        names = View(view.name, source.name)
+        return cls(names, (source, view), (view.name,), view.codes_by_source(source))
+
+    @property
+    def view(self) -> Number:
+        """The column that follows."""
+        assert isinstance(self.columns[1], Number)
+        return self.columns[1]
+
+    @property
+    def source(self) -> Number:
+        """The column that it follows from."""
+        assert isinstance(self.columns[0], Number)
+        return self.columns[0]
+
+    def broken(self, codes: Mapping[str, Codes]) -> Mask:
+        """Which rows have another code, or bin, than follows, (n,)."""
+        code, wanted = codes[self.view.name], self.repaired(codes)[self.view.name]
+        if self.in_bins:
+            code, wanted = self.view.bins_of(code), self.view.bins_of(wanted)
+        return np.asarray(code != wanted)
+
+    def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        """Codes that follow from those of the source, for all rows."""
+        return {self.view.name: self.codes[codes[self.source.name] + self.source.half_points]}
+
+    def impossible(self) -> Mask:
+        """Pairs of bins without a code of the source in both."""
+        codes = {self.source.name: self.source.all_codes}
+        shape = [column.bins for column in self.columns]
+        impossible = np.ones(math.prod(shape), np.bool_)
+        impossible[cell_index(self.columns, codes | self.repaired(codes))] = False
+        return impossible.reshape(shape)
+
+
+def repaired(codes: Mapping[str, Codes], rules: Sequence[CompiledRule]) -> dict[str, Codes]:
+    """Codes of rows after some rules in turn, name -> (n,) int64; views always follow at once."""
     changed = dict(codes)
-    for rule in rules:
+    views = [rule for rule in rules if isinstance(rule, CompiledView)]
+    for rule in _with_views(rules, views):
         rows = np.flatnonzero(rule.broken(changed))
         if len(rows):
             some = {name: changed[name][rows] for name in rule.names}
@@ -416,8 +513,19 @@ def repaired(codes: Mapping[str, Codes], rules: Iterable[CompiledRule]) -> dict[
     return changed
 
 
-def read_rules(plain: object) -> tuple[Rule, ...]:
+def _with_views(
+    rules: Iterable[CompiledRule], views: Sequence[CompiledView]
+) -> Iterator[CompiledRule]:
+    for rule in rules:
+        yield rule
+        yield from (view for view in views if view.source.name in rule.changes)
+
+
+def read_rules(plain: object, folder: Path | None = None) -> tuple[Rule, ...]:
     """Rules from plain data, a list of mappings as in a schema file.
+
+    A mapping may name a file in the folder of the schema file, and nowhere else: archives and
+    documents of others never open one.
 
     Raises
     ------
@@ -425,21 +533,28 @@ def read_rules(plain: object) -> tuple[Rule, ...]:
     """
     if isinstance(plain, str | Mapping) or not isinstance(plain, Sequence):
         raise SchemaError("rules must be a list of tables ([[rule]] in TOML)")
-    return tuple(map(_read_rule, plain))
+    return tuple(_read_rule(rule, folder) for rule in plain)
 
 
-def _read_rule(plain: object) -> Rule:
+def _read_rule(plain: object, folder: Path | None) -> Rule:
     kinds = [kind for kind in _KINDS if isinstance(plain, Mapping) and kind in plain]
     if len(kinds) != 1 or not isinstance(plain, Mapping):
         raise SchemaError(f"a rule has one of the keys {list(_KINDS)}, got {short(plain)}")
     kind = _KINDS[kinds[0]]
     given = {_FIRST.get(key, key): value for key, value in plain.items()}
-    known = [field.name for field in fields(kind)]
+    known = [part.name for part in fields(kind)]
     if unknown := sorted(key for key in map(str, given) if key not in known):
         raise SchemaError(
             f"a rule with the key {kinds[0]!r} has unknown keys {first_few(unknown)}"
             f"{did_you_mean(unknown, known)}"
         )
+    if isinstance(path := given.get("mapping"), str):
+        if folder is None:
+            raise SchemaError(
+                f"the mapping of a rule is {short(path)}; a file can be named in a schema file and "
+                "in dps.Determines, and its pairs belong here"
+            )
+        given["mapping"] = folder / path
     try:
         return kind(**{str(key): value for key, value in given.items()})
     except TypeError:
@@ -463,13 +578,28 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     """Plain data of a rule, as in a schema file."""
     first = _FIRST[rule.kind]
     plain = {rule.kind: getattr(rule, first)}
-    for field in fields(rule):
-        if field.name != first:
-            value = getattr(rule, field.name)
+    for part in fields(rule):
+        if part.name != first:
+            value = getattr(rule, part.name)
             if isinstance(value, Mapping):  # keys of a mapping may be numbers
                 value = [*map(list, value.items())] if rule.kind == "determines" else dict(value)
-            plain[field.name] = value
+            plain[part.name] = value
     return plain
+
+
+def names_in_rule(rule: Any, columns: Collection[str]) -> set[str]:
+    """Names of the columns that a rule or a total depends on; unknown ones as it has them.
+
+    Raises
+    ------
+    SchemaError
+    """
+    if not isinstance(rule, Determines | Order):
+        try:
+            return names_in_condition(rule.condition, columns)
+        except ConditionError as error:
+            raise SchemaError(f"rule {getattr(rule, 'text', rule.condition)!r}: {error}") from None
+    return {rule.column, rule.by} if isinstance(rule, Determines) else rule.names
 
 
 class ProvedRules(tuple[Rule, ...]):
@@ -485,32 +615,105 @@ class WithRules(Columns, Protocol):
     def rules(self) -> Sequence[Rule]:
         """The rules, in declared order."""
 
+    @property
+    def views(self) -> Mapping[str, Number]:
+        """Views whose source is one of the columns, by name."""
+
+    @property
+    def hidden(self) -> Sequence[Number]:
+        """Sources of several of the columns that are none of them."""
+
     def __hash__(self) -> int: ...
 
 
 def compile_rules(schema: WithRules) -> tuple[CompiledRule, ...]:
-    """The rules of a schema on coded rows."""
-    return _compiled(schema) if schema.rules else ()  # without any, columns need not be hashed
+    """The views and the rules of a schema on coded rows, in the order in which they apply."""
+    linked = schema.rules or schema.views
+    return _compiled(schema) if linked else ()  # without any, columns need not be hashed
 
 
 @lru_cache(maxsize=64)
 def _compiled(schema: WithRules) -> tuple[CompiledRule, ...]:
-    compiled = []
+    compiled = list[CompiledRule](compile_views(schema))
     for rule in schema.rules:
         try:
             compiled.append(rule.compiled(schema))
+            for view in schema.views.keys() & set(compiled[-1].changes):
+                raise SchemaError(
+                    f"{view!r} is a view and cannot give way; change its source, "
+                    f"{schema.views[view].source!r}"
+                )
         except (ConditionError, SchemaError) as error:
             raise SchemaError(f"rule {rule.text!r}: {error}") from None
     return tuple(compiled)
 
 
+@lru_cache(maxsize=64)
+def compile_views(schema: WithRules) -> tuple[CompiledView, ...]:
+    """The views of a schema on coded rows."""
+    compiled = []
+    for view in schema.views.values():
+        source = schema[str(view.source)]
+        assert isinstance(source, Number)
+        compiled.append(CompiledView.of(view, source))
+    return tuple(compiled)
+
+
+def views_by_source(schema: WithRules) -> list[tuple[CompiledView, ...]]:
+    """All views of each number, also of those that are not there."""
+    views = list(compile_views(schema))
+    for source in schema.hidden:
+        own = (c for c in schema if isinstance(c, Number) and c.source == source.name)
+        views += [CompiledView.of(view, source) for view in own]
+    sources = dict.fromkeys(view.source for view in views)
+    return [tuple(view for view in views if view.source == source) for source in sources]
+
+
+def led(
+    schema: WithRules, codes: Mapping[str, Codes], leading: Collection[str] = ()
+) -> dict[str, Codes]:
+    """Codes of rows whose numbers and views follow from one of them, of `leading` if it can be.
+
+    Views of a number that is not there have those of one of its values.
+    """
+    agreeing = dict(codes)
+    for views in views_by_source(schema):
+        source = views[0].source
+        columns = [c for c in (source, *(view.view for view in views)) if c.name in codes]
+        lead = next((column for column in columns if column.name in leading), columns[0])
+        of_lead = source.codes_by_source(lead)[codes[lead.name] + lead.half_points]
+        agreeing[source.name] = of_lead
+        for view in views:
+            agreeing |= view.repaired(agreeing)
+    return {name: agreeing[name] for name in codes}
+
+
 def impossible_pairs(schema: WithRules) -> list[tuple[str, str, Mask]]:
-    """Pairs of columns with the cells (bins, bins) that rules on these two alone do not allow."""
-    return [
+    """Pairs of columns with the cells (bins, bins) that rules on these two alone do not allow.
+
+    Two views of one number are such a pair as well.
+    """
+    pairs = [
         (rule.columns[0].name, rule.columns[1].name, rule.impossible())
         for rule in compile_rules(schema)
         if len(rule.columns) == 2
     ]
+    for views in views_by_source(schema):
+        for two in itertools.combinations(views, 2):
+            pairs.append((two[0].view.name, two[1].view.name, _impossible(two)))
+    return pairs
+
+
+def _impossible(views: Sequence[CompiledView]) -> Mask:
+    """Cells of some views of a number in which it has no value."""
+    codes = {views[0].source.name: views[0].source.all_codes}
+    for view in views:
+        codes |= view.repaired(codes)
+    columns = [view.view for view in views]
+    shape = [column.bins for column in columns]
+    impossible = np.ones(math.prod(shape), np.bool_)
+    impossible[cell_index(columns, codes)] = False
+    return impossible.reshape(shape)
 
 
 def determined_bins(schema: WithRules) -> list[tuple[Column, Column, Codes]]:
@@ -568,7 +771,8 @@ def possible_cells(schema: WithRules, columns: Sequence[Column]) -> Mask | None:
 
     A cell counts as possible where too many columns decide about it to go through them all.
     """
-    return _possible_cells(schema, tuple(columns)) if schema.rules else None
+    linked = schema.rules or schema.views
+    return _possible_cells(schema, tuple(columns)) if linked else None
 
 
 @lru_cache(maxsize=4096)
@@ -615,7 +819,11 @@ def _unrepaired(
         f"{column.name} {column.bin_labels[int(column.bins_of(np.array([cells[column.name]]))[0])]}"
         for column in involved
     )
-    others = [other.rule.text for other in together if other is not rule]
+    others = [
+        other.rule.text
+        for other in together
+        if other is not rule and not isinstance(other, CompiledView)
+    ]
     why = f"and {first_few(others)} contradict each other" if others else "is not met by its repair"
     return (
         f"rule {rule.rule.text!r} {why}: a row with {row} still breaks the first after all "
@@ -626,7 +834,7 @@ def _unrepaired(
 def _check_possible(column: Column, possible: Mask, together: Sequence[CompiledRule]) -> None:
     labels = [label for label, seen in zip(column.bin_labels, possible, strict=True)
               if not seen and label != MISSING_LABEL]  # fmt: skip
-    if labels:
+    if labels and not (isinstance(column, Number) and column.even_edges):  # nobody declared those
         texts = [rule.rule.text for rule in together if column.name in rule.names]
         raise SchemaError(
             f"no row with {column.name} {labels[0]} is allowed by the rules {first_few(texts)}: "
@@ -635,7 +843,11 @@ def _check_possible(column: Column, possible: Mask, together: Sequence[CompiledR
 
 
 def linked_rules(rules: Sequence[CompiledRule]) -> list[list[CompiledRule]]:
-    """Rules in groups without a column in common, each in declared order."""
+    """Rules in groups without a column in common, each in declared order.
+
+    Views are in bins: any code in the bin that follows is gone through where a rule needs codes.
+    """
+    rules = [replace(r, in_bins=True) if isinstance(r, CompiledView) else r for r in rules]
     groups: list[tuple[set[str], list[int]]] = []
     for place, rule in enumerate(rules):
         joined = [group for group in groups if group[0] & rule.names]
@@ -663,10 +875,20 @@ class _Classes:
 
     @classmethod
     def of(cls, column: Column, rules: Sequence[CompiledRule]) -> _Classes:
-        """Classes of the bins, or of all codes where a rule depends on these."""
+        """Classes of the bins, or of all codes where a rule depends on these.
+
+        Those of a number with views are of cells of its bins and theirs.
+        """
         own = [rule for rule in rules if column.name in rule.names]
-        if isinstance(column, Number) and not all(rule.in_bins for rule in own):
+        views = [r for r in own if isinstance(r, CompiledView)]
+        if isinstance(column, Number) and (views or not all(rule.in_bins for rule in own)):
             codes = column.all_codes
+            if all(rule.in_bins for rule in own):
+                every, columns = {column.name: codes}, [column]
+                for view in (view for view in views if view.source == column):
+                    every |= view.repaired(every)
+                    columns.append(view.view)
+                codes = codes[np.unique(cell_index(columns, every), return_index=True)[1]]
             return cls(codes, column.bins_of(codes) == np.arange(column.bins)[:, np.newaxis])
         slices = [_slices(rule, column) for rule in own]
         _, first, of_bin = np.unique(

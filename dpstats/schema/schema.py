@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,8 @@ from dpstats.schema.rules import (
     Rule,
     check_rules,
     compile_rules,
+    compile_views,
+    names_in_rule,
     read_rules,
     repaired,
     rule_to_dict,
@@ -65,6 +69,8 @@ class Schema:
         this order, and synthetic rows break none.
     totals : sequence of Total, optional
         Public numbers of rows.
+    hidden : sequence of Number
+        Columns that are not there, and are the source of several that are; `select` sets them.
 
     Raises
     ------
@@ -90,6 +96,7 @@ class Schema:
     file: Mapping[str, str] | TextFile | None = field(default=None, compare=False, repr=False)
     rules: Sequence[Rule] = field(default=(), repr=False)
     totals: Sequence[Total] = field(default=(), repr=False)
+    hidden: Sequence[Number] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
@@ -116,6 +123,9 @@ class Schema:
         if not columns:
             raise SchemaError("a schema needs at least one column")
         object.__setattr__(self, "columns", columns)
+        if not isinstance(self.rules, ProvedRules):
+            columns = tuple(map(self._with_source, columns))
+            object.__setattr__(self, "columns", columns)
         if self.guesses is not None:
             if not isinstance(self.guesses, Guesses):
                 raise SchemaError(f"guesses must be dps.Guesses(...), got {short(self.guesses)}")
@@ -138,10 +148,34 @@ class Schema:
         for total in self.totals:
             if not isinstance(total, Total):
                 raise SchemaError(f"totals hold dps.Total, got {type(total).__name__}")
-        if self.rules and not isinstance(self.rules, ProvedRules):
+        if (self.rules or self.views) and not isinstance(self.rules, ProvedRules):
             check_rules(self)
         if self.totals and not isinstance(self.totals, CheckedTotals):
             check_totals(self)
+
+    def _with_source(self, column: Column) -> Column:
+        """The column; a view with the missing cells of its source."""
+        if not isinstance(column, Number) or column.source is None:
+            return column
+        try:
+            source = self[column.source]
+        except SchemaError as error:
+            raise SchemaError(f"column {column.name!r}: source: {error}") from None
+        if not isinstance(source, Number):
+            raise SchemaError(f"column {column.name!r}: its source {source.name!r} is no number")
+        return column.as_view_of(source)
+
+    @cached_property
+    def views(self) -> Mapping[str, Number]:
+        """Columns that are views of others of this schema, by name."""
+        views = {c.name: c for c in self.columns if isinstance(c, Number) and c.source is not None}
+        sources = set(self.names) if views else ()
+        return {name: view for name, view in views.items() if view.source in sources}
+
+    @property
+    def stored(self) -> Schema:
+        """The columns that the table has: all but the views of others."""
+        return self.select(n for n in self.names if n not in self.views) if self.views else self
 
     @property
     def written(self) -> TextFile:
@@ -175,7 +209,14 @@ class Schema:
             self[name]
         columns = [column for column in self.columns if column.name in wanted]
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
-        within = ProvedRules(rule.rule for rule in compile_rules(self) if rule.names <= wanted)
+        compiled = compile_rules(self) if self.rules else ()
+        within = ProvedRules(
+            rule.rule for rule in compiled if rule.names <= wanted and isinstance(rule.rule, Rule)
+        )
+        sources = Counter(c.source for c in columns if isinstance(c, Number) and c.source)
+        several = {name for name, times in sources.items() if times > 1} - wanted
+        known = (*self.hidden, *self.columns) if several else ()
+        hidden = tuple(c for c in known if isinstance(c, Number) and c.name in several)
         counted = {
             total.rule
             for of in ("table", "population")
@@ -183,20 +224,24 @@ class Schema:
             if total.names <= wanted
         }
         totals = CheckedTotals(total for total in self.totals if total in counted)
-        return Schema(columns, kept, self.file, within, totals)
+        return Schema(columns, kept, self.file, within, totals, hidden)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
         """How some columns are read from a table whose rows may break rules.
 
         Seen from the last rule to the first, one matters if it changes a column that is needed;
-        then all of its columns are.
+        then all of its columns are. Views need their source at any time.
         """
-        needed, rules = set(names), list[CompiledRule]()
+        needed, rules = self._with_sources(names), list[CompiledRule]()
         for rule in reversed(compile_rules(self)):
             if needed & set(rule.changes):
-                needed |= rule.names
+                needed |= self._with_sources(rule.names)
                 rules.append(rule)
         return Repairs(self.select(needed), tuple(reversed(rules)))
+
+    def _with_sources(self, names: Iterable[str]) -> set[str]:
+        wanted = set(names)
+        return wanted | {str(self.views[name].source) for name in wanted & self.views.keys()}
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks a column of this schema, or has one twice.
@@ -218,8 +263,18 @@ class Schema:
             raise DataError(f"the table has more than one column named {twice}")
 
     def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
-        """Codes of every column of this schema, name -> (n,) int64; total on cells."""
-        return {column.name: column.encode(batch.column(column.name)) for column in self.columns}
+        """Codes of every column of this schema, name -> (n,) int64; total on cells.
+
+        Views have the code that follows from that of their source.
+        """
+        return self.with_views({c.name: c.encode(batch.column(c.name)) for c in self.stored})
+
+    def with_views(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+        """Codes of the stored columns, and those of views that follow, name -> (n,) int64."""
+        every = dict(codes)
+        for view in compile_views(self) if self.views else ():
+            every |= view.repaired(every)
+        return every
 
     def decode(self, codes: Mapping[str, Codes]) -> dict[str, NDArray[Any]]:
         """Values in original units, name -> (n,) array, for the columns that `codes` holds."""
@@ -286,16 +341,18 @@ class Schema:
         file: Any = None,
         rules: Any = (),
         totals: Any = (),
+        folder: Path | None = None,
     ) -> Schema:
         """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
 
         `guesses` are those of `Guesses.to_dict`, `rules` and `totals` those of `between_columns`,
-        and `file` is as in a schema: the columns hold none of them.
+        and `file` is as in a schema: the columns hold none of them. Rules may name files in
+        `folder`, if given.
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
         guessed = None if guesses is None else Guesses.from_dict(guesses)
-        between = read_rules(rules), read_totals(totals)
+        between = read_rules(rules, folder), read_totals(totals)
         return cls([_column(plain) for plain in columns], guessed, file, *between)
 
     @classmethod
@@ -329,7 +386,7 @@ class Schema:
                 raise SchemaError(f"there are no [[column]] tables{where}")
             between = document.get("rule", ()), document.get("total", ())
             rest = document.get("guesses"), document.get("file"), *between
-            return cls.from_dict(document["column"], *rest)
+            return cls.from_dict(document["column"], *rest, folder=Path(path).parent)
 
     @classmethod
     def from_frictionless(
@@ -354,7 +411,8 @@ class Schema:
             What the document does not say, such as ``{"sex": {"levels": ["f", "m"]}}``. It
             replaces what the document says; a key with None is removed.
         columns : sequence of str, optional
-            The columns to take; default all.
+            The columns to take; default all. A rule that names another column is left out, with a
+            warning.
 
         Raises
         ------
@@ -376,7 +434,7 @@ class Schema:
         >>> schema["age"]
         Number(name='age', low=0, high=120, points=121, edges=(), closed='left', values=None,
                missing=None, allow_missing=True, note='', dates=False, scale='linear',
-               missing_values=())
+               missing_values=(), source=None)
         >>> dps.Schema.from_frictionless({"fields": fields})
         Traceback (most recent call last):
             ...
@@ -386,15 +444,18 @@ class Schema:
         from dpstats.schema.frictionless import declared_between, declared_fields
 
         plain = document_of(document)
-        declared = completed(declared_fields(plain), add, columns)
-        return cls.from_dict(declared, **declared_between(plain))
+        fields, between = declared_fields(plain), declared_between(plain)
+        declared = completed(fields, add, columns)
+        if columns is not None:
+            between = _within(set(columns), [one.name for one in fields], between)
+        return cls.from_dict(declared, **between)
 
     def to_frictionless(self) -> dict[str, Any]:
         """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
 
         What the standard has no word for, such as edges, points of a grid and rules between
         columns, is in a property ``dpstats`` of each field and of the whole, which other programs
-        ignore.
+        ignore. Views are fields too: the private table has none, published rows have.
 
         Examples
         --------
@@ -471,7 +532,7 @@ class Schema:
         """
         from dpstats.schema.smartnoise import to_smartnoise
 
-        return to_smartnoise(self.columns, table)
+        return to_smartnoise(self.stored, table)
 
     def missing_rules(self) -> str:
         """How cells outside the declaration are counted, in one line.
@@ -517,7 +578,7 @@ class Repairs:
     Attributes
     ----------
     schema : Schema
-        The columns whose cells must be read: the wanted ones, and those that decide about them.
+        The columns that must be known: the wanted ones, and those that decide about them.
     rules : tuple of compiled rules
     """
 
@@ -534,11 +595,30 @@ class Repairs:
 
     def breaking(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
         """Which rows break a rule, (n,)."""
-        return np.asarray(np.any([rule.broken(codes) for rule in self.rules], axis=0))
+        none = np.zeros(len(next(iter(codes.values()))), np.bool_)
+        return np.asarray(np.any([none, *(rule.broken(codes) for rule in self.rules)], axis=0))
 
     def broken(self, codes: Mapping[str, Codes]) -> list[int]:
         """How many rows break each rule."""
         return [int(np.count_nonzero(rule.broken(codes))) for rule in self.rules]
+
+
+def _within(
+    taken: Collection[str], names: Sequence[str], between: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Plain data of the rules and totals that are about columns that are taken, of some names."""
+    rules, totals = between.get("rules", ()), between.get("totals", ())
+    read = [*read_rules(rules), *read_totals(totals)]
+    kept = [(names_in_rule(one, names) <= set(taken)) for one in read]
+    if lost := [str(getattr(one, "text", one)) for one, k in zip(read, kept, strict=True) if not k]:
+        warnings.warn(
+            f"rules and totals on columns that are not taken are left out: {first_few(lost)}; rows "
+            "that break such a rule are read as they are",
+            stacklevel=3,
+        )
+    chosen = [plain for plain, k in zip([*rules, *totals], kept, strict=True) if k]
+    of_rules = sum(kept[: len(rules)])
+    return {"rules": chosen[:of_rules], "totals": chosen[of_rules:]}
 
 
 def _column(plain: Mapping[str, Any]) -> Column:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import codecs
 import string
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
+from dpstats import files
 from dpstats.checks import check_choice, did_you_mean, first_few, short
-from dpstats.errors import SchemaError
+from dpstats.errors import FileFormatError, SchemaError
 
 _DELIMITERS = tuple({*string.punctuation, " ", "\t"} - {'"', "."})
 _UTF8 = ("utf-8", "utf-8-sig")
@@ -83,6 +86,31 @@ class TextFile:
         """Plain data, as in a schema file: what is not the default."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {key: v for key, v in values.items() if v != getattr(type(self), key)}
+
+
+def read_text_columns(path: Path) -> dict[str, list[str]]:
+    """Cells of a public .csv file in UTF-8, as text, by the names in its first line.
+
+    Raises
+    ------
+    FileFormatError
+        If it cannot be read, or has a name twice.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    data = pa.py_buffer(files.read_bytes(path))
+    try:
+        names = csv.open_csv(pa.BufferReader(data)).schema.names
+        if twice := [name for name, times in Counter(names).items() if times > 1]:
+            raise FileFormatError(f"{path.name} has the column {twice[0]!r} twice")
+        as_text = csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
+        )
+        table = csv.read_csv(pa.BufferReader(data), convert_options=as_text)
+    except pa.ArrowException as error:
+        raise FileFormatError(f"{path.name} cannot be read as CSV in UTF-8: {error}") from None
+    return {name: table[name].to_pylist() for name in names}
 
 
 def _encoding(name: object) -> str:

@@ -9,10 +9,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpstats.verifying.blocks import Finding, find
-from dpstats.verifying.certificate import check_certificate
+from dpstats.verifying.certificate import check_certificate, check_rows
 from dpstats.verifying.kinds import residuals_together
 from dpstats.verifying.noise import promises, scale_of
 from dpstats.verifying.reading import Contents, Measured, open_file
+from dpstats.verifying.rules import check_rules
 from dpstats.verifying.shapes import NotReadError, fraction
 
 AGREES, DISAGREES, NOT_READ = 0, 1, 2
@@ -161,7 +162,10 @@ def _argue(contents: Contents, name: str) -> Verdict:
             f"{rho} is not proven to give {what} at delta = {float(delta):.3g}: delta {proven:.4g}",
         )
     if contents.release is not None:
-        lines += ["", "Certificate", *(f"  {line}" for line in check_certificate(contents))]
+        rows = check_rows(contents)
+        check_rules(contents, rows)
+        certificate = check_certificate(contents, rows)
+        lines += ["", "Certificate", *(f"  {line}" for line in certificate)]
     lines += ["", *contents.said, ""]
     lines += [f"Disagreement: {one}." for one in contents.wrong]
     lines += [f"Not decided: {one}." for one in contents.undecided]

@@ -269,10 +269,7 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
         residuals == margins, "the residuals are not those of the tables that follow from them"
     )
     if rules := document.get("rules"):
-        contents.said.append(
-            f"{len(rules)} rules between columns, which change no sensitivity; whether a synthetic "
-            "row breaks one is not checked."
-        )
+        contents.said.append(f"{len(rules)} rules between columns, which change no sensitivity.")
     if totals := document.get("totals"):
         contents.said.append(f"{len(totals)} public totals, which nothing that is verified uses.")
     return contents

@@ -50,7 +50,7 @@ SHAPES: dict[str, Any] = {
         "allow_missing?": bool, "note?": str, "levels?": (list, dict), "other?": _LEVEL,
         "low?": _BOUND, "high?": _BOUND, "points?": int, "edges?": [_BOUND],
         "closed?": ("left", "right"), "values?": [_NUMBER], "scale?": ("linear", "log"),
-        "missing_values?": [_LEVEL], "even_edges?": bool,
+        "missing_values?": [_LEVEL], "even_edges?": bool, "source?": str,
     },
     "block": {
         "kind": str, "role": ("family", "score", "persons", "reference", "count"),

@@ -38,6 +38,8 @@ SCHEMA = Schema([
              missing_values=["9", "refused"]),
     Category("vote", [1, 2, 3], other=3, missing=2, missing_values=[9]),
     Boolean("asked", allow_missing=True, missing_values=[9]),
+    Number("short x", 0, 4, points=5, edges=[2], source="x"),  # views: the survey has none
+    Number("low trust", 1, 2, points=2, edges=[2], source="trust"),
 ])  # fmt: skip
 # As a CSV file writes them; an empty text is a missing cell.
 SURVEY = {
@@ -60,7 +62,7 @@ SURVEY = {
 }
 EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2], [3, 2],
             [1, 1, 3], [1, 4], [1, 1, 3], [1, 1, 1, 2], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1],
-            [1, 2, 2]]  # fmt: skip
+            [1, 2, 2], [2, 3], [1, 1, 3]]  # fmt: skip
 NATIVE = {"digit": int, "grade": float, "flag": lambda text: text == "true", "x": float,
           "pay": float, "trust": int, "years": float, "wage": float, "score": float, "party": int,
           "vote": int, "asked": int, "left": np.datetime64,

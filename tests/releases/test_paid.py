@@ -136,6 +136,64 @@ def test_a_run_that_stopped_is_finished_with_the_command_that_it_prints(
     assert spent() == 1
 
 
+RULES = """
+[budget]
+epsilon = 1
+[[column]]
+name = "town"
+levels = ["a", "b", "c"]
+[[column]]
+name = "area"
+levels = ["n", "s"]
+[[column]]
+name = "cost"
+low = 0
+high = 100
+points = 101
+missing = 0
+[[column]]
+name = "log_cost"
+low = 1
+high = 100
+scale = "log"
+source = "cost"
+[[rule]]
+determines = "area"
+by = "town"
+mapping = "areas.csv"
+[[analysis]]
+name = "areas"
+kind = "marginals"
+columns = ["town", "area"]
+[[analysis]]
+name = "costs"
+kind = "mean"
+columns = ["cost", "log(log_cost)"]
+"""
+
+
+def test_a_finished_run_has_rows_that_break_no_rule(folder, monkeypatch, capsys):
+    """From the measurements alone: the table and the file of the rule are gone."""
+    Path("request.toml").write_text(RULES)
+    Path("areas.csv").write_text("town,area\na,n\nb,n\nc,s\n")
+    rng = np.random.default_rng(0)
+    table = {"town": rng.choice(list("abc"), 300), "area": "n", "cost": rng.integers(0, 101, 300)}
+    pd.DataFrame(table).to_csv("survey.csv", index=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(dpstats.synthesis, "synthesize", stopping(KeyboardInterrupt()))
+        assert main([*RELEASE, "-o", "out.zip"]) == FAILED
+    for name in ("request.toml", "areas.csv", "survey.csv"):
+        Path(name).unlink()
+    assert main(["synthesize", "out.measurements.zip", "-o", "out.zip", "--m", "80"]) == DONE
+    rows, schema = dps.load("out.zip").to_frame(), dps.load("out.zip").schema
+    assert ((rows.town == "c") == (rows.area == "s")).all()
+    log = schema["log_cost"]
+    np.testing.assert_array_equal(log.encode_numbers(rows.cost.to_numpy(float)),
+                                  log.encode_numbers(rows.log_cost.to_numpy()))  # fmt: skip
+    assert main(["verify", "out.zip"]) == DONE
+    assert "no published row breaks any of 2 between published columns" in capsys.readouterr().out
+
+
 def test_measurements_are_kept_until_the_release_can_be_read_back(folder):
     output = Path("out.zip")
     measured, other = dps.measure(PLAN, "survey.csv"), dps.measure(PLAN, "survey.csv")

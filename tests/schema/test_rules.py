@@ -13,6 +13,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.requests import load_request
 from dpstats.privacy.noise import _noise_from
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
@@ -184,6 +185,7 @@ def test_parts_of_a_rule_are_checked():
         (lambda: dps.Never("age < 15", set={"age": [20]}), "no level, number or date"),
         (lambda: dps.Determines("area", by="town", mapping=[["a", "n"], ["a", "s"]]), "twice"),
         (lambda: dps.Order("went >= came", change="age"), "change"),
+        (lambda: dps.Determines("area", by="town", mapping="no.csv"), "town: cannot read no.csv"),
     ]:
         with pytest.raises(dps.SchemaError, match=words):
             make()
@@ -249,6 +251,101 @@ def test_files_hold_rules(tmp_path):
         (tmp_path / "w.toml").write_text(f"{text}\n[[rule]]\n{wrong}")
         with pytest.raises(dps.SchemaError, match=words):
             dps.Schema.load(tmp_path / "w.toml")
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """A schema file whose rule names a file of pairs beside it, to be written."""
+    lines = ['[[column]]\nname = "town"\nlevels = ["a", "b", "c"]', '[[column]]\nname = "area"',
+             "levels = [1, 2]", '[[rule]]\ndetermines = "area"\nby = "town"',
+             'mapping = "areas.csv"']  # fmt: skip
+    (tmp_path / "s.toml").write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_pairs_are_read_from_a_public_file(pairs, monkeypatch):
+    (pairs / "areas.csv").write_text("area,note,town\n1,x,a\n1,,b\n2,,c\n")
+    schema = dps.Schema.load(pairs / "s.toml")
+    assert schema.rules[0].mapping == {"a": "1", "b": "1", "c": "2"}
+    codes = {"town": np.arange(3), "area": np.array([1, 0, 0])}
+    np.testing.assert_array_equal(schema.repairs(["area"]).repair(codes)["area"], [0, 0, 1])
+    monkeypatch.chdir(pairs)
+    rule = dps.Determines("area", by="town", mapping="areas.csv")
+    assert dps.Schema(schema.columns, rules=[rule]) == schema
+    request = '[budget]\nepsilon = 1\n[[analysis]]\nname = "t"\nkind = "marginals"\n' \
+              'columns = ["town", "area"]\n'  # fmt: skip
+    (pairs / "whole.toml").write_text(request + (pairs / "s.toml").read_text())
+    (pairs / "named.toml").write_text('schema = "s.toml"\n' + request)
+    plans = [load_request(pairs / name) for name in ("whole.toml", "named.toml")]
+    assert plans[0].digest == plans[1].digest
+    (pairs / "areas.csv").write_text("area,town\n1,a\n2,b\n2,c\n")
+    assert load_request(pairs / "named.toml").digest != plans[0].digest
+    plans[0].save(pairs / "plan.json")
+    (pairs / "areas.csv").unlink()  # what the file held is in the plan
+    assert dps.Plan.load(pairs / "plan.json").schema == schema
+    assert dps.Schema.from_frictionless(schema.to_frictionless()) == schema
+    for document in (schema.to_frictionless(), json.loads((pairs / "plan.json").read_text())):
+        assert "areas.csv" not in json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("town,area\na,1\nb,1\n", "the mapping has no value for .*'c'"),
+        ("town,area\na,1\nb,1\nc,2\na,2\n", "the mapping has 'a' twice"),
+        ("town,area\na,1\nb,1\nc,3\n", "'3' is not a level of 'area'"),
+        ("town,area\na,1\nb,1\nc,2\nd,2\n", "'d' is not a level of 'town'"),
+        ("town,zone\na,1\n", "areas.csv has no column 'area'"),
+        ("town,town,area\na,a,1\n", "areas.csv has the column 'town' twice"),
+        ("town,area\na,1,2\n", "cannot be read as CSV"),
+        ("town,area\n", "must give a value for every level"),
+        ("", "cannot be read as CSV"),
+        (None, "cannot read areas.csv: No such file"),
+    ],
+)
+def test_files_of_pairs_that_cannot_be_used_are_refused(pairs, text, words):
+    if text is not None:
+        (pairs / "areas.csv").write_text(text)
+    with pytest.raises(dps.SchemaError, match=words) as refused:
+        dps.Schema.load(pairs / "s.toml")
+    assert "area follows from town" in str(refused.value)
+
+
+def test_documents_of_others_name_no_files(tmp_path):
+    """A plan, a release or a Table Schema never opens a file of whoever loads it."""
+    schema = dps.Schema(COLUMNS, rules=[TOWNS])
+    (tmp_path / "areas.csv").write_text("town,area\na,n\nb,n\nc,s\n")
+    rules = [{**schema.rules_to_dict[0], "mapping": str(tmp_path / "areas.csv")}]
+    document = schema.to_frictionless() | {"dpstats": {"rules": rules}}
+    for read in (
+        lambda: dps.Schema.from_frictionless(document),
+        lambda: dps.Schema.from_dict(schema.to_dict(), rules=rules),
+    ):
+        with pytest.raises(dps.SchemaError, match="its pairs belong here"):
+            read()
+
+
+def test_rules_on_columns_that_are_not_taken_are_left_out():
+    columns = [*COLUMNS, dps.Number("spouse ﬁ", 0, 99, points=100)]
+    both = dps.Never("marital == 'never' and town == 'a'", set={"town": "b"})
+    rules = [CHILD, TOWNS, both, dps.Order("age <= `spouse ﬁ`", change="spouse ﬁ")]
+    document = dps.Schema(columns, rules=rules).to_frictionless()
+    taken = dps.Schema.from_frictionless(document, columns=[c.name for c in columns])
+    assert list(taken.rules) == rules
+    with pytest.warns(UserWarning, match="left out: .*marital == 'never' and town.*spouse"):
+        some = dps.Schema.from_frictionless(document, columns=["age", "marital", "area"])
+    assert list(some.rules) == [CHILD]
+    document["dpstats"]["rules"][0]["never"] = "age <"
+    with pytest.raises(dps.SchemaError, match="rule 'never age <': cannot read"):
+        dps.Schema.from_frictionless(document, columns=["age", "marital", "area"])
+
+
+def test_a_plan_says_that_rules_are_about_one_row():
+    asked, said = {"p": dps.Marginals(["age", "marital"])}, "not between the rows of a person"
+    for rows, schema, wanted in [(2, SCHEMA, True), (1, SCHEMA, False), (2, COLUMNS, False)]:
+        schema = schema if isinstance(schema, dps.Schema) else dps.Schema(schema)
+        plan = dps.plan(schema, asked, budget=dps.PureDP(1), rows_per_person=rows)
+        assert (said in str(plan)) == wanted
 
 
 def test_orders_of_wide_and_overlapping_ranges_are_declared():
@@ -389,6 +486,17 @@ def test_previews_are_of_rows_that_break_no_rule():
     for like in (None, dps.pretend(SCHEMA, 500, rng=0)):
         points, _ = likeness(like, plan.strategy).points(columns, np.random.default_rng(0))
         assert sum(rules.broken(points)) == 0
+
+
+def test_a_frame_is_read_as_the_table_would_be_or_as_rows_that_lack_what_only_rules_need():
+    plan = dps.plan(SCHEMA, {"m": dps.Proportion("marital == 'married'")}, budget=dps.PureDP(1))
+    rows = random_rows(300)
+    whole = likeness(rows, plan.strategy).frame["marital"]
+    wanted = SCHEMA.repairs(["marital"]).encode(pa.RecordBatch.from_pandas(rows))["marital"]
+    np.testing.assert_array_equal(whole, wanted)
+    alone = likeness(rows[["marital"]], plan.strategy).frame["marital"]
+    np.testing.assert_array_equal(alone, MARITAL.encode(pa.array(rows.marital)))
+    assert (whole != alone).any()
 
 
 def test_check_counts_rows_that_break_rules():

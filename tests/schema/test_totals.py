@@ -126,3 +126,10 @@ def test_parts_of_a_schema_keep_the_totals_of_their_columns():
     declared = schema(total("age < 15", 2), total("area == 'n'", 3, "population"))
     assert declared.select(["age", "town"]).totals == (total("age < 15", 2),)
     assert declared.select(["area"]).totals == (total("area == 'n'", 3, "population"),)
+
+
+def test_totals_on_columns_that_are_not_taken_are_left_out():
+    document = schema(total("age < 15", 2), total("area == 'n'", 3)).to_frictionless()
+    with pytest.warns(UserWarning, match="left out: .*area == 'n'"):
+        taken = dps.Schema.from_frictionless(document, columns=["age", "marital"])
+    assert taken.totals == (total("age < 15", 2),)

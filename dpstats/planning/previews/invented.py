@@ -14,6 +14,7 @@ from dpstats.errors import RequestError, SchemaError
 from dpstats.measured.strategy import check_rows
 from dpstats.schema import Category, Column, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
+from dpstats.schema.rules import led
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,9 +63,9 @@ def pretend(
     Returns
     -------
     DataFrame
-        n rows with one column per declared column, holding values as the private table stores
-        them. Missing cells are empty where the schema has ``allow_missing``, and otherwise hold
-        what they count as.
+        n rows with one column per declared column that is no view, holding values as the private
+        table stores them. Missing cells are empty where the schema has ``allow_missing``, and
+        otherwise hold what they count as.
 
     Raises
     ------
@@ -90,7 +91,7 @@ def pretend(
     if guesses is not None:
         guesses.check(schema)
     drawn = invented(schema, schema.guesses if guesses is None else guesses, n, generator(rng))
-    return pd.DataFrame({column.name: _stored(column, drawn[column.name]) for column in schema})
+    return pd.DataFrame({c.name: _stored(c, drawn[c.name]) for c in schema.stored})
 
 
 def invented(
@@ -115,7 +116,8 @@ def invented(
         if missing := _missing(column, guesses):
             cells = np.where(rng.random(m) < missing, column.missing_code, cells)
         drawn[column.name] = cells
-    return schema.repairs(schema.names).repair(drawn)
+    guessed = {*guesses.typical, *guesses.shares}
+    return schema.repairs(schema.names).repair(led(schema, drawn, guessed))
 
 
 def _margin(column: Column, guesses: Guesses) -> tuple[Codes, Floats]:

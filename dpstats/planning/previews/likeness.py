@@ -17,6 +17,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.invented import invented
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Category, Column, Guesses, Schema
+from dpstats.schema.rules import led
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ class Likeness:
         """Points, (m,) codes per column, and their probabilities (m,)."""
         if self.source == "even":
             points = Uniform().draw(PRETEND_POINTS, columns, None, rng)
-            return _equally_likely(columns.repairs(columns.names).repair(points))
+            return _equally_likely(columns.repairs(columns.names).repair(led(columns, points)))
         if self.guesses is not None:
             return _equally_likely(invented(columns, self.guesses, PRETEND_POINTS, rng))
         if self.frame is not None:
@@ -108,7 +109,7 @@ def likeness(like: Like | None, strategy: Strategy) -> Likeness:
     if all(hasattr(like, name) for name in ("schema", "candidates", "weights")):
         check_columns(schema, like)
         return Likeness("release", True, release=like)
-    return Likeness("frame", True, frame=_codes(schema, _table(like)))
+    return Likeness("frame", True, frame=_codes(strategy, _table(like)))
 
 
 def check_columns(wanted: Schema, like: ReleaseView) -> None:
@@ -136,9 +137,15 @@ def _table(frame: Any) -> pa.Table:
     )
 
 
-def _codes(schema: Schema, table: pa.Table) -> dict[str, Codes]:
-    """Codes of public rows, as those of a private table would be."""
-    lacking = [name for name in schema.names if name not in table.column_names]
+def _codes(strategy: Strategy, table: pa.Table) -> dict[str, Codes]:
+    """Codes of public rows, as those of a private table would be.
+
+    Synthetic rows have no columns that only rules need, and views of numbers that they lack.
+    """
+    schema = strategy.read_columns
+    if not set(schema.stored.names) <= set(table.column_names):
+        schema = strategy.columns
+    lacking = [name for name in schema.stored.names if name not in table.column_names]
     if lacking:
         raise RequestError(
             f"the frame given as like= has no {columns_named(lacking)}, which the plan needs; it "
@@ -146,9 +153,9 @@ def _codes(schema: Schema, table: pa.Table) -> dict[str, Codes]:
         )
     if not table.num_rows:
         raise RequestError("the frame given as like= has no rows")
-    whole = table.select(list(schema.names)).combine_chunks()
-    codes = {column.name: _codes_of(column, whole[column.name]) for column in schema}
-    return schema.repairs(schema.names).repair(codes)
+    whole = table.select(list(schema.stored.names)).combine_chunks()
+    codes = {column.name: _codes_of(column, whole[column.name]) for column in schema.stored}
+    return schema.repairs(schema.names).repair(schema.with_views(codes))
 
 
 def _codes_of(column: Column, cells: pa.ChunkedArray) -> Codes:

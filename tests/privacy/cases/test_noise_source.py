@@ -132,6 +132,9 @@ def test_p58_no_public_argument_reaches_the_noise():
                # These hold noise that was drawn before.
                ("Measurements", "noisy_sums"), ("Measurements", "uniforms"),
                ("Answers", "uniforms"), ("Accuracy", "noisy"), ("Audit", "noise"),
+               # A declared column that another is a view of.
+               ("Number", "source"), ("Number.as_view_of", "source"),
+               ("Number.codes_by_source", "source"),
                # The order of the rows.
                ("Release", "row_seed"),
                # These simulate a published law to calibrate a test or a band.

@@ -1,0 +1,237 @@
+"""Rules between columns, read from the file and tried on every published row.
+
+A condition on a missing cell is neither true nor false (Kleene's logic, as in SQL), unless it
+compares with "(missing)" itself. A view has the point of its grid nearest to the value of its
+source, in the bin of that value.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import operator
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, timedelta
+from functools import cache
+from typing import Any
+
+from dpstats.verifying.blocks import Row
+from dpstats.verifying.columns import MISSING, Column, day
+from dpstats.verifying.reading import Contents
+from dpstats.verifying.shapes import check
+
+_LEVEL = (int, float, str, bool)
+_SHAPES: dict[str, dict[str, Any]] = {
+    "never": {"never": str, "set": {str: _LEVEL}},
+    "determines": {"determines": str, "by": str, "mapping": [[_LEVEL]]},
+    "order": {"order": str, "change": str},
+}
+_COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
+_TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|[&|~]""", re.DOTALL)
+_WORDS = {"&": " and ", "|": " or ", "~": " not "}
+_TIE = 1e-9  # of a range, by which two distances may differ by rounding
+Values = Mapping[str, Any]  # of a row by column; None if missing
+Possible = Callable[[Any], tuple[Any, ...]]
+Test = Callable[[Values], bool]  # whether a row breaks a rule
+
+
+def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
+    """Try every rule whose columns are published on every row."""
+    rules = [_read(plain, contents) for plain in contents.document.get("rules", ())]
+    published = set(rows[0][0]) if rows else set[str]()
+    views: dict[str, dict[str, Possible]] = {}
+    for plain in contents.document["schema"]:
+        if "source" in plain:
+            possible = _possible_views(plain, contents)
+            rules.append(_view(plain["name"], plain["source"], possible))
+            views.setdefault(plain["source"], {})[plain["name"]] = possible
+    for source, of_source in views.items():
+        shown = {name: possible for name, possible in of_source.items() if name in published}
+        if source not in published and len(shown) > 1:
+            rules.append(_views_of_one(contents.columns[source], shown))
+    if not rules or not rows:
+        return
+    columns = [contents.columns[name] for name in published]
+    tried = [(text, breaks) for text, names, breaks in rules if names <= published]
+    wrong = dict.fromkeys((text for text, _ in tried), 0)
+    for row, times in rows:
+        values = {column.name: _value(column, row[column.name]) for column in columns}
+        for text, breaks in tried:
+            wrong[text] += times * breaks(values)
+    for text, count in wrong.items():
+        contents.require(not count, f"{count:,} published rows break the rule {text!r}")
+    if tried and not any(wrong.values()):
+        contents.said.append(
+            f"Rules: no published row breaks any of {len(tried)} between published columns."
+        )
+    if others := len(rules) - len(tried):
+        need = "rule needs" if others == 1 else "rules need"
+        contents.said.append(f"{others} {need} columns that are not published.")
+
+
+def _value(column: Column, code: int) -> Any:
+    """Label of a level, a number, or None if missing."""
+    return None if code == column.missing else column.values[code]
+
+
+def _read(plain: dict[str, Any], contents: Contents) -> tuple[str, set[str], Test]:
+    """Text of a declared rule, its columns, and the test of a row."""
+    kind = next(key for key in _SHAPES if key in plain)
+    check(plain, _SHAPES[kind], "rule")
+    if kind == "never":
+        tree, names = _condition(plain["never"], contents.columns)
+        return f"never {plain['never']}", names, lambda row: _holds(tree, row) is True
+    if kind == "order":
+        tree, names = _condition(plain["order"], contents.columns)
+        return plain["order"], names, lambda row: _holds(tree, row) is False
+    column, by = plain["determines"], plain["by"]
+    schema = {one["name"]: one for one in contents.document["schema"]}
+    label_of = _labels(schema[by], contents.columns[by])
+    wanted = [{level: v for level, v in plain["mapping"] if isinstance(level, str) == is_text}
+              for is_text in (True, False)]  # fmt: skip
+
+    def breaks(row: Values) -> bool:
+        value = MISSING if row[column] is None else row[column]
+        level = wanted[0].get(label_of(row[by]), wanted[1].get(row[by]))
+        return level is not None and level != (str(value) if isinstance(level, str) else value)
+
+    return f"{column} follows from {by}", {column, by}, breaks
+
+
+def _labels(plain: dict[str, Any], column: Column) -> Callable[[Any], str]:
+    """Labels of the values of a column in files: levels as text, bins as in ``[0, 18)``."""
+    edges = [day(edge) for edge in plain.get("edges", ())]
+    if not column.half:
+        return lambda value: MISSING if value is None else str(value)
+    if not edges:
+        return lambda value: MISSING if value is None else _text(value, column.dates)
+    left = plain.get("closed", "left") == "left"
+    ends = plain["values"] if "values" in plain else [day(plain["low"]), day(plain["high"])]
+    cuts = [_text(cut, column.dates) for cut in (ends[0], *edges, ends[-1])]
+    labels = [f"[{a}, {b})" if left else f"({a}, {b}]" for a, b in itertools.pairwise(cuts)]
+    labels[0], labels[-1] = "[" + labels[0][1:], labels[-1][:-1] + "]"
+    place = bisect_right if left else bisect_left
+    return lambda value: MISSING if value is None else labels[place(edges, value)]
+
+
+def _text(value: Any, dates: bool) -> str:
+    if dates:
+        return (date(1970, 1, 1) + timedelta(days=round(value))).isoformat()
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def _view(name: str, source: str, possible: Possible) -> tuple[str, set[str], Test]:
+    """Text of what holds between a view and its source, both names, and the test of a row."""
+    return (
+        f"{name} is a view of {source}",
+        {name, source},
+        lambda row: row[name] not in possible(row[source]),
+    )
+
+
+def _views_of_one(source: Column, views: Mapping[str, Possible]) -> tuple[str, set[str], Test]:
+    """Text of what holds between views whose source is not published."""
+    names, every = list(views), set[tuple[Any, ...]]()
+    for code in source.codes:
+        value = _value(source, code)
+        every.update(itertools.product(*(possible(value) for possible in views.values())))
+    return (
+        f"{' and '.join(names)} are views of {source.name}",
+        set(names),
+        lambda row: tuple(row[name] for name in names) not in every,
+    )
+
+
+def _possible_views(plain: dict[str, Any], contents: Contents) -> Possible:
+    """Values that a view may have for a value of its source."""
+    column = contents.columns[plain["name"]]
+    scale = math.log if column.log else float
+    edges = [float(day(edge)) for edge in plain.get("edges", ())]
+    place = bisect_right if plain.get("closed", "left") == "left" else bisect_left
+    grid = sorted(column.values[code] for code in column.codes if code != column.missing)
+    tie = _TIE * (scale(grid[-1]) - scale(grid[0]))
+
+    bins: dict[int, list[float]] = {}
+    for point in grid:
+        bins.setdefault(place(edges, point), []).append(point)
+
+    @cache
+    def possible(value: Any) -> tuple[Any, ...]:
+        if value is None:
+            return (None,)
+        value = min(max(value, grid[0]), grid[-1])
+        points = bins[place(edges, value)]
+        at = bisect_left(points, value)
+        near = {p: abs(scale(p) - scale(value)) for p in points[max(at - 1, 0) : at + 1]}
+        return tuple(p for p, distance in near.items() if distance <= min(near.values()) + tie)
+
+    return possible
+
+
+def _condition(text: str, columns: Mapping[str, Column]) -> tuple[ast.expr, set[str]]:
+    """A condition, with the columns in the place of names and days in that of dates."""
+    quoted: list[str] = []
+
+    def word(match: re.Match[str]) -> str:
+        if match[0][0] != "`":
+            return _WORDS.get(match[0], match[0])
+        quoted.append(match[0][1:-1])
+        return f" _{len(quoted) - 1}_quoted_name "
+
+    source = _TOKENS.sub(word, text).replace("\n", " ").replace("\r", " ").strip()
+    tree, names = ast.parse(source, mode="eval").body, set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            written = ast.get_source_segment(source, node) or node.id
+            if place := re.fullmatch(r"_(\d+)_quoted_name", written):
+                node.id = quoted[int(place[1])]
+            else:
+                node.id = written if written in columns else unicodedata.normalize("NFKC", written)
+            names.add(node.id)
+    for node in ast.walk(tree):
+        left = node.left if isinstance(node, ast.Compare) else None
+        if isinstance(left, ast.Name) and columns[left.id].dates:
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and part.value != MISSING:
+                    part.value = day(part.value)
+    return tree, names
+
+
+def _holds(node: ast.expr, row: Values) -> bool | None:
+    """Whether a condition is true of a row, false, or neither."""
+    match node:
+        case ast.BoolOp(op, parts):
+            known = {_holds(part, row) for part in parts}
+            decisive = isinstance(op, ast.Or)
+            return decisive if decisive in known else None if None in known else not decisive
+        case ast.UnaryOp(ast.Not(), part):
+            inner = _holds(part, row)
+            return None if inner is None else not inner
+        case ast.Name(name):
+            return None if row[name] is None else bool(row[name])
+        case ast.Compare(ast.Name(name), [op], [right]):
+            value = row[name]
+            if isinstance(right, ast.Name):
+                other = row[right.id]
+                unknown = value is None or other is None
+                return None if unknown else _COMPARISONS[type(op)](value, other)
+            if isinstance(op, ast.In | ast.NotIn) and isinstance(
+                right, ast.List | ast.Tuple | ast.Set
+            ):
+                levels = [ast.literal_eval(part) for part in right.elts]
+                if value is None and MISSING not in levels:
+                    return None
+                return ((MISSING if value is None else value) in levels) == isinstance(op, ast.In)
+            level = ast.literal_eval(right)
+            if value is None and level != MISSING:
+                return None
+            return _COMPARISONS[type(op)](MISSING if value is None else value, level)
+    raise ValueError("a condition that dpstats does not write")
