@@ -36,7 +36,7 @@ from dpstats.measured.combining import Sources
 from dpstats.rows.base import Proposal, Unmeasured
 from dpstats.rows.candidates import merged
 from dpstats.rows.denoising import PairTables, blend, denoised_levels
-from dpstats.rows.editing import Others, edited
+from dpstats.rows.editing import COARSE, FINE, FINEST, Others, edited
 from dpstats.rows.entropy import fit_entropy, targets, usable_deviations
 from dpstats.rows.exchanging import exchanged
 from dpstats.rows.gibbs import GibbsSampler, Support, knows
@@ -143,7 +143,9 @@ class LogLinear(Unmeasured):
         wanted, others = problem.wanted(model, rng) * share, None
         if problem.others:
             others = Others(schema, problem.others, problem.wanted_of_others(model) * share)
-        bins = edited(problem.levels, bins, wanted, problem.used | problem.impossible, rng, others)
+        used = problem.used | problem.impossible
+        passes = (*COARSE, *FINE, *([FINEST] if problem.impossible.any() else []))
+        bins = edited(problem.levels, bins, wanted, used, rng, others, passes)
         points = {column.name: column.draw_inside(bins[column.name], rng) for column in schema}
         return _of_rows(schema, points)
 
