@@ -17,8 +17,10 @@ def test_every_kind_has_examples_of_itself(examples):
 
 
 def test_analyses_keep_the_contract(example, people, monkeypatch):
-    # Previews of three releases are those of one, three times.
+    """In previews of one release instead of three, and on densities of few points."""
     monkeypatch.setattr("dpstats.planning.previews.simulated.PRETEND_RELEASES", 1)
+    monkeypatch.setattr("dpstats.rows.generator.CANDIDATES", 500)
+    monkeypatch.setattr("dpstats.rows.loglinear.FIT_ROWS", 1_000)
     check_analysis(example, people.schema, people.rows)
 
 
