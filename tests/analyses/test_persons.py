@@ -271,23 +271,6 @@ def covered(released, k, runs, truth, names, persons=400):
     return {name: np.mean(found, axis=0) for name, found in hits.items()}
 
 
-def test_intervals_cover_and_those_of_rows_would_not(released):
-    """25 runs at .95: 19 or fewer in one of 800. Those of rows cover in three quarters.
-
-    Means and shares have the limits of t, as tested above; the slow test has all of them.
-    """
-    names, truth = ["gap", "ols"], truths(5, 300_000)
-    for name, found in covered(released, 5, 25, truth, names).items():
-        assert np.all(found >= 20 / 25), (name, found)
-    hits = []
-    for run in range(25):
-        some = panel(np.random.default_rng([5, run]), 400, 5).assign(id=lambda f: range(len(f)))
-        result = released(some, {"mean": ALLOWED["mean"]}, 1, seed=run).infer("mean")
-        low, high = np.ravel(result.conf_int())
-        hits.append(low <= truth["mean"][0] <= high)
-    assert np.mean(hits) < 0.87
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
 def test_coverage_on_panels(k, released):
@@ -338,13 +321,6 @@ def models_covered(seeded_noise, runs, k, names, epsilon, persons=400):
         {name: np.mean(found, axis=0) for name, found in hits.items()},
         {name: np.median(found, axis=0) for name, found in widths.items()},
     )
-
-
-def test_models_cover_where_all_rows_of_a_person_are_equal(seeded_noise):
-    """25 runs at .95: 19 or fewer in one of 800. Those of rows cover in six of ten."""
-    found, _ = models_covered(seeded_noise, 25, 5, ["cells"], 200)
-    assert np.all(found["cells"] >= 20 / 25), found
-    assert np.mean(models_covered(seeded_noise, 25, 1, ["cells"], 40)[0]["cells"]) < 0.75
 
 
 @pytest.mark.slow

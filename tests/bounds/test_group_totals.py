@@ -187,8 +187,8 @@ def values_in(block, schema):
 
 
 def test_without_noise_the_bounds_hold_all_tables_with_the_same_sums():
-    for unit in UNITS:
-        for name in SMALL_PLANS:
+    for unit, both in zip(UNITS, (SMALL_PLANS, [*SMALL_PLANS][::3]), strict=True):
+        for name in both:
             schema, analysis = SMALL_PLANS[name]
             plan = dps.plan(schema, {"g": analysis}, budget=dps.PureDP(10_000), unit=unit)
             (block,) = plan.family.blocks
@@ -248,8 +248,8 @@ def test_with_noise_the_bounds_hold_all_tables_within_the_ends(
 
 
 def test_the_ends_of_a_sum_have_the_law_of_the_noise_of_all_its_members():
-    for unit in UNITS:
-        for budget in [dps.PureDP(1), dps.ZCDP(0.05)]:
+    for unit, budgets in zip(UNITS, ([dps.PureDP(1)], [dps.ZCDP(0.05)]), strict=True):
+        for budget in budgets:
             # A level of .7 gives 52 to 87 of 100 runs but for one in 10,000; one noise of 16
             # gives 30.
             plan = dps.plan(SCHEMA, {"g": dps.GroupMeans("x", by="w")}, budget=budget, unit=unit)

@@ -55,7 +55,7 @@ def test_p36_every_route_gives_the_sums_of_a_loop(loop, on_every_route, monkeypa
     monkeypatch.setattr(sources, "BATCH_ROWS", 4)
 
     @given(rows=st.lists(rows, max_size=12))
-    @settings(max_examples=12)
+    @settings(max_examples=7)
     def check(rows):
         expected = loop.sums(loop.schema, loop.blocks, rows), len(rows)
         for route, data in on_every_route(arrow_table(rows)):

@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -220,7 +218,7 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     plan = dps.plan(schema, {"p": dps.PCA([*"abc"])}, budget=dps.PureDP(50), n=800, unit=unit)
     with _noise_from(seeded_noise(6)):
         result = dps.release(plan, rows, m=100, k=10, rng=0).infer("p")
-    alphas = (0.05, 0.0055, 0.005, 0.004, 0.003, 0.0025, 0.0015, 1e-3, 6e-4, 2 / 4002, 4e-4, 1e-6)
+    alphas = (0.05, 0.005, 0.003, 0.0015, 6e-4, 2 / 4002, 4e-4, 1e-6)
     found = [result.angles(alpha=alpha)["vector"].to_numpy() for alpha in alphas]
     assert np.all(np.diff(found, axis=0) >= -1e-9)
     certified = result.angles(alpha=1e-6, method="certified")["vector"].to_numpy()
@@ -235,10 +233,3 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     slack = 0.004 * np.diff(ends[:-1])[..., 0]  # the accuracy of simulated limits
     assert np.all(np.diff(ends[..., 0], axis=0) <= slack)
     assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
-
-
-def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
-    result, _, _ = infer(dps.PCA(["age", "pay"]))
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(dps.RequestError, match=r"pip install 'dpstats\[plots\]'"):
-        dps.plots.scree(result)
