@@ -91,7 +91,8 @@ def _noise_of(name: str) -> Iterator[None]:
 # means.
 FEW_POINTS = {
     "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases",
-    "results", "statistical", "test_board.py", "test_examples.py", "test_how_to.py",
+    "results", "statistical", "test_board.py", "test_docstrings.py", "test_examples.py",
+    "test_how_to.py",
 }  # fmt: skip
 MANY_POINTS = "analyses/regression/test_logistic.py"
 
