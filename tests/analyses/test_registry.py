@@ -10,7 +10,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses import registry
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable, spelled
+from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, check_readable
 
 
 @pytest.fixture(autouse=True)
@@ -233,15 +233,6 @@ def test_blocks_of_ones_own_are_refused(schema, label, message):
     dps.register(Foreign)
     with pytest.raises(dps.RequestError, match=message):
         dps.plan(schema, {"it": Foreign((), label)}, budget=dps.PureDP(1))
-
-
-def test_an_analysis_is_spelled_as_you_write_it():
-    assert spelled(dps.Quantile("age")) == "dps.Quantile('age')"
-    assert spelled(dps.Quantile("age", [0.1, 0.9])) == (
-        "dps.Quantile('age', probability=[0.1, 0.9])"
-    )
-    assert spelled(dps.Mean(["age", "pay"])) == "dps.Mean(['age', 'pay'])"
-    assert spelled(Smoking((18,), "x")) == "Smoking([18], label='x')"
 
 
 MODULE = '''

@@ -1,4 +1,3 @@
-import html
 import pickle
 
 import numpy as np
@@ -154,29 +153,6 @@ def test_tests_of_shares_have_small_pvalues(schema, survey):
         assert plain.pvalue < 1e-6
         assert "p-value < 1e-06" in str(plain)
     assert "p-value = 1\n" in str(release.infer("all").test(0.01, "smaller"))
-
-
-def test_html_is_escaped_and_shows_what_the_text_shows():
-    schema = dps.Schema([dps.Category("<i>a</i>", ["<b>x", "y&z"]), dps.Category("c", ["u", "v"])])
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"<i>a</i>": rng.choice(["<b>x", "y&z"], 500), "c": ["u", "v"] * 250})
-    fit = dps.GoodnessOfFit("<i>a</i>", {"<b>x": 0.5, "y&z": 0.5}, simulations=99)
-    share = dps.Proportion("`<i>a</i>` == '<b>x'")
-    plan = dps.plan(schema, {"<u>fit": fit, "share": share}, budget=dps.PureDP(1))
-    release = dps.release(plan, frame, rng=0, m=100)
-    result = release.infer(fit)
-    shown = (result, release, release.infer("share"), release.infer("share").test(0.5))
-    for html_of in shown:
-        text = html_of._repr_html_()
-        for tag in ("<i>", "<b>", "<u>", "y&z"):
-            assert tag not in text
-        assert "&lt;i&gt;a&lt;/i&gt;" in text
-    page = result._repr_html_()
-    assert page.count("<tr") == 3
-    for row in result.to_frame().itertuples():
-        assert f"<td>{row.observed:.1f}</td>" in page
-    assert html.escape(str(result.certified)) in page
-    assert html.escape(str(release).splitlines()[0]) in release._repr_html_()
 
 
 def test_noise_that_hides_everything_is_noted(schema, survey):
