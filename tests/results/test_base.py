@@ -123,24 +123,6 @@ def test_rows_that_miss_the_answers_are_confessed(schema, survey, seeded_noise):
     assert note.endswith("To come closer, use draw='systematic' or draw more rows (k)")
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 0.001, 100, 500_000])
-@pytest.mark.parametrize("fit", ["entropy", "minimax"])
-def test_no_budget_loses_a_release(schema, survey, epsilon, fit):
-    plan = dps.plan(
-        schema,
-        {"a": dps.Proportion("smoker == 'yes'"), "t": dps.Marginals(["region", "age"])},
-        budget=dps.PureDP(epsilon),
-    )
-    release = dps.release(plan, survey, rng=0, m=300, fit=fit)
-    assert release.k == len(survey)
-    low, high = release.infer("a").conf_int()
-    assert 0 <= low <= high <= 1
-    if epsilon >= 100:
-        shares = survey["region"].value_counts(normalize=True)
-        rows = release.to_frame()["region"].value_counts(normalize=True)
-        assert abs(rows - shares).max() < 0.01
-
-
 def test_tests_of_shares_have_small_pvalues(schema, survey):
     asked = {
         "all": dps.Proportion("smoker == 'yes'"),

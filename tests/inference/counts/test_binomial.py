@@ -110,7 +110,8 @@ def test_interval_and_test_are_dual(n, scale, where, alpha):
     assert wider[1] >= high
 
 
-def test_without_noise_it_is_the_randomised_binomial_interval(law_of_zero):
+def test_without_noise_it_is_the_randomised_binomial_interval():
+    law_of_zero = DiscreteLaplace(1e-3)
     n, x = 25, np.arange(26)
     cp_low, cp_high = clopper_pearson(x, n, method="beta")
     low, high = proportion_interval(x - 0.5 + 1e-12, n, law_of_zero)
