@@ -1,7 +1,6 @@
 """Analyses by kind: built in, registered, and entry points of installed packages."""
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -307,15 +306,3 @@ def test_two_packages_of_one_kind_need_a_choice(tmp_path, monkeypatch):
         registry.find("smoking")
     dps.register(Smoking)
     assert registry.find("smoking") is Smoking
-
-
-def test_an_import_looks_for_no_entry_points_and_a_kind_loads_no_other():
-    code = (
-        "import sys, dpstats\n"
-        "assert not [name for name in sys.modules if name.startswith('dpstats.')]\n"
-        "assert 'importlib.metadata' not in sys.modules\n"
-        "from dpstats.analyses.registry import find\nfind('proportion')\n"
-        "assert 'dpstats.analyses.counts.proportion' in sys.modules\n"
-        "assert 'dpstats.analyses.regression.ols' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
