@@ -104,12 +104,16 @@ class Answers(Cached):
     @cached_property
     def impossible(self) -> NDArray[np.bool_]:
         """Which functions (d,) are zero in every row that the rules between columns allow."""
+        if self.bound_only:  # of rows, of which no function is known
+            return np.zeros(len(self.sums), np.bool_)
         found = [self._rows.sources.impossible(block) for block in self._rows.blocks]
         return np.concatenate(found)[list(self._rows.functions)]
 
     @property
     def notes_on_known(self) -> list[str]:
         """What a reader should know of the rules and totals that the answers rest on."""
+        if self.bound_only:
+            return []
         sources = self._rows.sources
         found = [note for block in self.blocks for note in sources.notes(block.columns)]
         return list(dict.fromkeys(found))
@@ -117,6 +121,8 @@ class Answers(Cached):
     @cached_property
     def without_totals(self) -> Answers:
         """The answers that rest on no public total of the table, for what is certified."""
+        if self.bound_only:
+            return self
         sources, blocks = self._rows.sources, self._rows.blocks
         if sources.known != "totals" or not sources.measurements.schema.totals:
             return self
