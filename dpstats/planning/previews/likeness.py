@@ -17,7 +17,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.invented import invented
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Category, Column, Guesses, Schema
-from dpstats.schema.rules import led
+from dpstats.schema.repairs import let_views_agree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,9 @@ class Likeness:
         """Points, (m,) codes per column, and their probabilities (m,)."""
         if self.source == "even":
             points = Uniform().draw(PRETEND_POINTS, columns, None, rng)
-            return _equally_likely(columns.repairs(columns.names).repair(led(columns, points)))
+            return _equally_likely(
+                columns.repairs(columns.names).repair(let_views_agree(columns, points))
+            )
         if self.guesses is not None:
             return _equally_likely(invented(columns, self.guesses, PRETEND_POINTS, rng))
         if self.frame is not None:
