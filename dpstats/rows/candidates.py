@@ -52,7 +52,7 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
     Rules of some of the columns of a schema may need other columns to repair every point. Points
     that still break one are left out, and if that are all, any that break none take their place.
     """
-    if not schema.rules and not schema.views and not schema.hidden:
+    if not schema.is_linked:
         return merged(schema, points, weights)
     repairs = schema.repairs(schema.names)
     points, anywhere = (_let_views_agree(schema, p) for p in (points, _anywhere(schema)))

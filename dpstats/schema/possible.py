@@ -117,8 +117,7 @@ def possible_cells(schema: WithRules, columns: Sequence[Column]) -> Mask | None:
 
     If too many combinations decide about a cell it counts as possible.
     """
-    has_any = schema.rules or schema.views
-    return _possible_cells(schema, tuple(columns)) if has_any else None
+    return _possible_cells(schema, tuple(columns)) if schema.is_linked else None
 
 
 @lru_cache(maxsize=4096)

@@ -267,13 +267,16 @@ class WithRules(Columns, Protocol):
     def hidden(self) -> Sequence[Number]:
         """Sources of several of the columns that are none of them."""
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether rules or views link some of the columns."""
+
     def __hash__(self) -> int: ...
 
 
 def compile_rules(schema: WithRules) -> tuple[CompiledRule, ...]:
     """The views and the rules of a schema on coded rows, in the order in which they apply."""
-    has_any = schema.rules or schema.views
-    return _compiled(schema) if has_any else ()  # without any, columns need not be hashed
+    return _compiled(schema) if schema.is_linked else ()  # else columns need not be hashed
 
 
 @lru_cache(maxsize=64)

@@ -166,6 +166,11 @@ class Schema:
         return {name: view for name, view in views.items() if view.source in sources}
 
     @property
+    def is_linked(self) -> bool:
+        """Whether rules or views link some of the columns."""
+        return bool(self.rules or self.views or self.hidden)
+
+    @property
     def stored(self) -> Schema:
         """The columns that the table has: all but the views of others."""
         return self.select(n for n in self.names if n not in self.views) if self.views else self

@@ -183,17 +183,16 @@ def fixed_rows(schema: WithTotals) -> int | None:
     """The number of rows, if the totals of the table determine it."""
     from scipy import optimize
 
+    least, most = 0.0, np.inf
     for totals, having in _memberships(schema, "table"):
-        counts = np.array([float(total.count) for total in totals])
-        ends = [
-            optimize.linprog(sign * np.ones(len(having)), A_eq=having.T, b_eq=counts)
-            for sign in (1.0, -1.0)
-        ]
-        if all(end.success for end in ends):
-            least, most = (abs(float(end.fun or 0.0)) for end in ends)
-            if most - least < 0.5:  # whole numbers
-                return round(least)
-    return None
+        counts, rows = np.array([float(total.count) for total in totals]), np.ones(len(having))
+        fewest = optimize.linprog(rows, A_eq=having.T, b_eq=counts)
+        largest = optimize.linprog(-rows, A_eq=having.T, b_eq=counts)
+        if fewest.success:
+            least = max(least, float(fewest.fun))
+        if largest.success:  # else any number of rows has no total
+            most = min(most, -float(largest.fun))
+    return round(least) if most - least < 0.5 else None  # whole numbers
 
 
 def _memberships(schema: WithTotals, of: str) -> Iterator[tuple[list[Total], Floats]]:

@@ -142,7 +142,7 @@ def _table(frame: Any) -> pa.Table:
 def _codes(strategy: Strategy, table: pa.Table) -> dict[str, Codes]:
     """Codes of public rows, as those of a private table would be.
 
-    Synthetic rows have no columns that only rules need, and views of numbers that they lack.
+    Synthetic rows may stand in for them: they lack the columns that only rules or views need.
     """
     schema = strategy.read_columns
     if not set(schema.stored.names) <= set(table.column_names):
