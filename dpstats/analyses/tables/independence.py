@@ -566,12 +566,13 @@ class Independence:
                 notes.append("no test: every table of the possible cells is quasi-independent")
         independent = "independent"
         classical = "Pearson's" if strata == 1 else "Cochran-Mantel-Haenszel"
-        impossible = int(np.sum(~of_rows.possible))
+        possible = (plain or of_rows).possible
+        impossible = possible.size - np.count_nonzero(possible)
         if impossible:
             independent = "quasi-independent"
             classical = "Pearson's" if strata == 1 else "Score"
             notes.append(
-                f"{impossible} of {of_rows.cells.size} cells cannot occur by the rules between "
+                f"{impossible} of {possible.size} cells cannot occur by the rules between "
                 "columns: the test is of quasi-independence, in which the expected count of every "
                 "other cell is a factor of its row times a factor of its column. There is no "
                 "Cramer's V, since its largest value is not known, and no certified verdict"
