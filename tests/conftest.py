@@ -87,10 +87,12 @@ def _noise_of(name: str) -> Iterator[None]:
         yield
 
 
-# Folders whose tests need no density of many points, and a file whose estimates are its means.
+# Folders and files whose tests need no density of many points, and one whose estimates are its
+# means.
 FEW_POINTS = {
-    "analyses", "bounds", "cli", "inference", "planning", "plots", "releases", "results",
-    "statistical",
+    "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases",
+    "results", "statistical", "test_board.py", "test_docstrings.py", "test_examples.py",
+    "test_how_to.py",
 }  # fmt: skip
 MANY_POINTS = "analyses/regression/test_logistic.py"
 

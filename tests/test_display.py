@@ -9,7 +9,7 @@ import pytest
 
 import dpstats as dps
 from dpstats import display
-from dpstats.display import fitted_table, shown_progress, wrapped
+from dpstats.display import shown_progress
 
 HOSTILE = "<script>alert('&')</script>"
 
@@ -181,22 +181,6 @@ def test_completion_offers_public_names_only():
     for module in [dps, dps.plots, dps.corrected]:
         offered = {name for name in dir(module) if not name.startswith("_")}
         assert offered <= set(module.__all__)
-
-
-def test_tables_and_lines_fit_the_terminal(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    header = ["analysis", "width", "of"]
-    rows = [["one", "0.5", "words " * 20], ["two", "12.25", "short"]]
-    lines = fitted_table(header, rows, (0, 2))
-    assert max(map(len, lines)) <= 60
-    assert " ".join(lines).split().count("words") == 20
-    assert lines[-1].split() == ["two", "12.25", "short"]
-    numbers = fitted_table(["budget", *(f"analysis {i}" for i in range(9))], [["1"] * 10] * 2, ())
-    assert max(map(len, numbers)) <= 60
-    assert sum(line.startswith("budget") for line in numbers) == numbers.count("") + 1 == 3
-    assert all(f"analysis {i}" in "".join(numbers) for i in range(9))
-    assert max(map(len, wrapped("name: " + "word " * 50))) <= 60
-    assert fitted_table(header, rows, (0, 2), 1_000)[1].endswith("words words")  # one line
 
 
 def test_a_certified_interval_without_ends_is_none_in_text_alone(seeded_noise):

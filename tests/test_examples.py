@@ -116,6 +116,7 @@ def test_vignette(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if os.environ.get("DPSTATS_VIGNETTES") != "whole":  # one pretend release per preview, not three
         monkeypatch.setattr("dpstats.planning.previews.simulated.PRETEND_RELEASES", 1)
+        monkeypatch.setattr("dpstats.planning.previews.simulated._MOST", 3)
     blocks = fences(path, "python")
     assert len(blocks) == path.read_text("utf-8").count("```python")
     scope = {}

@@ -32,10 +32,6 @@ ASKED = {
     "mean": dps.Mean("age"),
     "median": dps.Quantile("age"),
 }
-VALUES = [
-    None, True, -1, 2**70, 1.5, "x", "", "1e99999999", "9" * 5_000, [], {}, [1], [[]],
-    {"kind": "x"},
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -59,34 +55,6 @@ def saved(release, tmp_path):
     return tmp_path / "release.zip"
 
 
-def places(value, at=()):
-    """Where the values of a JSON document are; of long lists, the first three."""
-    yield at
-    parts = value.items() if isinstance(value, dict) else ()
-    parts = enumerate(value[:3]) if isinstance(value, list) else parts
-    for key, inner in parts:
-        yield from places(inner, (*at, key))
-
-
-def variants(document, values=VALUES):
-    """The document with each of its values replaced by others in turn, or removed."""
-    for at in places(document):
-        for value in values:
-            changed = {"": copy.deepcopy(document)}
-            holder = changed
-            for key in ("", *at)[:-1]:
-                holder = holder[key]
-            holder[("", *at)[-1]] = value
-            yield at, value, changed[""]
-        if at:
-            changed = copy.deepcopy(document)
-            holder = changed
-            for key in at[:-1]:
-                holder = holder[key]
-            del holder[at[-1]]
-            yield at, "removed", changed
-
-
 def rewritten(path, **texts):
     """The archive with members replaced; their names with _ for the dot."""
     with zipfile.ZipFile(path) as archive:
@@ -94,42 +62,6 @@ def rewritten(path, **texts):
     for name, text in texts.items():
         members[name.replace("_", ".")] = text
     path.write_bytes(files.pack(members))
-
-
-def test_a_plan_with_any_value_replaced_is_refused_with_a_sentence_or_is_another_plan(plan):
-    document = json.loads(files.to_json(plan.to_dict()))
-    assert dps.Plan.from_dict(document) == plan
-    loaded = set()
-    for at, _, changed in variants(document):
-        try:
-            other = dps.Plan.from_dict(changed)
-        except DpstatsError as error:
-            str(error).encode()
-        else:
-            loaded.add(at[0])
-            assert other.to_dict() == changed  # nothing was read as something else
-    assert loaded <= {"rows", "schema", "analyses", "blocks", "tables"}  # an empty list for itself
-
-
-@pytest.mark.parametrize("sign", [False, True])
-def test_measurements_with_any_value_replaced_are_refused_or_readable(release, tmp_path, sign):
-    """Also where the digest is made to fit, as an editor who knows the format could."""
-    members = release._members()
-    document = json.loads(members["measurements.json"])
-    keys = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
-    for at, _, changed in variants(document, [True, None, 2**70, "9" * 5_000, [[]], {"kind": "x"}]):
-        if sign and isinstance(changed, dict) and at != ("plan",):
-            changed = {**changed, "plan": files.digest({key: changed.get(key) for key in keys})}
-        try:
-            again = dps.Measurements.from_members(
-                members | {"measurements.json": json.dumps(changed)}
-            )
-        except FileFormatError as error:
-            str(error).encode()
-        else:
-            str(replace(release, measurements=again)).encode()
-            if not sign:
-                assert again.plan_digest == release.measurements.plan_digest
 
 
 def test_strange_json_is_refused(saved, tmp_path):
@@ -161,33 +93,6 @@ def test_strange_json_is_refused(saved, tmp_path):
         plan.write_bytes(b"\xff\xfe" + text.encode())
         with pytest.raises(FileFormatError):
             dps.Plan.load(plan)
-
-
-def test_strange_tables_are_refused(saved):
-    for text in [
-        '"',
-        "\r",
-        "a\rb,c\r",
-        "block,function,name,noisy_sum,uniform\n0,0,\r,1,0.1",
-        "\x00",
-        "block,function,name,noisy_sum,uniform\n0,0," + "x" * 200_000 + ",1,0.1\n",
-    ]:
-        for name in ("answers_csv", "candidates_csv"):
-            before = saved.read_bytes()
-            rewritten(saved, **{name: text})
-            with pytest.raises(FileFormatError):
-                dps.load(saved)
-            saved.write_bytes(before)
-
-
-def test_more_rows_than_a_release_can_have_are_refused(release, saved):
-    for count in [10**7, 10**18, 2**62]:
-        lines = release._members()["candidates.csv"].splitlines()
-        for i in (1, 2, 3):  # 2^62 twice passes what an int64 can hold
-            lines[i] = f"{lines[i].rpartition(',')[0]},{count}"
-        rewritten(saved, candidates_csv="\n".join(lines) + "\n")
-        with pytest.raises(FileFormatError, match="counts of rows are not valid"):
-            dps.load(saved)
 
 
 def test_centers_and_scales_of_clipped_moments_are_exact_fractions():
@@ -299,61 +204,6 @@ def test_a_plan_file_is_what_dps_plan_writes(plan):
     ]:
         with pytest.raises(DpstatsError, match=sentence):
             edited(plan, change)
-
-
-def resigned(release, saved, change):
-    """The release with its measurements changed, and a digest that fits."""
-    document = json.loads(release._members()["measurements.json"])
-    change(document)
-    keys = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
-    document["plan"] = files.digest({key: document[key] for key in keys})
-    rewritten(saved, measurements_json=json.dumps(document))
-    return dps.load(saved)
-
-
-def hundredth(document):
-    for block in document["blocks"]:
-        block["multiplier"] = str(Fraction(block["multiplier"]) / 100)
-
-
-def test_a_release_whose_noise_does_not_spend_its_budget_is_refused(release, saved):
-    assert resigned(release, saved, lambda document: None) == release
-    with pytest.raises(FileFormatError, match="spends 100 and its budget is 1"):
-        resigned(release, saved, hundredth)
-
-
-def test_a_release_whose_measurements_were_edited_is_refused(release, saved):
-    document = json.loads(release._members()["measurements.json"])
-    hundredth(document)
-    document["budget"]["epsilon"] = "100"
-    rewritten(saved, measurements_json=json.dumps(document))
-    with pytest.raises(FileFormatError, match="not those of the plan whose digest they carry"):
-        dps.load(saved)
-
-
-def test_answers_carry_the_names_of_their_functions_in_order(release, saved):
-    text = release._members()["answers.csv"]
-    header, first, second, *others = text.splitlines()
-    swapped = [first.split(",", 2)[2], second.split(",", 2)[2]]
-    for lines in (
-        [header, first.replace("smoker", "hiv"), second, *others],
-        [header, second, first, *others],
-        [header, "0,0," + swapped[1], "1,0," + swapped[0], *others],
-        [header, first, *others],
-        [header, " " + first, second, *others],
-    ):
-        rewritten(saved, answers_csv="\n".join(lines) + "\n")
-        with pytest.raises(FileFormatError, match=r"answers\.csv holds"):
-            dps.load(saved)
-
-
-def test_uniforms_are_inside_their_interval(release, saved):
-    for uniform in ["0.5", "-0.5", "nan", "1e-400x"]:
-        header, first, *others = release._members()["answers.csv"].splitlines()
-        lines = [header, f"{first.rpartition(',')[0]},{uniform}", *others]
-        rewritten(saved, answers_csv="\n".join(lines) + "\n")
-        with pytest.raises(FileFormatError, match=r"uniform outside|could not convert"):
-            dps.load(saved)
 
 
 def test_a_digest_covers_what_is_measured_and_is_the_same_wherever_it_is(plan, release, saved):

@@ -224,8 +224,8 @@ def test_coverage(example, seeded_noise, unit):
 
 
 def test_the_page_on_budgets_shows_what_is_printed(capsys, monkeypatch):
-    monkeypatch.setattr(measures, "RELEASES", 60)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 20)
+    monkeypatch.setattr(measures, "RELEASES", 30)
+    monkeypatch.setattr(measures, "FEW_RELEASES", 10)
     page = run_page("plan/choose-a-budget.md")
     printed = capsys.readouterr().out
     shown = re.findall(r"```\n(smoking: .*?)```", page, flags=re.DOTALL)

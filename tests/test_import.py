@@ -21,10 +21,20 @@ def loaded_after(code):
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_import_loads_nothing_heavy():
-    loaded = loaded_after("import dpstats")
-    assert "dpstats" in loaded
-    assert loaded.isdisjoint({*HEAVY, "numpy"})
+ALONE = (
+    "import sys, dpstats\n"
+    "assert not [name for name in sys.modules if name.startswith('dpstats.')]\n"
+    "assert 'importlib.metadata' not in sys.modules  # no entry points are looked for\n"
+    "assert not {'numpy', 'pandas'} & sys.modules.keys()\n"
+    "from dpstats.analyses.registry import find\nfind('proportion')\n"
+    "assert 'dpstats.analyses.counts.proportion' in sys.modules\n"
+    "assert 'dpstats.analyses.regression.ols' not in sys.modules\n"
+)
+
+
+def test_an_import_loads_nothing_and_a_kind_of_analyses_no_other():
+    assert loaded_after(ALONE).isdisjoint(HEAVY)
+    assert "testing" in dir(dpstats)
 
 
 PLANNED = (

@@ -1,7 +1,5 @@
 """The contract catches analyses that break it; tests/analyses has those that keep it."""
 
-import subprocess
-import sys
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
@@ -235,9 +233,3 @@ def test_a_preview_says_which_analysis_failed_and_where(part, schema, monkeypatc
     with pytest.raises(dps.RequestError, match=said) as raised:
         plan.preview(100)
     assert isinstance(raised.value.__cause__, TypeError)
-
-
-def test_it_is_at_hand_without_an_import_of_its_own():
-    code = "import dpstats; dpstats.testing.check_analysis; dpstats.testing.ContractError"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert "testing" in dir(dps)

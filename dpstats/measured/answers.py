@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import short
 from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
@@ -344,7 +343,7 @@ def blocks_of(wanted: object, schema: Schema) -> Sequence[Block]:
         if isinstance(block, type) or not hasattr(block, "derive"):
             raise RequestError(
                 "answers takes an analysis, a family, a block such as dps.Cells.table(schema, "
-                f"[...]), or a list of blocks; got {short(block)}"
+                f"[...]), or a list of blocks; got {type(block).__name__}"
             )
     if not blocks:
         raise RequestError("answers takes at least one block; got an empty list")

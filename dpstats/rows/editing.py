@@ -64,6 +64,8 @@ LINKED_DRAWS = 0.25  # share of the parts in which a pair of them is drawn
 RESAMPLING_STEPS = 6
 COARSE = Pass(5_000, 0.1, 1.0), Pass(5_000, 0.03, 1.0)
 FINE = Pass(10_000, 0.01, 0.75), Pass(20_000, 0.003, 0.75), Pass(45_000, 0.0015, 0.75)
+# Where cells cannot occur, rows have fewer ways from one level to another.
+FINEST = Pass(45_000, 0.0008, 0.75)
 
 
 class Others:
@@ -132,6 +134,7 @@ def edited(
     used: NDArray[np.bool_],
     rng: np.random.Generator,
     others: Others | None = None,
+    passes: Sequence[Pass] = (*COARSE, *FINE),
 ) -> dict[str, Codes]:
     """Rows whose tables are near the wanted counts, from rows to start with.
 
@@ -146,6 +149,7 @@ def edited(
     rng : numpy Generator
     others : Others, optional
         Counts besides.
+    passes : sequence of Pass
     """
     names = list(levels.slices)
     places = [levels.slices[name] for name in names]
@@ -157,7 +161,7 @@ def edited(
     linked = linked_columns(levels, target, used)
     if others is not None:  # whose cost of a pair of levels is not the sum of the costs of each
         linked = [pair for pair in linked if not others.share([names[j] for j in pair.columns])]
-    for this in (*COARSE, *FINE):
+    for this in passes:
         weights = np.where(used, 1 / (target + 2) ** this.power, 0).astype(np.float32)
         if linked and this is FINE[0]:
             rows, misfit = resampled(levels, rows, target, weights, rng)

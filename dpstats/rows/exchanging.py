@@ -7,6 +7,8 @@ in place of row i changes |d|^2 / 2 by about (v_j - v_i) / m, v = A'd. Parts of 
 order make those exchanges that lower it most, as many at once as lower |d| itself, and d follows
 them. Rows that differ in all columns are too coarse for the last of the misfit: then a row is
 exchanged for itself with one column moved.
+
+Inference has rows of the model alone, as far as they serve (eq. 17).
 """
 
 from __future__ import annotations
@@ -64,6 +66,17 @@ def exchanged(fit: LogLinearFit, wanted: Floats, rng: np.random.Generator) -> di
         if done.last > (1 - FINE_GAIN) * done.first:
             break
     return fit.codes
+
+
+def chosen(fit: LogLinearFit, wanted: Floats, rng: np.random.Generator) -> dict[str, Codes]:
+    """Rows for inference: of the model, with means near the wanted ones, by one untilted round.
+
+    They are `exchanged` only if their means are farther from the wanted ones than noise (eq. 17).
+    """
+    done = _Round(fit, fit.moved(rng).codes, wanted, rng)
+    if done.last <= len(wanted):
+        return done.codes
+    return exchanged(replace(fit, codes=done.codes), wanted, rng)
 
 
 def _tilted(fit: LogLinearFit, misfit: Floats, tilt: float) -> LogLinearFit:

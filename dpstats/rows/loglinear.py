@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -36,9 +35,9 @@ from dpstats.measured.combining import Sources
 from dpstats.rows.base import Proposal, Unmeasured
 from dpstats.rows.candidates import merged
 from dpstats.rows.denoising import PairTables, blend, denoised_levels
-from dpstats.rows.editing import Others, edited
+from dpstats.rows.editing import COARSE, FINE, FINEST, Others, edited
 from dpstats.rows.entropy import fit_entropy, targets, usable_deviations
-from dpstats.rows.exchanging import exchanged
+from dpstats.rows.exchanging import chosen, exchanged
 from dpstats.rows.gibbs import GibbsSampler, Support, knows
 from dpstats.rows.levels import Levels, is_small
 from dpstats.rows.loglinear_fit import LogLinearFit, fit_loglinear
@@ -102,23 +101,28 @@ class LogLinear(Unmeasured):
 
         The budget is spent, so a failure on noisy answers must not lose the release.
         """
-        proposal = self._proposal(measurements, m, rng, MOST_CORRECTED)
+        proposal = self._proposal(measurements, m, rng)
         return replace(proposal, serves_inference=edits(measurements))
 
     def candidates_for_inference(
         self, measurements: Measurements, m: int, rng: np.random.Generator
     ) -> Proposal:
-        """Candidates whose means may be further from the answers than those of rows (eq. 13)."""
-        return self._proposal(measurements, m, rng, math.inf)
+        """Candidates that are rows of the model as far as noise allows (eq. 17)."""
+        return self._proposal(measurements, m, rng, for_inference=True)
 
     def _proposal(
-        self, measurements: Measurements, m: int, rng: np.random.Generator, corrected: float
+        self,
+        measurements: Measurements,
+        m: int,
+        rng: np.random.Generator,
+        *,
+        for_inference: bool = False,
     ) -> Proposal:
         try:
             if edits(measurements):
                 proposal = self._edited(measurements, m, rng)
             else:
-                proposal = self._exchanged(measurements, m, rng, corrected)
+                proposal = self._exchanged(measurements, m, rng, for_inference=for_inference)
             if proposal.density is not None and np.all(np.isfinite(proposal.density)):
                 return proposal
         except (ArithmeticError, ValueError, LookupError, MemoryError) as error:
@@ -143,18 +147,28 @@ class LogLinear(Unmeasured):
         wanted, others = problem.wanted(model, rng) * share, None
         if problem.others:
             others = Others(schema, problem.others, problem.wanted_of_others(model) * share)
-        bins = edited(problem.levels, bins, wanted, problem.used | problem.impossible, rng, others)
+        used = problem.used | problem.impossible
+        passes = (*COARSE, *FINE, *([FINEST] if problem.impossible.any() else []))
+        bins = edited(problem.levels, bins, wanted, used, rng, others, passes)
         points = {column.name: column.draw_inside(bins[column.name], rng) for column in schema}
         return _of_rows(schema, points)
 
     def _exchanged(
-        self, measurements: Measurements, m: int, rng: np.random.Generator, corrected: float
+        self,
+        measurements: Measurements,
+        m: int,
+        rng: np.random.Generator,
+        *,
+        for_inference: bool,
     ) -> Proposal:
-        """M rows of equal weight, of the model and exchanged until their means fit."""
+        """M rows of equal weight, of the model and exchanged until their means fit (eq. 13)."""
         family, means, deviations = targets(measurements)
         sampler = GibbsSampler(measurements.columns, family, _base(measurements))
         model = fit_loglinear(sampler, means, deviations, m, rng, early=min(m, EARLY))
-        change = np.clip(model.trusted(rng) - model.target, -corrected, corrected)
+        trusted = model.trusted(rng)
+        if for_inference:
+            return _of_rows(measurements.columns, chosen(model, trusted, rng))
+        change = np.clip(trusted - model.target, -MOST_CORRECTED, MOST_CORRECTED)
         rows = exchanged(model, model.target + change, rng)
         return replace(_of_rows(measurements.columns, rows), moves_with_views=True)
 

@@ -45,8 +45,8 @@ def truth_of(rows, condition, given=None, minus=None, over=None):
 
 
 def test_intervals_hold_for_the_private_table(unplanned, survey_rows):
-    for target in ["table", "population"]:
-        for query in ASKED:
+    for target, asked in [("table", ASKED), ("population", ASKED[4:6])]:
+        for query in asked:
             # At an error of one in 100,000: the noise of these releases is not fixed.
             condition, options = query
             truth = truth_of(survey_rows, condition, **options)

@@ -69,22 +69,14 @@ def without_noise(scale, size):
     return np.zeros(size, dtype=np.int64)
 
 
-@pytest.fixture(scope="module")
-def measured():
-    """A release and its rows, by plan and unit, with sums that are exact."""
-    rows, found = rows_of(np.random.default_rng(5), 60), {}
-    for (name, analysis), unit in itertools.product(PLANS.items(), UNITS):
-        plan = dps.plan(SCHEMA, {"asked": analysis}, budget=dps.PureDP(10_000), unit=unit)
-        with _noise_from(without_noise):
-            found[name, unit] = dps.release(plan, rows, m=30, rng=1)
-    return rows, found
-
-
-def test_what_follows_is_the_sum_of_its_function_and_depends_on_nothing_else(measured):
-    for unit in UNITS:
-        for name in PLANS:
-            rows, releases = measured
-            sources, codes = releases[name, unit]._sources, codes_in(SCHEMA, rows)
+def test_what_follows_is_the_sum_of_its_function_and_depends_on_nothing_else():
+    rows = rows_of(np.random.default_rng(5), 60)
+    codes = codes_in(SCHEMA, rows)
+    for unit, names in zip(UNITS, (PLANS, [*PLANS][::3]), strict=True):
+        for name in names:
+            plan = dps.plan(SCHEMA, {"asked": PLANS[name]}, budget=dps.PureDP(10_000), unit=unit)
+            with _noise_from(without_noise):
+                sources = dps.release(plan, rows, m=30, rng=1)._sources
             answering, seen = sources.measurements.published.answering, 0
             for question, size in itertools.product(
                 [ask(SCHEMA) for ask in ASKED.values()], (1, 2, 3)
@@ -187,15 +179,15 @@ def values_in(block, schema):
 
 
 def test_without_noise_the_bounds_hold_all_tables_with_the_same_sums():
-    for unit in UNITS:
-        for name in SMALL_PLANS:
+    for unit, both in zip(UNITS, (SMALL_PLANS, [*SMALL_PLANS][::3]), strict=True):
+        for name in both:
             schema, analysis = SMALL_PLANS[name]
             plan = dps.plan(schema, {"g": analysis}, budget=dps.PureDP(10_000), unit=unit)
             (block,) = plan.family.blocks
             tables, counts, values = every_table(schema)
             _, alike = np.unique(counts @ values_in(block, schema).T, axis=0, return_inverse=True)
             first, exact, asked_of = None, 0, 0
-            for group in np.random.default_rng(7).permutation(alike.max() + 1)[:8]:
+            for group in np.random.default_rng(7).permutation(alike.max() + 1)[:5]:
                 own = np.flatnonzero(alike.ravel() == group)
                 with _noise_from(without_noise):
                     if first is None:
@@ -248,8 +240,8 @@ def test_with_noise_the_bounds_hold_all_tables_within_the_ends(
 
 
 def test_the_ends_of_a_sum_have_the_law_of_the_noise_of_all_its_members():
-    for unit in UNITS:
-        for budget in [dps.PureDP(1), dps.ZCDP(0.05)]:
+    for unit, budgets in zip(UNITS, ([dps.PureDP(1)], [dps.ZCDP(0.05)]), strict=True):
+        for budget in budgets:
             # A level of .7 gives 52 to 87 of 100 runs but for one in 10,000; one noise of 16
             # gives 30.
             plan = dps.plan(SCHEMA, {"g": dps.GroupMeans("x", by="w")}, budget=budget, unit=unit)

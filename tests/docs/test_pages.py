@@ -79,6 +79,7 @@ def test_the_page_runs(page, tmp_path, monkeypatch, capsys, seeded_noise):
     if page in NEEDED:
         pytest.importorskip(NEEDED[page])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dpstats.planning.previews.simulated._MOST", 3)
     pyplot.switch_backend("Agg")
     with _noise_from(seeded_noise(4)):
         run_page(page, capsys)

@@ -44,12 +44,6 @@ def coverage(n, epsilon, runs, source):
     return {kind: count / runs for kind, count in held.items()}
 
 
-def test_joint_coverage_thinned(seeded_noise):
-    # 30 runs: the binomial(30, .95) is below 24 with probability 0.0006.
-    for share in coverage(2000, 0.5, 30, seeded_noise(3)).values():
-        assert share >= 24 / 30
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), [(300, 0.5), (2000, 0.1), (20_000, 2)])
 def test_joint_coverage(n, epsilon, seeded_noise):

@@ -1,6 +1,7 @@
 """Draws that calibrate tests: their law, and their seeds."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -113,20 +114,30 @@ def numbers(release):
     return found
 
 
+def names_of_overlapping_tables():
+    """Functions of a plan whose tables are merged."""
+    schema = dps.Schema([dps.Category(c, list("xyz")) for c in "abcd"])
+    asked = {f"{i}": dps.Marginals(["d", "b", "a", "c"][i:], 1 + i % 2) for i in range(3)}
+    asked["p"] = dps.Proportion("a == 'x' or b != 'z'")
+    return dps.plan(schema, asked, budget=dps.PureDP(1)).family.names
+
+
 def test_one_release_has_one_result_also_in_another_process(release, tmp_path):
+    """Whose hashes of texts are others."""
     first = numbers(release)
     release.save(tmp_path / "r.zip")
     assert numbers(dps.load(tmp_path / "r.zip")) == first
     code = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); import dpstats as dps, test_simulation;"
-        "print(json.dumps(test_simulation.numbers(dps.load(sys.argv[2]))))"
+        "print(json.dumps([test_simulation.numbers(dps.load(sys.argv[2])),"
+        "test_simulation.names_of_overlapping_tables()]))"
     )
     folder = __file__.rsplit("/", 1)[0]
     done = subprocess.run(
         [sys.executable, "-c", code, folder, str(tmp_path / "r.zip")],
-        capture_output=True, text=True, check=True,
+        capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "1"},
     )  # fmt: skip
-    assert json.loads(done.stdout) == first
+    assert json.loads(done.stdout) == [first, names_of_overlapping_tables()]
 
 
 def test_other_releases_have_other_draws(release):

@@ -53,7 +53,7 @@ def test_every_number_of_the_cases_was_seen_to_fail():
 @pytest.mark.parametrize(
     "name",
     [
-        "a bool is a budget",
+        "a sensitivity of zero, or a float, is taken",
         pytest.param("replacing a row moves one cell of a table", marks=pytest.mark.slow),
     ],
 )

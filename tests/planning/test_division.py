@@ -93,7 +93,7 @@ def test_the_digest_is_that_of_the_measurements():
     assert measured.plan_digest == made.digest != plan({"it": dps.Logistic("y ~ x + u + v")}).digest
 
 
-def test_previews_show_two_stages():
+def test_previews_show_two_stages(few_releases):
     one = plan({"it": dps.Logistic("y ~ x + u + v")}, budget=dps.ApproxDP(1, 1e-6))
     two = plan(budget=dps.ApproxDP(1, 1e-6))
     even = [p.preview(20_000) for p in (one, two)]

@@ -49,6 +49,17 @@ def test_any_name_can_be_drawn_on_axes_of_matplotlib(plot, release):
     np.ravel(plot(result))[0].figure.canvas.draw()  # a warning is an error
 
 
+def test_what_another_plot_draws_is_refused():
+    for plot, needed in {
+        dps.plots.curve: r"is of plan\.curve", dps.plots.distribution: r"dps\.Quantile.*got str",
+        dps.plots.risk: r"dps\.LossGrid", dps.plots.path: r"dps\.Lasso",
+        dps.plots.network: r"dps\.GraphicalModel", dps.plots.matrix: r"dps\.GraphicalModel",
+        dps.plots.forest: "a result with estimates", dps.plots.departures: "a certificate.*got str",
+    }.items():  # fmt: skip
+        with pytest.raises(RequestError, match=needed):
+            plot("another")
+
+
 def test_names_are_shortened_or_numbered():
     assert labels_of(ODD) == ["a name of …even more", "column 2", r"\$x^{\$", "plain"]
     lines = labels_of([ODD[0]], lines=2)

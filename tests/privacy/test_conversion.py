@@ -190,7 +190,7 @@ def test_both_directions_are_sound_and_agree(log_epsilon, log_10):
 def test_against_another_accountant(count, d):
     """The privacy loss distributions of Google's library, discretised upwards."""
     accounting = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    for epsilon, delta in PAIRS[:3]:
+    for epsilon, delta in PAIRS[:2]:
         sigma = d * math.sqrt(count / (2 * float(ApproxDP(epsilon, delta).rho)))
         one = accounting.from_discrete_gaussian_mechanism(
             sigma, sensitivity=d, value_discretization_interval=1e-4 if count == 1 else 1e-5

@@ -4,6 +4,7 @@ import ast
 import functools
 import graphlib
 import inspect
+from collections import UserDict
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,21 @@ SOURCES = {
     ): path.read_text()
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+
+
+@functools.cache
+def parsed(name):
+    return ast.parse(SOURCES[name])
+
+
+class Trees(UserDict):
+    """Syntax trees by module, parsed when a test asks for them."""
+
+    def __getitem__(self, name):
+        return parsed(name)
+
+
+TREES = Trees(SOURCES)
 # Lists of public names belong to no room: they load when they are used, and no module may import
 # them. `dps.corrected.infer` is listed in `dpstats.corrected`, and lives in `releases`.
 PUBLIC_ENTRIES = {"dpstats", "dpstats.__main__", "dpstats.corrected", "dpstats.datasets"}

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import itertools
 import math
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -303,10 +304,12 @@ if find_spec("dask"):
 if find_spec("ibis"):
     import ibis
 
+    DUCKDB, NUMBER = ibis.duckdb.connect(), itertools.count()
+
     def on_duckdb(table):
-        connection = ibis.duckdb.connect()
-        connection.con.register("rows", table)
-        return connection.table("rows")
+        name = f"rows_{next(NUMBER)}"
+        DUCKDB.con.register(name, table)
+        return DUCKDB.table(name)
 
     def as_texts(objects):
         """Columns of text, of which a back end gives the distinct rows and their counts."""

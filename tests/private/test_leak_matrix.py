@@ -36,6 +36,7 @@ LEFT_OUT = (  # which differ from others in how an array lies in memory alone
     "arrow dictionaries that differ", "arrow large", "arrow string", "arrow binary",
     "polars bytes", "polars chunks", "polars enums", "duckdb, parts",
 )  # fmt: skip
+FINISHED = ("csv", "parquet", "pandas objects")  # a release depends on the noisy sums alone
 USUAL = {"c": "a", "g": 1, "x": 0.5}
 # What the cell is, and what it changes about its column.
 CELLS = {
@@ -171,16 +172,16 @@ def observed(plans, every_route, tmp_path, caplog, capfd):
     return observe
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def row_sums(plans):
-    """The contribution of the row that differs: its sums alone, without noise."""
+    """By what is changed, the contribution of the row that differs: its sums without noise."""
 
-    def contribution(changed, unit="replace"):
+    def contribution(changed):
         one = pd.DataFrame({n: pd.Series([c], dtype=object) for n, c in (USUAL | changed).items()})
         with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
-            return dps.measure(plans[unit], one).noisy_sums
+            return dps.measure(plans["replace"], one).noisy_sums
 
-    return contribution
+    return {name: contribution(changed) for name, changed in {"usual": {}, **CELLS}.items()}
 
 
 def assert_equal(one, other):
@@ -189,15 +190,16 @@ def assert_equal(one, other):
 
 
 def test_p73_p74_one_cell_changes_nothing_that_is_observed(route, observed, row_sums):
-    usual, sums = observed(route, cells_of({}), finished=True)
-    rest = sums - row_sums({})
+    finished = route in FINISHED
+    usual, sums = observed(route, cells_of({}), finished=finished)
+    rest = sums - row_sums["usual"]
     assert usual["progress"][-1] == ("drawing noise", 0, None)
     assert [text for _, _, text in usual["logs"]]
     for name, changed in CELLS.items():
-        seen, sums = observed(route, cells_of(changed), finished=name in ("everything", "long"))
+        seen, sums = observed(route, cells_of(changed), finished=finished and name == "everything")
         for what, found in seen.items():
             assert found == usual[what], (name, what)
-        np.testing.assert_array_equal(sums - row_sums(changed), rest, name)
+        np.testing.assert_array_equal(sums - row_sums[name], rest, name)
 
 
 def test_p67_p73_p74_a_private_number_of_rows_changes_nothing_that_is_observed(route, observed):
@@ -269,7 +271,7 @@ def test_p72_p73_errors_are_equal_on_neighbours(
             if broken:
                 place, name, make = broken
                 patch.setattr(place, name, make())
-            for changed in ({}, *list(CELLS.values())[::3]):
+            for changed in ({}, *(CELLS[name] for name in ("missing text", "long", "everything"))):
                 cells = cells_of(changed)
                 cells.pop(without, None)
                 data = made(every_route[route], cells, tmp_path)

@@ -103,7 +103,7 @@ def arrow(table):
 def test_every_route_uses_the_first_rows_of_each_person(k, batch_rows, on_every_route, monkeypatch):
     monkeypatch.setattr(sources, "BATCH_ROWS", batch_rows)
     monkeypatch.setattr(delimited, "CSV_BLOCK", 64 * batch_rows)
-    table = table_of()
+    table = table_of(n=150, persons=25)
     wanted = expected(table, k)
     for name, data in on_every_route(
         arrow(table), but=["ibis", "arrow dictionaries that differ", "duckdb, parts"]
@@ -126,14 +126,14 @@ def test_keys_of_any_type_tell_persons_apart(monkeypatch):
     assert found(frame, 2) == wanted
 
 
-@pytest.mark.parametrize("helpers", [0, 1, 7])
-def test_threads_make_no_difference(helpers, every_route, tmp_path, monkeypatch):
-    monkeypatch.setattr(threads, "_helpers", lambda: helpers)
+def test_threads_make_no_difference(every_route, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "BATCH_ROWS", 50)
-    table = table_of(n=5_000, persons=300)
+    table = table_of(n=2_000, persons=120)
     rows, objects, wanted = arrow(table), pd.DataFrame(table, dtype=object), expected(table, 3)
-    for name in ("parquet, dictionaries", "csv", "pandas"):
-        assert found(every_route[name](rows, objects, tmp_path), 3) == wanted, name
+    for helpers in (0, 1, 7):
+        monkeypatch.setattr(threads, "_helpers", lambda helpers=helpers: helpers)
+        for name in ("parquet, dictionaries", "csv", "pandas"):
+            assert found(every_route[name](rows, objects, tmp_path), 3) == wanted, (helpers, name)
 
 
 def test_numbers_that_do_not_convert_in_a_later_block_change_no_row(tmp_path, monkeypatch):

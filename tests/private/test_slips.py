@@ -22,6 +22,7 @@ def planned(analysis):
 
 
 def test_no_message_quotes_what_may_be_a_private_cell():
+    made = dps.release(PLAN, FRAME, m=10, k=10)
     for call in [
         dps.Mean,
         dps.Covariance,
@@ -55,7 +56,17 @@ def test_no_message_quotes_what_may_be_a_private_cell():
         lambda given: dps.release(PLAN, FRAME, m=given),
         lambda given: dps.release(PLAN, FRAME, fit=given),
         lambda given: dps.release(PLAN, FRAME, ledger=given),
+        lambda given: dps.release(PLAN, FRAME, rng=given),
         lambda given: dps.release(given, PLAN),
+        lambda given: dps.measure(given, PLAN),
+        lambda given: dps.synthesize(given),
+        lambda given: dps.plan(given, ASKED, budget=ONE),
+        lambda given: dps.plan(SCHEMA, ASKED, budget=given),
+        lambda given: made.accuracy(alpha=given),
+        lambda given: made.infer(given),
+        lambda given: made.answers(FRAME),
+        lambda given: dps.Plan.load(given),
+        lambda given: dps.Schema.load(given),
         lambda given: dps.check(given, PLAN),
         lambda given: dps.Schema(given),
         lambda given: SCHEMA[given],

@@ -19,11 +19,11 @@ from dpstats.schema import Boolean, Category, Number, Schema
 
 OWN = {"allow_missing": True}
 COLUMNS = [
-    Number("v", 0, 9, points=10, edges=[2, 5], **OWN),
-    Category("v", ["1", "a", "2024-05-01", "true"], other="a", **OWN),
-    Category("v", [1, 2, 7], other=7, **OWN),
-    Boolean("v", **OWN),
-    Number("v", "2024-01-01", "2024-12-31", edges=["2024-05-02"], **OWN),
+    Number("v0", 0, 9, points=10, edges=[2, 5], **OWN),
+    Category("v1", ["1", "a", "2024-05-01", "true"], other="a", **OWN),
+    Category("v2", [1, 2, 7], other=7, **OWN),
+    Boolean("v3", **OWN),
+    Number("v4", "2024-01-01", "2024-12-31", edges=["2024-05-02"], **OWN),
 ]
 DAY, TIME = dt.date(2024, 5, 1), dt.datetime(2024, 5, 1, 3)
 NUMBERS = [1, 2, None, 7]
@@ -120,46 +120,48 @@ TYPES = cells_of_types()
 NOT_IN_PARQUET = ("union", "binary[0]", "runs", "interval", "dictionary of")
 
 
+SCHEMA = Schema(COLUMNS)
+BLOCKS = [Cells.table(SCHEMA, [name]) for name in SCHEMA.names]
+
+
 def outcome(data, **options):
-    """The sums of every column, on data with the column v, or of the first rows of persons."""
-    found = []
-    for column in COLUMNS:
-        schema = Schema([column])
-        source = open_source(data, schema, **options)
-        source = of_persons(source, most=1, **options) if options else source
-        (sums,), _ = exact_sums(source, schema, [Cells.table(schema, ["v"])])
-        found.append(sums.tolist())
-    return found
+    """The sums of every column, of all rows or of the first rows of persons."""
+    source = open_source(data, SCHEMA, **options)
+    source = of_persons(source, most=1, **options) if options else source
+    return [sums.tolist() for sums in exact_sums(source, SCHEMA, BLOCKS)[0]]
+
+
+def in_all(cells):
+    """The same cells in every column."""
+    return dict.fromkeys(SCHEMA.names, cells)
 
 
 def objects(cells):
-    return pd.DataFrame({"v": pd.Series(cells, dtype=object)})
+    return pd.DataFrame(in_all(pd.Series(cells, dtype=object)))
 
 
 def test_a_type_is_read_as_its_python_values(tmp_path):
-    for name in TYPES:
-        cells = TYPES[name]
+    plan = dps.plan(SCHEMA, {"m": dps.Marginals(SCHEMA.names, 1)}, budget=dps.PureDP(1))
+    for name, cells in TYPES.items():
         for part in (cells, cells[1:], cells[:0]):
             expected = outcome(objects(part.to_pylist()))
-            assert outcome(pa.table({"v": part})) == expected
-            pandas = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([part])), name="v")
-            assert outcome(pandas.to_frame()) == expected
-        table = pa.table({"v": cells})
+            assert outcome(pa.table(in_all(part))) == expected, name
+            pandas = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([part])))
+            assert outcome(pd.DataFrame(in_all(pandas))) == expected, name
+        table = pa.table(in_all(cells))
         if not any(word in name for word in NOT_IN_PARQUET):
             pq.write_table(table, tmp_path / "rows.parquet")
-            assert outcome(tmp_path / "rows.parquet") == outcome(objects(cells.to_pylist()))
+            assert outcome(tmp_path / "rows.parquet") == outcome(objects(cells.to_pylist())), name
         keyed = table.append_column("who", pa.array([i // 2 for i in range(len(cells))]))
-        assert outcome(keyed, person="who") == outcome(objects(cells.to_pylist()[::2]))
-        for column in COLUMNS:
-            plan = dps.plan(Schema([column]), {"m": dps.Marginals(["v"], 1)}, budget=dps.PureDP(1))
-            assert dps.check(plan, table).rows == len(cells)
+        assert outcome(keyed, person="who") == outcome(objects(cells.to_pylist()[::2])), name
+        assert dps.check(plan, table).rows == len(cells), name
 
 
 def test_json_is_the_value_that_it_spells():
     cells = ['"a"', "1", "null", "true", "[1]", None, '"\\ud800"', '"', "a", '"1"', " null "]
     plain = ["a", 1, None, True, [1], None, "\ud800", '"', "a", "1", None]
     held = extension(pa.json_(), cells)
-    assert outcome(pa.table({"v": held})) == outcome(objects(plain))
+    assert outcome(pa.table(in_all(held))) == outcome(objects(plain))
 
 
 POLARS = {
@@ -175,13 +177,10 @@ POLARS = {
 
 
 def test_a_type_of_polars_is_read_as_its_python_values():
-    for name in POLARS:
-        kind, cells = POLARS[name]
-        frame = pl.DataFrame(
-            {"v": pl.Series(cells, dtype=kind), "other": pl.Series(cells, dtype=kind)}
-        )
+    for name, (kind, cells) in POLARS.items():
+        frame = pl.DataFrame(in_all(pl.Series(cells, dtype=kind)))
         for data in (frame, frame.lazy()):
-            assert outcome(data) == outcome(objects(cells))
+            assert outcome(data) == outcome(objects(cells)), name
 
 
 DUCKDB = ["1::HUGEINT", "1::UHUGEINT", "'101'::BIT", "'2'::VARINT", "union_value(num := 1)",
@@ -190,19 +189,22 @@ DUCKDB = ["1::HUGEINT", "1::UHUGEINT", "'101'::BIT", "'2'::VARINT", "union_value
 
 
 def test_a_type_of_duckdb_is_read_as_its_python_values():
-    for lossless in [False, True]:
-        for cell in DUCKDB:
-            with duckdb.connect() as connection:
-                connection.execute(f"SET arrow_lossless_conversion = {lossless}")
-                relation = connection.sql(f"SELECT {cell} AS v UNION ALL SELECT NULL")
+    with duckdb.connect() as connection:
+        for lossless in [False, True]:
+            connection.execute(f"SET arrow_lossless_conversion = {lossless}")
+            for cell in DUCKDB:
+                named = ", ".join(f"v AS {name}" for name in SCHEMA.names)
+                relation = connection.sql(f"SELECT {named} FROM (SELECT {cell} AS v UNION ALL "
+                                          "SELECT NULL)")  # fmt: skip
                 cells = [row[0] for row in relation.fetchall()]
-                assert outcome(relation) == outcome(objects(cells))
+                assert outcome(relation) == outcome(objects(cells)), cell
 
 
 def test_a_long_integer_in_a_file_is_no_reason_to_refuse_its_frame(tmp_path):
     """polars and DuckDB give the column another type, which Arrow does not carry as a number."""
     path = tmp_path / "rows.csv"
-    path.write_text("v\n1\n" + "9" * 30 + "\n")
+    lines = [",".join([cell] * len(COLUMNS)) for cell in ("1", "9" * 30)]
+    path.write_text("\n".join([",".join(SCHEMA.names), *lines, ""]))
     expected = outcome(path)
     with duckdb.connect() as connection:
         connection.execute("SET arrow_lossless_conversion = true")

@@ -60,12 +60,26 @@ def table(n=N, seed=0):
 UNITS = ["replace", "add_remove"]
 
 
-@pytest.fixture(scope="module", params=UNITS)
-def release(request, seeded_noise):
-    plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(60), unit=request.param)
-    with _noise_from(seeded_noise(5)):
-        held = dps.measure(plan, table())
-    return dps.synthesize(held, m=1_500, rng=1)
+@pytest.fixture(scope="module")
+def releases(seeded_noise):
+    def made(unit):
+        plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(60), unit=unit)
+        with _noise_from(seeded_noise(5)):
+            held = dps.measure(plan, table())
+        return dps.synthesize(held, m=1_500, rng=1)
+
+    return {unit: made(unit) for unit in UNITS}
+
+
+@pytest.fixture(params=UNITS)
+def release(releases, request):
+    return releases[request.param]
+
+
+@pytest.fixture
+def one_release(releases):
+    """For what does not depend on the number of rows."""
+    return releases["replace"]
 
 
 def exact(asked, unit):
@@ -104,15 +118,14 @@ def test_one_number_is_never_shorter_than_the_radius_of_each_function(release):
             inferred(release, name, radius=radius.max, n=radius.n),
         ]
         assert {one.beta for one in found} == {0.025}
-        for target in ("population", "table"):
-            for simultaneous in (False, True):
-                options = {"target": target, "simultaneous": simultaneous, "alpha": 0.1}
-                limits = [ends(one, **options).T for one in found]
-                assert not np.isnan(limits).any()
-                slack = 1e-9 * (1 + np.abs(np.nan_to_num(limits[0], posinf=0, neginf=0)))
-                for inner, outer in itertools.pairwise(limits):
-                    assert np.all(outer[0] <= inner[0] + slack[0])
-                    assert np.all(outer[1] >= inner[1] - slack[1])
+        for target, simultaneous in (("population", True), ("table", False)):
+            options = {"target": target, "simultaneous": simultaneous, "alpha": 0.1}
+            limits = [ends(one, **options).T for one in found]
+            assert not np.isnan(limits).any()
+            slack = 1e-9 * (1 + np.abs(np.nan_to_num(limits[0], posinf=0, neginf=0)))
+            for inner, outer in itertools.pairwise(limits):
+                assert np.all(outer[0] <= inner[0] + slack[0])
+                assert np.all(outer[1] >= inner[1] - slack[1])
     for name in ["fit", "link"]:  # nor does it make a verdict firmer
         radius = release.radius(name)
         one = inferred(release, name).certified
@@ -171,47 +184,47 @@ def test_tests_and_proportions_at_the_split_of_the_release_are_its_own():
     np.testing.assert_allclose(found, np.ravel(by_hand), rtol=1e-12)
 
 
-def test_estimates_are_those_of_the_rows(release):
-    rows = release.to_frame()
-    assert float(inferred(release, "share")) == pytest.approx(rows["smoker"].mean())
-    spread = inferred(release, "spread")
+def test_estimates_are_those_of_the_rows(one_release):
+    rows = one_release.to_frame()
+    assert float(inferred(one_release, "share")) == pytest.approx(rows["smoker"].mean())
+    spread = inferred(one_release, "spread")
     np.testing.assert_allclose(
         spread.params, np.cov(rows["age"], rows["bmi"])[np.triu_indices(2)], rtol=2e-3
     )
-    line = inferred(release, "line").params
+    line = inferred(one_release, "line").params
     design = np.column_stack([np.ones(len(rows)), rows["age"], rows["smoker"]])
     np.testing.assert_allclose(line, np.linalg.lstsq(design, rows["bmi"], rcond=None)[0], rtol=1e-6)
-    shape = inferred(release, "shape").params
+    shape = inferred(one_release, "shape").params
     unit = np.column_stack([rows["age"] / 50 - 1, (rows["bmi"] - 30) / 20])
     np.testing.assert_allclose(shape[:2], np.linalg.eigvalsh(np.cov(unit.T))[::-1], rtol=2e-3)
     observed = pd.crosstab(rows["smoker"], rows["region"], normalize=True).to_numpy()
-    found = inferred(release, "link")
+    found = inferred(one_release, "link")
     np.testing.assert_allclose(np.sort(found.shares), np.sort(observed.ravel()), rtol=1e-6)
 
 
-def test_the_rows_of_the_file_serve_too(release, tmp_path):
-    release.save(tmp_path / "r.zip")
+def test_the_rows_of_the_file_serve_too(one_release, tmp_path):
+    one_release.save(tmp_path / "r.zip")
     with zipfile.ZipFile(tmp_path / "r.zip") as archive:
         rows = pd.read_csv(io.BytesIO(archive.read("rows.csv")))
     again = dps.load(tmp_path / "r.zip")
     for name in ("share", "line", "shape"):
         found = dps.corrected.infer(ASKED[name], rows, radius=again.radius(name), schema=SCHEMA)
-        np.testing.assert_array_equal(found.conf_int(), inferred(release, name).conf_int())
+        np.testing.assert_array_equal(found.conf_int(), inferred(one_release, name).conf_int())
 
 
-def test_nothing_noise_aware_is_shown(release):
-    share = inferred(release, "share")
+def test_nothing_noise_aware_is_shown(one_release):
+    share = inferred(one_release, "share")
     with pytest.raises(RequestError, match="only a radius of the noise is known here, not its law"):
         share.conf_int(method="noise_aware")
     for hidden in ("bse", "privacy_share", "privacy_variance", "sampling_variance", "t_test"):
         assert not hasattr(share, hidden)
     assert not len(share.pvalues)
-    fit = inferred(release, "fit")
+    fit = inferred(one_release, "fit")
     assert not hasattr(fit, "pvalue")
     with pytest.raises(RequestError, match="only a radius of the noise"):
         fit.conf_int(method="noise_aware")
     for name in ("share", "line", "fit"):
-        result = inferred(release, name)
+        result = inferred(one_release, name)
         for text in (result.summary(), result.headline, repr(result)):
             assert "nan" not in text
             assert "p-value" not in text
@@ -228,8 +241,8 @@ def test_nothing_noise_aware_is_shown(release):
             use()
 
 
-def test_the_test_of_a_value_agrees_with_the_interval(release):
-    share = inferred(release, "share")
+def test_the_test_of_a_value_agrees_with_the_interval(one_release):
+    share = inferred(one_release, "share")
     low, high = share.conf_int(alpha=0.1).tolist()
     centre = (low + high) / 2
     assert share.test(centre).pvalue > 0.1
@@ -244,10 +257,10 @@ def test_the_test_of_a_value_agrees_with_the_interval(release):
     assert 0.025 <= far.pvalue < 0.0251
     assert "no p-value is below 0.025, the probability that the radius fails" in far.summary()
     with pytest.raises(RequestError, match="needs a single parameter"):
-        inferred(release, "line").test(0)
+        inferred(one_release, "line").test(0)
 
 
-def test_arguments_out_of_range(release):
+def test_arguments_out_of_range(one_release):
     for options, message in [
         ({"radius": 0.01}, "n is needed with a radius that is not release.radius"),
         ({"radius": -0.01, "n": 9}, "radius must not be negative, got -0.01"),
@@ -261,11 +274,11 @@ def test_arguments_out_of_range(release):
         ({"n": 17}, "differs from that of the radius"),
     ]:
         with pytest.raises(RequestError, match=message):
-            inferred(release, "share", **options)
+            inferred(one_release, "share", **options)
 
 
-def test_rows_that_do_not_fit(release):
-    rows, known = release.to_frame(), {"radius": 0.01, "n": 100, "schema": SCHEMA}
+def test_rows_that_do_not_fit(one_release):
+    rows, known = one_release.to_frame(), {"radius": 0.01, "n": 100, "schema": SCHEMA}
     other = rows.astype({"region": str}).replace({"region": {"north": "nord"}})
     for asked, table, message in [
         (ASKED["pair"], rows[["smoker"]], r"no columns 'age' and 'bmi', which dps.Correlation"),
@@ -283,8 +296,8 @@ def test_rows_that_do_not_fit(release):
             dps.corrected.infer(asked, table, **known)
 
 
-def test_an_error_that_the_radius_alone_exceeds(release):
-    share = inferred(release, "share", radius=release.radius("share", alpha=0.05))
+def test_an_error_that_the_radius_alone_exceeds(one_release):
+    share = inferred(one_release, "share", radius=one_release.radius("share", alpha=0.05))
     with pytest.raises(RequestError, match=r"alpha=0.05 must be above 0.05.*alpha=0.025\)"):
         share.conf_int()
     assert share.conf_int(alpha=0.1)[0] > 0
@@ -293,10 +306,10 @@ def test_an_error_that_the_radius_alone_exceeds(release):
         share.conf_int(alpha=0.01, target="table")
     assert "90% certified" in repr(share)  # at a level that the radius allows
     assert share.headline.startswith("smoker: 0.")
-    often = inferred(release, "fit", radius=release.radius("fit", alpha=0.3))
+    often = inferred(one_release, "fit", radius=one_release.radius("fit", alpha=0.3))
     assert "certified at alpha = 0.5" in repr(often)
     assert often.headline in str(often)
-    assert release.accuracy("share").to_frame().attrs["level"] == 0.95
+    assert one_release.accuracy("share").to_frame().attrs["level"] == 0.95
 
 
 @pytest.fixture
@@ -345,23 +358,23 @@ def own_analysis(from_bounds, method):
     return Own()
 
 
-def test_own_analyses_need_intervals_from_bounds(release, registered):
+def test_own_analyses_need_intervals_from_bounds(one_release, registered):
     with pytest.raises(RequestError, match="only a radius of the noise is known"):
         inferred(
-            release,
+            one_release,
             own_analysis(False, lambda found, alpha: 2 * np.sqrt(found.noise_variances)),
             radius=0.01,
             n=N,
         )
     registry._registered.clear()
     own = own_analysis(True, lambda found, alpha: found.law(0).quantile(alpha) / found.n)
-    found = inferred(release, own, radius=0.01, n=N)
+    found = inferred(one_release, own, radius=0.01, n=N)
     # The condition follows from the table: a radius holds for each cell.
-    share = release.to_frame()["smoker"].mean()
+    share = one_release.to_frame()["smoker"].mean()
     np.testing.assert_allclose(found.conf_int(target="table"), [share - 0.01, share + 0.01])
     other = dps.Proportion("age >= 40 and smoker")
     with pytest.raises(RequestError, match="no entry for 'age >= 40 and smoker'"):
-        dps.corrected.infer(other, release.to_frame(), radius={"a": 0.1}, n=N, schema=SCHEMA)
+        dps.corrected.infer(other, one_release.to_frame(), radius={"a": 0.1}, n=N, schema=SCHEMA)
 
 
 def test_the_radius_is_the_joint_bound_of_the_analysis(release):

@@ -128,14 +128,6 @@ def test_all_results_print_frame_and_have_intervals_or_not(release):
         assert "no test for the private table" in results_of(release)[name].summary(target="table")
 
 
-def test_an_analysis_is_inferred_as_its_name(release):
-    for name, analysis in ANALYSES.items():
-        assert release.infer(analysis) == release.infer(name)
-    classes = {name: type(result).__name__ for name, result in results_of(release).items()}
-    for name in classes.values():
-        assert name in dps.__all__
-
-
 def test_a_result_whose_parts_differ_in_length_is_refused(release):
     result = release.infer("mean")
     with pytest.raises(dps.RequestError, match=r"needs params of shape \(1,\), got \(2,\)"):

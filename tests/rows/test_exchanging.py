@@ -9,7 +9,7 @@ import dpstats as dps
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.rows import exchanging
-from dpstats.rows.exchanging import exchanged
+from dpstats.rows.exchanging import chosen, exchanged
 from dpstats.rows.gibbs import GibbsSampler
 from dpstats.rows.loglinear_fit import LogLinearFit
 from dpstats.rows.products import Products
@@ -72,6 +72,20 @@ def test_means_of_equal_rows_are_the_wanted_ones(family, deviation):
         assert len(found[column.name]) == N
         allowed = column.all_codes if isinstance(column, dps.Number) else range(column.bins)
         assert np.isin(found[column.name], list(allowed)).all()
+
+
+@pytest.mark.parametrize("deviation", [1e-5, 0.003])
+def test_chosen_rows_are_of_the_model_unless_they_miss_by_more_than_noise(deviation):
+    fit, truth = independent(FAMILIES["mixed"], deviation)
+    moved = fit.moved(np.random.default_rng(0)).codes
+    pool = {row for codes in (fit.codes, moved) for row in zip(*codes.values(), strict=True)}
+    even = np.full(N, 1 / N)
+    wanted = 0.7 * fit.family.evaluate(fit.codes).average(even) + 0.3 * truth
+    found = chosen(fit, wanted / deviation, np.random.default_rng(0))
+    error = fit.family.evaluate(found).average(even) - wanted
+    assert np.mean(error**2) < max(deviation, 1 / N) ** 2
+    of_model = set(zip(*found.values(), strict=True)) <= pool
+    assert of_model == (deviation > 1 / N)
 
 
 def test_tilted_moves_go_against_the_misfit():

@@ -252,7 +252,9 @@ def test_an_association_beyond_noise_is_not_shrunk():
     truth, cell = truth_of(family, frame), family.names.index("c0=8, c1=10")
     release = dps.synthesize(measurements, rng=0)
     rows = family.evaluate(release.candidates).average(release.counts / release.k)
-    other = LogLinear()._exchanged(measurements, 20_000, np.random.default_rng(0), np.inf)
+    other = LogLinear()._exchanged(
+        measurements, 20_000, np.random.default_rng(0), for_inference=True
+    )
     exchanged = family.evaluate(other.candidates.codes).average(other.density)
     for found in (rows, exchanged):
         assert abs(found - truth)[cell] < 4 * deviations[cell]

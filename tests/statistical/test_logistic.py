@@ -146,19 +146,19 @@ def test_cells_cover(setting, runs, table, tools):
     check(setting, runs, table, tools)
 
 
-@pytest.mark.simulate(DENSITY, few=(0,), runs=(20, 200))
+@pytest.mark.simulate(DENSITY, few=(0,), runs=(10, 200))
 def test_fitted_densities_cover(setting, runs, table, tools):
     check(setting, runs, table, tools)
 
 
-@pytest.mark.simulate(TWO_STAGES, few=(1,), runs=(12, 200))
+@pytest.mark.simulate(TWO_STAGES, few=(1,), runs=(8, 200))
 def test_two_stages_cover(setting, runs, table, tools):
     """Rows whose columns depend on each other in what one stage does not measure."""
     check(setting, runs, table, tools, stages=2)
 
 
 @pytest.mark.simulate(
-    [(stages, *setting) for stages in (1, 2) for setting in EMPTY], few=(3,), runs=(30, 200)
+    [(stages, *setting) for stages in (1, 2) for setting in EMPTY], few=(3,), runs=(15, 200)
 )
 def test_other_coefficients_cover_beside_a_level_without_rows(setting, runs, table, tools):
     check(setting[1:], runs, table, tools, stages=setting[0])

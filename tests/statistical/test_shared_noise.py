@@ -48,7 +48,7 @@ def releases(setting, runs, tools, seed):
         yield rows[-1].reshape(2, 2, 2, 4).sum(axis=(1, 3)), view
 
 
-@pytest.mark.simulate(SETTINGS, few=(0, 5), runs=(15, 400))
+@pytest.mark.simulate(SETTINGS, few=(5,), runs=(15, 400))
 def test_coverage(setting, runs, table, tools):
     """15 runs: sees a coverage below about .4; as inference/counts/test_group_shares.py does .9."""
     risks = setting[2:4]

@@ -82,6 +82,10 @@ def test_columns_of_two_levels_are_signs(release, rows):
     np.testing.assert_allclose(result.params, partial[np.triu_indices(3, 1)], atol=2e-3)
     assert result.edges()["term"].tolist() == ["a, yes"]
     assert "columns of two levels" in result.summary()
+    drawn = release.to_frame()  # and the synthetic rows follow them
+    assert drawn["a"].corr(drawn["yes"] * 1.0) == pytest.approx(
+        rows["a"].corr(rows["yes"] * 1.0), abs=0.03
+    )
 
 
 def test_given_and_missing_cells_leave_rows_out(release, rows):

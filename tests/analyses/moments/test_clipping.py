@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ SCHEMA = dps.Schema([
 CENTER = {"age": 45, "pay": 12.5, "steps": 8_000}
 SCALE = {"age": 15, "pay": 6.25, "score": 1.5, "steps": 3_000}
 OPTIONS = {"clip_norm": 2.3, "center": CENTER, "scale": SCALE}
+PLAIN = {"clip_norm": 0.6}
 MIDDLES = {"age": 50, "pay": 10, "score": Fraction(5, 2), "steps": 10_000}
 HALVES = {"age": 50, "pay": 20, "score": Fraction(5, 2), "steps": 10_000}
 GRAIN = 8_192  # radius of the ball in integers
@@ -37,12 +39,15 @@ def rows(n=800):
     })  # fmt: skip
 
 
-def shrunk(frame, clip_norm, center=None, scale=None):
+@cache
+def shrunk(centred=True):
     """Rows in units of the scales: cell by cell, in fractions; and which were too long."""
-    center, scale = MIDDLES | (center or {}), HALVES | (scale or {})
-    radius = Fraction(str(clip_norm))
+    options = OPTIONS if centred else PLAIN
+    center, scale = (usual | options.get(name, {}) for name, usual in
+                     (("center", MIDDLES), ("scale", HALVES)))  # fmt: skip
+    radius = Fraction(str(options["clip_norm"]))
     found, far = [], []
-    for _, row in frame.iterrows():
+    for _, row in rows().iterrows():
         whole = []
         for name in NAMES:
             z = (Fraction(str(row[name])) - Fraction(str(center[name]))) / Fraction(
@@ -68,12 +73,9 @@ def infer(analysis, *, epsilon=1.0, n=800, unit="replace", budget=None):
     return release.infer("a"), release
 
 
-@pytest.mark.parametrize(
-    ("unit", "options"), [("replace", OPTIONS), ("add_remove", {"clip_norm": 0.6})],
-    ids=["centred", "plain"],
-)  # fmt: skip
-def test_zero_noise_components_are_numpys_on_shrunk_rows(no_noise, unit, options):
-    z, far = shrunk(rows(), **options)
+@pytest.mark.parametrize(("unit", "centred"), [("replace", True), ("add_remove", False)])
+def test_zero_noise_components_are_numpys_on_shrunk_rows(no_noise, unit, centred):
+    (z, far), options = shrunk(centred), OPTIONS if centred else PLAIN
     assert 100 < far.sum() < 700
     for standardize in (False, True):
         analysis = dps.PCA(NAMES, standardize=standardize, **options)
@@ -90,7 +92,7 @@ def test_zero_noise_components_are_numpys_on_shrunk_rows(no_noise, unit, options
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_zero_noise_covariance_is_numpys_on_shrunk_rows(no_noise, unit):
-    z, _ = shrunk(rows(), **OPTIONS)
+    z, _ = shrunk()
     scale = np.array([SCALE[name] for name in NAMES])
     result, _ = infer(dps.Covariance(NAMES, **OPTIONS), epsilon=5e6, unit=unit)
     np.testing.assert_allclose(result.covariance_, np.cov((z * scale).T), rtol=1e-8)
@@ -99,7 +101,7 @@ def test_zero_noise_covariance_is_numpys_on_shrunk_rows(no_noise, unit):
 
 
 def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise):
-    z, unit = shrunk(rows(), **OPTIONS)[0], "add_remove"
+    z, unit = shrunk()[0], "add_remove"
     result, release = infer(dps.Correlation(NAMES, **OPTIONS), epsilon=5e6, unit=unit)
     np.testing.assert_allclose(result.matrix, np.corrcoef(z.T), rtol=1e-8)
     own = np.asarray(result.params)
@@ -114,7 +116,7 @@ def test_zero_noise_correlations_are_numpys_on_shrunk_rows(no_noise):
 
 
 def test_correlations_of_shrunk_rows_hold_those_of_the_table():
-    z, _ = shrunk(rows(), **OPTIONS)
+    z, _ = shrunk()
     truth = np.corrcoef(z.T)[np.triu_indices(4, 1)]
     for unit, budget in (("replace", dps.PureDP(4)), ("add_remove", dps.ZCDP(0.5))):
         result, _ = infer(dps.Correlation(NAMES, **OPTIONS), unit=unit, budget=budget)
@@ -147,7 +149,7 @@ def test_a_norm_that_shrinks_nothing_is_the_plain_analysis(no_noise):
     ("budget", "unit"), [(dps.PureDP(1), "replace"), (dps.ZCDP(0.02), "add_remove")], ids=str
 )
 def test_the_share_of_shrunk_rows_is_told(unit, budget):
-    far = shrunk(rows(), **OPTIONS)[1].mean()
+    far = shrunk()[1].mean()
     result, release = infer(dps.Covariance(NAMES, **OPTIONS), unit=unit, budget=budget)
     analysis = dps.Covariance(NAMES, **OPTIONS)
     (ball,) = analysis.family(SCHEMA).blocks

@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -75,6 +73,9 @@ def test_zero_noise_components_are_scikit_learns(no_noise, standardize, unit):
     np.testing.assert_allclose(result.components_, components, atol=1e-8)
     np.testing.assert_allclose(result.scores(frame), scores, atol=1e-8)
     np.testing.assert_allclose(result.mean_, numbers.mean(axis=0), rtol=1e-10)
+    if not standardize:
+        singular = np.linalg.svd((numbers - numbers.mean(axis=0)) / HALF, compute_uv=False)
+        np.testing.assert_allclose(result.singular_values_, singular, rtol=1e-8)
     assert result.n_components_ == 4
     for name in ("components", "explained_variance", "explained_variance_ratio", "mean",
                  "n_components", "singular_values"):  # fmt: skip
@@ -153,13 +154,6 @@ def test_frames_and_summary():
         result.angles(method="exact")
 
 
-def test_singular_values_are_numpys_without_noise(no_noise):
-    result, frame, _ = infer(dps.PCA(NAMES), epsilon=5e6)
-    unit = (frame[NAMES] - MIDDLE) / HALF
-    expected = np.linalg.svd(unit - unit.mean(), compute_uv=False)
-    np.testing.assert_allclose(result.singular_values_, expected, rtol=1e-8)
-
-
 @pytest.fixture
 def axes():
     pytest.importorskip("matplotlib").use("agg")
@@ -220,7 +214,7 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     plan = dps.plan(schema, {"p": dps.PCA([*"abc"])}, budget=dps.PureDP(50), n=800, unit=unit)
     with _noise_from(seeded_noise(6)):
         result = dps.release(plan, rows, m=100, k=10, rng=0).infer("p")
-    alphas = (0.05, 0.0055, 0.005, 0.004, 0.003, 0.0025, 0.0015, 1e-3, 6e-4, 2 / 4002, 4e-4, 1e-6)
+    alphas = (0.05, 0.005, 0.003, 0.0015, 6e-4, 2 / 4002, 4e-4, 1e-6)
     found = [result.angles(alpha=alpha)["vector"].to_numpy() for alpha in alphas]
     assert np.all(np.diff(found, axis=0) >= -1e-9)
     certified = result.angles(alpha=1e-6, method="certified")["vector"].to_numpy()
@@ -235,10 +229,3 @@ def test_intervals_and_bounds_on_angles_are_nested(unit, seeded_noise):
     slack = 0.004 * np.diff(ends[:-1])[..., 0]  # the accuracy of simulated limits
     assert np.all(np.diff(ends[..., 0], axis=0) <= slack)
     assert np.all(np.diff(ends[..., 1], axis=0) >= -slack)
-
-
-def test_plots_without_matplotlib_say_what_to_do(monkeypatch):
-    result, _, _ = infer(dps.PCA(["age", "pay"]))
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(dps.RequestError, match=r"pip install 'dpstats\[plots\]'"):
-        dps.plots.scree(result)

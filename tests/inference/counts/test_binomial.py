@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 from statsmodels.stats.proportion import proportion_confint as clopper_pearson
 
 from dpstats.analyses.counts.binomial import (
@@ -13,7 +13,6 @@ from dpstats.analyses.counts.binomial import (
     proportion_pvalue,
 )
 from dpstats.errors import RequestError
-from dpstats.inference.characteristic import Inversion
 from dpstats.privacy.gaussian import DiscreteGaussian
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.weighted_noise import Combination
@@ -42,11 +41,6 @@ def brute_cdf(t, n, p, scale, terms=1):
     """P(T + U <= t)."""
     lattice, mass = total_law(n, p, scale, terms)
     return float(mass @ np.clip(t - lattice + 0.5, 0, 1))
-
-
-def crossing(function, low, high):
-    """Where a decreasing function of t changes sign."""
-    return optimize.brentq(function, low, high, xtol=1e-11)
 
 
 @pytest.mark.parametrize("n", [1, 7, 60])
@@ -91,30 +85,6 @@ def test_a_thousand_million_rows(scale):
     assert low < p < high
 
 
-@pytest.mark.parametrize("level", [0.001, 0.05, 0.37])
-@pytest.mark.parametrize(("n", "p", "scale"), [(12, 0.01, 2.0), (40, 0.6, 0.5), (5, 0.5, 30.0)])
-def test_pvalues_are_uniform_under_the_null(n, p, scale, level):
-    law = DiscreteLaplace(scale)
-
-    def edge(alternative, level):
-        sign = 1 if alternative == "larger" else -1
-        return crossing(
-            lambda t: sign * (proportion_pvalue(t, n, p, law, alternative) - level),
-            -30 * scale - 5,
-            n + 30 * scale + 5,
-        )
-
-    smaller, larger = edge("smaller", level), edge("larger", level)
-    assert brute_cdf(smaller, n, p, scale) == pytest.approx(level, abs=1e-8)
-    assert 1 - brute_cdf(larger, n, p, scale) == pytest.approx(level, abs=1e-8)
-    # two-sided: rejects outside of the edges at level/2, each of which has p-value `level`; one
-    # that no rows can have is read as the nearest count that some have
-    for t in (edge("smaller", level / 2), edge("larger", level / 2)):
-        found = proportion_pvalue(t, n, p, law)
-        assert found == pytest.approx(level, abs=1e-8) if 0 <= t <= n else found > level
-    assert proportion_pvalue((smaller + larger) / 2, n, p, law) > level
-
-
 @settings(max_examples=40)
 @given(
     n=st.integers(1, 300),
@@ -140,7 +110,8 @@ def test_interval_and_test_are_dual(n, scale, where, alpha):
     assert wider[1] >= high
 
 
-def test_without_noise_it_is_the_randomised_binomial_interval(law_of_zero):
+def test_without_noise_it_is_the_randomised_binomial_interval():
+    law_of_zero = DiscreteLaplace(1e-3)
     n, x = 25, np.arange(26)
     cp_low, cp_high = clopper_pearson(x, n, method="beta")
     low, high = proportion_interval(x - 0.5 + 1e-12, n, law_of_zero)
@@ -255,19 +226,3 @@ def test_ends_are_exact_to_a_millionth_of_the_width_and_outwards(name, n, alpha)
         assert share_of_tail(high[i] - step, read[i]) >= 1 - rounding
     mirrored = proportion_interval(n - t, n, law, alpha)
     np.testing.assert_allclose(low, 1 - mirrored[1], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("p", [0.0, 0.03, 0.5])
-def test_inversion_with_a_normal_smoothing(p):
-    """X - n p + .7 Z + G against the sum over X and Z."""
-    n, law = 50, DiscreteLaplace(15.0)
-    inversion = Inversion(
-        lambda s, _: law.log_characteristic(0.7 * s)[None], 0.7 * law.support(), "normal"
-    )
-    d = np.array([-80.0, -21.3, -4.0, 0.0, 0.4, 9.0, 60.0])
-    sizes, risks = np.full(7, float(n)), np.full(7, p)
-    x, z = np.arange(n + 1), np.arange(-600, 601)
-    tails = stats.norm.cdf(d[:, None, None] - (x - n * p)[:, None] - 0.7 * z)
-    expected = stats.binom.pmf(x, n, p) @ tails @ law.pmf(z)
-    found = inversion.cdf(d, sizes, risks, inversion.nodes(d, sizes, risks))
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11)

@@ -83,7 +83,7 @@ def asked(monkeypatch):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_both_queries_give_the_sums_of_a_loop(backend, loop, asked, monkeypatch):
-    @settings(max_examples=8, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=5, suppress_health_check=list(HealthCheck))
     @given(ROWS)
     def run(rows):
         rows += [(text, True, 0, 0) for text in TEXTS + ODD]

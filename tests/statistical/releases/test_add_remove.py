@@ -52,7 +52,7 @@ def truths(name):
     return {"one": ILL, "group": ILL, "difference": [0, 1, 1]}[name]
 
 
-@pytest.mark.simulate(SETTINGS, few=(0, 3), runs=(24, 600))
+@pytest.mark.simulate(SETTINGS, few=(0,), runs=(24, 600))
 def test_level_and_coverage(setting, runs, table, tools):
     """All methods; in few runs those that take most of the time in a quarter of them.
 
@@ -89,6 +89,7 @@ def test_level_and_coverage(setting, runs, table, tools):
         table.level(setting, f"{name}: level", wrong, runs, 0.06)
 
 
+@pytest.mark.slow
 def test_the_check_sees_a_count_taken_for_exact(table, tools):
     """Where the noisy count replaces n, small noisy tables are covered too seldom."""
     from dpstats.measured.row_count import RowCount
