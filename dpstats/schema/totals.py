@@ -189,9 +189,9 @@ def fixed_rows(schema: WithTotals) -> int | None:
         fewest = optimize.linprog(rows, A_eq=having.T, b_eq=counts)
         largest = optimize.linprog(-rows, A_eq=having.T, b_eq=counts)
         if fewest.success:
-            least = max(least, float(fewest.fun))
+            least = max(least, float(fewest.fun or 0.0))
         if largest.success:  # else any number of rows has no total
-            most = min(most, -float(largest.fun))
+            most = min(most, -float(largest.fun or 0.0))
     return round(least) if most - least < 0.5 else None  # whole numbers
 
 
