@@ -97,13 +97,13 @@ def rare_shares(shares: Floats, n: float) -> list[str]:
 
 
 def notes_on_cells(answers: Answers) -> list[str]:
-    """Notes on cells or conditions (d,) that cannot occur, and on what else is known of them."""
+    """Notes on cells or conditions (d,) that cannot occur, and on rules and totals in use."""
     count = int(np.count_nonzero(answers.impossible))
     if not count:
-        return answers.notes_on_known
+        return answers.constraint_notes
     which = "it" if len(answers.sums) == 1 else f"{count} of {len(answers.sums)}"
-    zeros = f"{which} cannot occur by the rules between columns: the share is 0, without error"
-    return [zeros, *answers.notes_on_known]
+    zeros = f"{which} cannot occur by the rules between columns: the share is exactly 0"
+    return [zeros, *answers.constraint_notes]
 
 
 def impossible_shares(shares: Floats, fitted: bool) -> list[str]:

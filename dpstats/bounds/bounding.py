@@ -36,7 +36,6 @@ from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
-from dpstats.schema.totals import compile_totals
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -101,8 +100,8 @@ class Asker:
         *,
         totals: bool = False,
     ) -> None:
-        self.release, self.totals = release, totals
-        self.sources = sources.knowing("totals" if totals else "rules")
+        self.release = release
+        self.sources = sources.with_constraints("totals" if totals else "rules")
         check_target(target)
         self.alpha, self.target = check_alpha(alpha), target
         self.few, self.left = few, 0
@@ -149,8 +148,9 @@ class Asker:
             return self.of_family(family)
         result = self.inferred(analysis)
         asked: Asked | None = None if own is None else own(schema)
-        alone = asked is None or not (self.totals and compile_totals(schema))
-        if result is not None and result.has_intervals and alone:
+        # A result's own certified intervals use no totals.
+        serves = asked is None or not self.sources.totals
+        if result is not None and result.has_intervals and serves:
             frame = result.intervals_frame(alpha=self.alpha, method="certified", target=self.target)
             low, high = (frame[name].to_numpy(np.float64) for name in ("conf_low", "conf_high"))
             least, most = -np.inf, np.inf

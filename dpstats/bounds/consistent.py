@@ -38,8 +38,7 @@ from dpstats.measured.combining import Sources
 from dpstats.rows.gibbs import Support
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import MAX_CELLS, cell_set
-from dpstats.schema.rules import compile_rules, possible_cells
-from dpstats.schema.totals import CompiledTotal, compile_totals
+from dpstats.schema.repairs import compile_rules
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -96,10 +95,12 @@ def merged_levels(
         if isinstance(block, Indicator) and set(block.columns) <= set(columns)
     ]
     arrays += sets_of_rows(measured, columns)
-    if sources.known != "nothing":
-        rules = compile_rules(sources.measurements.schema)
-        arrays += [(r.columns, r.impossible()) for r in rules if set(r.columns) <= set(columns)]
-    arrays += [(t.columns, t.cells) for t in _totals(sources) if set(t.columns) <= set(columns)]
+    rules = compile_rules(sources.measurements.schema) if sources.constraints != "none" else ()
+    arrays += [
+        (statement.columns, statement.cells())
+        for statement in (*rules, *sources.totals)
+        if set(statement.columns) <= set(columns)
+    ]
     own = question.columns
     states = States(own, tuple(codes_of(c, c in question.coded) for c in own))
     compared = not question.coded or states.size <= _MOST_COMPARED
@@ -200,42 +201,35 @@ def possible_range(sources: Sources, question: Question) -> Interval:
         return question.range
     values = numerator[inside]
     low, high = float(values.min()), float(values.max())
-    beyond = bool(
-        np.any(numerator[(denominator <= 0) & allowed] != 0)
-    )  # rows that only the numerator counts
+    outside = (denominator <= 0) & allowed
+    beyond = bool(np.any(numerator[outside] != 0))  # rows that only the numerator counts
     return max(low, question.range[0]), question.range[1] if beyond else high
 
 
 def _allowed(sources: Sources, states: States, merged: Mapping[Column, Codes]) -> NDArray[np.bool_]:
-    """States (m,) that hold a cell which the rules between columns allow.
+    """Which states (m,) have a row that the rules between columns allow.
 
-    Where bins of a column are `merged`, a state stands for all that are merged with its own.
+    Where bins of a column are `merged`, a row in any of the bins merged with that of the state.
     """
     columns, shape = states.columns, [column.bins for column in states.columns]
-    if sources.known == "nothing" or math.prod(shape) > MAX_CELLS:
-        return np.ones(states.size, np.bool_)
-    possible = possible_cells(sources.measurements.schema, columns)
+    possible = sources.possible_cells(columns) if math.prod(shape) <= MAX_CELLS else None
     if possible is None:
         return np.ones(states.size, np.bool_)
-    found: NDArray[Any] = possible
+    allowed: NDArray[Any] = possible
     for axis, (column, codes) in enumerate(zip(columns, states.codes, strict=True)):
         number_of = np.arange(column.bins)
         if column in merged and np.array_equal(codes, first_of(column, merged[column])):
             number_of = merged[column]
-        own = number_of[column.bins_of(codes)][:, np.newaxis] == number_of
-        found = np.moveaxis(np.tensordot(own.astype(float), found, axes=(1, axis)), 0, axis) > 0
-    return np.asarray(found.ravel(), dtype=np.bool_)
+        same = (number_of[column.bins_of(codes)][:, np.newaxis] == number_of).astype(float)
+        allowed = np.moveaxis(np.tensordot(same, allowed, axes=(1, axis)), 0, axis) > 0
+    return np.asarray(allowed.ravel(), dtype=np.bool_)
 
 
 def touched(sources: Sources, columns: Iterable[Column]) -> bool:
     """Whether some measured function, or a total that is used, depends on one of these columns."""
     names = set(sources.measurements.published.answering.column_names)
-    names = names.union(*(total.names for total in _totals(sources)))
+    names = names.union(*(total.names for total in sources.totals))
     return not names.isdisjoint(column.name for column in columns)
-
-
-def _totals(sources: Sources) -> Sequence[CompiledTotal]:
-    return compile_totals(sources.measurements.schema) if sources.known == "totals" else ()
 
 
 def consistent(sources: Sources, question: Question, alpha: float) -> Consistent:
@@ -267,11 +261,11 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
         found.append(_ends(sources, [], alpha, None))
         rows = found[-1][2]
     names = {c.name for c in columns}
-    public = [total for total in _totals(sources) if total.names <= names]
-    counts = np.array([float(total.rule.count) for total in public])
+    public = [total for total in sources.totals if total.names <= names]
+    counts = np.array([float(compiled.total.count) for compiled in public])
     found.append((counts, counts, rows))
     blocks = [*around, *coarse, *fine, *(one.block for one in totals)]
-    blocks += [Indicator(cell_set(t.columns, t.cells), "total") for t in public]
+    blocks += [Indicator(cell_set(t.columns, t.counted), "total") for t in public]
     points = states.points()
     allowed = np.flatnonzero(_allowed(sources, states, merged))
     points = {name: codes[allowed] for name, codes in points.items()}

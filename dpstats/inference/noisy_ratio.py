@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TAIL = 1e-12
 _LONGEST = 100.0  # relative reach of a noise; a longer one is that of sums which are nearly exact
-_EXACT = 1e-12  # variance of a noise that there is not
+_EXACT = 1e-12  # largest variance of a sum that counts as exact
 _FARTHEST = 7.5  # frequency beyond which R leaves nothing, below 1e-12
 _TOLERANCE = 1e-6  # of an end, in standard errors; ends are moved outwards by it
 
@@ -84,7 +84,7 @@ class NoisyRatio(Cached):
     def computable(self) -> bool:
         """Whether there is noise enough for its law to be inverted; known from the law alone.
 
-        There is none at an end where T, or N - T, is a public total.
+        At parameter 0 or 1 there is none where T, or N - T, is a public total.
         """
         exact = np.min(self.noise.variance(np.array([0.0, 1.0]))) <= _EXACT
         return not exact and self.noise.relative_reach <= _LONGEST

@@ -104,33 +104,28 @@ class Answers(Cached):
     @cached_property
     def impossible(self) -> NDArray[np.bool_]:
         """Which functions (d,) are zero in every row that the rules between columns allow."""
-        if self.bound_only:  # of rows, of which no function is known
-            return np.zeros(len(self.sums), np.bool_)
-        found = [self._rows.sources.impossible(block) for block in self._rows.blocks]
-        return np.concatenate(found)[list(self._rows.functions)]
+        of_blocks = [self._rows.sources.impossible(block) for block in self._rows.blocks]
+        return np.concatenate(of_blocks)[list(self._rows.functions)]
 
     @property
-    def notes_on_known(self) -> list[str]:
-        """What a reader should know of the rules and totals that the answers rest on."""
-        if self.bound_only:
-            return []
+    def constraint_notes(self) -> list[str]:
+        """Notes on how the answers use rules and totals."""
         sources = self._rows.sources
-        found = [note for block in self.blocks for note in sources.notes(block.columns)]
-        return list(dict.fromkeys(found))
+        notes = [note for block in self.blocks for note in sources.constraint_notes(block.columns)]
+        return list(dict.fromkeys(notes))
 
     @cached_property
     def without_totals(self) -> Answers:
-        """The answers that rest on no public total of the table, for what is certified."""
-        if self.bound_only:
-            return self
+        """Answers that use no public total of the table, for certified statements."""
         sources, blocks = self._rows.sources, self._rows.blocks
-        if sources.known != "totals" or not sources.measurements.schema.totals:
+        if not sources.totals:
             return self
-        found = answer(sources.knowing("rules"), blocks, disjoint=self._rows.disjoint)
+        without = sources.with_constraints("rules")
+        answers = answer(without, blocks, disjoint=self._rows.disjoint)
         if self.rows not in (sources.rows, sources.fewest_persons):
-            found = found.of_counted_rows()
-        found = found.subset(self._rows.functions)
-        return found if self.unit == 1 else found.of_persons
+            answers = answers.of_counted_rows()
+        answers = answers.subset(self._rows.functions)
+        return answers if self.unit == 1 else answers.of_persons
 
     @property
     def blocks(self) -> tuple[Block, ...]:

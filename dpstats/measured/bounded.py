@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import ClassVar, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
@@ -107,6 +107,21 @@ class BoundedAnswers(Answers):
     def with_count(self) -> None:
         """Not known."""
         return None
+
+    @cached_property
+    def impossible(self) -> NDArray[np.bool_]:
+        """No function: published rows are bounded without rules between columns."""
+        return np.zeros(len(self.sums), np.bool_)
+
+    @property
+    def constraint_notes(self) -> list[str]:
+        """No notes: neither rules nor totals are used."""
+        return []
+
+    @cached_property
+    def without_totals(self) -> BoundedAnswers:
+        """These answers, which use no totals."""
+        return self
 
     def _check(self) -> None:
         if self._draws.refused:

@@ -222,15 +222,15 @@ def block_of_largest(block: str, of_tables: float | None) -> str:
 
 def published_answers(measured: Measurements | Sources) -> Answers:
     """Noisy answers to the published family; as measured, where no table is by residuals."""
-    sources = _alone(measured)
+    sources = _without_constraints(measured)
     strategy = sources.measurements.strategy
     return answer(sources, strategy.published, disjoint=not strategy.tables)
 
 
-def _alone(measured: Measurements | Sources) -> Sources:
-    """Noisy answers alone: a certificate uses no rule between columns and no public total."""
+def _without_constraints(measured: Measurements | Sources) -> Sources:
+    """Sources for a certificate, which uses no rule between columns and no public total."""
     sources = measured if isinstance(measured, Sources) else Sources(measured)
-    return sources.knowing("nothing")
+    return sources.with_constraints("none")
 
 
 def certify(
@@ -243,7 +243,7 @@ def certify(
     share noise: then see `certify_answers`.
     """
     check_alpha(alpha)
-    sources = _alone(measured)
+    sources = _without_constraints(measured)
     measurements = sources.measurements
     if measurements.strategy.tables:
         family = measurements.published.answering

@@ -1,9 +1,9 @@
 """Best linear unbiased combination of everything measured, with the exact law of its noise.
 
-Overlapping tables are combined by orthogonal residuals (`overlapping_tables`). What else is known
-of their cells enters by one more update: separately measured conditions, cells that rules between
-columns make impossible, and public totals (docs/explanation/inference/zeros-and-totals.md). Other
-functions come from the measured block with the least variance.
+Overlapping tables are combined by orthogonal residuals (`overlapping_tables`). One more update uses
+separately measured conditions, cells that rules between columns make impossible, and public totals
+(docs/explanation/inference/zeros-and-totals.md). Other functions come from the measured block with
+the least variance.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ from dpstats.measured.row_count import RowCount
 from dpstats.privacy.weighted_noise import Combination
 from dpstats.schema import Column
 from dpstats.schema.conditions import cell_set
-from dpstats.schema.rules import determined_bins, possible_cells
-from dpstats.schema.totals import Total, compile_totals
+from dpstats.schema.possible import determined_bins, possible_cells
+from dpstats.schema.repairs import Mask
+from dpstats.schema.totals import CompiledTotal, Total, compile_totals
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
 
 LARGEST_UPDATE = 2 * 10**7  # entries of a matrix of weights; beyond it only the tables are used
-MOST_LINKED = 5_000  # cells of linked tables, whose zeros and totals are all used
-_GAIN = 1e-9
-_NOTHING = 1e-12
+MOST_LINKED = 5_000  # cells of linked tables, up to which all their zeros and totals are used
+_GAIN = 1e-9  # least relative gain in variance for which a combination replaces a single source
+_NO_WEIGHT = 1e-12
 _LEAST_VARIANCE = 1e-9
 _REDUNDANT = 1e-10  # of a variance
 _BEYOND_CHANCE = 1e-3
 
-Known = Literal["nothing", "rules", "totals"]
-"""What is used beside noisy answers: rules between columns, or these and totals of the table."""
+Constraints = Literal["none", "rules", "totals"]
+"""What answers use beside the noisy sums: rules between columns, or these and public totals."""
 
 LawKey = tuple[tuple[float, float, int], ...]
 """Terms (weight, scale, count) of a combination of noises; one of weight 1 is an exact sum."""
@@ -77,7 +78,7 @@ class WeightRows:
         block with one law differ by an exchange of cells, so one of them serves all.
         """
         exchangeable = all(
-            np.ptp(weights) <= _NOTHING
+            np.ptp(weights) <= _NO_WEIGHT
             for weights in np.split(self.sources.weights_of_count, self.sources.starts[1:])
         )
         keys: list[JointKey] = []
@@ -124,50 +125,47 @@ class BlockEstimate:
     laws: list[LawKey]
     rows: Callable[[Sequence[int]], Floats]  # of some of the functions
 
-    def fix(self, known: NDArray[np.bool_], sums: Floats) -> None:
-        """Take some sums as exact: they have no noise."""
+    def fix(self, exact: Mask, sums: Floats) -> None:
+        """Set the sums that are `exact` (d,), which have no noise."""
         rows = self.rows
-        self.sums[known], self.variances[known] = sums[known], 0.0
-        self.laws = [_EXACT if k else law for k, law in zip(known, self.laws, strict=True)]
-        self.rows = lambda chosen: np.where(known[list(chosen), np.newaxis], 0.0, rows(chosen))
+        self.sums[exact], self.variances[exact] = sums[exact], 0.0
+        self.laws = [_EXACT if e else law for e, law in zip(exact, self.laws, strict=True)]
+        self.rows = lambda chosen: np.where(exact[list(chosen), np.newaxis], 0.0, rows(chosen))
 
 
 @dataclass(frozen=True, eq=False)
 class _Facts(Cached):
-    """Sums of m functions that the tables estimate, and that are known otherwise too.
+    """Sums of m functions that tables estimate, and that something else says too.
 
     Attributes
     ----------
     rows : (m, measured functions) float64
         Weights of their estimates from the tables.
-    surprise : (m,) float64
-        What is known, less these estimates.
-    own : (m,) int64
-        The measured function that knows, -1 where the sum is exact.
-    total : (m,) int64
-        Which total of the table it is, -1 for another fact.
+    discrepancies : (m,) float64
+        The sums less these estimates.
+    measured_by : (m,) int64
+        The measured function that says the sum with noise, -1 where it is exact.
     variances : (measured functions,) float64
         Of the measured noises.
     """
 
     rows: Floats
-    surprise: Floats
-    own: Codes
-    total: Codes
+    discrepancies: Floats
+    measured_by: Codes
     variances: Floats
 
     @cached_property
     def weights(self) -> Floats:
-        """Weights (m, measured functions) of the noises in `surprise`."""
-        weights, measured = -self.rows, np.flatnonzero(self.own >= 0)
-        weights[measured, self.own[measured]] += 1
+        """Weights (m, measured functions) of the noises in the discrepancies."""
+        weights, noisy = -self.rows, np.flatnonzero(self.measured_by >= 0)
+        weights[noisy, self.measured_by[noisy]] += 1
         return weights
 
     @cached_property
     def _factor(self) -> tuple[Floats, Codes, Floats]:
-        """Cholesky factor of the correlations of some facts, their places and weights.
+        """Cholesky factor of the correlations of independent facts, their places, and 1 / sd.
 
-        The others follow from these to every digit, so they tell nothing more.
+        The others follow from these to every digit.
         """
         from scipy import linalg
 
@@ -176,19 +174,19 @@ class _Facts(Cached):
         weights = weights * unit[:, np.newaxis]
         correlations = (weights * self.variances) @ weights.T
         factor, pivots, rank, _ = linalg.lapack.dpstrf(correlations, tol=_REDUNDANT)
-        some = np.asarray(pivots[:rank] - 1, dtype=np.int64)
-        return factor[:rank, :rank], some, unit[some]
+        places = np.asarray(pivots[:rank] - 1, dtype=np.int64)
+        return factor[:rank, :rank], places, unit[places]
 
     def improve(self, rows: Floats, sums: Floats) -> tuple[Floats, Floats]:
         """Update d estimates (d,) and their weights (d, measured functions), eq. known-sums."""
         from scipy import linalg
 
-        factor, some, unit = self._factor
-        weights = self.weights[some] * unit[:, np.newaxis]
+        factor, places, unit = self._factor
+        weights = self.weights[places] * unit[:, np.newaxis]
         crossed = (weights * self.variances) @ rows.T
         gain = -linalg.cho_solve((factor, False), crossed).T
-        rows, sums = rows + gain @ weights, sums + gain @ (self.surprise[some] * unit)
-        return np.where(np.abs(rows) > _NOTHING, rows, 0.0), sums
+        rows, sums = rows + gain @ weights, sums + gain @ (self.discrepancies[places] * unit)
+        return np.where(np.abs(rows) > _NO_WEIGHT, rows, 0.0), sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +194,26 @@ class Sources(Cached):
     """The measurements, with their tables combined once."""
 
     measurements: Measurements
-    known: Known = "totals"
+    constraints: Constraints = "totals"
 
-    def knowing(self, known: Known) -> Sources:
-        """The same, using less or more beside the noisy answers."""
-        same = known == self.known
-        return self if same else self._once(("known", known), lambda: replace(self, known=known))
+    def with_constraints(self, constraints: Constraints) -> Sources:
+        """Sources whose answers use these constraints."""
+        if constraints == self.constraints:
+            return self
+        return self._once(
+            ("constraints", constraints), lambda: replace(self, constraints=constraints)
+        )
+
+    @property
+    def totals(self) -> tuple[CompiledTotal, ...]:
+        """Public totals of the table that answers use."""
+        use = self.constraints == "totals"
+        return compile_totals(self.measurements.schema) if use else ()
+
+    def possible_cells(self, columns: Sequence[Column]) -> Mask | None:
+        """Cells of some columns that are possible under the rules in use; None where all are."""
+        use = self.constraints != "none"
+        return possible_cells(self.measurements.schema, columns) if use else None
 
     @property
     def blocks(self) -> tuple[NoisyBlock, ...]:
@@ -299,9 +311,9 @@ class Sources(Cached):
     def joint_key(self, row: Floats) -> JointKey:
         """Joint law of the noise of a sum, a row of weights, and of the number of rows."""
         count = self.weights_of_count
-        used = np.flatnonzero((np.abs(row) > _NOTHING) | (np.abs(count) > _NOTHING))
+        used = np.flatnonzero((np.abs(row) > _NO_WEIGHT) | (np.abs(count) > _NO_WEIGHT))
         # the noise is symmetric, so both signs may change together
-        sign = np.where(row[used] < -_NOTHING, -1.0, 1.0)
+        sign = np.where(row[used] < -_NO_WEIGHT, -1.0, 1.0)
         # Pairs as complex numbers, which sort far faster than columns do.
         pairs = np.round(sign * row[used], 12) + 1j * np.round(sign * count[used], 12)
         distinct, which = np.unique(pairs, return_inverse=True)
@@ -346,20 +358,19 @@ class Sources(Cached):
             raise _not_measured(self.measurements, block, estimate.variances)
         return estimate
 
-    def impossible(self, block: Block) -> NDArray[np.bool_]:
+    def impossible(self, block: Block) -> Mask:
         """Which functions of a block (d,) are zero in every row that the rules allow."""
-        found = np.zeros(block.size, np.bool_)
-        if self.known != "nothing" and isinstance(block, Table | Indicator):
-            possible = possible_cells(self.measurements.schema, block.columns)
-            if possible is not None:
-                found = ~possible.ravel()
-                if isinstance(block, Indicator):
-                    found = np.array([not np.any(block.cells.array & possible)])
-        return found
+        if isinstance(block, Table | Indicator):
+            possible = self.possible_cells(block.columns)
+            if possible is not None and isinstance(block, Table):
+                return ~possible.ravel()
+            if possible is not None and isinstance(block, Indicator):
+                return np.array([not np.any(block.cells.array & possible)])
+        return np.zeros(block.size, np.bool_)
 
     @cached_property
-    def _possible(self) -> NDArray[np.bool_]:
-        """Which measured functions (measured functions,) are not zero in every row."""
+    def _possible(self) -> Mask:
+        """Which of the measured functions are not zero in every row that the rules allow."""
         return ~np.concatenate([self.impossible(noisy.block) for noisy in self.blocks])
 
     def _single(self, wanted: Block, *, complements: bool) -> BlockEstimate:
@@ -399,7 +410,7 @@ class Sources(Cached):
         return estimate
 
     def _combined(self, wanted: Table | Indicator) -> BlockEstimate | None:
-        """All tables together, then what else is known of sums that they estimate."""
+        """All tables together, then the facts about sums that they estimate."""
         if not self.tables.tables:
             return None
         small = wanted.size * self.size <= LARGEST_UPDATE
@@ -410,24 +421,23 @@ class Sources(Cached):
                 return estimate
         if not small:
             return None
-        found = self._weighted(wanted.columns, _functions_of(wanted))
-        if found is None:
+        weighted = self._weighted(wanted.columns, _functions_of(wanted))
+        if weighted is None:
             return None
-        rows, sums = found
+        rows, sums = weighted
         exact = np.zeros(len(rows), np.bool_)
         if facts is not None:
             before = rows**2 @ self.variances
             rows, sums = facts.improve(rows, sums)
             exact = rows**2 @ self.variances <= _REDUNDANT * before
-        present = rows
         uniforms = np.concatenate([noisy.uniforms for noisy in self.blocks])
-        uniform = np.where(exact, uniforms.sum(), (np.abs(rows) > _NOTHING) @ uniforms)
+        uniform = np.where(exact, uniforms.sum(), (np.abs(rows) > _NO_WEIGHT) @ uniforms)
         estimate = BlockEstimate(
             sums,
             rows**2 @ self.variances,
             uniform - np.rint(uniform),
             [self._key(row) for row in rows],
-            lambda chosen: present[chosen],
+            lambda chosen: rows[chosen],
         )
         if exact.any():
             estimate.fix(exact, np.rint(sums) + 0.0)  # no -0
@@ -438,33 +448,35 @@ class Sources(Cached):
         estimate = self.tables.table(wanted.columns)
         if estimate is None:
             return None
-        row = _present(self._rows(wanted.columns, _cells_of(wanted, [0])))[0]
+
+        def rows_of(chosen: Sequence[int]) -> Floats:
+            rows = self.tables.rows(wanted.columns, _cells_of(wanted, chosen), self.size)
+            assert rows is not None  # the table can be estimated
+            return rows
+
+        row = rows_of([0])[0]
         return BlockEstimate(
             estimate.ravel(),
             np.full(wanted.size, row**2 @ self.variances),
             np.zeros(wanted.size),
             [self._key(row)] * wanted.size,
-            lambda chosen: _present(self._rows(wanted.columns, _cells_of(wanted, chosen))),
+            rows_of,
         )
-
-    def _rows(self, columns: tuple[Column, ...], functions: Floats) -> Floats | None:
-        return self.tables.rows(columns, functions, self.size)
 
     def _weighted(
         self, columns: tuple[Column, ...], functions: Floats
     ) -> tuple[Floats, Floats] | None:
         """Weights (d, measured functions) and estimates (d,) of functions from all tables.
 
-        A column that is measured with none of the others, but follows from one that is, is read
-        off that.
+        Where tables do not give them, a column that follows from another is replaced by that one.
         """
-        found = self._estimated(columns, functions)
-        for by, column, follows in self._followed:
-            if found is None and column in columns:
+        weighted = self._weighted_as_asked(columns, functions)
+        for by, column, follows in self._determined:
+            if weighted is None and column in columns:
                 return self._weighted(*self._read_off(columns, functions, by, column, follows))
-        return found
+        return weighted
 
-    def _estimated(
+    def _weighted_as_asked(
         self, columns: tuple[Column, ...], functions: Floats
     ) -> tuple[Floats, Floats] | None:
         rows = self.tables.rows(columns, functions, self.size)
@@ -479,18 +491,19 @@ class Sources(Cached):
     ) -> tuple[tuple[Column, ...], Floats]:  # fmt: skip
         """Functions of a column that follows from another, of that one instead (eq. read-off)."""
         axis = 1 + columns.index(column)
-        found = np.take(functions, follows, axis=axis)
+        of_by = np.take(functions, follows, axis=axis)
         axes = [by if c == column else c for c in columns]
-        if by in columns:  # both axes are its own now
-            found = np.diagonal(found, axis1=1 + columns.index(by), axis2=axis)
+        if by in columns:  # it has two axes now
+            of_by = np.diagonal(of_by, axis1=1 + columns.index(by), axis2=axis)
             axes = [*(c for c in columns if c not in (by, column)), by]
         order = tuple(c for c in self.measurements.schema if c in axes)
-        return order, found.transpose(0, *(1 + axes.index(c) for c in order))
+        return order, of_by.transpose(0, *(1 + axes.index(c) for c in order))
 
     @cached_property
-    def _followed(self) -> list[tuple[Column, Column, Codes]]:
-        """Columns by which others are determined in every row: both, and bins of the second."""
-        return [] if self.known == "nothing" else determined_bins(self.measurements.schema)
+    def _determined(self) -> list[tuple[Column, Column, Codes]]:
+        """Columns that follow from another in every row: that one, the column, and its bins."""
+        use = self.constraints != "none"
+        return determined_bins(self.measurements.schema) if use else []
 
     def _facts_about(self, columns: tuple[Column, ...]) -> _Facts | None:
         """Facts about sums of tables that are linked to some columns; None if there are none."""
@@ -498,10 +511,10 @@ class Sources(Cached):
         return self._once(("facts", linked), lambda: self._facts(linked))
 
     def _linked_to(self, columns: tuple[Column, ...]) -> tuple[int, ...]:
-        """Numbers of the measured blocks that share columns with some, directly or through others.
+        """Numbers of the measured blocks whose facts are used in answers about some columns.
 
-        All of them where the total is estimated, which they share. Of more than `MOST_LINKED`
-        cells, those of blocks about the columns themselves, as many as there may be.
+        All linked blocks, if they have up to `MOST_LINKED` cells. Otherwise the nearest of those
+        that have only these columns, or have all of them.
         """
         linked, own = self._links(columns)
         sizes = {i: self.blocks[i].block.size for i in linked}
@@ -514,7 +527,11 @@ class Sources(Cached):
         return tuple(sorted(linked))
 
     def _links(self, columns: tuple[Column, ...]) -> tuple[set[int], dict[int, set[str]]]:
-        """Numbers of all blocks that are linked to some columns; and columns of each by name."""
+        """Numbers of the blocks that are linked to some columns, and names of columns by block.
+
+        Blocks are linked that share a column, directly or through others. Where the number of rows
+        is estimated all are: they share it.
+        """
         names, linked = {c.name for c in columns}, set[int]()
         own = {
             i: {c.name for c in noisy.block.columns}
@@ -528,92 +545,90 @@ class Sources(Cached):
             names = names.union(*(own[i] for i in more))
         return linked, own
 
-    def notes(self, columns: tuple[Column, ...]) -> list[str]:
-        """What a reader should know of rules and totals in the answers about some columns."""
+    def constraint_notes(self, columns: tuple[Column, ...]) -> list[str]:
+        """Notes on how answers about some columns use rules and totals."""
         schema = self.measurements.schema
-        if self.known == "nothing" or not (schema.rules or schema.views or schema.totals):
+        if self.constraints == "none" or not (schema.rules or schema.views or schema.totals):
             return []
         notes = [
             f"the noisy answers contradict a public total: {total} would be met by their noise "
-            "less than once in a thousand times; answers that rest on it may be wrong"
-            for total in (self.contradicted if self.known == "totals" else ())
+            "less than once in a thousand times; answers that use it may be wrong"
+            for total in self.contradicted
         ]
         cells = sum(self.blocks[i].block.size for i in self._links(columns)[0])
         if cells > MOST_LINKED:
             notes.append(
-                f"{cells:,} cells of tables are linked, more than {MOST_LINKED:,}: rules and "
-                "totals about other columns do not sharpen these answers, which have more noise "
-                "than the best ones"
+                f"the linked tables have {cells:,} cells, more than {MOST_LINKED:,}: these answers "
+                "do not use rules and totals about other columns, and have more noise than the "
+                "best ones"
             )
         return notes
 
     @cached_property
     def contradicted(self) -> tuple[Total, ...]:
-        """Totals of the table that the answers without totals are too far from."""
-        totals = compile_totals(self.measurements.schema)
-        found, others = [], self.knowing("rules")
-        for total in totals:
-            condition = Indicator(cell_set(total.columns, total.cells), str(total.rule))
+        """Totals in use that the answers without totals are too far from."""
+        contradicted, without = [], self.with_constraints("rules")
+        for compiled in self.totals:
+            total = compiled.total
+            condition = Indicator(cell_set(compiled.columns, compiled.counted), str(total))
             try:
-                estimate = others.best(condition, disjoint=False)
+                estimate = without.best(condition, disjoint=False)
             except NotMeasuredError:
                 continue
             law = law_of_key(self.measurements, estimate.laws[0])
-            distance = abs(float(estimate.sums[0]) - total.rule.count)
-            if float(law.tail(distance)) < bonferroni(_BEYOND_CHANCE, len(totals)):
-                found.append(total.rule)
-        return tuple(found)
+            distance = abs(float(estimate.sums[0]) - total.count)
+            if float(law.tail(distance)) < bonferroni(_BEYOND_CHANCE, len(self.totals)):
+                contradicted.append(total)
+        return tuple(contradicted)
 
     def _facts(self, linked: tuple[int, ...]) -> _Facts | None:
-        """Conditions that were measured, impossible cells and totals, of the linked blocks."""
-        found: list[tuple[Floats, Floats, int, int]] = []  # rows, surprise, own, total
+        """Measured conditions, impossible cells, determined columns and totals of some blocks."""
+        facts: list[tuple[Floats, Floats, int]] = []  # rows, discrepancies, measured_by
 
-        def add(columns: tuple[Column, ...], functions: Floats, known: Floats,
-                own: int = -1, total: int = -1) -> None:  # fmt: skip
-            if (estimate := self._estimated(columns, functions)) is not None:
-                found.append((estimate[0], known - estimate[1], own, total))
+        def add(columns: tuple[Column, ...], functions: Floats, sums: Floats,
+                measured_by: int = -1) -> None:  # fmt: skip
+            weighted = self._weighted_as_asked(columns, functions)
+            if weighted is not None:
+                facts.append((weighted[0], sums - weighted[1], measured_by))
 
         seen = set[tuple[Column, ...]]()
         for i in linked:
             block, start = self.blocks[i].block, self.starts[i]
             if isinstance(block, Indicator):
-                known = self.sums[[start]].astype(np.float64)
-                add(block.columns, _functions_of(block), known, own=start)
-            elif block.columns not in seen and self.known != "nothing":
+                noisy = self.sums[[start]].astype(np.float64)
+                add(block.columns, _functions_of(block), noisy, measured_by=start)
+            elif block.columns not in seen and self.constraints != "none":
                 seen.add(block.columns)
                 table = Table(block.columns)
-                zero = np.flatnonzero(self.impossible(table)).tolist()
-                if zero:
-                    add(table.columns, _cells_of(table, zero), np.zeros(len(zero)))
-                for by, column, follows in self._followed:
+                zeros = np.flatnonzero(self.impossible(table)).tolist()
+                if zeros:
+                    add(table.columns, _cells_of(table, zeros), np.zeros(len(zeros)))
+                for by, column, follows in self._determined:
                     if column in table.columns and by not in table.columns:
                         cells = _functions_of(table)
-                        same = self._read_off(table.columns, cells, by, column, follows)
-                        one, other = self._estimated(table.columns, cells), self._estimated(*same)
-                        if one is not None and other is not None:
-                            found.append((one[0] - other[0], other[1] - one[1], -1, -1))
-        own_names = {c.name for i in linked for c in self.blocks[i].block.columns}
-        if self.known == "totals":
-            for number, total in enumerate(compile_totals(self.measurements.schema)):
-                if total.names <= own_names:
-                    function = total.cells[np.newaxis].astype(np.float64)
-                    count = np.array([float(total.rule.count)])
-                    add(total.columns, function, count, total=number)
-        if not found:
+                        read_off = self._read_off(table.columns, cells, by, column, follows)
+                        direct = self._weighted_as_asked(table.columns, cells)
+                        other = self._weighted_as_asked(*read_off)
+                        if direct is not None and other is not None:
+                            facts.append((direct[0] - other[0], other[1] - direct[1], -1))
+        names = {c.name for i in linked for c in self.blocks[i].block.columns}
+        for total in self.totals:
+            if total.names <= names:
+                function = total.counted[np.newaxis].astype(np.float64)
+                add(total.columns, function, np.array([float(total.total.count)]))
+        if not facts:
             return None
-        rows, surprise, own, numbers = zip(*found, strict=True)
-        sizes = [len(part) for part in rows]
+        rows, discrepancies, measured_by = zip(*facts, strict=True)
         return _Facts(
             np.concatenate(rows),
-            np.concatenate(surprise),
-            np.repeat(own, sizes),
-            np.repeat(numbers, sizes),
+            np.concatenate(discrepancies),
+            np.repeat(measured_by, [len(part) for part in rows]),
             self.variances,
         )
 
     def _key(self, row: Floats) -> LawKey:
         """Law of a combination, equal weights (up to sign: the noise is symmetric) together."""
-        used = np.flatnonzero(np.abs(row) > _NOTHING)
+        used = np.flatnonzero(np.abs(row) > _NO_WEIGHT)
         pairs = np.round(np.abs(row[used]), 12) + 1j * self.scales[used]
         distinct, counts = np.unique(pairs, return_counts=True)
         return (
@@ -647,11 +662,6 @@ def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
     functions = np.zeros((len(chosen), table.size))
     functions[np.arange(len(chosen)), list(chosen)] = 1
     return functions.reshape(-1, *table.shape)
-
-
-def _present(rows: Floats | None) -> Floats:
-    assert rows is not None  # the caller checked that the table can be estimated
-    return rows
 
 
 def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:

@@ -270,8 +270,8 @@ class Strategy(Cached):
         _ = self.block_scales  # refuses impossible scales
         if self.unit == "add_remove" and (rows := fixed_rows(self.schema)) is not None:
             raise RequestError(
-                f"the totals add up to a table of {rows:,} rows, and under unit='add_remove' the "
-                "number of rows is not public: leave one out, or plan with unit='replace'"
+                f"the totals determine that the table has {rows:,} rows, which is not public under "
+                "unit='add_remove': leave one out, or plan with unit='replace'"
             )
 
     def scales_of(self, planned: PlannedBlock) -> Floats:
@@ -319,8 +319,9 @@ class Strategy(Cached):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Strategy:
         """Inverse of `to_dict`; the blocks are those of the file, not merged again."""
-        between = plain.get("rules", ()), plain.get("totals", ())
-        schema = Schema.from_dict(plain["schema"], None, None, *between)
+        schema = Schema.from_dict(
+            plain["schema"], rules=plain.get("rules", ()), totals=plain.get("totals", ())
+        )
         neighbours = Neighbours.from_dict(plain)
         return cls(
             schema=schema,

@@ -34,8 +34,7 @@ from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Schema, arrow
 from dpstats.schema.dates import day_text
-from dpstats.schema.rules import CompiledView
-from dpstats.schema.schema import Repairs
+from dpstats.schema.repairs import CompiledView, Repairs
 from dpstats.schema.totals import compile_totals
 
 if TYPE_CHECKING:
@@ -320,16 +319,16 @@ def _counted(
                 broken += repairs.broken(cells)
                 read = repairs.repair(cells)
                 for place, total in enumerate(totals):
-                    having[place] += np.count_nonzero(total.broken(read))
+                    having[place] += np.count_nonzero(total.counts(read))
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
     fits = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
     found = tuple(
-        (rule.rule.text, count)
+        (rule.text, count)
         for rule, count in zip(rules, broken.tolist(), strict=True)
         if not isinstance(rule, CompiledView)  # the table has none
     )
-    shown = [str(total.rule) for total in totals]
+    shown = [str(compiled.total) for compiled in totals]
     return rows, fits, found, tuple(zip(shown, having.tolist(), strict=True))
 
 

@@ -536,8 +536,8 @@ class Release(Cached):
         target : {"table", "population"}
             The private table, or the population that its rows were drawn from.
         totals : bool
-            Also use the public totals of the table, which the custodian asserts: the intervals are
-            then shorter, and only as right as these are.
+            Also use the public totals of the table. Intervals are then shorter, and valid only if
+            these totals are right, which the custodian asserts.
 
         Raises
         ------
@@ -872,7 +872,7 @@ class Release(Cached):
             f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
             f"{counted(self.k, 'synthetic row')} ({self._origin()})",
             *held.summary_lines(),
-            *(f"Note: {note}" for note in self._sources.notes(())),
+            *(f"Note: {note}" for note in self._sources.constraint_notes(())),
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(f"Note: {note}" for note in (*self._notes_of_functions(), *self.notes)),
             *printed(self._published, self._whole),

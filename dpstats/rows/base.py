@@ -35,7 +35,7 @@ class Proposal:
     serves_inference : bool
         Whether inference would get the same candidates.
     moves_with_views : bool
-        Whether candidates lose their means where views are to agree: the fit is to find them then.
+        Whether making views agree changes the means of the candidates, which the fit then restores.
     """
 
     candidates: Candidates
@@ -46,7 +46,7 @@ class Proposal:
 
     def obeying(self, schema: Schema) -> Proposal:
         """The candidates as the rules between columns read them, so that none breaks a rule."""
-        if not schema.rules and not schema.views and not schema.hidden:
+        if not schema.is_linked:
             return self
         weights = self.candidates.weights if self.density is None else self.density
         candidates = obeying(schema, self.candidates.codes, weights)

@@ -12,7 +12,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Family, FamilyValues
 from dpstats.schema import Number, Schema
 from dpstats.schema.conditions import cell_index
-from dpstats.schema.rules import CompiledView, views_by_source
+from dpstats.schema.repairs import CompiledView, views_by_source, with_views
 
 _ANYWHERE = 10_000  # points that are drawn where all candidates break rules
 
@@ -52,10 +52,10 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
     Rules of some of the columns of a schema may need other columns to repair every point. Points
     that still break one are left out, and if that are all, any that break none take their place.
     """
-    if not schema.rules and not schema.views and not schema.hidden:
+    if not schema.is_linked:
         return merged(schema, points, weights)
     repairs = schema.repairs(schema.names)
-    points, anywhere = (_of_agreeing_views(schema, p) for p in (points, _anywhere(schema)))
+    points, anywhere = (_let_views_agree(schema, p) for p in (points, _anywhere(schema)))
     for codes, of_each in ((points, weights), (anywhere, np.ones(_ANYWHERE))):
         repaired = repairs.repair(codes)
         allowed = ~repairs.breaking(repaired)
@@ -65,41 +65,36 @@ def obeying(schema: Schema, points: Mapping[str, Codes], weights: Floats) -> Can
     return merged(schema, repairs.repair(points), weights)
 
 
-def _of_agreeing_views(schema: Schema, points: Mapping[str, Codes]) -> dict[str, Codes]:
-    """Points whose numbers with views have a value in the bins of all, where there is one.
-
-    Views of a number that is not there have those of one of its values.
-    """
+def _let_views_agree(schema: Schema, points: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Points in which views follow from their source, within the bins that all had if possible."""
     agreeing, rng = dict(points), np.random.default_rng(0)
     for views in views_by_source(schema):
         source = views[0].source
         if source.name not in points:
-            agreeing[source.name] = _shared(views, points, rng)
+            agreeing[source.name] = _source_codes(views, points, rng)
         differ = np.any([view.broken(agreeing) for view in views], axis=0)
         rows = {c.name: agreeing[c.name][differ] for c in (source, *(view.view for view in views))}
         agreeing[source.name] = agreeing[source.name].copy()
-        agreeing[source.name][differ] = _agreed(source, views, rows, rng)
-        for view in views:
-            agreeing |= view.repaired(agreeing)
+        agreeing[source.name][differ] = _draw_source(source, views, rows, rng)
+        agreeing = with_views(views, agreeing)
     return {name: agreeing[name] for name in points}
 
 
-def _shared(
+def _source_codes(
     views: Sequence[CompiledView], points: Mapping[str, Codes], rng: np.random.Generator
 ) -> Codes:
-    """Codes (m,) of a number from which its views follow, and any where they follow from none."""
-    every = {views[0].source.name: rng.permutation(views[0].source.all_codes)}
-    for view in views:
-        every |= view.repaired(every)
+    """Codes (m,) of a hidden number from which its views follow, or any where there is none."""
+    source = views[0].source
+    every = with_views(views, {source.name: rng.permutation(source.all_codes)})
     names = [view.view.name for view in views]
     place = {key: i for i, key in enumerate(zip(*(every[name] for name in names), strict=True))}
     keys = zip(*(points[name] for name in names), strict=True)
-    found = np.array([place.get(key, -1) for key in keys])
-    drawn = rng.integers(len(place), size=len(found))
-    return every[views[0].source.name][np.where(found < 0, drawn, found)]
+    places = np.array([place.get(key, -1) for key in keys])
+    drawn = rng.integers(len(place), size=len(places))
+    return every[source.name][np.where(places < 0, drawn, places)]
 
 
-def _agreed(
+def _draw_source(
     source: Number,
     views: Sequence[CompiledView],
     points: Mapping[str, Codes],
@@ -107,17 +102,15 @@ def _agreed(
 ) -> Codes:
     """Codes (m,) of a number, for points whose views do not follow from it.
 
-    It is the code that the number has, or the one nearest to that of a view, by chance where
-    several are in the bins of all; where none is, it is drawn evenly from those that are, if any.
+    Candidates are the code of the number and the codes nearest to each view. One of those in the
+    bins of the number and all its views is drawn; without any, a code of the number in these bins;
+    and where there is none either, the code of the number stays or a view decides, at random.
     """
     columns = [source, *(view.view for view in views)]
 
     def cells(codes: Codes) -> Codes:
         """Cell of the number and its views, for codes (...) of the number."""
-        values = {source.name: codes}
-        for view in views:
-            values |= view.repaired(values)
-        return cell_index(columns, values)
+        return cell_index(columns, with_views(views, {source.name: codes}))
 
     wanted, every = cell_index(columns, points), source.all_codes
     offered: Codes = np.array(

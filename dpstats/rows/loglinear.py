@@ -43,7 +43,7 @@ from dpstats.rows.levels import Levels, is_small
 from dpstats.rows.loglinear_fit import LogLinearFit, fit_loglinear
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Column, Number
-from dpstats.schema.rules import impossible_pairs
+from dpstats.schema.possible import impossible_pairs
 
 if TYPE_CHECKING:
     from dpstats.measured.measurements import Measurements
@@ -235,9 +235,9 @@ class _Tables:
         self.family = Family((*self.small.blocks, *self.others))
         answers = answer(sources, self.family)
         self.noisy, self.n, self.pairs = answers.means, answers.n, len(pairs)
-        # Those of the answers alone, alike in all cells: what is known is no reason to give a cell
-        # all the weight.
-        noise = np.sqrt(answer(sources.knowing("nothing"), self.family).noise_variances)
+        # Without constraints: a cell that they make exact would otherwise get all the weight.
+        unconstrained = answer(sources.with_constraints("none"), self.family)
+        noise = np.sqrt(unconstrained.noise_variances)
         self.deviations = usable_deviations(measurements, noise)
         self.levels = Levels(schema)
         self.places = self.levels.places(self.small)

@@ -89,7 +89,7 @@ def declared_between(document: Mapping[str, Any]) -> dict[str, Any]:
     """Plain data of the rules between columns of a Table Schema, and of public totals."""
     own = _table_schema(document).get(OWN, {})
     own = own if isinstance(own, Mapping) else {}
-    return {name: own[name] for name in ("rules", "totals") if name in own}
+    return {name: own.get(name, ()) for name in ("rules", "totals")}
 
 
 def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:

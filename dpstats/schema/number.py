@@ -106,9 +106,10 @@ class Number(ColumnFields):
         Whether `edges` were not declared but chosen by a plan, see `with_even_edges`. Conditions
         cannot use them.
     source : str, optional
-        Another declared number that this one is a view of, such as its logarithm. The table has no
-        column of this name: a row has the value of `source`, as that is coded, on the grid
-        declared here. Cells are missing where those of `source` are.
+        Name of another declared number, of which this one is a view, such as its logarithm. The
+        table then needs no column `name`: the value of each row is its coded value of `source`,
+        coded again to the grid declared here. It is missing where `source` is, so that `missing`,
+        `allow_missing` and `missing_values` are left out. A view cannot be the source of another.
 
     Raises
     ------
@@ -353,7 +354,7 @@ class Number(ColumnFields):
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
 
     def as_view_of(self, source: Number) -> Number:
-        """View of another number, with the missing cells of that one.
+        """View of another number: this column with the missing cells of that one.
 
         Raises
         ------

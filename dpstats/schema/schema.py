@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,26 +17,17 @@ from dpstats import files
 from dpstats.arrays import Codes
 from dpstats.checks import columns_named, counted, did_you_mean, excerpt, first_few, short
 from dpstats.display import as_html, html_table
-from dpstats.errors import DataError, SchemaError
+from dpstats.errors import ConditionError, DataError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.conditions import Column
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
-from dpstats.schema.rules import (
-    CompiledRule,
-    ProvedRules,
-    Rule,
-    check_rules,
-    compile_rules,
-    compile_views,
-    names_in_rule,
-    read_rules,
-    repaired,
-    rule_to_dict,
-)
+from dpstats.schema.possible import check_rules
+from dpstats.schema.repairs import CompiledRule, Repairs, compile_rules, compile_views, with_views
+from dpstats.schema.rules import Rule, names_in_rule, read_rules, rule_to_dict
 from dpstats.schema.text_files import TextFile
 from dpstats.schema.toml_files import check_keys, read_toml
-from dpstats.schema.totals import CheckedTotals, Total, check_totals, compile_totals, read_totals
+from dpstats.schema.totals import Total, check_totals, read_totals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +39,13 @@ _TELLING = ("levels", "low", "high", "values")  # keys that say which kind a col
 
 _MOST_COLUMNS = 10_000
 _RULES_SHOWN = 6  # different rules for missing cells in one line
+T = TypeVar("T")
+
+
+class _Checked(tuple[T, ...]):
+    """Rules or totals of a part of a schema, which were checked with the whole."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,9 @@ class Schema:
         What holds between columns. Rows of the table that break a rule are read as it says, in
         this order, and synthetic rows break none.
     totals : sequence of Total, optional
-        Public numbers of rows.
+        Public numbers of rows with a condition.
     hidden : sequence of Number
-        Columns that are not there, and are the source of several that are; `select` sets them.
+        Sources of several of the columns that are none of them. Set by `select`.
 
     Raises
     ------
@@ -123,37 +121,32 @@ class Schema:
         if not columns:
             raise SchemaError("a schema needs at least one column")
         object.__setattr__(self, "columns", columns)
-        if not isinstance(self.rules, ProvedRules):
-            columns = tuple(map(self._with_source, columns))
+        if not isinstance(self.rules, _Checked):
+            columns = tuple(map(self._with_missing_of_source, columns))
             object.__setattr__(self, "columns", columns)
         if self.guesses is not None:
             if not isinstance(self.guesses, Guesses):
                 raise SchemaError(f"guesses must be dps.Guesses(...), got {short(self.guesses)}")
             self.guesses.check(columns)
-        rules: object = self.rules
-        if isinstance(rules, str) or not isinstance(rules, Iterable):
-            raise SchemaError("rules is a list of dps.Never, dps.Determines and dps.Order")
-        if not isinstance(rules, ProvedRules):
-            object.__setattr__(self, "rules", tuple(rules))
-        for rule in self.rules:
-            if not isinstance(rule, Rule):
-                raise SchemaError(
-                    f"rules hold dps.Never, dps.Determines and dps.Order, got {type(rule).__name__}"
-                )
-        totals: object = self.totals
-        if isinstance(totals, str) or not isinstance(totals, Iterable):
-            raise SchemaError("totals is a list of dps.Total")
-        if not isinstance(totals, CheckedTotals):
-            object.__setattr__(self, "totals", tuple(totals))
-        for total in self.totals:
-            if not isinstance(total, Total):
-                raise SchemaError(f"totals hold dps.Total, got {type(total).__name__}")
-        if (self.rules or self.views) and not isinstance(self.rules, ProvedRules):
+        self._check_type("rules", Rule, "dps.Never, dps.Determines and dps.Order")
+        self._check_type("totals", Total, "dps.Total")
+        if (self.rules or self.views) and not isinstance(self.rules, _Checked):
             check_rules(self)
-        if self.totals and not isinstance(self.totals, CheckedTotals):
+        if self.totals and not isinstance(self.totals, _Checked):
             check_totals(self)
 
-    def _with_source(self, column: Column) -> Column:
+    def _check_type(self, what: str, kind: Any, allowed: str) -> None:
+        """Refuse rules or totals that are none, and make a tuple of them."""
+        declared = getattr(self, what)
+        if isinstance(declared, str) or not isinstance(declared, Iterable):
+            raise SchemaError(f"{what} is a list of {allowed}")
+        declared = declared if isinstance(declared, _Checked) else tuple(declared)
+        for value in declared:
+            if not isinstance(value, kind):
+                raise SchemaError(f"{what} hold {allowed}, got {type(value).__name__}")
+        object.__setattr__(self, what, declared)
+
+    def _with_missing_of_source(self, column: Column) -> Column:
         """The column; a view with the missing cells of its source."""
         if not isinstance(column, Number) or column.source is None:
             return column
@@ -171,6 +164,11 @@ class Schema:
         views = {c.name: c for c in self.columns if isinstance(c, Number) and c.source is not None}
         sources = set(self.names) if views else ()
         return {name: view for name, view in views.items() if view.source in sources}
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether rules or views link some of the columns."""
+        return bool(self.rules or self.views or self.hidden)
 
     @property
     def stored(self) -> Schema:
@@ -209,22 +207,13 @@ class Schema:
             self[name]
         columns = [column for column in self.columns if column.name in wanted]
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
-        compiled = compile_rules(self) if self.rules else ()
-        within = ProvedRules(
-            rule.rule for rule in compiled if rule.names <= wanted and isinstance(rule.rule, Rule)
-        )
+        rules = _Checked(one for one in self.rules if names_in_rule(one, self.names) <= wanted)
+        totals = _Checked(one for one in self.totals if names_in_rule(one, self.names) <= wanted)
         sources = Counter(c.source for c in columns if isinstance(c, Number) and c.source)
         several = {name for name, times in sources.items() if times > 1} - wanted
-        known = (*self.hidden, *self.columns) if several else ()
-        hidden = tuple(c for c in known if isinstance(c, Number) and c.name in several)
-        counted = {
-            total.rule
-            for of in ("table", "population")
-            for total in compile_totals(self, of)
-            if total.names <= wanted
-        }
-        totals = CheckedTotals(total for total in self.totals if total in counted)
-        return Schema(columns, kept, self.file, within, totals, hidden)
+        every = (*self.hidden, *self.columns) if several else ()
+        hidden = tuple(c for c in every if isinstance(c, Number) and c.name in several)
+        return Schema(columns, kept, self.file, rules, totals, hidden)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
         """How some columns are read from a table whose rows may break rules.
@@ -271,10 +260,7 @@ class Schema:
 
     def with_views(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
         """Codes of the stored columns, and those of views that follow, name -> (n,) int64."""
-        every = dict(codes)
-        for view in compile_views(self) if self.views else ():
-            every |= view.repaired(every)
-        return every
+        return with_views(compile_views(self) if self.views else (), codes)
 
     def decode(self, codes: Mapping[str, Codes]) -> dict[str, NDArray[Any]]:
         """Values in original units, name -> (n,) array, for the columns that `codes` holds."""
@@ -323,14 +309,12 @@ class Schema:
         return [column.to_dict() for column in self.columns]
 
     @property
-    def rules_to_dict(self) -> list[dict[str, Any]]:
-        """Plain data of the rules, one mapping for each, as in a schema file."""
-        return [rule_to_dict(rule) for rule in self.rules]
-
-    @property
     def between_columns(self) -> dict[str, list[dict[str, Any]]]:
         """Plain data of rules and totals, without those of which there are none."""
-        plain = {"rules": self.rules_to_dict, "totals": [asdict(total) for total in self.totals]}
+        plain = {
+            "rules": [rule_to_dict(rule) for rule in self.rules],
+            "totals": [asdict(total) for total in self.totals],
+        }
         return {name: value for name, value in plain.items() if value}
 
     @classmethod
@@ -346,8 +330,8 @@ class Schema:
         """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
 
         `guesses` are those of `Guesses.to_dict`, `rules` and `totals` those of `between_columns`,
-        and `file` is as in a schema: the columns hold none of them. Rules may name files in
-        `folder`, if given.
+        and `file` is as in a schema: the columns hold none of them. With a `folder`, rules may name
+        files in it.
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
@@ -446,9 +430,11 @@ class Schema:
         plain = document_of(document)
         fields, between = declared_fields(plain), declared_between(plain)
         declared = completed(fields, add, columns)
+        rules, totals = read_rules(between["rules"]), read_totals(between["totals"])
         if columns is not None:
-            between = _within(set(columns), [one.name for one in fields], between)
-        return cls.from_dict(declared, **between)
+            names = [field.name for field in fields]
+            rules, totals = _keep_within(set(columns), names, rules, totals)
+        return cls(list(map(_column, declared)), rules=rules, totals=totals)
 
     def to_frictionless(self) -> dict[str, Any]:
         """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
@@ -571,54 +557,31 @@ class Schema:
         return as_html("dpstats schema", self.rule_lines, table=html_table(header, rows))
 
 
-@dataclass(frozen=True)
-class Repairs:
-    """Rules that decide how some columns are read, in the order in which they apply.
+def _keep_within(
+    taken: set[str], names: Sequence[str], rules: Sequence[Rule], totals: Sequence[Total]
+) -> tuple[tuple[Rule, ...], tuple[Total, ...]]:
+    """Rules and totals on columns that are taken; warn of those on others of all `names`."""
+    left_out = []
 
-    Attributes
-    ----------
-    schema : Schema
-        The columns that must be known: the wanted ones, and those that decide about them.
-    rules : tuple of compiled rules
-    """
+    def is_within(statement: Rule | Total) -> bool:
+        text = str(statement) if isinstance(statement, Total) else statement.text
+        try:
+            within = names_in_rule(statement, names) <= taken
+        except ConditionError as error:
+            kind = "total" if isinstance(statement, Total) else "rule"
+            raise SchemaError(f"{kind} {text!r}: {error}") from None
+        if not within:
+            left_out.append(text)
+        return within
 
-    schema: Schema
-    rules: tuple[CompiledRule, ...] = ()
-
-    def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
-        """Codes of the rows of a table as they are read, name -> (n,) int64; total on cells."""
-        return self.repair(self.schema.encode(batch))
-
-    def repair(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
-        """Codes of rows after all rules, from those of their cells, name -> (n,) int64."""
-        return repaired(codes, self.rules)
-
-    def breaking(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
-        """Which rows break a rule, (n,)."""
-        none = np.zeros(len(next(iter(codes.values()))), np.bool_)
-        return np.asarray(np.any([none, *(rule.broken(codes) for rule in self.rules)], axis=0))
-
-    def broken(self, codes: Mapping[str, Codes]) -> list[int]:
-        """How many rows break each rule."""
-        return [int(np.count_nonzero(rule.broken(codes))) for rule in self.rules]
-
-
-def _within(
-    taken: Collection[str], names: Sequence[str], between: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Plain data of the rules and totals that are about columns that are taken, of some names."""
-    rules, totals = between.get("rules", ()), between.get("totals", ())
-    read = [*read_rules(rules), *read_totals(totals)]
-    kept = [(names_in_rule(one, names) <= set(taken)) for one in read]
-    if lost := [str(getattr(one, "text", one)) for one, k in zip(read, kept, strict=True) if not k]:
+    kept = tuple(filter(is_within, rules)), tuple(filter(is_within, totals))
+    if left_out:
         warnings.warn(
-            f"rules and totals on columns that are not taken are left out: {first_few(lost)}; rows "
-            "that break such a rule are read as they are",
+            "rules and totals on columns that are not taken are left out: "
+            f"{first_few(left_out)}; rows that break such a rule are read as they are",
             stacklevel=3,
         )
-    chosen = [plain for plain, k in zip([*rules, *totals], kept, strict=True) if k]
-    of_rules = sum(kept[: len(rules)])
-    return {"rules": chosen[:of_rules], "totals": chosen[of_rules:]}
+    return kept
 
 
 def _column(plain: Mapping[str, Any]) -> Column:

@@ -1,7 +1,7 @@
-"""Public totals: how many rows have a condition, known before anything is measured.
+"""Public totals: numbers of rows with a condition that are known before anything is measured.
 
-A total of the private table is a fact that its custodian asserts of the rows as they are read.
-Answers may be combined under it; nothing that is certified rests on it.
+The custodian asserts that a total of the private table is right. Noise-aware answers use totals,
+certified statements do not.
 """
 
 from __future__ import annotations
@@ -17,15 +17,8 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import check_choice, check_text, check_whole, did_you_mean, first_few, short
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.conditions import Columns, cell_index, read_combinations
-from dpstats.schema.rules import (
-    Combinations,
-    CompiledRule,
-    Mask,
-    WithRules,
-    allowed_by,
-    compile_rules,
-    linked_rules,
-)
+from dpstats.schema.possible import Combinations, allowed_by, linked_rules
+from dpstats.schema.repairs import CompiledRule, Mask, OnColumns, WithRules, compile_rules
 
 _KEYS = ("condition", "count", "of")
 _MOST_ROWS = 10**15
@@ -37,6 +30,9 @@ _INFEASIBLE = 2  # status of `scipy.optimize.linprog`
 class Total:
     """A public number of rows with a condition.
 
+    A total of the table is an assertion: answers that use it are wrong if it is wrong. Never count
+    private rows for it, since that count would be published without noise.
+
     Parameters
     ----------
     condition : str
@@ -45,13 +41,15 @@ class Total:
     count : int
         How many rows have it, at least 0.
     of : {"table", "population"}
-        Whether the count is of the rows of the private table, as they are read after the rules
-        between columns; or of the population that they are a sample of, which limits no count of
-        the table.
+        With "table", counted are the rows of the private table, as they are read under the rules
+        between columns. With "population", the population that these rows are a sample of: the
+        total is kept with the schema, and no answer uses it.
 
     Raises
     ------
     SchemaError
+        If the condition is no text, the count is no whole number from 0 to 10^15, or `of` is
+        neither. That the condition fits the columns is checked by `Schema`.
 
     Examples
     --------
@@ -72,8 +70,9 @@ class Total:
         if isinstance(count, np.integer):
             object.__setattr__(self, "count", int(count))
         check_whole(f"the count of {self.condition!r}", self.count, 0, _MOST_ROWS, SchemaError)
-        check_choice(f"of, whose rows the total of {self.condition!r} counts",
-                     self.of, ("table", "population"), SchemaError)  # fmt: skip
+        check_choice(
+            f"of in the total of {self.condition!r}", self.of, ("table", "population"), SchemaError
+        )
 
     def __str__(self) -> str:
         rows = "row" if self.count == 1 else "rows"
@@ -83,23 +82,23 @@ class Total:
     def compiled(self, columns: Columns) -> CompiledTotal:
         """The total on coded rows."""
         named, cells = read_combinations(self.condition, columns)
-        return CompiledTotal(self, named, (), cells)
+        return CompiledTotal(named, self, cells)
 
 
 @dataclass(frozen=True)
-class CompiledTotal(CompiledRule):
-    """The cells of the columns of a condition whose rows are counted."""
+class CompiledTotal(OnColumns):
+    """A total on coded rows, and the cells of its columns whose rows it counts."""
 
-    rule: Total  # type: ignore[assignment]
-    cells: Mask
+    total: Total
+    counted: Mask
 
-    def broken(self, codes: Mapping[str, Codes]) -> Mask:
+    def cells(self) -> Mask:
+        """Cells whose rows are counted, bool with an axis for each column."""
+        return self.counted
+
+    def counts(self, codes: Mapping[str, Codes]) -> Mask:
         """Which rows are counted, (n,)."""
-        return np.asarray(self.cells.ravel()[cell_index(self.columns, codes)])
-
-    def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
-        """Nothing: a total is no rule."""
-        return {}
+        return np.asarray(self.counted.ravel()[cell_index(self.columns, codes)])
 
 
 class WithTotals(WithRules, Protocol):
@@ -108,12 +107,6 @@ class WithTotals(WithRules, Protocol):
     @property
     def totals(self) -> Sequence[Total]:
         """The totals, in declared order."""
-
-
-class CheckedTotals(tuple[Total, ...]):
-    """Totals of a part of a schema whose totals are checked."""
-
-    __slots__ = ()
 
 
 def read_totals(plain: object) -> tuple[Total, ...]:
@@ -178,54 +171,53 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
                 if _feasible([*totals[:i], *totals[i + 1 : first + 1]],
                              np.delete(having, i, axis=1), rows)
             ]  # fmt: skip
-            known = "" if rows is None else f" in a table of {rows:,} rows"
+            in_table = "" if rows is None else f" in a table of {rows:,} rows"
             if others:
-                why = f"contradicts {first_few(others)}{known}"
+                why = f"contradicts {first_few(others)}{in_table}"
             else:
-                why = f"is not possible{known or ' under the rules between columns'}"
+                why = f"is not possible{in_table or ' under the rules between columns'}"
             raise SchemaError(f"the total {str(totals[first])!r} {why}: change a count")
 
 
 def fixed_rows(schema: WithTotals) -> int | None:
-    """The number of rows that totals of the table add up to, if they do."""
+    """The number of rows, if the totals of the table determine it."""
     from scipy import optimize
 
+    least, most = 0.0, np.inf
     for totals, having in _memberships(schema, "table"):
-        counts = np.array([float(total.count) for total in totals])
-        ends = [
-            optimize.linprog(sign * np.ones(len(having)), A_eq=having.T, b_eq=counts)
-            for sign in (1.0, -1.0)
-        ]
-        if all(end.success for end in ends):
-            least, most = (abs(float(end.fun or 0.0)) for end in ends)
-            if most - least < 0.5:  # whole numbers
-                return round(least)
-    return None
+        counts, rows = np.array([float(total.count) for total in totals]), np.ones(len(having))
+        fewest = optimize.linprog(rows, A_eq=having.T, b_eq=counts)
+        largest = optimize.linprog(-rows, A_eq=having.T, b_eq=counts)
+        if fewest.success:
+            least = max(least, float(fewest.fun or 0.0))
+        if largest.success:  # else any number of rows has no total
+            most = min(most, -float(largest.fun or 0.0))
+    return round(least) if most - least < 0.5 else None  # whole numbers
 
 
 def _memberships(schema: WithTotals, of: str) -> Iterator[tuple[list[Total], Floats]]:
-    """Totals that are linked by columns or rules, and which of them possible rows can be in.
+    """Groups of totals that are linked by columns or rules, and by which totals a row can count.
 
-    The second is (m, totals): a row for every combination of totals that a row can have.
+    The second is (m, totals): one line for every combination of totals that can count one row.
     """
-    totals = compile_totals(schema, of)
-    for together in linked_rules([*compile_rules(schema), *totals]):
-        own = [rule for rule in together if isinstance(rule, CompiledTotal)]
-        rules = [rule for rule in together if not isinstance(rule, CompiledTotal)]
-        if not own:
+    statements: list[OnColumns] = [*compile_rules(schema), *compile_totals(schema, of)]
+    for together in linked_rules(statements):
+        totals = [one for one in together if isinstance(one, CompiledTotal)]
+        rules = [one for one in together if isinstance(one, CompiledRule)]
+        if not totals:
             continue
         seen = set[bytes]()
         for _, codes in Combinations.of(schema, together).parts():
-            inside = np.array([total.broken(codes) for total in own])
+            inside = np.array([total.counts(codes) for total in totals])
             if rules:
                 inside = inside[:, allowed_by(rules, codes)]
             seen |= {row.tobytes() for row in np.unique(inside.T, axis=0)}
         having = np.array([np.frombuffer(row, np.bool_) for row in sorted(seen)])
-        yield [total.rule for total in own], having.astype(np.float64)
+        yield [compiled.total for compiled in totals], having.astype(np.float64)
 
 
 def _feasible(totals: Sequence[Total], having: Floats, rows: int | None) -> bool:
-    """Whether some table has the first totals, and so many rows."""
+    """Whether some table has these totals, the first columns of `having`, and so many rows."""
     from scipy import optimize
 
     matrix, counts = having[:, : len(totals)].T, [float(total.count) for total in totals]
@@ -233,7 +225,7 @@ def _feasible(totals: Sequence[Total], having: Floats, rows: int | None) -> bool
         matrix = np.vstack([matrix, np.ones(len(having))])
         counts.append(float(rows))
     scale = max(1.0, *counts)
-    found = optimize.linprog(
+    program = optimize.linprog(
         np.zeros(len(having)), A_eq=matrix, b_eq=np.array(counts) / scale, method="highs"
     )
-    return bool(found.status != _INFEASIBLE)
+    return bool(program.status != _INFEASIBLE)

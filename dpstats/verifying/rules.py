@@ -1,4 +1,4 @@
-"""Rules between columns, read from the file and tried on every published row.
+"""Rules between columns, read from the file and checked on every published row.
 
 A condition on a missing cell is neither true nor false (Kleene's logic, as in SQL), unless it
 compares with "(missing)" itself. A view has the point of its grid nearest to the value of its
@@ -43,7 +43,7 @@ Test = Callable[[Values], bool]  # whether a row breaks a rule
 
 
 def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
-    """Try every rule whose columns are published on every row."""
+    """Check every rule whose columns are published on every row."""
     rules = [_read(plain, contents) for plain in contents.document.get("rules", ())]
     published = set(rows[0][0]) if rows else set[str]()
     views: dict[str, dict[str, Possible]] = {}
@@ -59,19 +59,19 @@ def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
     if not rules or not rows:
         return
     columns = [contents.columns[name] for name in published]
-    tried = [(text, breaks) for text, names, breaks in rules if names <= published]
-    wrong = dict.fromkeys((text for text, _ in tried), 0)
+    checked = [(text, breaks) for text, names, breaks in rules if names <= published]
+    broken = dict.fromkeys((text for text, _ in checked), 0)
     for row, times in rows:
         values = {column.name: _value(column, row[column.name]) for column in columns}
-        for text, breaks in tried:
-            wrong[text] += times * breaks(values)
-    for text, count in wrong.items():
+        for text, breaks in checked:
+            broken[text] += times * breaks(values)
+    for text, count in broken.items():
         contents.require(not count, f"{count:,} published rows break the rule {text!r}")
-    if tried and not any(wrong.values()):
+    if checked and not any(broken.values()):
         contents.said.append(
-            f"Rules: no published row breaks any of {len(tried)} between published columns."
+            f"Rules: no published row breaks any of {len(checked)} between published columns."
         )
-    if others := len(rules) - len(tried):
+    if others := len(rules) - len(checked):
         need = "rule needs" if others == 1 else "rules need"
         contents.said.append(f"{others} {need} columns that are not published.")
 
@@ -92,14 +92,16 @@ def _read(plain: dict[str, Any], contents: Contents) -> tuple[str, set[str], Tes
         tree, names = _condition(plain["order"], contents.columns)
         return plain["order"], names, lambda row: _holds(tree, row) is False
     column, by = plain["determines"], plain["by"]
-    schema = {one["name"]: one for one in contents.document["schema"]}
-    label_of = _labels(schema[by], contents.columns[by])
-    wanted = [{level: v for level, v in plain["mapping"] if isinstance(level, str) == is_text}
-              for is_text in (True, False)]  # fmt: skip
+    declared = next(plain for plain in contents.document["schema"] if plain["name"] == by)
+    label_of = _labels(declared, contents.columns[by])
+    from_label, from_value = (
+        {level: v for level, v in plain["mapping"] if isinstance(level, str) == is_text}
+        for is_text in (True, False)
+    )
 
     def breaks(row: Values) -> bool:
         value = MISSING if row[column] is None else row[column]
-        level = wanted[0].get(label_of(row[by]), wanted[1].get(row[by]))
+        level = from_label.get(label_of(row[by]), from_value.get(row[by]))
         return level is not None and level != (str(value) if isinstance(level, str) else value)
 
     return f"{column} follows from {by}", {column, by}, breaks
@@ -129,7 +131,7 @@ def _text(value: Any, dates: bool) -> str:
 
 
 def _view(name: str, source: str, possible: Possible) -> tuple[str, set[str], Test]:
-    """Text of what holds between a view and its source, both names, and the test of a row."""
+    """Text of the rule between a view and its source, both names, and the test of a row."""
     return (
         f"{name} is a view of {source}",
         {name, source},
@@ -138,7 +140,7 @@ def _view(name: str, source: str, possible: Possible) -> tuple[str, set[str], Te
 
 
 def _views_of_one(source: Column, views: Mapping[str, Possible]) -> tuple[str, set[str], Test]:
-    """Text of what holds between views whose source is not published."""
+    """Text of the rule between views of an unpublished source, their names, and the test."""
     names, every = list(views), set[tuple[Any, ...]]()
     for code in source.codes:
         value = _value(source, code)

@@ -137,7 +137,8 @@ def archive(request, tmp_path_factory):
     columns = [dps.Boolean("a"), dps.Number("b", 0, 9, edges=[5], missing=1)]
     rule = dps.Never("a and b < 5", set={"a": False})
     guesses = dps.Guesses(shares={"a": 0.3})
-    schema = dps.Schema(columns, guesses, {"decimal": ","}, [rule])
+    totals = [dps.Total("a", 10**6, of="population")]
+    schema = dps.Schema(columns, guesses, {"decimal": ","}, [rule], totals)
     asked = {"a": dps.Proportion("a"), "b": dps.Mean("b"), "t": dps.Marginals(["a", "b"])}
     plan = dps.plan(
         schema,

@@ -14,7 +14,8 @@ from dpstats.measured import combining
 from dpstats.measured.answers import answer
 from dpstats.measured.certificate import certify
 from dpstats.measured.combining import Sources
-from dpstats.schema.rules import allowed_by, compile_rules
+from dpstats.schema.possible import allowed_by
+from dpstats.schema.repairs import compile_rules
 from dpstats.schema.totals import compile_totals
 
 AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65])
@@ -78,10 +79,10 @@ def least_variances(sources, wanted):
     """
     allowed = np.ones(len(GRID), bool)
     known = [] if sources.n is None else [np.ones(len(GRID))]
-    if sources.known != "nothing":
+    if sources.constraints != "none":
         allowed = allowed_by(compile_rules(SCHEMA), CODES)
-    if sources.known == "totals":
-        known += [total.broken(CODES).astype(float) for total in compile_totals(SCHEMA)]
+    if sources.constraints == "totals":
+        known += [total.counts(CODES).astype(float) for total in compile_totals(SCHEMA)]
     known = np.array(known).reshape(-1, len(GRID))[:, allowed]
     measured = np.vstack([values(noisy.block) for noisy in sources.blocks])[:, allowed]
     function, d = values(wanted)[:, allowed], len(sources.variances)
@@ -104,7 +105,7 @@ def test_answers_have_the_least_variance(unit, also):
     asked = ASKED | ({"f": dps.Marginals(["sex", "area"])} if also else {})
     plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(1), unit=unit)
     measurements = dps.measure(plan, ROWS_OF_TABLE)
-    for known, names in itertools.product(["nothing", "rules", "totals"], WANTED):
+    for known, names in itertools.product(["none", "rules", "totals"], WANTED):
         sources, block = Sources(measurements, known), dps.Cells.table(SCHEMA, names)
         least = least_variances(sources, block)
         try:
@@ -118,7 +119,7 @@ def test_answers_have_the_least_variance(unit, also):
 
 
 def test_estimates_move_with_the_noise_as_their_weights_say():
-    """So they are unbiased, and their laws are those of the combination."""
+    """Then they are unbiased, and their laws are those of the combination."""
     plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
     measurements = dps.measure(plan, ROWS_OF_TABLE)
     codes = SCHEMA.encode(pa.RecordBatch.from_pandas(ROWS_OF_TABLE[list(SCHEMA.names)]))
@@ -174,18 +175,18 @@ def test_certificates_use_neither_rules_nor_totals(budget):
     np.testing.assert_array_equal(one, other)
 
 
-def test_answers_stay_unbiased_beyond_the_linked_cells(monkeypatch):
+def test_beyond_the_linked_cells_only_the_nearest_are_used(monkeypatch):
     plan = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1))
     measurements = dps.measure(plan, ROWS_OF_TABLE)
     block = dps.Cells.table(SCHEMA, ["marital", "sex"])
     best = answer(Sources(measurements), block)
-    assert not best.notes_on_known
+    assert not any("more than" in note for note in best.constraint_notes)
     monkeypatch.setattr(combining, "MOST_LINKED", 8)
     sources = Sources(measurements)
-    near, plain = answer(sources, block), answer(Sources(measurements, "nothing"), block)
+    near, plain = answer(sources, block), answer(Sources(measurements, "none"), block)
     assert np.all(best.noise_variances < near.noise_variances * (1 - 1e-6))
     assert np.all(near.noise_variances < plain.noise_variances * (1 - 1e-6))
-    assert any("more than 8" in note for note in near.notes_on_known)
+    assert any("more than 8" in note for note in near.constraint_notes)
 
 
 def test_a_total_that_the_answers_contradict_is_named():

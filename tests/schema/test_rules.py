@@ -18,7 +18,7 @@ from dpstats.privacy.noise import _noise_from
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.conditions import read_combinations
-from dpstats.schema.rules import impossible_pairs
+from dpstats.schema.possible import impossible_pairs
 from dpstats.verifying.arguing import verify
 
 AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65], missing=40)
@@ -230,7 +230,7 @@ def test_files_hold_rules(tmp_path):
     schema = dps.Schema.load(tmp_path / "s.toml")
     assert [rule.kind for rule in schema.rules] == ["never", "order"]
     again = dps.Schema.from_dict(json.loads(json.dumps(schema.to_dict())),
-                                 rules=json.loads(json.dumps(schema.rules_to_dict)))  # fmt: skip
+                                 **json.loads(json.dumps(schema.between_columns)))  # fmt: skip
     assert again == schema == dps.Schema.from_frictionless(schema.to_frictionless())
     assert dps.Schema(schema.columns) != schema
     asked = {"m": dps.Proportion("marital == 'married'")}
@@ -315,7 +315,7 @@ def test_documents_of_others_name_no_files(tmp_path):
     """A plan, a release or a Table Schema never opens a file of whoever loads it."""
     schema = dps.Schema(COLUMNS, rules=[TOWNS])
     (tmp_path / "areas.csv").write_text("town,area\na,n\nb,n\nc,s\n")
-    rules = [{**schema.rules_to_dict[0], "mapping": str(tmp_path / "areas.csv")}]
+    rules = [{**schema.between_columns["rules"][0], "mapping": str(tmp_path / "areas.csv")}]
     document = schema.to_frictionless() | {"dpstats": {"rules": rules}}
     for read in (
         lambda: dps.Schema.from_frictionless(document),

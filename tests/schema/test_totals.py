@@ -72,11 +72,17 @@ def test_totals_above_the_number_of_rows_are_refused_before_anything_is_spent(tm
 
 
 def test_totals_that_fix_the_number_of_rows_go_with_a_public_one():
-    declared = schema(total("area == 'n'", 30), total("town == 'c'", 20))
+    overlapping = [total("age < 65", 30), total("age >= 15", 30)]  # of 30 to 60 rows
     asked = {"a": dps.Proportion("age < 65")}
-    assert dps.plan(declared, asked, budget=dps.PureDP(1)).unit == "replace"
-    with pytest.raises(RequestError, match=r"50 rows.*add_remove"):
-        dps.plan(declared, asked, budget=dps.PureDP(1), unit="add_remove")
+    for declared in (
+        schema(total("area == 'n'", 30), total("town == 'c'", 20)),
+        schema(*overlapping[:1], total("age >= 65", 20)),
+        schema(total("age < 65", 30), total("age >= 15", 20), total("area == 'n'", 50)),
+    ):
+        assert dps.plan(declared, asked, budget=dps.PureDP(1)).unit == "replace"
+        with pytest.raises(RequestError, match=r"50 rows.*add_remove"):
+            dps.plan(declared, asked, budget=dps.PureDP(1), unit="add_remove")
+    assert dps.plan(schema(*overlapping), asked, budget=dps.PureDP(1), unit="add_remove").schema
     some = schema(total("area == 'n'", 30))
     assert dps.plan(some, asked, budget=dps.PureDP(1), unit="add_remove").schema.totals
 

@@ -13,7 +13,8 @@ import dpstats as dps
 from dpstats.planning.previews.likeness import likeness
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
-from dpstats.schema.rules import compile_rules, impossible_pairs
+from dpstats.schema.possible import impossible_pairs
+from dpstats.schema.repairs import compile_rules
 from dpstats.verifying.arguing import verify
 
 AGE = dps.Number("age", 0, 99, points=100, edges=[15, 65], missing=40)

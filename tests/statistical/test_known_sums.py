@@ -93,7 +93,7 @@ def test_totals_keep_coverage_and_shorten_intervals(setting, runs, table, tools)
         totals = [Total("age == 'old'", int(counts[6:].sum()), of="table"),
                   Total("sex == 'f'", int((codes["sex"] == 0).sum()), of="table")]  # fmt: skip
         known = replace(
-            held.strategy, schema=dps.Schema(SCHEMA.columns, None, None, SCHEMA.rules, totals)
+            held.strategy, schema=dps.Schema(SCHEMA.columns, rules=SCHEMA.rules, totals=totals)
         )
         for place, measured in enumerate((held, replace(held, strategy=known))):
             sources = Sources(measured)
@@ -125,11 +125,8 @@ LEVELS = [
 def test_level_of_quasi_independence(setting, runs, table, tools):
     unit, given, n, budget = setting
     names, simulations = ("strata",) if given else ("pair",), 99 if runs < 1_000 else 199
-    test, rejected, rng = (
-        dps.Independence("age", "marital", given=given),
-        0,
-        np.random.default_rng(5),
-    )
+    test = dps.Independence("age", "marital", given=given)
+    rejected, rng = 0, np.random.default_rng(5)
     for *_, view in seen(names, budget, unit, n, runs, tools, 4):
         rejected += noisy_table(test, view).test(simulations, rng)[1] <= ALPHA
     table.level(

@@ -10,7 +10,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.files import archives
-from dpstats.schema.rules import compile_rules, rule_to_dict
+from dpstats.schema.repairs import compile_rules
+from dpstats.schema.rules import rule_to_dict
 from dpstats.verifying import reading, rules
 from dpstats.verifying.arguing import verify
 
@@ -65,7 +66,7 @@ def test_the_program_and_the_package_find_the_same_rows(number, contents):
         compiled = compile_rules(BARE)[number - len(RULES)]
         possible = rules._possible_views(BARE[compiled.changes[0]].to_dict(), contents)
         text, names, breaks = rules._view(compiled.changes[0], "pay in", possible)
-    assert text == compiled.rule.text
+    assert text == compiled.text
     assert names == compiled.names
     rng = np.random.default_rng(3)
     codes = {c.name: rng.choice(contents.columns[c.name].codes, 3_000) for c in BARE}

@@ -74,7 +74,7 @@ class GroupCounts:
 
     @cached_property
     def certain(self) -> float | None:
-        """The share where rules between columns say it: 0 or 1."""
+        """The share where rules between columns determine it: 0 or 1."""
         with_trait, without = self.answers.impossible
         return 0.0 if with_trait else 1.0 if without else None
 
@@ -221,13 +221,13 @@ class DrawnShares(Cached):
         most = answers.rows.exact or np.inf
         sums = within_counts(answers.sums, most)[:, np.newaxis]
         counts = np.clip(sums - noise, 0, most)  # (1)
-        found = []
+        draws = []
         for f in range(0, len(counts), 2):
             yes, no = counts[f : f + 2]
             certain = GroupCounts(answers.subset(slice(f, f + 2))).certain
             share = _share_of(yes, no, rng, sampled=sampled)
-            found.append((share if certain is None else np.full(DRAWS, certain), yes + no))
-        return found
+            draws.append((share if certain is None else np.full(DRAWS, certain), yes + no))
+        return draws
 
     def _measures(self, sampled: bool) -> Floats:
         """Draws (d, DRAWS) of the parameters; 0/0 counts one half at either end."""

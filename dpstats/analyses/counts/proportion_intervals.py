@@ -66,8 +66,9 @@ class ProportionIntervals(Estimated):
     @property
     def least_pvalue(self) -> float:
         """Error that a p-value spends on the number of rows."""
-        known = self._persons.rows.public or not len(self._others(self._counted(sampled=True)))
-        return 0.0 if known else LEAST_OF_COUNT
+        if self._persons.rows.public or not len(self._others(self._counted(sampled=True))):
+            return 0.0
+        return LEAST_OF_COUNT
 
     @property
     def _persons(self) -> Answers:
@@ -133,7 +134,7 @@ class ProportionIntervals(Estimated):
         return replace(self, answers=self.answers.without_totals)
 
     def from_bounds(self, alpha: float, target: Target) -> Ends:
-        """Limits (d,) from a bound on the noise of each count, whatever the answers rest on."""
+        """Limits (d,) from a bound on the noise of each count; they use what the answers use."""
         answers, whole = self.answers, alpha
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
@@ -153,9 +154,9 @@ class ProportionIntervals(Estimated):
         return self._zero_where_impossible((low, high))
 
     def _counted(self, *, sampled: bool) -> list[tuple[NDArray[np.intp], NoisyRatio]]:
-        """Counts by the joint law of their noise and that of the number of rows.
+        """Counts whose noise has a known joint law with that of the number of rows.
 
-        Of those where it is known, and can be inverted.
+        Only those for which this law can be inverted.
         """
         answers = self._persons if sampled else self.answers
         joint = answers.with_count
@@ -171,9 +172,9 @@ class ProportionIntervals(Estimated):
         return ratios
 
     def _others(self, counted: list[tuple[NDArray[np.intp], NoisyRatio]]) -> NDArray[np.intp]:
-        """Counts that can occur and are none of these."""
-        known = [np.flatnonzero(self.answers.impossible), *(counts for counts, _ in counted)]
-        return np.setdiff1d(np.arange(len(self)), np.concatenate(known))
+        """Places of the counts that can occur and are not among these."""
+        settled = [np.flatnonzero(self.answers.impossible), *(counts for counts, _ in counted)]
+        return np.setdiff1d(np.arange(len(self)), np.concatenate(settled))
 
     def _shares(
         self, sums: Floats, q: Floats | float, sizes: tuple[int, int]

@@ -207,7 +207,7 @@ class GoodnessOfFit:
             effect_at=partial(self._effect_at, best, rows.answers.rows.rows_per_person > 1),
             notes=(
                 *subgroup_notes(given, rows.answers.rows),
-                *rows.counts.notes_on_known,
+                *rows.counts.constraint_notes,
                 *noise_notes(excess, d - 1, n * p0),
                 cell_rules(release.schema, self),
             ),

@@ -324,7 +324,7 @@ class NoisyTable:
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
-        """Cells (K, R, C) that rules between columns allow."""
+        """Which cells (K, R, C) can occur under the rules between columns."""
         return np.asarray(~self.answers.impossible[self.cells])
 
     def expected(self, tables: Floats) -> Floats:
@@ -410,7 +410,7 @@ class NoisyTable:
 
 
 _FEW = 20
-_OF_EFFECT = (
+_ON_EFFECT = (
     "; the interval of Cramer's V is approximate (bootstrap); the p-value says whether there is an "
     "association, the interval how strong it may be"
 )
@@ -527,7 +527,7 @@ class Independence:
             name: tuple(itertools.compress(labels[name], levels))
             for name, levels in zip(names, chosen[-len(names) :], strict=True)
         }
-        notes = subgroup_notes(group, of_rows.answers.rows) + of_rows.answers.notes_on_known
+        notes = subgroup_notes(group, of_rows.answers.rows) + of_rows.answers.constraint_notes
         notes += left_out("the test and the effect", used, labels, (self.a, self.b))
         notes += left_out("the effect and the certified verdict", used, labels, strata_of)
         expected, residuals = np.full((2, *of_rows.cells.shape), np.nan)
@@ -563,14 +563,19 @@ class Independence:
             if df:
                 notes += noise_notes(excess, len(fitted) * df, fitted[allowed])
             else:
-                notes.append("every table of the possible cells is quasi-independent: no test")
-        impossible = int(np.sum(~of_rows.possible))
+                notes.append("no test: every table of the possible cells is quasi-independent")
+        independent = "independent"
+        classical = "Pearson's" if strata == 1 else "Cochran-Mantel-Haenszel"
+        possible = (plain or of_rows).possible
+        impossible = possible.size - np.count_nonzero(possible)
         if impossible:
+            independent = "quasi-independent"
+            classical = "Pearson's" if strata == 1 else "Score"
             notes.append(
-                f"{impossible} of {of_rows.cells.size} cells cannot occur by the rules between "
-                "columns: the test is of quasi-independence, expected counts that are a factor of "
-                "the row times one of the column in the others. There is no Cramer's V, whose "
-                "largest value is not known then, and no certified verdict"
+                f"{impossible} of {possible.size} cells cannot occur by the rules between "
+                "columns: the test is of quasi-independence, in which the expected count of every "
+                "other cell is a factor of its row times a factor of its column. There is no "
+                "Cramer's V, since its largest value is not known, and no certified verdict"
             )
         if effect == 0:
             notes.append("Cramer's V is no larger than expected from the privacy noise alone")
@@ -581,7 +586,7 @@ class Independence:
             )
         return ChiSquareResult(
             title=f"Independence: {self.a} and {self.b}{within}",
-            null=f"{self.a} and {self.b} are {'quasi-' * bool(impossible)}independent{within}",
+            null=f"{self.a} and {self.b} are {independent}{within}",
             statistic=statistic,
             pvalue=pvalue,
             alternative="two-sided",
@@ -591,18 +596,14 @@ class Independence:
                 of_rows.answers.rows.of_persons,
                 release.budget,
                 f"score statistic, parametric bootstrap with {self.simulations} tables"
-                + ("" if impossible else _OF_EFFECT),
+                + ("" if impossible else _ON_EFFECT),
             ),
             df=df,
             cells=of_rows.names,
             observed=of_rows.observed.ravel(),
             expected=expected.ravel(),
             residuals=residuals.ravel(),
-            classical="Pearson's"
-            if strata == 1
-            else "Cochran-Mantel-Haenszel"
-            if not impossible
-            else "Score",
+            classical=classical,
             pearson=pearson,
             pearson_pvalue=float(special.chdtrc(df, pearson)) if df else 1.0,
             effect_name="Cramer's V",

@@ -2,7 +2,7 @@
 
 Cells that cannot occur are left out: the null hypothesis is then quasi-independence, expected
 counts a_r b_c on the possible cells (eq. quasi-independence of
-docs/explanation/inference/zeros-and-totals.md), with degrees of freedom by the rank of these.
+docs/explanation/inference/zeros-and-totals.md).
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ _MOST_ROUNDS, _CLOSE = 500, 1e-10  # of iterative proportional fitting, relative
 _RANK = 1e-9
 
 
-def fit_independence(
-    tables: Floats, n: Floats | float, possible: NDArray[np.bool_] | None = None
-) -> Floats:
+def fit_independence(tables: Floats, n: Floats | float, possible: NDArray[np.bool_]) -> Floats:
     """Expected counts under independence within strata, from noisy counts.
 
     The margins of the nearest non-negative tables of total n, each at least half a row so that no
@@ -34,11 +32,11 @@ def fit_independence(
     ----------
     tables : (..., K, R, C) float64
     n : (...,) float64 or float
-    possible : (K, R, C) bool, optional
-        Cells that can occur; by default all. Others expect nothing.
+    possible : (K, R, C) bool
+        Cells that can occur; the others have expected count zero.
     """
     shape = tables.shape
-    if possible is not None and not possible.all():
+    if not possible.all():
         return _fit_quasi_independence(tables, n, possible)
     n = np.asarray(n, dtype=np.float64)[..., np.newaxis]
     counts = project_to_total(tables.reshape(*shape[:-3], -1), n).reshape(shape)
@@ -51,10 +49,10 @@ def fit_independence(
 def _fit_quasi_independence(
     tables: Floats, n: Floats | float, possible: NDArray[np.bool_]
 ) -> Floats:
-    """Factors of rows and columns with the margins of the nearest possible tables.
+    """Products of row and column factors that have the margins of the nearest possible tables.
 
-    By iterative proportional fitting, which converges as these margins are those of a table. Levels
-    of less than half a row get that, spread over their possible cells.
+    By iterative proportional fitting, which converges since these margins are those of a table. A
+    level of less than half a row gets half a row, spread over its possible cells.
     """
     n = np.asarray(n, dtype=np.float64)[..., np.newaxis]
     counts = np.zeros(tables.shape)
@@ -75,23 +73,22 @@ def _fit_quasi_independence(
     return expected
 
 
-def _ratio(one: Floats, other: Floats) -> Floats:
-    """Ratio of two margins; that of a level without possible cells does not matter."""
-    return np.divide(one, other, out=np.zeros_like(other), where=other > 0)
+def _ratio(wanted: Floats, margin: Floats) -> Floats:
+    """Ratio of two margins, zero for a level without possible cells."""
+    return np.divide(wanted, margin, out=np.zeros_like(margin), where=margin > 0)
 
 
 def degrees_of_freedom(possible: NDArray[np.bool_]) -> int:
-    """Rank of the interactions (K, R, C) of a common association, on cells that can occur."""
-    if possible.all():
-        rows, columns = possible.shape[-2:]
-        return int((rows - 1) * (columns - 1))
+    """Degrees of freedom of an association common to all strata, on possible cells (K, R, C)."""
     return len(_free_cells(possible))
 
 
 def _free_cells(possible: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Cells of rows and columns whose changes, beside those of margins, are all that there can be.
+    """Cells whose changes, together with those of the margins, give every change of a table.
 
-    Without zeros all but the last row and column.
+    They are numbered in C order. If all cells are possible, these are all but the last row and
+    column; otherwise a largest independent set of the columns of the summed projections
+    (docs/explanation/inference/zeros-and-totals.md, section "Quasi-independence").
     """
     rows, columns = possible.shape[-2:]
     if possible.all():
@@ -114,9 +111,9 @@ def _free_cells(possible: NDArray[np.bool_]) -> NDArray[np.int64]:
 def quasi_residual_variances(expected: Floats, noise: Floats) -> tuple[Floats, Floats]:
     """Variances (d,) of the residuals from quasi-independence by sampling and by noise.
 
-    With N the indicators of rows and columns of each stratum, residuals move by
-    I - E N (N' E N)^- N' of a change of the counts, E = diag(expected): of a multinomial table its
-    covariance is E itself, up to changes of the margins, which this takes out.
+    With N the indicators of rows and columns of each stratum and E = diag(expected), a change of
+    the counts changes the residuals by M = I - E N (N' E N)^- N' times it. Sampling has covariance
+    E up to changes of the margins, which M removes.
 
     Parameters
     ----------
@@ -139,10 +136,7 @@ def quasi_residual_variances(expected: Floats, noise: Floats) -> tuple[Floats, F
 
 
 def fit_even_independence(
-    tables: Floats,
-    n: Floats | float,
-    noise: Floats,
-    possible: NDArray[np.bool_] | None = None,
+    tables: Floats, n: Floats | float, noise: Floats, possible: NDArray[np.bool_]
 ) -> Floats:
     """Fit independence with margins shrunk towards equal ones by the noise's share of their spread.
 
@@ -188,8 +182,8 @@ def score_statistic(
     One stratum: u' V^- u over all interactions, without noise Pearson's statistic. Several: the
     association is assumed common to them: u and V are summed over strata first, V with factors
     n_k / (n_k - 1), and without noise this is the (generalised) Cochran-Mantel-Haenszel statistic.
-    Simulation calibrates it in every case. Cells that are not `possible` (K, R, C) have no part
-    in any sum; the inverses are then generalised ones.
+    Simulation calibrates it in every case. Sums are over the `possible` cells (K, R, C), by default
+    all; without some of them inverses are generalised ones.
 
     Rao, C. R. (1948). Large sample tests of statistical hypotheses concerning several parameters
     with applications to problems of estimation. Proc. Cambridge Phil. Soc. 44, 50-57.
@@ -199,8 +193,7 @@ def score_statistic(
     """
     if possible is None:
         possible = np.ones(expected.shape[-3:], np.bool_)
-    known = np.where(possible, expected, 1.0)
-    deviation = np.sqrt(known + other_variance)
+    deviation = np.sqrt(np.where(possible, expected, 1.0) + other_variance)
     pull = expected * noisy_score(tables - expected, deviation, scales)
     mass = expected**2 * noisy_information(deviation, scales)
     if expected.shape[-3] > 1:
@@ -230,10 +223,10 @@ def _margin_changes(mass: Floats, side: Floats, possible: NDArray[np.bool_]) -> 
     unit = 1 / np.sqrt(np.where(diagonal > 0, diagonal, np.inf))
     gram = gram * unit[..., np.newaxis] * unit[..., np.newaxis, :]
     if possible.all():
-        found = np.linalg.solve(gram, side * unit[..., np.newaxis])
-    else:  # tables that are apart have a margin of their own each
-        found = np.linalg.pinv(gram, rcond=_RANK, hermitian=True) @ (side * unit[..., np.newaxis])
-    return np.asarray(found * unit[..., np.newaxis])
+        changes = np.linalg.solve(gram, side * unit[..., np.newaxis])
+    else:  # singular where possible cells form separate tables
+        changes = np.linalg.pinv(gram, rcond=_RANK, hermitian=True) @ (side * unit[..., np.newaxis])
+    return np.asarray(changes * unit[..., np.newaxis])
 
 
 def _common_association(

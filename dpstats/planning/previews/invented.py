@@ -14,7 +14,7 @@ from dpstats.errors import RequestError, SchemaError
 from dpstats.measured.strategy import check_rows
 from dpstats.schema import Category, Column, Guesses, Number, Schema
 from dpstats.schema.guesses import moments_of
-from dpstats.schema.rules import led
+from dpstats.schema.repairs import let_views_agree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +117,7 @@ def invented(
             cells = np.where(rng.random(m) < missing, column.missing_code, cells)
         drawn[column.name] = cells
     guessed = {*guesses.typical, *guesses.shares}
-    return schema.repairs(schema.names).repair(led(schema, drawn, guessed))
+    return schema.repairs(schema.names).repair(let_views_agree(schema, drawn, guessed))
 
 
 def _margin(column: Column, guesses: Guesses) -> tuple[Codes, Floats]:

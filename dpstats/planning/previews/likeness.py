@@ -17,7 +17,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews.invented import invented
 from dpstats.rows.uniform import Uniform
 from dpstats.schema import Category, Column, Guesses, Schema
-from dpstats.schema.rules import led
+from dpstats.schema.repairs import let_views_agree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,7 +49,9 @@ class Likeness:
         """Points, (m,) codes per column, and their probabilities (m,)."""
         if self.source == "even":
             points = Uniform().draw(PRETEND_POINTS, columns, None, rng)
-            return _equally_likely(columns.repairs(columns.names).repair(led(columns, points)))
+            return _equally_likely(
+                columns.repairs(columns.names).repair(let_views_agree(columns, points))
+            )
         if self.guesses is not None:
             return _equally_likely(invented(columns, self.guesses, PRETEND_POINTS, rng))
         if self.frame is not None:
@@ -140,7 +142,7 @@ def _table(frame: Any) -> pa.Table:
 def _codes(strategy: Strategy, table: pa.Table) -> dict[str, Codes]:
     """Codes of public rows, as those of a private table would be.
 
-    Synthetic rows have no columns that only rules need, and views of numbers that they lack.
+    Synthetic rows may stand in for them: they lack the columns that only rules or views need.
     """
     schema = strategy.read_columns
     if not set(schema.stored.names) <= set(table.column_names):

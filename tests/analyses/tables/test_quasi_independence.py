@@ -66,6 +66,17 @@ def test_without_noise_it_is_the_loglinear_model_of_the_possible_cells():
     assert result.certified.verdict == "inconclusive"
 
 
+def test_levels_without_rows_leave_a_test_of_independence():
+    """All cells of the rows r2 and r3 are possible."""
+    rows = table_of_rows()
+    rows["a"] = rows.a.replace({"r0": "r2", "r1": "r3"})
+    release = dps.release(dps.plan(SCHEMA, {"t": dps.Independence("a", "b")}, budget=EXACT), rows)
+    result = release.infer("t")
+    assert result.df == 2
+    assert np.isfinite(result.effect)
+    assert "quasi" not in result.summary()
+
+
 def test_residuals_have_the_variance_that_the_fit_leaves():
     """Of quasi-independent tables, standardised residuals have variance 1."""
     rng = np.random.default_rng(3)
