@@ -17,7 +17,7 @@ from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import ROWS
-from dpstats.measured.combining import Sources, WeightRows, law_of_key
+from dpstats.measured.combining import Constraints, Sources, WeightRows, law_of_key
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.row_count import RowCount
 from dpstats.privacy.laws import joint_quantiles
@@ -115,17 +115,26 @@ class Answers(Cached):
         return list(dict.fromkeys(notes))
 
     @cached_property
+    def with_totals(self) -> Answers:
+        """Answers that use the public totals of the table too, of less noise."""
+        return self._under("totals")
+
+    @cached_property
     def without_totals(self) -> Answers:
         """Answers that use no public total of the table, for certified statements."""
-        sources, blocks = self._rows.sources, self._rows.blocks
-        if not sources.totals:
+        return self._under("rules")
+
+    def _under(self, constraints: Constraints) -> Answers:
+        sources, rows = self._rows.sources, self.rows
+        totals = sources.measurements.schema.totals
+        if not totals or sources.constraints in (constraints, "none"):
             return self
-        without = sources.with_constraints("rules")
-        answers = answer(without, blocks, disjoint=self._rows.disjoint)
-        if self.rows not in (sources.rows, sources.fewest_persons):
-            answers = answers.of_counted_rows()
+        other = sources.with_constraints(constraints)
+        answers = answer(other, self._rows.blocks, disjoint=self._rows.disjoint)
         answers = answers.subset(self._rows.functions)
-        return answers if self.unit == 1 else answers.of_persons
+        if self.unit != 1:
+            return answers.of_persons
+        return answers if rows == answers.rows else replace(answers, rows=rows)
 
     @property
     def blocks(self) -> tuple[Block, ...]:

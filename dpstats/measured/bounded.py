@@ -20,6 +20,7 @@ from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.measured.answers import Answers
+from dpstats.measured.combining import Constraints
 from dpstats.measured.radius import SpectralRadius
 from dpstats.privacy.laws import LatticeLaw
 
@@ -118,8 +119,7 @@ class BoundedAnswers(Answers):
         """No notes: neither rules nor totals are used."""
         return []
 
-    @cached_property
-    def without_totals(self) -> BoundedAnswers:
+    def _under(self, constraints: Constraints) -> BoundedAnswers:
         """These answers, which use no totals."""
         return self
 

@@ -77,7 +77,7 @@ class WeightRows:
         Where all cells of a measured table have one weight in the number of rows, functions of one
         block with one law differ by an exchange of cells, so one of them serves all.
         """
-        exchangeable = all(
+        exchangeable = not self.sources.is_constrained and all(
             np.ptp(weights) <= _NO_WEIGHT
             for weights in np.split(self.sources.weights_of_count, self.sources.starts[1:])
         )
@@ -154,6 +154,12 @@ class _Facts(Cached):
     measured_by: Codes
     variances: Floats
 
+    @property
+    def least_variance(self) -> float:
+        """The least variance of a sum that is said with noise; infinite if there is none."""
+        measured = self.measured_by[self.measured_by >= 0]
+        return float(self.variances[measured].min()) if len(measured) else np.inf
+
     @cached_property
     def weights(self) -> Floats:
         """Weights (m, measured functions) of the noises in the discrepancies."""
@@ -194,7 +200,7 @@ class Sources(Cached):
     """The measurements, with their tables combined once."""
 
     measurements: Measurements
-    constraints: Constraints = "totals"
+    constraints: Constraints = "rules"
 
     def with_constraints(self, constraints: Constraints) -> Sources:
         """Sources whose answers use these constraints."""
@@ -203,6 +209,12 @@ class Sources(Cached):
         return self._once(
             ("constraints", constraints), lambda: replace(self, constraints=constraints)
         )
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether answers use more than the noisy sums."""
+        schema = self.measurements.schema
+        return self.constraints != "none" and (schema.is_linked or bool(self.totals))
 
     @property
     def totals(self) -> tuple[CompiledTotal, ...]:
@@ -337,8 +349,13 @@ class Sources(Cached):
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
         """The best single source, or the combination of several where it has less variance.
 
-        With `disjoint` the combination only where there is no single source.
+        With `disjoint` the combination only where there is no single source. The number of rows
+        never rests on totals, since what is certified needs it.
         """
+        if block == ROWS and self.totals:
+            return self.with_constraints("rules").best(block, disjoint=disjoint)
+        if isinstance(block, Indicator) and self._holds_always(block):
+            return self._all_rows()
         estimate = self._single(block, complements=not disjoint and self.n is not None)
         impossible = self.impossible(block)
         if impossible.any():
@@ -354,6 +371,8 @@ class Sources(Cached):
                     np.isinf(estimate.variances), combined.uniforms, estimate.uniforms
                 )
                 estimate = combined
+                if impossible.any():
+                    estimate.fix(impossible, np.zeros(block.size))
         if np.any(np.isinf(estimate.variances)):
             raise _not_measured(self.measurements, block, estimate.variances)
         return estimate
@@ -367,6 +386,21 @@ class Sources(Cached):
             if possible is not None and isinstance(block, Indicator):
                 return np.array([not np.any(block.cells.array & possible)])
         return np.zeros(block.size, np.bool_)
+
+    def _holds_always(self, condition: Indicator) -> bool:
+        """Whether a condition holds in every row that the rules allow."""
+        possible = self.possible_cells(condition.columns)
+        return possible is not None and bool(np.all(condition.cells.array >= possible))
+
+    def _all_rows(self) -> BlockEstimate:
+        """The number of rows, as the sum of a function that is one in every row."""
+        if self.n is None:
+            return self.best(ROWS, disjoint=False)
+        none = np.zeros(1)
+        return BlockEstimate(
+            none + self.n, none, none.copy(), [_EXACT],
+            lambda chosen: np.zeros((len(chosen), self.size)),
+        )  # fmt: skip
 
     @cached_property
     def _possible(self) -> Mask:
@@ -397,7 +431,7 @@ class Sources(Cached):
                 # Members of a wanted function are cells of a table, or one moment: equal scales.
                 member = order[first[f] : first[f + 1]]
                 member = member[possible[member]] if not possible[member].all() else member
-                if not len(member):
+                if not len(member):  # the function is zero in every row, or one
                     continue
                 variance = self.variances[start + member[0]] * len(member)
                 if variance >= estimate.variances[f]:
@@ -427,9 +461,11 @@ class Sources(Cached):
         rows, sums = weighted
         exact = np.zeros(len(rows), np.bool_)
         if facts is not None:
-            before = rows**2 @ self.variances
+            least = np.minimum(rows**2 @ self.variances, facts.least_variance)
             rows, sums = facts.improve(rows, sums)
-            exact = rows**2 @ self.variances <= _REDUNDANT * before
+            exact = rows**2 @ self.variances <= _REDUNDANT * least
+            if self.n is None and self.totals and exact.any():
+                return self.with_constraints("rules")._combined(wanted)
         uniforms = np.concatenate([noisy.uniforms for noisy in self.blocks])
         uniform = np.where(exact, uniforms.sum(), (np.abs(rows) > _NO_WEIGHT) @ uniforms)
         estimate = BlockEstimate(

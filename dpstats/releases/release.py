@@ -872,7 +872,10 @@ class Release(Cached):
             f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
             f"{counted(self.k, 'synthetic row')} ({self._origin()})",
             *held.summary_lines(),
-            *(f"Note: {note}" for note in self._sources.constraint_notes(())),
+            *(
+                f"Note: {note}"
+                for note in self._sources.with_constraints("totals").constraint_notes(())
+            ),
             *(f"Note: {reason}" for reason in self.unread.values()),
             *(f"Note: {note}" for note in (*self._notes_of_functions(), *self.notes)),
             *printed(self._published, self._whole),

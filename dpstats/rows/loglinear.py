@@ -222,7 +222,7 @@ class _Tables:
     def __init__(self, measurements: Measurements) -> None:
         self.measurements = measurements
         self.schema = schema = measurements.columns
-        sources = Sources(measurements)
+        sources = Sources(measurements, "totals")
         published = measurements.published.blocks
         tables = [block for block in published if isinstance(block, Table)]
         pairs = dict.fromkeys(
@@ -348,7 +348,7 @@ class _Tables:
 
     def _noise(self, rng: np.random.Generator) -> Floats:
         """A draw from the joint law of the noise on the means."""
-        noisier = Sources(with_more_noise(self.measurements, rng))
+        noisier = Sources(with_more_noise(self.measurements, rng), "totals")
         return answer(noisier, self.family).sums / self.n - self.noisy
 
 

@@ -23,7 +23,8 @@ from dpstats.schema.repairs import CompiledRule, Mask, OnColumns, WithRules, com
 _KEYS = ("condition", "count", "of")
 _MOST_ROWS = 10**15
 _MOST_TOTALS = 1_000
-_INFEASIBLE = 2  # status of `scipy.optimize.linprog`
+_INFEASIBLE = 2  # status of `scipy.optimize.milp`
+_SECONDS = 5.0  # after which a table is taken to exist
 
 
 @dataclass(frozen=True)
@@ -159,40 +160,102 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
     if len(schema.totals) > _MOST_TOTALS:
         raise SchemaError(f"{len(schema.totals):,} totals; at most {_MOST_TOTALS:,} are allowed")
     for of, rows in (("table", n), ("population", None)):
-        for totals, having in _memberships(schema, of):
-            if _feasible(totals, having, rows):
-                continue
-            first = next(
-                i for i in range(len(totals)) if not _feasible(totals[: i + 1], having, rows)
-            )
-            others = [
-                str(total)
-                for i, total in enumerate(totals[:first])
-                if _feasible([*totals[:i], *totals[i + 1 : first + 1]],
-                             np.delete(having, i, axis=1), rows)
-            ]  # fmt: skip
-            in_table = "" if rows is None else f" in a table of {rows:,} rows"
-            if others:
-                why = f"contradicts {first_few(others)}{in_table}"
-            else:
-                why = f"is not possible{in_table or ' under the rules between columns'}"
-            raise SchemaError(f"the total {str(totals[first])!r} {why}: change a count")
+        tables = _Tables.of(schema, of)
+        if tables.exist(tables.totals, rows):
+            continue
+        first = next(
+            i for i in range(len(tables.totals)) if not tables.exist(tables.totals[: i + 1], rows)
+        )
+        before, total = tables.totals[:first], tables.totals[first]
+        others = [
+            str(other)
+            for i, other in enumerate(before)
+            if tables.exist([*before[:i], *before[i + 1 :], total], rows)
+        ]
+        in_table = "" if rows is None else f" in a table of {rows:,} rows"
+        if others:
+            why = f"contradicts {first_few(others)}{in_table}"
+        else:
+            why = f"is not possible{in_table or ' under the rules between columns'}"
+        raise SchemaError(f"the total {str(total)!r} {why}: change a count")
 
 
 def fixed_rows(schema: WithTotals) -> int | None:
     """The number of rows, if the totals of the table determine it."""
-    from scipy import optimize
+    return _Tables.of(schema, "table").rows if compile_totals(schema) else None
 
-    least, most = 0.0, np.inf
-    for totals, having in _memberships(schema, "table"):
-        counts, rows = np.array([float(total.count) for total in totals]), np.ones(len(having))
-        fewest = optimize.linprog(rows, A_eq=having.T, b_eq=counts)
-        largest = optimize.linprog(-rows, A_eq=having.T, b_eq=counts)
-        if fewest.success:
-            least = max(least, float(fewest.fun or 0.0))
-        if largest.success:  # else any number of rows has no total
-            most = min(most, -float(largest.fun or 0.0))
-    return round(least) if most - least < 0.5 else None  # whole numbers
+
+@dataclass(frozen=True)
+class _Tables:
+    """The tables that some totals allow, as a program in whole numbers of rows.
+
+    For each group of totals that are linked by columns or rules, rows are counted by which of the
+    totals they have; the groups have as many rows.
+
+    Attributes
+    ----------
+    totals : list of Total
+        All of them, group after group.
+    matrix : (totals + groups, m + 1) float64
+        Rows of the totals, then of the groups less all rows, the last variable.
+    """
+
+    totals: list[Total]
+    matrix: Floats
+
+    @classmethod
+    def of(cls, schema: WithTotals, of: str) -> _Tables:
+        """Those of the totals of the table, or of the population."""
+        from scipy import linalg
+
+        groups = list(_memberships(schema, of))
+        having = linalg.block_diag(*(matrix.T for _, matrix in groups))
+        sizes = linalg.block_diag(*(np.ones((1, len(matrix))) for _, matrix in groups))
+        matrix = np.vstack([
+            np.hstack([having, np.zeros((len(having), 1))]),
+            np.hstack([sizes, -np.ones((len(sizes), 1))]),
+        ])  # fmt: skip
+        return cls([total for totals, _ in groups for total in totals], matrix)
+
+    def exist(self, totals: Sequence[Total], rows: int | None) -> bool:
+        """Whether there is a table with some of the totals, of so many rows if that is given."""
+        return self._solved(totals, rows, 0.0) is not None
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows, if it is the same in all tables."""
+        least, most = (self._solved(self.totals, None, sign) for sign in (1.0, -1.0))
+        return least if least is not None and least == most else None
+
+    def _solved(self, totals: Sequence[Total], rows: int | None, sign: float) -> int | None:
+        """Fewest rows of such a table, most with the sign -1, any with 0; None without one.
+
+        Where the solver finds neither in some seconds, a table is taken to exist.
+        """
+        from scipy import optimize
+
+        if not self.totals:
+            return rows or 0
+        used = [total in totals for total in self.totals]
+        chosen = np.append(used, np.ones(len(self.matrix) - len(used), np.bool_))
+        counts = [total.count for total in self.totals if total in totals]
+        counts += [0] * (len(self.matrix) - len(used))
+        upper = np.full(self.matrix.shape[1], float(_MOST_ROWS))
+        lower = np.zeros(self.matrix.shape[1])
+        if rows is not None:
+            lower[-1] = upper[-1] = rows
+        cost = np.zeros(len(upper))
+        cost[-1] = sign
+        found = optimize.milp(
+            cost,
+            integrality=np.ones(len(upper), np.int64),
+            bounds=optimize.Bounds(lower, upper),
+            constraints=optimize.LinearConstraint(self.matrix[chosen], counts, counts),
+            options={"time_limit": _SECONDS},
+        )
+        if found.status == _INFEASIBLE or found.x is None:
+            return None if found.status == _INFEASIBLE else 0
+        return round(float(found.x[-1]))
 
 
 def _memberships(schema: WithTotals, of: str) -> Iterator[tuple[list[Total], Floats]]:
@@ -214,18 +277,3 @@ def _memberships(schema: WithTotals, of: str) -> Iterator[tuple[list[Total], Flo
             seen |= {row.tobytes() for row in np.unique(inside.T, axis=0)}
         having = np.array([np.frombuffer(row, np.bool_) for row in sorted(seen)])
         yield [compiled.total for compiled in totals], having.astype(np.float64)
-
-
-def _feasible(totals: Sequence[Total], having: Floats, rows: int | None) -> bool:
-    """Whether some table has these totals, the first columns of `having`, and so many rows."""
-    from scipy import optimize
-
-    matrix, counts = having[:, : len(totals)].T, [float(total.count) for total in totals]
-    if rows is not None:
-        matrix = np.vstack([matrix, np.ones(len(having))])
-        counts.append(float(rows))
-    scale = max(1.0, *counts)
-    program = optimize.linprog(
-        np.zeros(len(having)), A_eq=matrix, b_eq=np.array(counts) / scale, method="highs"
-    )
-    return bool(program.status != _INFEASIBLE)

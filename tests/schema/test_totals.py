@@ -33,6 +33,10 @@ def schema(*totals):
         ([total("age < 15 and marital == 'married'", 1)], ["married", "not possible"]),
         ([total("area == 'n'", 9), total("town == 'a'", 5), total("town == 'b'", 5)],
          ["town == 'b'", "town == 'a'", "area == 'n'"]),
+        ([total("age < 15", 10**7), total("age >= 15", 10**7), total("area == 'n'", 2 * 10**7 + 1)],
+         ["area == 'n'", "contradicts"]),
+        ([total("town != 'a'", 51), total("town != 'b'", 51), total("town != 'c'", 51)],
+         ["town != 'c'", "contradicts"]),
         ([total("ages < 15", 1)], ["ages", "did you mean 'age'"]),
         ([total("age < 20", 1)], ["age < 20", "edge"]),
     ],
@@ -83,6 +87,9 @@ def test_totals_that_fix_the_number_of_rows_go_with_a_public_one():
         with pytest.raises(RequestError, match=r"50 rows.*add_remove"):
             dps.plan(declared, asked, budget=dps.PureDP(1), unit="add_remove")
     assert dps.plan(schema(*overlapping), asked, budget=dps.PureDP(1), unit="add_remove").schema
+    groups = schema(total("age < 65", 30), total("age >= 15", 20), total("area == 'n'", 50))
+    with pytest.raises(RequestError, match=r"50 rows.*add_remove"):
+        dps.plan(groups, asked, budget=dps.PureDP(1), unit="add_remove")
     some = schema(total("area == 'n'", 30))
     assert dps.plan(some, asked, budget=dps.PureDP(1), unit="add_remove").schema.totals
 

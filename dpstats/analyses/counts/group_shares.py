@@ -76,6 +76,8 @@ class GroupCounts:
     def certain(self) -> float | None:
         """The share where rules between columns determine it: 0 or 1."""
         with_trait, without = self.answers.impossible
+        if with_trait and without:  # no row can be in the group
+            return None
         return 0.0 if with_trait else 1.0 if without else None
 
     @property

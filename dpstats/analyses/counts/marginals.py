@@ -79,7 +79,9 @@ class Marginals:
         tables = tuple(
             TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
         )
-        answers = release.answers(family)  # before the candidates, which may lack its columns
+        answers = release.answers(
+            family
+        ).with_totals  # before the candidates, which may lack its columns
         candidates, weights = density_of(release)
         fitted = family.evaluate(candidates).average(weights)
         return proportions_result(

@@ -163,7 +163,7 @@ class Proportion:
             return proportions_result(
                 f"Proportion: {self.condition}",
                 [self.condition],
-                release.answers(family),
+                release.answers(family).with_totals,
                 str(release.budget),
                 scalar=True,
                 notes=(cell_rules(release.schema, self),),

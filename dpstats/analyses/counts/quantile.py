@@ -417,7 +417,7 @@ class Quantile:
     ) -> QuantileIntervals:
         blocks = self.answered(release.schema).blocks
         if self._group(release.schema) is None:
-            return QuantileIntervals(release.answers(blocks), number, probabilities)
+            return QuantileIntervals(release.answers(blocks).with_totals, number, probabilities)
         edges = len(blocks) // 2
         below, above, every = blocks[:edges], blocks[edges:-1], blocks[-1]
         both = [block for pair in zip(below, above, strict=True) for block in pair]

@@ -164,7 +164,10 @@ class GoodnessOfFit:
             family = self.family(release.schema)
             rows, of_rows = (
                 Departures(a, p0)
-                for a in (release.answers(family, with_count=True), _tested(release, family))
+                for a in (
+                    release.answers(family, with_count=True).with_totals,
+                    _tested(release, family),
+                )
             )
         else:
             rows = of_rows = Departures(_of_answered(release, column, given), p0)
@@ -297,7 +300,7 @@ def _tested(release: ReleaseView, family: Family) -> Answers:
     Best linear counts use a known n, which correlates their noise and saves only one part in d of
     its variance; a likelihood of the measured counts uses n and the shape of the law.
     """
-    combined = release.answers(family, with_count=True)
+    combined = release.answers(family, with_count=True).with_totals
     plain = release.answers(family, disjoint=True)
     enough = 0.9 * (1 - 1 / len(plain.sums)) * np.mean(plain.noise_variances)
     gains_little = bool(np.mean(combined.noise_variances) >= enough)

@@ -285,6 +285,12 @@ class NoisyTable:
         return self._only(self.levels.used, self.strata.used)
 
     @property
+    def certified(self) -> NoisyTable:
+        """The table of the same levels that verdicts use, which rests on no public total."""
+        whole = replace(self, answers=self.answers.without_totals)
+        return whole._only(self.levels.used, self.strata.used) or whole
+
+    @property
     def tested(self) -> NoisyTable | None:
         """Levels with all strata, which the test uses."""
         return self._only(self.levels.used)
@@ -610,7 +616,7 @@ class Independence:
             effect=effect,
             levels=min(shape) - 1,
             largest_effect=1.0,
-            certified_at=partial(_verdict, plain or of_rows),
+            certified_at=partial(_verdict, of_rows),
             effect_at=partial(self._effect_at, seen, association, pvalue),
             notes=(*notes, cell_rules(release.schema, self)),
             tables=(TableOfCells.of(release.schema[c] for c in (*strata_of, self.a, self.b)),),
@@ -633,7 +639,8 @@ class Independence:
         return np.array([0.0 if pvalue > alpha else low, high])
 
 
-def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
+def _verdict(whole: NoisyTable, alpha: float) -> CertifiedChiSquare:
+    counts = whole.certified
     if not counts.possible.all():
         beta = split_for(counts.n, counts.answers.law(0), alpha)
         sizes = counts.answers.rows.bounds(counts.answers.rows.spent(alpha))
@@ -641,7 +648,6 @@ def _verdict(counts: NoisyTable, alpha: float) -> CertifiedChiSquare:
             "inconclusive", 0.0, np.inf, np.inf, alpha, beta, sizes,
             "there is no certified test where cells cannot occur",
         )  # fmt: skip
-    counts = replace(counts, answers=counts.answers.without_totals)
     rows = counts.answers.rows
     of_rows = rows.spent(alpha)
     beta = split_for(counts.n, counts.answers.law(0), alpha - of_rows)
@@ -662,7 +668,7 @@ def noisy_table(analysis: Independence, release: ReleaseView) -> NoisyTable:
     axes = [order.index(name) for name in names]
     cells = np.arange(table.size).reshape(table.shape).transpose(axes)
     cells = cells.reshape(-1, *cells.shape[-2:])
-    combined = NoisyTable(release.answers(table), cells)
+    combined = NoisyTable(release.answers(table).with_totals, cells)
     plain = NoisyTable(release.answers(table, disjoint=True), cells)
     return combined if combined.interaction_noise < plain.interaction_noise * 0.999 else plain
 

@@ -237,6 +237,8 @@ def _common_association(
     rows, columns = shape[-2:]
     free = _free_cells(possible)
     interactions = len(free)
+    if not interactions:
+        return np.zeros(shape[:-3])
     # J N on the interactions: every cell's mass in its row's and in its column's change.
     row_of, column_of = np.divmod(free, columns)
     touches = np.zeros((rows + columns, interactions))
