@@ -281,8 +281,10 @@ def test_certified_intervals_rest_on_no_total(name, unit):
                dps.Category("g", ["a", "b", "unused"])]  # fmt: skip
     wrong = dps.Schema(columns, totals=[dps.Total("s == 'f'", 600, of="table")])
     rng = np.random.default_rng(0)
-    rows = pd.DataFrame({"x": rng.uniform(5, 10, 2_000), "s": ["f"] * 1_000 + ["m"] * 1_000,
-                         "z": rng.random(2_000) < 0.3, "g": ["a"] * 1_200 + ["b"] * 800})  # fmt: skip
+    rows = pd.DataFrame({
+        "x": rng.uniform(5, 10, 2_000), "s": ["f"] * 1_000 + ["m"] * 1_000,
+        "z": rng.random(2_000) < 0.3, "g": ["a"] * 1_200 + ["b"] * 800,
+    })  # fmt: skip
     plan = dps.plan(wrong, asked, budget=dps.ZCDP(0.5), unit=unit)
     measurements = dps.measure(plan, rows)
     bare = replace(measurements.strategy, schema=dps.Schema(columns))

@@ -147,9 +147,7 @@ def test_columns_that_follow_leave_no_test():
     result = dps.release(plan, rows).infer("t")
     assert (result.df, result.pvalue) == (0, 1.0)
     assert "no test" in result.summary()
-    strata = schema.columns + (dps.Boolean("s"),)
-    schema = dps.Schema(strata, rules=schema.rules)
-    plan = dps.plan(
-        schema, {"t": dps.Independence("town", "area", given="s")}, budget=dps.PureDP(1)
-    )
+    schema = dps.Schema([*schema.columns, dps.Boolean("s")], rules=schema.rules)
+    asked = {"t": dps.Independence("town", "area", given="s")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1))
     assert dps.release(plan, rows.assign(s=[True, False] * 150)).infer("t").pvalue == 1.0
