@@ -233,6 +233,8 @@ class Release(Cached):
     ) -> Answers:
         """Noisy sums of the requested functions with the exact law of their noise.
 
+        They use rules between columns, and public totals only as ``answers(...).with_totals``.
+
         Parameters
         ----------
         wanted : Family, block, sequence of blocks, or analysis

@@ -611,7 +611,7 @@ class Independence:
             residuals=residuals.ravel(),
             classical=classical,
             pearson=pearson,
-            pearson_pvalue=float(special.chdtrc(df, pearson)) if df else 1.0,
+            pearson_pvalue=float(special.chdtrc(df, pearson)) if df or np.isnan(pearson) else 1.0,
             effect_name="Cramer's V",
             effect=effect,
             levels=min(shape) - 1,
