@@ -91,7 +91,7 @@ def test_the_page_on_the_schema_shows_what_is_printed(capsys):
 def test_the_page_on_rules_declares_the_same_in_code_and_in_a_file(tmp_path, capsys):
     page = run_page("plan/rules.md")
     assert capsys.readouterr().out.startswith("rule 1: never age < 15 and marital != 'never'")
-    (rules,) = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
+    rules, totals = re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)
     columns = "".join(f"[[column]]\nname = '{name}'\n{rest}\n" for name, rest in {
         "age": "low = 0\nhigh = 99\nedges = [15]",
         "marital": "levels = ['never', 'married']",
@@ -100,9 +100,10 @@ def test_the_page_on_rules_declares_the_same_in_code_and_in_a_file(tmp_path, cap
         "admission": "low = 2024-01-01\nhigh = 2024-12-31",
         "discharge": "low = 2024-01-01\nhigh = 2024-12-31",
     }.items())  # fmt: skip
-    (tmp_path / "schema.toml").write_text(columns + rules)
-    kinds = [rule.kind for rule in dps.Schema.load(tmp_path / "schema.toml").rules]
-    assert kinds == ["never", "determines", "order"]
+    (tmp_path / "schema.toml").write_text(columns + rules + totals)
+    schema = dps.Schema.load(tmp_path / "schema.toml")
+    assert [rule.kind for rule in schema.rules] == ["never", "determines", "order"]
+    assert schema.totals == (dps.Total("age < 15", 760, of="table"),)
 
 
 def test_the_page_on_audits_runs(tmp_path, monkeypatch, capsys):

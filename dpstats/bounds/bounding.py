@@ -368,8 +368,13 @@ class Asker:
             target=self.target,
             rows=self.sources.rows,
             budget=str(self.release.budget),
-            notes=tuple(dict.fromkeys(notes)),
+            notes=tuple(dict.fromkeys([*notes, *self._contradicted])),
+            totals=bool(self.sources.totals),
         )
+
+    @property
+    def _contradicted(self) -> list[str]:
+        return self.sources.constraint_notes(()) if self.sources.totals else []
 
 
 _ROUNDING = 1e-6  # of a count

@@ -257,6 +257,11 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alpha", type=float, default=0.05, help="error probability (default: 0.05)"
     )
+    parser.add_argument(
+        "--totals",
+        action="store_true",
+        help="use public totals of the table, which the custodian asserts",
+    )
 
 
 def _ask(question: str, options: argparse.Namespace) -> None:
@@ -265,7 +270,7 @@ def _ask(question: str, options: argparse.Namespace) -> None:
     from dpstats.releases.opening import open_release
 
     release, query = open_release(options.release), options.query
-    names = ("given", "minus", "over", "alpha", "target")
+    names = ("given", "minus", "over", "alpha", "target", "totals")
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
     show(
         getattr(release, question)(analysis_from_text(query) if is_call(query) else query, **given)

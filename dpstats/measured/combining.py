@@ -32,7 +32,7 @@ from dpstats.schema import Column
 from dpstats.schema.conditions import cell_set
 from dpstats.schema.possible import determined_bins, possible_cells
 from dpstats.schema.repairs import Mask
-from dpstats.schema.totals import CompiledTotal, Total, compile_totals
+from dpstats.schema.totals import CompiledTotal, compile_totals
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, NoiseLaw
@@ -356,6 +356,10 @@ class Sources(Cached):
             return self.with_constraints("rules").best(block, disjoint=disjoint)
         if isinstance(block, Indicator) and self._holds_always(block):
             return self._all_rows()
+        if isinstance(block, Indicator) and self.n is not None:
+            for total in self.totals:
+                if cell_set(total.columns, total.counted) == block.cells:
+                    return self._exact(float(total.total.count))
         estimate = self._single(block, complements=not disjoint and self.n is not None)
         impossible = self.impossible(block)
         if impossible.any():
@@ -394,11 +398,14 @@ class Sources(Cached):
 
     def _all_rows(self) -> BlockEstimate:
         """The number of rows, as the sum of a function that is one in every row."""
-        if self.n is None:
-            return self.best(ROWS, disjoint=False)
-        none = np.zeros(1)
+        return self.best(ROWS, disjoint=False) if self.n is None else self._exact(float(self.n))
+
+    def _exact(self, count: float) -> BlockEstimate:
+        """A sum without noise, of one function."""
+        zero, uniforms = np.zeros(1), np.concatenate([noisy.uniforms for noisy in self.blocks])
+        uniform = uniforms.sum()
         return BlockEstimate(
-            none + self.n, none, none.copy(), [_EXACT],
+            zero + count, zero, zero + uniform - np.rint(uniform), [_EXACT],
             lambda chosen: np.zeros((len(chosen), self.size)),
         )  # fmt: skip
 
@@ -464,7 +471,7 @@ class Sources(Cached):
             least = np.minimum(rows**2 @ self.variances, facts.least_variance)
             rows, sums = facts.improve(rows, sums)
             exact = rows**2 @ self.variances <= _REDUNDANT * least
-            if self.n is None and self.totals and exact.any():
+            if self.n is None and self.totals and np.any(exact & ~self.impossible(wanted)):
                 return self.with_constraints("rules")._combined(wanted)
         uniforms = np.concatenate([noisy.uniforms for noisy in self.blocks])
         uniform = np.where(exact, uniforms.sum(), (np.abs(rows) > _NO_WEIGHT) @ uniforms)
@@ -586,12 +593,16 @@ class Sources(Cached):
         schema = self.measurements.schema
         if self.constraints == "none" or not (schema.rules or schema.views or schema.totals):
             return []
+        linked, own = self._links(columns)
+        names = {c.name for c in columns}.union(*(own[i] for i in linked))
         notes = [
-            f"the noisy answers contradict a public total: {total} would be met by their noise "
-            "less than once in a thousand times; answers that use it may be wrong"
-            for total in self.contradicted
+            f"the noisy answers contradict a public total: if it is right that {compiled.total}, "
+            "noise this large occurs less than once in a thousand times; answers that use the "
+            "total may be wrong"
+            for compiled in self.contradicted
+            if not columns or compiled.names & names
         ]
-        cells = sum(self.blocks[i].block.size for i in self._links(columns)[0])
+        cells = sum(self.blocks[i].block.size for i in linked)
         if cells > MOST_LINKED:
             notes.append(
                 f"the linked tables have {cells:,} cells, more than {MOST_LINKED:,}: these answers "
@@ -601,7 +612,7 @@ class Sources(Cached):
         return notes
 
     @cached_property
-    def contradicted(self) -> tuple[Total, ...]:
+    def contradicted(self) -> tuple[CompiledTotal, ...]:
         """Totals in use that the answers without totals are too far from."""
         contradicted, without = [], self.with_constraints("rules")
         for compiled in self.totals:
@@ -614,7 +625,7 @@ class Sources(Cached):
             law = law_of_key(self.measurements, estimate.laws[0])
             distance = abs(float(estimate.sums[0]) - total.count)
             if float(law.tail(distance)) < bonferroni(_BEYOND_CHANCE, len(self.totals)):
-                contradicted.append(total)
+                contradicted.append(compiled)
         return tuple(contradicted)
 
     def _facts(self, linked: tuple[int, ...]) -> _Facts | None:

@@ -241,7 +241,8 @@ class Strategy(Cached):
     @property
     def read_columns(self) -> Schema:
         """The columns that are read: those of the family, and those that rules read them by."""
-        return self.schema.repairs(self.family.column_names).schema
+        schema: Schema = self.schema.repairs(self.family.column_names).schema
+        return schema
 
     def cost(self) -> Fraction:
         """Exact amount of the budget that the noise spends, recomputed from sensitivities.

@@ -269,7 +269,7 @@ class SchemaFit:
             f"rule {text!r}: {count:,} row{'s' * (count != 1)} break it"
             for text, count in self.broken
         ]
-        advice += [f"total: {text}; it is {count:,} here" for text, count in self.totals]
+        advice += [f"total: {text}; counted here: {count:,}" for text, count in self.totals]
         if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
         used = self.persons and f": {self.persons}"

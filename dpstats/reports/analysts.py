@@ -80,6 +80,7 @@ def analysts_report(
         reached=None if like is None else _reached(release, results, like, progress),
         for_table=FOR_TABLE,
         rules=[[c.name, c.missing_rule(), c.note] for c in release.columns],
+        between=[[line] for line in release.columns.rule_lines],
         limits=said,
         answerable=answerable(release),
         measured=[

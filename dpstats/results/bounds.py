@@ -44,6 +44,8 @@ class Bounds(Printed, FieldsCompared):
     rows : RowCount
     budget : str
     notes : tuple of str
+    totals : bool
+        Whether they rest on public totals of the table.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class Bounds(Printed, FieldsCompared):
     rows: RowCount
     budget: str
     notes: tuple[str, ...] = ()
+    totals: bool = False
 
     @property
     def width(self) -> Floats:
@@ -124,7 +127,8 @@ class Bounds(Printed, FieldsCompared):
             after=[
                 *more,
                 *below,
-                f"Certain with probability {level}{each}, for any data.",
+                f"Certain with probability {level}{each}, for any data"
+                + (" with the public totals, which the custodian asserts." if self.totals else "."),
                 footer(self.rows, self.budget, "", self.target),
                 *(f"Note: {note}" for note in self.notes),
             ],

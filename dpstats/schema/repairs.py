@@ -26,8 +26,6 @@ from dpstats.schema.number import Number
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dpstats.schema.rules import Rule
-    from dpstats.schema.schema import Schema
 
 Mask = NDArray[np.bool_]
 
@@ -256,7 +254,7 @@ class WithRules(Columns, Protocol):
     """Columns with rules between them, a `Schema`."""
 
     @property
-    def rules(self) -> Sequence[Rule]:
+    def rules(self) -> Sequence[Any]:
         """The rules, in declared order."""
 
     @property
@@ -345,7 +343,7 @@ class Repairs:
     rules : tuple of compiled rules
     """
 
-    schema: Schema
+    schema: Any
     rules: tuple[CompiledRule, ...] = ()
 
     def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:

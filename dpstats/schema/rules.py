@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,9 +41,6 @@ from dpstats.schema.conditions import (
 from dpstats.schema.number import Number
 from dpstats.schema.repairs import CompiledRule, DeterminedColumn, ExcludedCells, OrderedNumbers
 from dpstats.schema.text_files import read_text_columns
-
-if TYPE_CHECKING:
-    from dpstats.schema.totals import Total
 
 _COMPARISONS = {ast.GtE: np.greater_equal, ast.Gt: np.greater,
                 ast.LtE: np.less_equal, ast.Lt: np.less}  # fmt: skip
@@ -392,7 +389,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     return plain
 
 
-def names_in_rule(rule: Rule | Total, columns: Collection[str]) -> set[str]:
+def names_in_rule(rule: Any, columns: Collection[str]) -> set[str]:
     """Names of the columns that a rule or a total depends on; unknown ones as it has them.
 
     Raises

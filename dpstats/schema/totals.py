@@ -157,6 +157,8 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
     SchemaError
         With the first total that contradicts others, the rules between columns or n.
     """
+    if not schema.totals:
+        return
     if len(schema.totals) > _MOST_TOTALS:
         raise SchemaError(f"{len(schema.totals):,} totals; at most {_MOST_TOTALS:,} are allowed")
     for of, rows in (("table", n), ("population", None)):

@@ -132,7 +132,7 @@ def test_check_counts_rows_as_they_are_read():
                          "town": "a", "area": "s"})  # fmt: skip
     fit = dps.check(plan, rows)
     assert fit.totals == (("5 rows of the table have marital == 'never'", 2),)
-    assert "it is 2 here" in str(fit)
+    assert "counted here: 2" in str(fit)
 
 
 def test_parts_of_a_schema_keep_the_totals_of_their_columns():

@@ -83,7 +83,9 @@ class Marginals:
             family
         ).with_totals  # before the candidates, which may lack its columns
         candidates, weights = density_of(release)
-        fitted = family.evaluate(candidates).average(weights)
+        fitted = None  # where a column only follows from one of the candidates
+        if set(family.column_names) <= set(candidates):
+            fitted = family.evaluate(candidates).average(weights)
         return proportions_result(
             f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
             family.names,

@@ -212,7 +212,7 @@ class ProportionResult(EstimateResult):
     def crosstab(
         self,
         *columns: str,
-        values: str = "fitted",
+        values: str | None = None,
         alpha: float = 0.05,
         method: Method = "noise_aware",
         target: Target = "population",
@@ -223,9 +223,10 @@ class ProportionResult(EstimateResult):
         ----------
         *columns : str
             All columns of the table: the last one across, the others down.
-        values : str
+        values : str, optional
             Which numbers of `to_frame`: "fitted" (shares of all rows, none negative), "estimate"
-            (unbiased ones), "std_error", "conf_low", "conf_high" or "privacy_share".
+            (unbiased ones), "std_error", "conf_low", "conf_high" or "privacy_share". Default:
+            "fitted", or "estimate" where a column is not in the synthetic rows.
         alpha, method, target :
             As in `to_frame`.
 
@@ -252,6 +253,8 @@ class ProportionResult(EstimateResult):
         frame = EstimateResult.to_frame(self, alpha=alpha, method=method, target=target)
         if not self.tables:
             return crosstab((), columns, ())  # refused
+        if values is None:
+            values = "estimate" if self.fitted is None else "fitted"
         check_choice("values", values, list(frame.columns[1:]))
         return crosstab(self.tables, columns, frame[values])
 

@@ -437,6 +437,7 @@ class Quantile:
         points = [intervals.estimate(p) for p in probabilities.tolist()]
         notes = [
             *subgroup_notes(self._group(release.schema), answers.rows),
+            *answers.constraint_notes,
             "an interval ends at declared edges or values: nothing is measured between them",
         ]
         if not intervals.discrete:

@@ -128,10 +128,15 @@ class ChiSquareResult(Cached, HypothesisResult):
     @property
     def headline(self) -> str:
         """The p-value, and the effect with its 95% interval if there is one."""
-        if np.isnan(self.effect) and not np.isnan(self.statistic):
-            return super().headline
+        if self._has_no_effect:
+            return "no test" if np.isnan(self.statistic) else super().headline
         effect = brief(self.effect_name, self.effect, *self.effect_interval.tolist())
         return f"{super().headline}; {effect}"
+
+    @property
+    def _has_no_effect(self) -> bool:
+        """Whether the effect is not defined, and not only unknown."""
+        return bool(np.isnan(self.effect) and np.isinf(self.certified.critical))
 
     @property
     def interval_of(self) -> str:
@@ -307,9 +312,9 @@ class ChiSquareResult(Cached, HypothesisResult):
         k = self.rows.rows_per_person
         over = f", divided by the {k} rows that a person may have" if k > 1 else ""
         effect = f"{self.effect_name} = {show(self.effect)} {show.interval(low, high)}"
+        effects = [] if self._has_no_effect else [f"{effect} ({percent(alpha)} interval)"]
         if np.isnan(self.statistic):
-            return [str(certified), f"{effect} ({percent(alpha)} interval)"]
-        effects = [] if np.isnan(self.effect) else [f"{effect} ({percent(alpha)} interval)"]
+            return [str(certified), *effects]
         return [
             f"p-value {shown_pvalue(self.pvalue)} (statistic {significant(self.statistic)}, "
             "calibrated for noise)",
@@ -342,7 +347,7 @@ def effect_of(certified: CertifiedChiSquare, levels: int, largest: float) -> Flo
     return np.asarray(np.minimum(np.sqrt(squares), largest))
 
 
-def noise_notes(excess: float, df: int, expected: Floats) -> list[str]:
+def noise_notes(excess: float, df: int, expected: Floats, *, with_effect: bool = True) -> list[str]:
     """Warnings about noise and small cells.
 
     Under the null the mean of Pearson's statistic is `df` plus `excess`, the part of the noise.
@@ -352,7 +357,8 @@ def noise_notes(excess: float, df: int, expected: Floats) -> list[str]:
     if share > 0.5:
         notes.append(
             f"privacy noise makes up {share:.0%} of the null mean of Pearson's statistic: a large "
-            "p-value is no evidence for the null hypothesis; use the interval for the effect"
+            "p-value is no evidence for the null hypothesis"
+            + ("; use the interval for the effect" if with_effect else "")
         )
     if expected.min() < 5:
         notes.append(

@@ -547,6 +547,8 @@ class Independence:
         else:
             shape = list(tested.cells.shape[1:])
             pearson, df = tested.classical(), degrees_of_freedom(tested.possible)
+            if not df:  # nothing is tested
+                statistic = pearson = np.nan
             if tested.expected(tested.observed).sum(axis=(1, 2)).min() < _FEW:
                 notes.append(
                     f"a stratum has fewer than about {_FEW} rows, too few for an accurate "
@@ -567,7 +569,9 @@ class Independence:
             residuals[inside] = np.where(allowed, standard, np.nan)
             excess = float(np.sum(variances[1][allowed.ravel()] / fitted[allowed]))
             if df:
-                notes += noise_notes(excess, len(fitted) * df, fitted[allowed])
+                notes += noise_notes(
+                    excess, len(fitted) * df, fitted[allowed], with_effect=bool(allowed.all())
+                )
             else:
                 notes.append("no test: every table of the possible cells is quasi-independent")
         independent = "independent"
@@ -611,7 +615,7 @@ class Independence:
             residuals=residuals.ravel(),
             classical=classical,
             pearson=pearson,
-            pearson_pvalue=float(special.chdtrc(df, pearson)) if df or np.isnan(pearson) else 1.0,
+            pearson_pvalue=float(special.chdtrc(df, pearson)),
             effect_name="Cramer's V",
             effect=effect,
             levels=min(shape) - 1,
