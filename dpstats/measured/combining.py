@@ -383,13 +383,13 @@ class Sources(Cached):
 
     def impossible(self, block: Block) -> Mask:
         """Which functions of a block (d,) are zero in every row that the rules allow."""
-        if isinstance(block, Table | Indicator):
-            possible = self.possible_cells(block.columns)
-            if possible is not None and isinstance(block, Table):
-                return ~possible.ravel()
-            if possible is not None and isinstance(block, Indicator):
-                return np.array([not np.any(block.cells.array & possible)])
-        return np.zeros(block.size, np.bool_)
+        tabled = isinstance(block, Table | Indicator)
+        possible = self.possible_cells(block.columns) if tabled else None
+        if possible is None:
+            return np.zeros(block.size, np.bool_)
+        if isinstance(block, Indicator):
+            return np.array([not np.any(block.cells.array & possible)])
+        return ~possible.ravel()
 
     def _holds_always(self, condition: Indicator) -> bool:
         """Whether a condition holds in every row that the rules allow."""

@@ -79,9 +79,8 @@ class Marginals:
         tables = tuple(
             TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
         )
-        answers = release.answers(
-            family
-        ).with_totals  # before the candidates, which may lack its columns
+        # Before the candidates, which may lack its columns.
+        answers = release.answers(family).with_totals
         candidates, weights = density_of(release)
         fitted = None  # where a column only follows from one of the candidates
         if set(family.column_names) <= set(candidates):
