@@ -112,8 +112,11 @@ def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """No test depends on chance: the noise of each has a seed, which its name decides."""
+def pytest_runtest_protocol(item):
+    """No test depends on chance: the noise of each has a seed, which its name decides.
+
+    Around its teardown too: `monkeypatch` puts back what it found, which is what is set here.
+    """
     with _noise_of(item.nodeid), _densities_of(item.nodeid, item.config):
         return (yield)
 
