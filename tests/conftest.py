@@ -17,6 +17,7 @@ import dpstats as dps
 from dpstats.inference.simulation import draw_from
 from dpstats.privacy import noise
 from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.rows import generator, loglinear
 
 # No test may depend on wall time or on chance: every run tries the same examples.
 settings.register_profile("dpstats", deadline=None, derandomize=True, print_blob=True)
@@ -91,23 +92,31 @@ def _noise_of(name: str) -> Iterator[None]:
 # means.
 FEW_POINTS = {
     "analyses", "bounds", "cli", "docs", "inference", "planning", "plots", "releases",
-    "results", "statistical", "test_board.py", "test_docstrings.py", "test_examples.py",
+    "results", "statistical", "test_docstrings.py", "test_examples.py",
     "test_how_to.py",
 }  # fmt: skip
 MANY_POINTS = "analyses/regression/test_logistic.py"
 
 
+# Points of a density: in fast tests, and as the package has them.
+POINTS = {
+    "dpstats.rows.generator.CANDIDATES": (2_000, generator.CANDIDATES),
+    "dpstats.rows.generator.MOST_EQUAL": (2_000, generator.MOST_EQUAL),
+    "dpstats.rows.loglinear.FIT_ROWS": (4_000, loglinear.FIT_ROWS),
+}
+
+
 @contextmanager
 def _densities_of(name: str, config: pytest.Config) -> Iterator[None]:
-    """Densities of a tenth of the usual points, unless slow tests run too."""
+    """Densities of a tenth of the usual points, unless slow tests run too.
+
+    The usual ones for all others: a fixture may be set up inside a test that has few.
+    """
     few = FEW_POINTS & set(name.partition("::")[0].split("/")) and MANY_POINTS not in name
-    if config.option.markexpr != "not slow" or not few:
-        yield
-        return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpstats.rows.generator.CANDIDATES", 2_000)
-        patch.setattr("dpstats.rows.generator.MOST_EQUAL", 2_000)
-        patch.setattr("dpstats.rows.loglinear.FIT_ROWS", 4_000)
+        for target, (fewer, usual) in POINTS.items():
+            fast = few and config.option.markexpr == "not slow"
+            patch.setattr(target, fewer if fast else usual)
         yield
 
 
