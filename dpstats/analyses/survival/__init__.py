@@ -1,0 +1,1 @@
+"""Survival analysis: curves, cumulative incidence, log-rank tests, and hazard ratios."""

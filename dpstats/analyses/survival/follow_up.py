@@ -1,0 +1,462 @@
+"""Follow-up of rows in bins of time: what is measured of it, and the risk sets that follow.
+
+A row has a time, in a bin of a declared number, and the event that it ended with, or none: it is
+censored. A row is in one cell of time, event and group, so that any number of bins has the noise of
+one. Risk sets are sums of noisy cells. The equations are those of docs/explanation/survival.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.analyses.questions import answered_in
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.checks import check_choice, listed, short
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.families.subgroups import Subgroup
+from dpstats.families.tables.cells import Cells, Indicator, Table
+from dpstats.inference.simulation import calibration_generator, draw_evenly
+from dpstats.measured.answers import Answers
+from dpstats.measured.view import ReleaseView
+from dpstats.schema import MISSING_LABEL, Column, Number, Schema
+from dpstats.schema.conditions import cell_set
+
+DRAWS = 20_000
+Ties = Literal["half", "last"]
+_LEAST_AT_RISK = 1.0  # rows
+
+
+class Counts(NamedTuple):
+    """Counts in G groups and J bins of time, of one table or of many (...).
+
+    Attributes
+    ----------
+    events : (..., G, J, K) float64
+        Rows that end in the bin with each kind of event.
+    at_risk : (..., G, J) float64
+        Rows that can have an event in the bin.
+    """
+
+    events: Floats
+    at_risk: Floats
+
+    @property
+    def hazards(self) -> Floats:
+        """(..., G, J, K) events per row at risk, which noise can make negative."""
+        return np.asarray(self.events / np.maximum(self.at_risk, _LEAST_AT_RISK)[..., np.newaxis])
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """Columns of the follow-up: its time, kinds of events, groups, and entry.
+
+    Attributes
+    ----------
+    time : str
+        A Number with declared edges or values.
+    events : tuple of str
+        Conditions that exclude each other; a row with none of them is censored.
+    by : tuple of str
+        Columns whose levels or bins make the groups.
+    given : str or None
+        Only rows with this condition.
+    entry : str or None
+        A Number: when a row came under observation, on the scale of `time`.
+    ties : {"half", "last"} or None
+    """
+
+    time: str
+    events: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    given: str | None = None
+    entry: str | None = None
+    ties: Ties | None = None
+
+    def clock(self, schema: Schema) -> Number:
+        """The column of times."""
+        return _number_in(schema, self.time, "time")
+
+    def half(self, schema: Schema) -> bool:
+        """Whether half of the censored rows of a bin count as at risk (eq. at-risk)."""
+        if self.ties is None:
+            return self.clock(schema).values is None or bool(self.clock(schema).edges)
+        check_choice("ties", self.ties, get_args(Ties))
+        return self.ties == "half"
+
+    def cuts(self, schema: Schema) -> Floats:
+        """Where each bin ends (J,), after where the first one starts: (J + 1,)."""
+        clock = self.clock(schema)
+        if clock.values is not None and not clock.edges:
+            values = np.array(clock.values, dtype=np.float64)
+            return np.concatenate([[min(0.0, values[0])], values])
+        return np.array([clock.low, *clock.edges, clock.high], dtype=np.float64)
+
+    def groups(self, schema: Schema) -> list[tuple[int, ...]]:
+        """Bins of the columns `by` in each group, without those of missing cells."""
+        columns = [schema[name] for name in self.by]
+        named = [[i for i, x in enumerate(c.bin_labels) if x != MISSING_LABEL] for c in columns]
+        return list(itertools.product(*named))
+
+    def labels(self, schema: Schema) -> list[str]:
+        """Names of the groups."""
+        return [
+            ", ".join(
+                f"{name}={schema[name].bin_labels[i]}"
+                for name, i in zip(self.by, bins, strict=True)
+            )
+            for bins in self.groups(schema)
+        ]
+
+    def family(self, schema: Schema) -> Family:
+        """The table of time, events and groups; with `entry` also that of entry and groups."""
+        names = {c.name for c in self._columns(schema)}
+        tables = [Cells.table(schema, [name for name in schema.names if name in names])]
+        if self.entry is not None:
+            names = {c.name for c in self._entry_columns(schema)}
+            tables.append(Cells.table(schema, [name for name in schema.names if name in names]))
+        return Family(tuple(tables))
+
+    def answered(self, schema: Schema) -> Family:
+        """Rows of each group by bin of time and event, the censored last; then by bin of entry."""
+        columns, clock = self._columns(schema), self.clock(schema)
+        masks, known = self._events(schema, columns)
+        inside = [*masks, known & ~np.logical_or.reduce(masks)]
+        names = [*(f"({event})" for event in self.events), "censored"]
+        blocks = [
+            _cell(columns, mask, clock, j, group, f"{name} at {self.time}={clock.bin_labels[j]}")
+            for group in self._within(schema, columns)
+            for j in range(clock.value_bins)
+            for mask, name in zip(inside, names, strict=True)
+        ]
+        if self.entry is not None:
+            columns, start = self._entry_columns(schema), self._entry_number(schema)
+            known = self._known(schema, columns)
+            blocks += [
+                _cell(columns, known, start, i, group, f"{self.entry}={start.bin_labels[i]}")
+                for group in self._within(schema, columns)
+                for i in range(start.value_bins)
+            ]
+        return Family(tuple(blocks))
+
+    def of_all_rows(self, schema: Schema) -> bool:
+        """Whether every row is in one of the groups and bins."""
+        columns = self._columns(schema)
+        return self.clock(schema).bins == self.clock(schema).value_bins and bool(
+            np.all(self._events(schema, columns)[1])
+            and len(self.groups(schema))
+            == np.prod([schema[name].bins for name in self.by], dtype=int)
+        )
+
+    def _columns(self, schema: Schema) -> tuple[Column, ...]:
+        events = [Cells.condition(schema, event) for event in self.events]
+        wanted = {column.name for block in events for column in block.columns}
+        both = wanted & {self.time, *self.by}
+        if both:
+            raise RequestError(
+                f"the events {list(self.events)} involve {sorted(both)[0]!r}, which is the time or "
+                "makes the groups; take conditions on other columns"
+            )
+        return self._with_groups(schema, {self.time, *wanted})
+
+    def _entry_columns(self, schema: Schema) -> tuple[Column, ...]:
+        assert self.entry is not None
+        return self._with_groups(schema, {self.entry})
+
+    def _with_groups(self, schema: Schema, names: set[str]) -> tuple[Column, ...]:
+        given = None if self.given is None else Subgroup.of(schema, self.given, [])
+        more = set() if given is None else {column.name for column in given.columns}
+        if both := more & {*names, *self.by}:
+            raise RequestError(
+                f"given={self.given!r} involves {sorted(both)[0]!r} itself; take a condition on "
+                "other columns"
+            )
+        for name in self.by:
+            schema[name]  # which says what columns there are
+        return tuple(c for c in schema if c.name in {*names, *self.by, *more})
+
+    def _known(self, schema: Schema, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+        """Cells over the columns of the rows that are followed, whatever their group."""
+        known = np.ones([column.bins for column in columns], dtype=np.bool_)
+        if self.given is not None:
+            group = Subgroup.of(schema, self.given, [])
+            assert group is not None
+            known &= group.over(columns)
+        return known
+
+    def _events(
+        self, schema: Schema, columns: tuple[Column, ...]
+    ) -> tuple[list[NDArray[np.bool_]], NDArray[np.bool_]]:
+        """Cells of each kind of event, and of all rows whose event is known."""
+        known = self._known(schema, columns)
+        for event in self.events:
+            answered = Subgroup.of(schema, None, answered_in(schema, event))
+            if answered is not None:
+                known = known & answered.over(columns)
+        masks = [
+            Cells.condition(schema, event).cells.over(columns) & known for event in self.events
+        ]
+        if len(masks) > 1 and np.any(np.sum(masks, axis=0) > 1):
+            raise RequestError(
+                f"a row can have several of the events {list(self.events)}; kinds of events must "
+                "exclude each other"
+            )
+        return masks, known
+
+    def _within(
+        self, schema: Schema, columns: tuple[Column, ...]
+    ) -> list[tuple[NDArray[np.bool_], str]]:
+        """Cells over the columns of each group, and its name."""
+        found = []
+        for bins, label in zip(self.groups(schema), self.labels(schema), strict=True):
+            mask = np.ones((1,) * len(columns), dtype=np.bool_)
+            for name, i in zip(self.by, bins, strict=True):
+                mask = mask & _at(columns, schema[name], i)
+            found.append((mask, label))
+        return found
+
+    def _entry_number(self, schema: Schema) -> Number:
+        assert self.entry is not None
+        return _number_in(schema, self.entry, "entry")
+
+    def entry_bins(self, schema: Schema) -> list[int]:
+        """The bin of time in which each bin of entry lies.
+
+        Raises
+        ------
+        RequestError
+            If an edge of time lies inside a bin of entry.
+        """
+        if self.entry is None:
+            return []
+        start = self._entry_number(schema)
+        if start.values is not None and not start.edges:
+            points = np.array(start.values, dtype=np.float64)
+        else:
+            ends = np.array([start.low, *start.edges, start.high], dtype=np.float64)
+            edges = self.cuts(schema)[1:-1]
+            inside = edges[(edges > ends[0]) & (edges < ends[-1])]
+            if lacking := sorted(set(inside.tolist()) - set(ends.tolist())):
+                raise RequestError(
+                    f"{self.entry!r} needs every edge of {self.time!r} within its bounds as an "
+                    f"edge; {lacking[0]:g} is not one of its edges"
+                )
+            points = (ends[:-1] + ends[1:]) / 2
+        last = self.clock(schema).value_bins - 1
+        side: Literal["left", "right"] = "right" if self.clock(schema).closed == "left" else "left"
+        found = np.searchsorted(self.cuts(schema)[1:-1], points, side=side)
+        return [min(int(i), last) for i in found]
+
+
+def follow_up_of(
+    time: str,
+    event: str | Sequence[str],
+    by: str | Sequence[str] | None,
+    given: str | None,
+    entry: str | None,
+    ties: Ties | None,
+) -> FollowUp:
+    """The follow-up of an analysis with these parameters.
+
+    Raises
+    ------
+    RequestError
+        If they are no names and conditions.
+    """
+    events, groups = _texts("event", event), () if by is None else _texts("by", by)
+    if ties is not None:
+        check_choice("ties", ties, get_args(Ties))
+    return FollowUp(time, events, groups, given, entry, ties)
+
+
+def _texts(what: str, value: object) -> tuple[str, ...]:
+    values = listed(value)
+    values = (values,) if isinstance(values, str) else values
+    several = isinstance(values, Sequence) and len(values) > 0
+    if not several or not all(isinstance(text, str) for text in values):  # type: ignore[union-attr]
+        raise RequestError(f"{what} must be a text or a list of them, got {short(value)}")
+    if len(set(values)) < len(values):  # type: ignore[arg-type]
+        raise RequestError(f"{what} has {short(value)} twice")
+    return tuple(values)  # type: ignore[arg-type]
+
+
+def _number_in(schema: Schema, name: str, what: str) -> Number:
+    column = schema[name]
+    if not isinstance(column, Number):
+        raise RequestError(f"{what} must be a number, and {name!r} is not")
+    if column.value_bins < 2:
+        raise RequestError(
+            f"{name!r} has a single bin; add edges=[...] to the schema, the times at which the "
+            "curve is measured"
+        )
+    return column
+
+
+def _at(columns: tuple[Column, ...], column: Column, i: int) -> NDArray[np.bool_]:
+    """Cells over the columns in bin i of one of them."""
+    shape = [c.bins if c == column else 1 for c in columns]
+    return np.asarray((np.arange(column.bins) == i).reshape(shape))
+
+
+def _cell(
+    columns: tuple[Column, ...],
+    mask: NDArray[np.bool_],
+    number: Number,
+    i: int,
+    group: tuple[NDArray[np.bool_], str],
+    name: str,
+) -> Indicator:
+    """Rows of a group in bin i of a number that are in a set of cells."""
+    inside, label = group
+    held = np.broadcast_to(mask & inside & _at(columns, number, i), [c.bins for c in columns])
+    return Indicator(cell_set(columns, held), name + (f" and {label}" if label else ""))
+
+
+@dataclass(frozen=True, eq=False)
+class RiskSets(Cached):
+    """Noisy events and rows at risk, with the joint law of their noise.
+
+    Attributes
+    ----------
+    answers : Answers
+        To `FollowUp.answered`.
+    shape : (G, J, K)
+        Numbers of groups, of bins of time and of kinds of events.
+    entry_bins : list of int
+        Bin of time of each bin of entry; none without entry.
+    half : bool
+    of_all_rows : bool
+        Whether the cells of time and event hold every row.
+    """
+
+    answers: Answers
+    shape: tuple[int, int, int]
+    entry_bins: list[int]
+    half: bool
+    of_all_rows: bool
+
+    @classmethod
+    def of(cls, follow_up: FollowUp, release: ReleaseView) -> RiskSets:
+        """Those of a release."""
+        schema = release.schema
+        answers = release.answers(follow_up.answered(schema).blocks)
+        shape = (
+            len(follow_up.groups(schema)), follow_up.clock(schema).value_bins, len(follow_up.events)
+        )  # fmt: skip
+        whole = follow_up.of_all_rows(schema)
+        return cls(answers, shape, follow_up.entry_bins(schema), follow_up.half(schema), whole)
+
+    @property
+    def of_persons(self) -> RiskSets:
+        """Counts of persons, whose sampling is inferred; see `Answers.of_persons`."""
+        if self.answers.rows.rows_per_person == 1:
+            return self
+        return self._once(
+            "persons",
+            lambda: RiskSets(
+                self.answers.of_persons, self.shape, self.entry_bins, self.half, self.of_all_rows
+            ),
+        )
+
+    @cached_property
+    def _constraints(self) -> tuple[Floats, Floats]:
+        """Sums (q, d) of the answers that are known, and what they are (eq. known-totals)."""
+        groups, bins, kinds = self.shape
+        size = groups * bins * (kinds + 1)
+        rows, known, entries = [], [], len(self.entry_bins)
+        if self.of_all_rows and self.answers.rows.exact is not None:
+            rows.append(np.arange(len(self.answers.sums)) < size)
+            known.append(float(self.answers.n))
+        for g in range(groups if entries else 0):
+            own = np.zeros(len(self.answers.sums))
+            own[g * bins * (kinds + 1) : (g + 1) * bins * (kinds + 1)] = 1
+            own[size + g * entries : size + (g + 1) * entries] = -1
+            rows.append(own)
+            known.append(0.0)
+        return np.array(rows, dtype=np.float64).reshape(-1, len(self.answers.sums)), np.array(known)
+
+    @cached_property
+    def _parts(self) -> tuple[Floats, Floats]:
+        """Independent noises: weights (m, d) of each in the answers, and variances (m,)."""
+        parts = list(self.answers.noise_parts)
+        weights = np.array([w for w, _ in parts]).reshape(-1, len(self.answers.sums))
+        return weights, np.array([law.variance for _, law in parts])
+
+    @cached_property
+    def _adjustment(self) -> Floats:
+        """(d, q) change of the answers by which known sums are met, for an excess of one."""
+        wanted, _ = self._constraints
+        weights, variances = self._parts
+        across = weights.T @ (variances[:, np.newaxis] * (weights @ wanted.T))
+        return np.asarray(across @ np.linalg.pinv(wanted @ across, hermitian=True))
+
+    @cached_property
+    def sums(self) -> Floats:
+        """(d,) answers, moved by least squares to the sums that are known."""
+        wanted, known = self._constraints
+        excess = wanted @ self.answers.sums - known
+        return np.asarray(self.answers.sums - self._adjustment @ excess)
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Draws (DRAWS, d) of the noise on `sums`."""
+        rng = calibration_generator(self.answers)
+        noise = np.zeros((DRAWS, len(self.answers.sums)))
+        for weights, law in self.answers.noise_parts:
+            used = np.flatnonzero(weights)
+            noise[:, used] += np.outer(draw_evenly(law, DRAWS, rng), weights[used])
+        return self._adjusted(noise)
+
+    def _adjusted(self, noise: Floats) -> Floats:
+        """Noise on the answers (..., d) as noise on `sums`."""
+        wanted, _ = self._constraints
+        return np.asarray(noise - (noise @ wanted.T) @ self._adjustment.T)
+
+    def noise_covariance(self, entries: Floats) -> Floats:
+        """Covariance (k, k) of the noise on combinations (d, k) of `sums`."""
+        wanted, _ = self._constraints
+        weights, variances = self._parts
+        along = weights @ (entries - wanted.T @ (self._adjustment.T @ entries))
+        return np.asarray((along.T * variances) @ along)
+
+    def counts(self, sums: Floats) -> Counts:
+        """Events and rows at risk from sums (..., d) of all cells (eq. at-risk)."""
+        groups, bins, kinds = self.shape
+        size = groups * bins * (kinds + 1)
+        cells = sums[..., :size].reshape(*sums.shape[:-1], groups, bins, kinds + 1)
+        left = cells.sum(axis=-1)
+        at_risk = np.cumsum(left[..., ::-1], axis=-1)[..., ::-1]
+        if self.half:
+            at_risk = at_risk - cells[..., -1] / 2
+        if self.entry_bins:
+            entered = sums[..., size:].reshape(*sums.shape[:-1], groups, -1)
+            at_risk = at_risk - entered @ self._not_yet
+        return Counts(cells[..., :-1], at_risk)
+
+    @cached_property
+    def _not_yet(self) -> Floats:
+        """(entry bins, J) share of the rows of an entry bin that is not at risk in a bin of time.
+
+        Those who enter in the first bin are at risk in it; of other bins all, or by `half` a half.
+        """
+        entry, time = np.array(self.entry_bins)[:, np.newaxis], np.arange(self.shape[1])
+        here = (entry == time) & (time > 0)
+        return np.where(entry > time, 1.0, 0.0) + here * (0.5 if self.half else 1.0)
+
+    @cached_property
+    def observed(self) -> Counts:
+        """Noisy counts."""
+        return self.counts(self.sums)
+
+    @cached_property
+    def maps(self) -> Counts:
+        """Events (d, G, J, K) and rows at risk (d, G, J) as combinations of `sums`."""
+        return self.counts(np.eye(len(self.sums)))
