@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells, Indicator, Table
+from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.simulation import calibration_generator, draw_evenly
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
@@ -278,14 +278,14 @@ def follow_up_of(
 
 
 def _texts(what: str, value: object) -> tuple[str, ...]:
-    values = listed(value)
+    values: Any = listed(value)
     values = (values,) if isinstance(values, str) else values
     several = isinstance(values, Sequence) and len(values) > 0
-    if not several or not all(isinstance(text, str) for text in values):  # type: ignore[union-attr]
+    if not several or not all(isinstance(text, str) for text in values):
         raise RequestError(f"{what} must be a text or a list of them, got {short(value)}")
-    if len(set(values)) < len(values):  # type: ignore[arg-type]
+    if len(set(values)) < len(values):
         raise RequestError(f"{what} has {short(value)} twice")
-    return tuple(values)  # type: ignore[arg-type]
+    return tuple(values)
 
 
 def _number_in(schema: Schema, name: str, what: str) -> Number:
@@ -373,7 +373,7 @@ class RiskSets(Cached):
         size = groups * bins * (kinds + 1)
         rows, known, entries = [], [], len(self.entry_bins)
         if self.of_all_rows and self.answers.rows.exact is not None:
-            rows.append(np.arange(len(self.answers.sums)) < size)
+            rows.append((np.arange(len(self.answers.sums)) < size).astype(np.float64))
             known.append(float(self.answers.n))
         for g in range(groups if entries else 0):
             own = np.zeros(len(self.answers.sums))
@@ -449,7 +449,7 @@ class RiskSets(Cached):
         """
         entry, time = np.array(self.entry_bins)[:, np.newaxis], np.arange(self.shape[1])
         here = (entry == time) & (time > 0)
-        return np.where(entry > time, 1.0, 0.0) + here * (0.5 if self.half else 1.0)
+        return np.asarray(np.where(entry > time, 1.0, 0.0) + here * (0.5 if self.half else 1.0))
 
     @cached_property
     def observed(self) -> Counts:
