@@ -134,3 +134,19 @@ def wider(ends: Ends, others: Ends) -> Ends:
 def with_far_tails(ends: Ends, alpha: float, draws: int, certified: Callable[[], Ends]) -> Ends:
     """Limits read off draws, widened to certified ones at the same alpha where the draws end."""
     return ends if reached(alpha, draws) else wider(ends, certified())
+
+
+def tail_of_draws(contrast: Floats) -> float:
+    """Probability that a contrast is at most zero, from draws of it (m,).
+
+    Beyond the last `FEWEST` draws by an exponential tail, eq. 3 of
+    docs/explanation/inference/shares-and-tables.md.
+    """
+    draws = len(contrast)
+    below, least = int(np.count_nonzero(contrast <= 0)), FEWEST / draws
+    if below >= FEWEST:
+        return below / draws
+    edge, middle = np.partition(contrast, (FEWEST - 1, draws // 2))[[FEWEST - 1, draws // 2]]
+    if not 0 < edge < middle:
+        return least
+    return min(float((2 * least) ** (middle / (middle - edge))), least)

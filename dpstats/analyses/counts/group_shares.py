@@ -20,7 +20,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative, check_alternative, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
-from dpstats.inference.intervals import FEWEST, with_far_tails
+from dpstats.inference.intervals import tail_of_draws, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.results.estimates import Estimated, OneParameter
@@ -204,7 +204,7 @@ class DrawnShares(Cached):
         which lie `FEWEST` draws. From there the tail is that of eq. 3.
         """
         contrast = self._contrast(i, value)
-        larger, smaller = _side(contrast), _side(-contrast)
+        larger, smaller = tail_of_draws(contrast), tail_of_draws(-contrast)
         sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
         return float(np.clip(sides[alternative], LEAST_COMPUTED, 1.0))
 
@@ -268,17 +268,6 @@ def _share_of(yes: Floats, no: Floats, rng: np.random.Generator, *, sampled: boo
     a, b = yes + either, no + 1 - either  # (2)
     inside = rng.beta(np.maximum(a, 1e-9), np.maximum(b, 1e-9))
     return np.where(a <= 0, 0.0, np.where(b <= 0, 1.0, inside))
-
-
-def _side(contrast: Floats) -> float:
-    """Probability that a contrast is at most zero, from draws of it (DRAWS,)."""
-    below, least = int(np.count_nonzero(contrast <= 0)), FEWEST / DRAWS
-    if below >= FEWEST:
-        return below / DRAWS
-    edge, middle = np.partition(contrast, (FEWEST - 1, DRAWS // 2))[[FEWEST - 1, DRAWS // 2]]
-    if not 0 < edge < middle:
-        return least
-    return min(float((2 * least) ** (middle / (middle - edge))), least)  # (3)
 
 
 @dataclass(frozen=True)

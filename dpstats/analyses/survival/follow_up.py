@@ -20,19 +20,24 @@ from dpstats.analyses.questions import answered_in
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import check_choice, listed, short
+from dpstats.error_rates import USUAL_ALPHA, for_empty_levels
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
+from dpstats.inference.mixture_tails import MixtureTails
 from dpstats.inference.simulation import calibration_generator, draw_evenly
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
+from dpstats.privacy.laws import NoiseLaw
 from dpstats.schema import MISSING_LABEL, Column, Number, Schema
 from dpstats.schema.conditions import cell_set
 
 DRAWS = 20_000
 Ties = Literal["half", "last"]
 _LEAST_AT_RISK = 1.0  # rows
+_NO_NOISE = 1e-20  # variance, in squared rows
+_MET = 1e-9  # part of a variance
 
 
 class Counts(NamedTuple):
@@ -386,9 +391,13 @@ class RiskSets(Cached):
     @cached_property
     def _parts(self) -> tuple[Floats, Floats]:
         """Independent noises: weights (m, d) of each in the answers, and variances (m,)."""
-        parts = list(self.answers.noise_parts)
+        parts = self._noises
         weights = np.array([w for w, _ in parts]).reshape(-1, len(self.answers.sums))
         return weights, np.array([law.variance for _, law in parts])
+
+    @cached_property
+    def _noises(self) -> list[tuple[Floats, NoiseLaw]]:
+        return list(self.answers.noise_parts)
 
     @cached_property
     def _adjustment(self) -> Floats:
@@ -396,7 +405,11 @@ class RiskSets(Cached):
         wanted, _ = self._constraints
         weights, variances = self._parts
         across = weights.T @ (variances[:, np.newaxis] * (weights @ wanted.T))
-        return np.asarray(across @ np.linalg.pinv(wanted @ across, hermitian=True))
+        # Combined answers may meet the sums already: these have no noise left.
+        values, vectors = np.linalg.eigh(wanted @ across)
+        known = values > _MET * np.sum(wanted**2 @ (weights.T**2 @ variances))
+        inverse = np.divide(1, values, out=np.zeros(len(values)), where=known)
+        return np.asarray(across @ (vectors * inverse) @ vectors.T)
 
     @cached_property
     def sums(self) -> Floats:
@@ -410,22 +423,40 @@ class RiskSets(Cached):
         """Draws (DRAWS, d) of the noise on `sums`."""
         rng = calibration_generator(self.answers)
         noise = np.zeros((DRAWS, len(self.answers.sums)))
-        for weights, law in self.answers.noise_parts:
+        for weights, law in self._noises:
             used = np.flatnonzero(weights)
             noise[:, used] += np.outer(draw_evenly(law, DRAWS, rng), weights[used])
-        return self._adjusted(noise)
-
-    def _adjusted(self, noise: Floats) -> Floats:
-        """Noise on the answers (..., d) as noise on `sums`."""
         wanted, _ = self._constraints
         return np.asarray(noise - (noise @ wanted.T) @ self._adjustment.T)
 
     def noise_covariance(self, entries: Floats) -> Floats:
         """Covariance (k, k) of the noise on combinations (d, k) of `sums`."""
+        along = self._along(entries)
+        return np.asarray((along.T * self._parts[1]) @ along)
+
+    def _along(self, entries: Floats) -> Floats:
+        """(m, k) weights of the independent noises in combinations (d, k) of `sums`."""
         wanted, _ = self._constraints
-        weights, variances = self._parts
-        along = weights @ (entries - wanted.T @ (self._adjustment.T @ entries))
-        return np.asarray((along.T * variances) @ along)
+        moved = entries - wanted.T @ (self._adjustment.T @ entries)
+        return np.asarray(self._parts[0] @ moved)
+
+    def noise_tails(self, entries: Floats) -> MixtureTails:
+        """Laws of the noise on combinations (d, k) of `sums`."""
+        squares = self._along(entries) ** 2 * self._parts[1][:, np.newaxis]
+        laws = [law for _, law in self._noises]
+        gaussian = np.array([law.gaussian for law in laws])
+        terms = np.array([float(getattr(law, "terms", 1)) for law in laws])
+        return MixtureTails(squares[gaussian].sum(axis=0), squares[~gaussian].T, terms[~gaussian])
+
+    def bins_with_rows(self, groups: Sequence[int]) -> int:
+        """Number of first bins in which some groups together surely have rows (eq. end)."""
+        chosen, bins = list(groups), self.shape[1]
+        at_risk = self.observed.at_risk[chosen].sum(axis=0)
+        law = self.noise_tails(self.maps.at_risk[:, chosen].sum(axis=1))
+        doubts = law.tail(np.maximum(at_risk, 0)) / 2 * bins
+        doubts = np.where(law.variances < _NO_NOISE, at_risk < _LEAST_AT_RISK / 2, doubts)
+        sure = (doubts <= for_empty_levels(USUAL_ALPHA)) & (at_risk > 0)
+        return int(np.cumprod(sure).sum())
 
     def counts(self, sums: Floats) -> Counts:
         """Events and rows at risk from sums (..., d) of all cells (eq. at-risk)."""
@@ -455,6 +486,11 @@ class RiskSets(Cached):
     def observed(self) -> Counts:
         """Noisy counts."""
         return self.counts(self.sums)
+
+    @cached_property
+    def denoised(self) -> Counts:
+        """Counts (DRAWS, ...) less each draw of their noise."""
+        return self.counts(self.sums - self.noise)
 
     @cached_property
     def maps(self) -> Counts:

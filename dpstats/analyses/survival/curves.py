@@ -1,0 +1,368 @@
+"""Curves of noisy risk sets, and intervals by draws of the noise and of the sampling error.
+
+Equations are those of docs/explanation/survival.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy import optimize
+
+from dpstats.analyses.survival.follow_up import DRAWS, RiskSets
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.checks import Alternative
+from dpstats.error_rates import LEAST_COMPUTED, bonferroni
+from dpstats.inference.intervals import tail_of_draws, with_far_tails
+from dpstats.inference.joint_coverage import level_of_draws
+from dpstats.inference.simulation import calibration_generator
+from dpstats.results.estimates import Estimated
+
+if TYPE_CHECKING:
+    from dpstats.checks import Target
+    from dpstats.inference.intervals import Ends
+
+Law = Literal["share", "rate", "mean"]  # of the sampling error, see `_with_sampling`
+_LEAST_HAZARD = 1e-9  # gives the limit without events
+_LEAST_SHAPE = 1e-9
+
+
+def survival(hazards: Floats) -> Floats:
+    """Survival (..., T) after each bin, from hazards (..., T, K) of all kinds of events."""
+    return np.asarray(np.cumprod(np.maximum(1 - hazards.sum(axis=-1), 0), axis=-1))
+
+
+def incidence(hazards: Floats) -> Floats:
+    """Cumulative incidence (..., K, T) of each kind of event (eq. incidence)."""
+    after = survival(hazards)
+    before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
+    return np.asarray(np.cumsum(np.swapaxes(before[..., np.newaxis] * hazards, -1, -2), axis=-1))
+
+
+def fitted_hazards(hazards: Floats) -> Floats:
+    """(T, K) positive hazards of the nearest increasing incidences (eq. monotone)."""
+    plain = incidence(hazards)
+    curves = np.clip([optimize.isotonic_regression(curve).x for curve in plain], 0, 1)
+    curves /= max(float(curves[:, -1].sum()), 1.0)
+    before = 1 - np.concatenate([[0.0], curves.sum(axis=0)[:-1]])
+    steps = np.diff(curves, prepend=0, axis=1).T / np.maximum(before, 1e-12)[:, np.newaxis]
+    steps = np.maximum(steps, _LEAST_HAZARD)
+    total = steps.sum(axis=1, keepdims=True)
+    return np.asarray(steps / np.maximum(total / (1 - _LEAST_HAZARD), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnIntervals(Estimated, Cached):
+    """Intervals of d parameters, read off draws.
+
+    Attributes
+    ----------
+    values : (d,) float64
+        Estimates.
+    variances : (2, d) float64
+        Of their errors, by sampling and by noise.
+    of_table : (DRAWS, d) float64
+        The parameters of the counts less each draw of their noise.
+    of_population : (DRAWS, d) float64
+        The same with a draw of the sampling error (eq. mid-p).
+    joint : (DRAWS, d) float64
+        Normal errors of all parameters together, for the level of simultaneous intervals.
+    ends : (2, d) float64
+        Of the range of each parameter.
+    box : callable, optional
+        Certified limits, two (d,) arrays, of the table's parameters at an error probability.
+    """
+
+    values: Floats
+    variances: Floats
+    of_table: Floats
+    of_population: Floats
+    joint: Floats
+    ends: Floats
+    box: Callable[[float], Ends] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def estimate(self) -> Floats:
+        """Estimates (d,)."""
+        return self.values
+
+    @property
+    def sampling_variance(self) -> Floats:
+        """Variances (d,) of the sampling errors."""
+        return np.asarray(self.variances[0])
+
+    @property
+    def privacy_variance(self) -> Floats:
+        """Variances (d,) of the noise in the estimates."""
+        return np.asarray(self.variances[1])
+
+    @property
+    def range_widths(self) -> Floats:
+        """(d,)."""
+        return np.asarray(self.ends[1] - self.ends[0])
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,) between which all but alpha/2 of the draws on either side lie."""
+        draws = self.of_population if target == "population" else self.of_table
+        ordered = self._once(("sorted", target), lambda: np.sort(draws, axis=0))
+        beyond = int(alpha / 2 * DRAWS)
+        limits = ordered[beyond], ordered[DRAWS - 1 - beyond]
+        return with_far_tails(limits, alpha / 2, DRAWS, lambda: self.certified(alpha, target))
+
+    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits at the level at which all of them hold, of draws of normal errors."""
+        draws = self.joint if target == "population" else self.of_table
+        return self.noise_aware(level_of_draws(draws, alpha), target)
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (d,) of the table's parameters; those of the population have none but the ends."""
+        if target == "population" or self.box is None:
+            return self.ends[0], self.ends[1]
+        low, high = self.box(alpha)
+        return low, high
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (d,) that each parameter equals `value`, at least 1e-9."""
+        found = []
+        for draws in self.of_population.T:
+            larger, smaller = tail_of_draws(draws - value), tail_of_draws(value - draws)
+            sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
+            found.append(sides[alternative])
+        return np.clip(found, LEAST_COMPUTED, 1.0)
+
+    def subset(self, chosen: slice | Sequence[int]) -> DrawnIntervals:
+        """Those of some parameters."""
+        some = slice(None), chosen
+        box = self.box
+
+        def of_some(alpha: float) -> Ends:
+            assert box is not None
+            low, high = box(alpha)
+            return low[chosen], high[chosen]
+
+        return DrawnIntervals(
+            self.values[chosen], self.variances[some], self.of_table[some],
+            self.of_population[some], self.joint[some], self.ends[some], box and of_some,
+        )  # fmt: skip
+
+    def differences(self, first: Sequence[int], second: Sequence[int]) -> DrawnIntervals:
+        """First parameters less second ones, whose sampling errors are independent."""
+        one, other = self.subset(first), self.subset(second)
+
+        def box(alpha: float) -> Ends:
+            low, high = one.certified(alpha / 2, "table")
+            least, most = other.certified(alpha / 2, "table")
+            return low - most, high - least
+
+        return DrawnIntervals(
+            one.values - other.values,
+            np.stack([
+                one.variances[0] + other.variances[0], np.var(one.of_table - other.of_table, axis=0)
+            ]),
+            one.of_table - other.of_table,
+            one.of_population - other.of_population,
+            one.joint - other.joint,
+            np.stack([one.ends[0] - other.ends[1], one.ends[1] - other.ends[0]]),
+            None if self.box is None else box,
+        )  # fmt: skip
+
+
+def joined(parts: Sequence[DrawnIntervals]) -> DrawnIntervals:
+    """Intervals of the parameters of several groups, whose certified boxes hold together."""
+    boxes = [part.box for part in parts]
+
+    def box(alpha: float) -> Ends:
+        ends = [part(alpha) for part in boxes if part is not None]
+        return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
+
+    def together(name: str) -> Floats:
+        return np.concatenate([getattr(part, name) for part in parts], axis=-1)
+
+    return DrawnIntervals(
+        together("values"), together("variances"), together("of_table"),
+        together("of_population"), together("joint"), together("ends"),
+        None if None in boxes else box,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCurve(Cached):
+    """Survival and incidence of one group, in the first T bins of time."""
+
+    risk: RiskSets
+    group: int
+    bins: int
+
+    @cached_property
+    def hazards(self) -> Floats:
+        """(T, K) noisy hazards, which may be negative."""
+        return np.asarray(self.risk.observed.hazards[self.group, : self.bins])
+
+    @cached_property
+    def fitted(self) -> Floats:
+        """(T, K) positive hazards, see `fitted_hazards`."""
+        return fitted_hazards(self.hazards)
+
+    def intervals(
+        self,
+        parameters: Callable[[Floats], Floats],
+        change: Floats,
+        law: Law,
+        ends: tuple[float, float] = (0.0, 1.0),
+        box: Callable[[float], Ends] | None = None,
+    ) -> DrawnIntervals:
+        """Those of parameters (..., d) of hazards (..., T, K), with derivatives (d, T, K)."""
+        persons, g, bins = self.risk.of_persons, self.group, self.bins
+        estimate = parameters(self.hazards)
+        drawn = parameters(self.risk.denoised.hazards[:, g, :bins])
+        h, at_risk = self.fitted, np.maximum(persons.observed.at_risk[g, :bins], 1.0)
+        # The variance from each bin for one row at risk (eq. greenwood).
+        of_one = (change**2 * h).sum(axis=-1) - (change * h).sum(axis=-1) ** 2
+        one_more = 1 / np.maximum(persons.denoised.at_risk[:, g, :bins], 1.0)
+        rng = calibration_generator(self.risk.answers, (g, len(law)))
+        population = _with_sampling(drawn, one_more @ of_one.T, parameters(h), law, rng)
+        total = h.sum(axis=1, keepdims=True)
+        z = rng.standard_normal((DRAWS, *h.shape))
+        shared = (1 - np.sqrt(1 - total)) / total * h
+        steps = np.sqrt(h) * z - shared * (np.sqrt(h) * z).sum(axis=-1, keepdims=True)
+        steps /= np.sqrt(at_risk)[:, np.newaxis]
+        joint = drawn + steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
+        variances = np.stack([of_one @ (1 / at_risk), drawn.var(axis=0)])
+        range_ = np.array(ends)[:, np.newaxis] * np.ones(len(estimate))
+        return DrawnIntervals(estimate, variances, drawn, population, joint, range_, box)
+
+    @cached_property
+    def _change_of_survival(self) -> Floats:
+        """(T, T, K) derivatives of the survival after each bin."""
+        curve, rest = survival(self.fitted), 1 - self.fitted.sum(axis=1)
+        kinds = np.ones(self.fitted.shape[1])
+        return np.asarray(-np.tril(np.divide.outer(curve, rest))[..., np.newaxis] * kinds)
+
+    @cached_property
+    def survival(self) -> DrawnIntervals:
+        """Of the survival after each of the T bins."""
+        return self.intervals(survival, self._change_of_survival, "share", box=self._box)
+
+    @cached_property
+    def incidences(self) -> DrawnIntervals:
+        """Of the incidence of each kind of event by the end of each bin, kind after kind."""
+        bins, kinds = self.fitted.shape
+        curves, rest = incidence(self.fitted), 1 - self.fitted.sum(axis=1)
+        before = np.concatenate([[1.0], survival(self.fitted)[:-1]])
+        later = (curves[:, :, np.newaxis] - curves[:, np.newaxis, :]) / rest  # (K, T, T)
+        change = np.repeat(-np.tril(later)[..., np.newaxis], kinds, axis=-1)
+        for k in range(kinds):
+            change[k, :, :, k] += np.tril(np.ones((bins, bins))) * before
+        return self.intervals(
+            lambda h: incidence(h).reshape(*h.shape[:-2], -1),
+            change.reshape(-1, bins, kinds),
+            "share",
+        )
+
+    @cached_property
+    def cumulative_hazard(self) -> DrawnIntervals:
+        """Nelson and Aalen's, of all kinds of events."""
+        bins, kinds = self.fitted.shape
+        change = np.repeat(np.tril(np.ones((bins, bins)))[..., np.newaxis], kinds, axis=-1)
+        return self.intervals(
+            lambda h: np.cumsum(h.sum(axis=-1), axis=-1), change, "rate", (0.0, np.inf)
+        )
+
+    def restricted_mean(self, weights: Floats, constant: float, horizon: float) -> DrawnIntervals:
+        """A constant plus a combination (T,) of the survival (eq. restricted-mean)."""
+        change = np.einsum("t,tjk->jk", weights, self._change_of_survival)[np.newaxis]
+        survives = self._box
+
+        def box(alpha: float) -> Ends:
+            assert survives is not None
+            low, high = survives(alpha)
+            return np.array([constant + weights @ low]), np.array([constant + weights @ high])
+
+        return self.intervals(
+            lambda h: constant + survival(h) @ weights[:, np.newaxis], change, "mean",
+            (0.0, horizon), survives and box,
+        )  # fmt: skip
+
+    @property
+    def _box(self) -> Callable[[float], Ends] | None:
+        return None if self.risk.entry_bins else self._certified
+
+    def _certified(self, alpha: float) -> Ends:
+        """Limits (T,) of the table's own survival, all with probability 1 - alpha (eq. box)."""
+        groups, bins, kinds = self.risk.shape
+        answers, size = self.risk.answers, bins * (kinds + 1)
+        own = np.arange(self.group * size, (self.group + 1) * size).reshape(bins, kinds + 1)
+        known = groups == 1 and self.risk.of_all_rows and answers.rows.exact is not None
+        sums, radii, each = [], [], bonferroni(alpha, 2 * self.bins + (not known))
+        events = [own[: j + 1, :-1].ravel() for j in range(self.bins)]
+        censored = [own[: j + 1, -1] for j in range(self.bins)]
+        for cells in [*events, *censored, own.ravel()]:
+            weights = np.zeros(len(answers.sums))
+            weights[cells] = 1
+            noises = answers.noise_of(weights)
+            part = bonferroni(each, max(len(noises), 1))
+            sums.append(float(weights @ answers.sums))
+            radii.append(sum(abs(w) * law.quantile(part) for w, law in noises))
+        if known:
+            sums[-1], radii[-1] = float(answers.rows.exact or 0), 0.0
+        low, high = np.array(sums) - radii, np.array(sums) + radii
+        (a_low, c_low), (a_high, c_high) = (ends[:-1].reshape(2, self.bins) for ends in (low, high))
+        # Partial sums increase, so running maxima and minima are limits too.
+        a_low, c_low = (np.maximum.accumulate(np.maximum(x, 0)) for x in (a_low, c_low))
+        a_high, c_high = (
+            np.maximum(np.minimum.accumulate(x[::-1])[::-1], 0) for x in (a_high, c_high)
+        )
+        half = 0.5 if self.risk.half else 0.0
+        worst = _corner(a_low, a_high, c_high, low[-1], half)
+        best = _corner(a_high, a_low, c_low, high[-1], half)
+        feasible = a_low >= np.concatenate([[0.0], a_high[:-1]])
+        best = np.minimum.accumulate(np.where(feasible, best, 1.0))
+        return np.minimum(np.minimum.accumulate(worst), best), best
+
+
+def _corner(before: Floats, last: Floats, censored: Floats, rows: float, half: float) -> Floats:
+    """Survival (T,) where events by each earlier edge are `before`, and by the edge itself `last`.
+
+    Both and the censored by each edge are partial sums (T,) of a table of so many rows.
+    """
+    events, earlier = np.diff(before, prepend=0), np.concatenate([[0.0], before[:-1]])
+    gone = np.concatenate([[0.0], censored[:-1]])
+    at_risk = rows - earlier - gone - half * np.diff(censored, prepend=0)
+
+    def factor(d: Floats) -> Floats:
+        ratio = np.divide(d, at_risk, out=np.ones(len(d)), where=at_risk > 0)
+        return np.asarray(np.clip(1 - ratio, 0, 1))
+
+    product = np.concatenate([[1.0], np.cumprod(factor(events))[:-1]])
+    return np.asarray(product * factor(last - earlier))
+
+
+def _with_sampling(
+    drawn: Floats, variances: Floats, fitted: Floats, law: Law, rng: np.random.Generator
+) -> Floats:
+    """Draws (DRAWS, d) of parameters with a sampling error of these variances (eq. mid-p).
+
+    A share is that of events among as many rows as have its variance at the fitted curve, so that
+    noise in the share itself does not change their number; a rate likewise is that of a Poisson
+    count.
+    """
+    if law == "mean":
+        return np.asarray(drawn + np.sqrt(variances) * rng.standard_normal(drawn.shape))
+    either = rng.permutation(np.arange(DRAWS) % 2)[:, np.newaxis]
+    if law == "rate":
+        size = fitted / np.maximum(variances, 1e-300)
+        shape = np.maximum(drawn, 0) * size + either
+        return np.asarray(rng.gamma(np.maximum(shape, _LEAST_SHAPE)) / size)
+    size = fitted * (1 - fitted) / np.maximum(variances, 1e-300)
+    share = np.clip(drawn, 0, 1)
+    a, b = share * size + either, (1 - share) * size + 1 - either
+    inside = rng.beta(np.maximum(a, _LEAST_SHAPE), np.maximum(b, _LEAST_SHAPE))
+    return np.asarray(np.where(a <= 0, 0.0, np.where(b <= 0, 1.0, inside)))

@@ -1,0 +1,112 @@
+"""Log-rank tests of noisy risk sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpstats.analyses.survival.curves import fitted_hazards
+from dpstats.analyses.survival.follow_up import RiskSets
+from dpstats.arrays import Floats
+from dpstats.inference.joint_coverage import joint_test
+from dpstats.inference.simulation import calibration_generator
+from dpstats.results.hypothesis import HypothesisResult
+from dpstats.results.named import Named
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MANY = 1e12  # degrees of freedom of a normal law
+_DRAWS = 20_000
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LogRankResult(HypothesisResult):
+    """A log-rank test, with the observed and expected events of each group.
+
+    Attributes
+    ----------
+    df : int
+        Degrees of freedom of the statistic, a chi-square without noise.
+    observed, expected : (k,) Named
+        Noisy numbers of events, and those expected if all groups had the same hazards.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([
+    ...     dps.Number("days", 0, 500, edges=range(50, 500, 50), missing=0),
+    ...     dps.Boolean("died"), dps.Category("arm", ["new", "old"]),
+    ... ])
+    >>> curves = dps.Survival("days", "died", by="arm")
+    >>> plan = dps.plan(schema, {"curves": curves}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(6_000))
+    >>> arm = numbers.mod(2).map({0: "new", 1: "old"})
+    >>> days = numbers * 7 % 400 + 100 * (numbers % 2 == 0)
+    >>> rows = pd.DataFrame({"days": days, "died": numbers % 3 > 0, "arm": arm})
+    >>> test = dps.release(plan, rows, m=2_000).infer("curves").logrank()
+    >>> print(test.pvalue < 0.001, test.df, test.observed["arm=old"] > test.expected["arm=old"])
+    True 1 True
+    """
+
+    df: int = field(default=0, kw_only=True)
+    observed: Named = field(kw_only=True)
+    expected: Named = field(kw_only=True)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: hypothesis, alternative, statistic, degrees of freedom and p-value."""
+        frame = super().to_frame()
+        frame.insert(3, "df", self.df)
+        return frame
+
+
+def log_rank_test(
+    risk: RiskSets, strata: Sequence[Sequence[int]], purpose: int
+) -> tuple[float, float, Floats, Floats]:
+    """Statistic, p-value, and observed and expected events (k,) of k groups (eq. log-rank).
+
+    Parameters
+    ----------
+    risk : RiskSets
+    strata : sequence of (k,) sequences of int
+        Numbers of the groups to compare, in each stratum.
+    purpose : int
+        Of the draws of the noise.
+    """
+    persons = risk.of_persons
+    k = len(strata[0])
+    score, variance = np.zeros(k), np.zeros((k, k))
+    entries, expected = np.zeros((len(persons.sums), k)), np.zeros(k)
+    for groups in strata:
+        bins = persons.bins_with_rows(groups)
+        if not bins:
+            continue
+        observed, maps = persons.observed, persons.maps
+        events = observed.events[list(groups), :bins].sum(axis=-1)
+        at_risk = observed.at_risk[list(groups), :bins]
+        of_events = maps.events[:, list(groups), :bins].sum(axis=-1)
+        of_risk = maps.at_risk[:, list(groups), :bins]
+        total, rows = events.sum(axis=0), at_risk.sum(axis=0)
+        share = np.clip(at_risk, 0, None)
+        share = share / np.maximum(share.sum(axis=0), 1e-12)
+        fitted = fitted_hazards((total / rows)[:, np.newaxis])[:, 0]
+        score += (events - share * total).sum(axis=1)
+        expected += (share * total).sum(axis=1)
+        hypergeometric = fitted * rows * np.clip(rows - fitted * rows, 0, None)
+        hypergeometric /= np.maximum(rows - 1, 1)
+        variance += np.diag(share @ hypergeometric) - (share * hypergeometric) @ share.T
+        entries += (of_events - share * of_events.sum(axis=1, keepdims=True)).sum(axis=-1)
+        entries -= ((of_risk - share * of_risk.sum(axis=1, keepdims=True)) * fitted).sum(axis=-1)
+    entries, free = entries[:, :-1], slice(k - 1)  # the scores of all groups add up to zero
+    rng = calibration_generator(persons.answers, (purpose, k))
+    value, pvalue = joint_test(
+        score[free], _MANY, variance[free, free], persons.noise_covariance(entries),
+        lambda: persons.noise @ entries, rng,
+    )  # fmt: skip
+    every = np.array([risk.observed.events[list(groups)].sum(axis=(1, 2)) for groups in strata])
+    factor = risk.answers.n / persons.answers.n
+    return value * (k - 1), pvalue, every.sum(axis=0), expected * factor

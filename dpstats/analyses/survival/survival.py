@@ -1,0 +1,629 @@
+"""Survival curves and cumulative incidences at declared edges of time, by group."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from dpstats.analyses.base import AlternativeShares
+from dpstats.analyses.moments.group_means import PairwiseResult
+from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
+from dpstats.analyses.survival.curves import DrawnIntervals, GroupCurve, incidence, joined, survival
+from dpstats.analyses.survival.follow_up import FollowUp, RiskSets, Ties, follow_up_of
+from dpstats.analyses.survival.log_rank import LogRankResult, log_rank_test
+from dpstats.arrays import Floats
+from dpstats.checks import (
+    Method,
+    Target,
+    check_alpha,
+    check_choice,
+    check_finite,
+    check_method,
+    check_proportion,
+    check_target,
+    listed,
+    short,
+)
+from dpstats.errors import RequestError
+from dpstats.families.block import Family
+from dpstats.measured.view import ReleaseView
+from dpstats.results.base import OF_POPULATION
+from dpstats.results.estimates import EstimateResult, estimated
+from dpstats.results.hypothesis import ADJUSTED, Adjustment, adjusted
+from dpstats.results.named import Named
+from dpstats.results.rendering import shown_pvalue, significant
+from dpstats.schema import Number, Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_CERTIFIED = (
+    f"{OF_POPULATION}; certified limits are those of the table's own curve, and use only the law "
+    "of the noise"
+)
+_NOT_CERTIFIED = "there are no certified limits with several kinds of events, or with entry"
+
+
+@dataclass(frozen=True)
+class Survival:
+    """Survival, or cumulative incidence of several kinds of events, at declared times.
+
+    Parameters
+    ----------
+    time : str
+        A number with declared edges (or values): the time of the event, or of the end of
+        follow-up. The curve is measured at the edges.
+    event : str or sequence of str
+        A Boolean column or a condition, such as ``"status == 'dead'"``: whether the row had the
+        event at its time; otherwise it is censored. Several conditions that exclude each other are
+        kinds of events, of which the cumulative incidences (Aalen and Johansen) are estimated.
+    by : str or sequence of str, optional
+        Columns whose levels or bins make the groups.
+    given : str, optional
+        Curves of the rows with this condition, which may not involve the other columns.
+    entry : str, optional
+        A number on the scale of `time`, with its edges: when a row came under observation. A row
+        is at risk from the bin after; from the first bin, if it entered in that.
+    ties : {"half", "last"}, optional
+        Whether half of the rows that are censored in a bin are at risk in it (the actuarial
+        estimate), or all (that of Kaplan and Meier with all times of a bin at its end). By default
+        half for edges, and all for declared values.
+
+    Raises
+    ------
+    RequestError
+        If a parameter is no name, condition or choice.
+
+    References
+    ----------
+    Kaplan, E. L. and Meier, P. (1958). Nonparametric estimation from incomplete observations.
+    J. Amer. Statist. Assoc. 53, 457-481.
+    Fay, M. P., Brittain, E. H. and Proschan, M. A. (2013). Pointwise confidence intervals for a
+    survival distribution with small samples or heavy censoring. Biostatistics 14, 723-736.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> dps.Survival("days", "died", by="arm")
+    Survival(time='days', event='died', by='arm', given=None, entry=None, ties=None)
+    """
+
+    kind: ClassVar[str] = "survival"
+    preview_remark: ClassVar[str] = WIDTHS_OF_GROUPS
+
+    time: str
+    event: str | Sequence[str]
+    by: str | Sequence[str] | None = None
+    given: str | None = None
+    entry: str | None = None
+    ties: Ties | None = None
+
+    def __post_init__(self) -> None:
+        asked = self._follow_up
+        object.__setattr__(
+            self, "event", asked.events if len(asked.events) > 1 else asked.events[0]
+        )
+        if self.by is not None:
+            object.__setattr__(self, "by", asked.by if len(asked.by) > 1 else asked.by[0])
+
+    @property
+    def _follow_up(self) -> FollowUp:
+        return follow_up_of(self.time, self.event, self.by, self.given, self.entry, self.ties)
+
+    def family(self, schema: Schema) -> Family:
+        """The table of time, events and groups; with `entry` also that of entry and groups."""
+        self._follow_up.entry_bins(schema)  # which refuses edges that do not fit
+        return self._follow_up.family(schema)
+
+    def answered(self, schema: Schema) -> Family:
+        """The rows of each group by bin of time and event, which follow from the table."""
+        return self._follow_up.answered(schema)
+
+    def combines(self, schema: Schema) -> bool:
+        """Its answers may be combined from several measurements."""
+        return True
+
+    def alternative(self, schema: Schema, effect: float | Sequence[float]) -> AlternativeShares:
+        """Two even groups with constant hazards, all followed to the last edge.
+
+        `effect` is the survival of both groups at the last edge, or the hazard ratio of the second
+        group to a first one of which half survives it.
+
+        Raises
+        ------
+        RequestError
+            If there are not two groups, or these are no such numbers.
+        """
+        asked = self._follow_up
+        given = check_finite("alternative", effect)
+        if len(asked.groups(schema)) != 2 or len(asked.events) > 1 or asked.entry is not None:
+            raise RequestError("power is that of a log-rank test of two groups and one event")
+        ratio = given.ndim == 0 and float(given) > 0
+        ends = [0.5, 0.5 ** float(given)] if ratio else np.atleast_1d(given).tolist()
+        if len(ends) != 2 or not all(0 < end < 1 for end in ends):
+            raise RequestError(
+                "the alternative of a Survival is a hazard ratio, or the survival of both groups "
+                f"at the last edge; got {short(effect)}"
+            )
+        cuts, bins = asked.cuts(schema), asked.clock(schema).value_bins
+        passed = (cuts[1:-1] - cuts[0]) / (cuts[-2] - cuts[0])
+        groups = []
+        for g, end in enumerate(ends):
+            after = end**passed
+            died = -np.diff(after, prepend=1.0)
+            shares = np.zeros(2 * bins)
+            shares[: 2 * (bins - 1) : 2], shares[-1] = died, end
+            members = list(range(2 * bins * g, 2 * bins * (g + 1)))
+            groups.append((members, shares))
+        return AlternativeShares(groups, float(np.log(np.log(ends[1]) / np.log(ends[0]))), 0.0)
+
+    def infer(self, release: ReleaseView) -> SurvivalResult:
+        """Curves with noise-aware and certified intervals, and what follows from them."""
+        schema, asked = release.schema, self._follow_up
+        risk = RiskSets.of(asked, release)
+        labels = asked.labels(schema)
+        clock, cuts = asked.clock(schema), asked.cuts(schema)
+        shown = [_time_label(clock, cut) for cut in cuts[1:]]
+        curves, terms, notes = [], [], []
+        for g, label in enumerate(labels):
+            last = risk.bins_with_rows([g])
+            bins = min(last, len(cuts) - 2)
+            where = f"of {label} " if label else ""
+            if last < len(cuts) - 2:
+                end = f"ends at {shown[bins - 1]}" if bins else "does not start"
+                notes.append(f"the curve {where}{end}: the noise does not rule out that no row is "
+                             "at risk after it")  # fmt: skip
+            curves.append(GroupCurve(risk, g, bins))
+            prefix = f"{label}: " if label else ""
+            if len(asked.events) == 1:
+                terms += [f"{prefix}S({edge})" for edge in shown[:bins]]
+            else:
+                terms += [
+                    f"{prefix}{event} by {edge}" for event in asked.events for edge in shown[:bins]
+                ]
+        if not terms:
+            raise RequestError(
+                "no curve has a start: the noise does not rule out that no row is at risk; use "
+                "more rows, more budget or fewer groups"
+            )
+        parts = [
+            curve.survival if len(asked.events) == 1 else curve.incidences
+            for curve in curves if curve.bins
+        ]  # fmt: skip
+        half = "half of the rows that are censored in a bin are at risk in it (actuarial)"
+        whole = "rows that are censored in a bin are at risk in it, as if after its events"
+        notes += [
+            half if risk.half else whole,
+            "the population is that of the coded times: an event counts in the bin of its time, "
+            "and censoring is taken as independent of it",
+        ]
+        certified = risk.shape[2] == 1 and not risk.entry_bins
+        notes.append(_CERTIFIED if certified else _NOT_CERTIFIED)
+        what = "Survival" if len(asked.events) == 1 else "Cumulative incidence"
+        return SurvivalResult(
+            title=f"{what} by {self.time}, event: {'; '.join(asked.events)}"
+            + (f", by {', '.join(asked.by)}" if asked.by else "")
+            + (f", given {self.given}" if self.given else ""),
+            **estimated(terms, joined(parts)),
+            rows=risk.answers.rows.of_persons,
+            budget=str(release.budget),
+            notes=[*notes, *risk.answers.constraint_notes, cell_rules(schema, self)],
+            curves=tuple(curves),
+            labels=tuple(labels),
+            by=tuple(dict(zip(asked.by, bins, strict=True)) for bins in asked.groups(schema)),
+            events=asked.events,
+            clock=clock,
+            cuts=cuts,
+        )
+
+
+def _time_label(clock: Number, value: float) -> str:
+    """A time as it is shown; a date as one."""
+    return str(np.datetime64(round(value), "D")) if clock.dates else f"{value:g}"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SurvivalResult(EstimateResult):
+    """Curves at the declared edges of time, with what follows from them.
+
+    Attributes
+    ----------
+    curves : tuple of GroupCurve
+        One for each group.
+    labels : tuple of str
+        Of the groups; "" of all rows.
+    events : tuple of str
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([
+    ...     dps.Number("days", 0, 500, edges=range(50, 500, 50), missing=0),
+    ...     dps.Boolean("died"), dps.Category("arm", ["new", "old"]),
+    ... ])
+    >>> curves = dps.Survival("days", "died", by="arm")
+    >>> plan = dps.plan(schema, {"curves": curves}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(6_000))
+    >>> arm = numbers.mod(2).map({0: "new", 1: "old"})
+    >>> days = numbers * 7 % 400 + 100 * (numbers % 2 == 0)
+    >>> rows = pd.DataFrame({"days": days, "died": numbers % 3 > 0, "arm": arm})
+    >>> result = dps.release(plan, rows, m=2_000).infer("curves")
+    >>> print(result.survival_at(200).params.round(1))
+    [0.8 0.6]
+    >>> print(result.quantile(0.5).round(-1).to_string(index=False))
+    """
+
+    figures = ("survival",)
+    certified_target: ClassVar[Target] = "table"
+
+    curves: tuple[GroupCurve, ...] = field(kw_only=True, compare=False)
+    labels: tuple[str, ...] = field(kw_only=True)
+    by: tuple[dict[str, int], ...] = field(kw_only=True, compare=False)
+    events: tuple[str, ...] = field(kw_only=True)
+    clock: Number = field(kw_only=True, compare=False)
+    cuts: Floats = field(kw_only=True, compare=False)
+
+    @property
+    def interval_of(self) -> str:
+        """What the curves are of."""
+        return "survival" if len(self.events) == 1 else "cumulative incidence"
+
+    @cached_property
+    def _places(self) -> list[slice]:
+        """Where the parameters of each group are."""
+        sizes = [curve.bins * max(len(self.events), 1) for curve in self.curves]
+        ends = np.cumsum([0, *sizes])
+        return [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+
+    @property
+    def _one_event(self) -> DrawnIntervals:
+        if len(self.events) > 1:
+            raise RequestError(
+                "this needs one kind of event, and these are cumulative incidences; ask for a "
+                "Survival of one event, or of any of them"
+            )
+        assert isinstance(self.intervals, DrawnIntervals)
+        return self.intervals
+
+    def curve(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """The curves as a table, with the numbers at risk.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval, and of the band of each group as a whole.
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            Columns group, event (of several kinds), time, estimate, monotone (the nearest curve
+            that is one), low, high, band_low, band_high, and at_risk and events: noisy numbers of
+            rows at risk in the bin that ends at the time, and of its events.
+
+        Raises
+        ------
+        RequestError
+            If an option is not known.
+        """
+        import pandas as pd
+
+        check_alpha(alpha)
+        check_method(method)
+        check_target(target)
+        assert isinstance(self.intervals, DrawnIntervals)
+        frames = []
+        for label, curve, place in zip(self.labels, self.curves, self._places, strict=True):
+            if not curve.bins:
+                continue
+            own = self.intervals.subset(place)
+            low, high = own.conf_int(alpha, method, target)
+            band = own.simultaneous(alpha, method, target)
+            counts, kinds = curve.risk.observed, len(self.events)
+            monotone = survival(curve.fitted) if kinds == 1 else incidence(curve.fitted).ravel()
+            events = counts.events[curve.group, : curve.bins].T.ravel()
+            times = np.tile(self.cuts[1 : curve.bins + 1], kinds)
+            frame = pd.DataFrame({
+                "group": label, "event": np.repeat(self.events, curve.bins),
+                "time": self._shown_times(times), "estimate": own.estimate, "monotone": monotone,
+                "low": low, "high": high, "band_low": band[0], "band_high": band[1],
+                "at_risk": np.tile(counts.at_risk[curve.group, : curve.bins], kinds),
+                "events": events,
+            })  # fmt: skip
+            frames.append(frame)
+        whole = pd.concat(frames, ignore_index=True)
+        shown = {"event": len(self.events) > 1, "group": any(self.labels)}
+        return whole.drop(columns=[name for name, used in shown.items() if not used])
+
+    def _shown_times(self, times: Floats) -> Floats:
+        """Times as they are in frames: dates where the column has dates."""
+        if not self.clock.dates:
+            return times
+        return times.astype("datetime64[D]").astype("datetime64[s]")
+
+    def cumulative_hazard(self) -> EstimateResult:
+        """The cumulative hazards of Nelson and Aalen at the edges, of all kinds of events."""
+        used = [i for i, curve in enumerate(self.curves) if curve.bins]
+        terms = [
+            (f"{self.labels[i]}: " if self.labels[i] else "") + f"H({_time_label(self.clock, cut)})"
+            for i in used for cut in self.cuts[1 : self.curves[i].bins + 1]
+        ]  # fmt: skip
+        parts = joined([self.curves[i].cumulative_hazard for i in used])
+        return self._of(f"Cumulative hazard, {self.title}", terms, parts)
+
+    def _of(self, title: str, terms: list[str], parts: DrawnIntervals) -> EstimateResult:
+        return EstimateResult(
+            title=title, **estimated(terms, parts), rows=self.rows, budget=self.budget,
+            notes=self.notes, scalar=len(terms) == 1,
+        )  # fmt: skip
+
+    def survival_at(self, times: float | Sequence[float]) -> EstimateResult:
+        """Survival at some of the declared edges, in every group whose curve reaches them.
+
+        Parameters
+        ----------
+        times : float or sequence of float
+
+        Raises
+        ------
+        RequestError
+            If a time is no declared edge, or no curve reaches it.
+        """
+        chosen = [i for _, i in self._parameters_at(times)]
+        return self._of(self.title, [self.terms[i] for i in chosen], self._one_event.subset(chosen))
+
+    def _parameters_at(self, times: float | Sequence[float]) -> list[tuple[int, int]]:
+        """Group and number of the parameters at some edges, group by group."""
+        edges = self.cuts[1:-1]
+        wanted = np.atleast_1d(np.asarray(listed(times), dtype=np.float64))
+        for time in wanted.tolist():
+            if time not in edges:
+                raise RequestError(
+                    f"{time:g} is not one of the times of the curve, "
+                    f"{[_time_label(self.clock, edge) for edge in edges.tolist()]}"
+                )
+        bins = [int(np.searchsorted(edges, time)) for time in wanted.tolist()]
+        found = [
+            (g, place.start + j)
+            for g, (curve, place) in enumerate(zip(self.curves, self._places, strict=True))
+            for j in bins if j < curve.bins
+        ]  # fmt: skip
+        if not found:
+            raise RequestError("no curve reaches these times; see result.curve()")
+        return found
+
+    def quantile(
+        self, probability: float = 0.5, *, alpha: float = 0.05, method: Method = "noise_aware",
+        target: Target = "population",
+    ) -> pd.DataFrame:  # fmt: skip
+        """Time by which a share of the rows have had the event; by default the median.
+
+        Its interval is a set of bins, those that the intervals of the curve do not exclude: it ends
+        at declared edges, or at infinity where the curve does not reach the share. Its error is
+        that of one interval of the curve, since edges are tested in a fixed order.
+
+        Parameters
+        ----------
+        probability : float
+            Between 0 and 1: of having had the event.
+        alpha, method, target :
+            As in `curve`.
+
+        Returns
+        -------
+        DataFrame
+            Columns group, estimate (on the line between two edges of the monotone curve; infinite
+            where it does not come so far), low and high.
+
+        Raises
+        ------
+        RequestError
+            With several kinds of events, or if an argument is out of its range.
+        """
+        import pandas as pd
+
+        level = 1 - check_proportion(probability)
+        check_alpha(alpha)
+        check_method(method)
+        check_target(target)
+        low, high = self._one_event.conf_int(alpha, method, target)
+        found = []
+        for label, curve, place in zip(self.labels, self.curves, self._places, strict=True):
+            cuts = self.cuts[: curve.bins + 1]
+            above, below = low[place] > level, high[place] <= level
+            first = int(np.argmin(np.append(above, False)))  # edges surely before the quantile
+            last = int(np.argmax(below)) + 1 if below.any() else None
+            fitted = survival(curve.fitted) if curve.bins else np.empty(0)
+            points = np.concatenate([[1.0], fitted])
+            reached = points[-1] <= level
+            estimate = np.interp(-level, -points, cuts) if reached else np.inf
+            most = np.inf if last is None else cuts[last]
+            found.append((label, float(estimate), cuts[first], most))
+        frame = pd.DataFrame(found, columns=["group", "estimate", "low", "high"])
+        return frame if any(self.labels) else frame.drop(columns="group")
+
+    def restricted_mean(self, horizon: float) -> EstimateResult:
+        """Mean time until the event or the horizon, whichever is first, in every group.
+
+        The area under the curve, on the line between edges (of declared values, the steps).
+
+        Parameters
+        ----------
+        horizon : float
+            A declared edge that the curves reach.
+
+        Raises
+        ------
+        RequestError
+            If it is no edge, or no curve reaches it.
+        """
+        groups, parts = self._restricted(horizon)
+        at = _time_label(self.clock, horizon)
+        terms = [f"{self.labels[g]}: mean to {at}" if self.labels[g] else f"mean to {at}"
+                 for g in groups]  # fmt: skip
+        return self._of(f"Restricted mean, {self.title}", terms, parts)
+
+    def _restricted(self, horizon: float) -> tuple[list[int], DrawnIntervals]:
+        assert self._one_event is not None
+        groups = [g for g, _ in self._parameters_at(horizon)]
+        last = int(np.searchsorted(self.cuts, horizon))
+        widths = np.diff(self.cuts[: last + 1])
+        discrete = self.clock.values is not None and not self.clock.edges
+        before, after = (widths, 0 * widths) if discrete else (widths / 2, widths / 2)
+        weights = after + np.append(before[1:], 0.0)  # of the curve at each edge
+        parts = []
+        for g in groups:
+            own = np.zeros(self.curves[g].bins)
+            own[:last] = weights
+            start = float(self.cuts[0])
+            parts.append(
+                self.curves[g].restricted_mean(own, start + float(before[0]), float(horizon))
+            )
+        return groups, joined(parts)
+
+    def differences(
+        self, *, time: float | None = None, horizon: float | None = None,
+        adjust: Adjustment = "holm",
+    ) -> PairwiseResult:  # fmt: skip
+        """Differences of all pairs of groups: of the survival at a time, or of restricted means.
+
+        Parameters
+        ----------
+        time, horizon : float
+            One of them: a declared edge, see `survival_at` and `restricted_mean`.
+        adjust : {"holm", "fdr_bh", "none"}
+            Of the p-values, for the number of pairs.
+
+        Raises
+        ------
+        RequestError
+            Unless there is one of the two, and two curves reach it.
+        """
+        check_choice("adjust", adjust, list(ADJUSTED))
+        if (time is None) == (horizon is None):
+            raise RequestError("differences need time= or horizon=, one of them")
+        if time is not None:
+            found = self._parameters_at(check_finite("time", time).item())
+            groups, parts = [g for g, _ in found], self._one_event.subset([i for _, i in found])
+            what = f"survival at {_time_label(self.clock, time)}"
+        else:
+            assert horizon is not None
+            groups, parts = self._restricted(horizon)
+            what = f"mean to {_time_label(self.clock, horizon)}"
+        pairs = list(itertools.combinations(range(len(groups)), 2))
+        if not pairs:
+            raise RequestError("differences need two groups whose curves reach the time")
+        terms = [f"{self.labels[groups[i]]} - {self.labels[groups[j]]}" for i, j in pairs]
+        both = parts.differences([i for i, _ in pairs], [j for _, j in pairs])
+        return PairwiseResult(
+            title=f"Differences of {what}, {self.title}", **estimated(terms, both), rows=self.rows,
+            budget=self.budget, notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *self.notes],
+            adjust=adjust, tested=np.ones(len(pairs), dtype=np.bool_),
+        )  # fmt: skip
+
+    def _strata(self, strata: str | Sequence[str] | None) -> tuple[list[str], list[list[int]]]:
+        """Names of the groups to compare, and their numbers in each stratum."""
+        columns = list(self.by[0])
+        within = [] if strata is None else [strata] if isinstance(strata, str) else list(strata)
+        compared = [name for name in columns if name not in within]
+        if unknown := [name for name in within if name not in columns]:
+            raise RequestError(f"strata must be of the columns of by, {columns}; got {unknown}")
+        keys = [tuple(bins[name] for name in within) for bins in self.by]
+        groups = [[g for g, key in enumerate(keys) if key == one] for one in dict.fromkeys(keys)]
+        if not compared or len(groups[0]) < 2:
+            raise RequestError("a log-rank test needs two groups: name their column with by=")
+        names = [
+            ", ".join(part for part in self.labels[g].split(", ") if part.split("=")[0] in compared)
+            for g in groups[0]
+        ]
+        return names, groups
+
+    def logrank(self, *, strata: str | Sequence[str] | None = None) -> LogRankResult:
+        """Log-rank test that the hazards of all groups are equal; it allows for the noise.
+
+        Parameters
+        ----------
+        strata : str or sequence of str, optional
+            Columns of `by` within whose levels the others are compared.
+
+        Raises
+        ------
+        RequestError
+            Without two groups, or with several kinds of events: ask for a Survival of one of them.
+        """
+        assert self._one_event is not None
+        names, groups = self._strata(strata)
+        return self._once(("logrank", str(strata)), lambda: self._log_rank(names, groups))
+
+    def _log_rank(self, names: list[str], groups: list[list[int]]) -> LogRankResult:
+        risk = self.curves[0].risk
+        statistic, pvalue, observed, expected = log_rank_test(risk, groups, 11)
+        return LogRankResult(
+            f"Log-rank test, {self.title}",
+            f"the hazards of {', '.join(names)} are equal in the population",
+            statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
+            df=len(names) - 1, observed=Named(observed, names), expected=Named(expected, names),
+            notes=tuple(
+                f"{name}: {o:.0f} events, {e:.0f} expected (noisy)"
+                for name, o, e in zip(names, observed.tolist(), expected.tolist(), strict=True)
+            ),
+        )  # fmt: skip
+
+    def pairwise(
+        self, *, strata: str | Sequence[str] | None = None, adjust: Adjustment = "holm"
+    ) -> pd.DataFrame:
+        """Log-rank tests of all pairs of groups.
+
+        Parameters
+        ----------
+        strata : str or sequence of str, optional
+            As in `logrank`.
+        adjust : {"holm", "fdr_bh", "none"}
+            Of the p-values, for the number of pairs.
+
+        Returns
+        -------
+        DataFrame
+            Columns groups, statistic, p_unadjusted and p_value.
+
+        Raises
+        ------
+        RequestError
+        """
+        import pandas as pd
+
+        check_choice("adjust", adjust, list(ADJUSTED))
+        assert self._one_event is not None
+        names, groups = self._strata(strata)
+        risk, found = self.curves[0].risk, []
+        for i, j in itertools.combinations(range(len(names)), 2):
+            pair = [[own[i], own[j]] for own in groups]
+            statistic, pvalue, _, _ = log_rank_test(risk, pair, 12)
+            found.append((f"{names[i]}, {names[j]}", statistic, pvalue))
+        frame = pd.DataFrame(found, columns=["groups", "statistic", "p_unadjusted"])
+        return frame.assign(p_value=adjusted(frame["p_unadjusted"].to_numpy(), adjust))
+
+    def single_test(self, value: float | None = None) -> LogRankResult:
+        """The log-rank test."""
+        test = self.logrank()
+        test.single_test(value)
+        return test
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        if len(self.labels) < 2 or len(self.events) > 1 or target == "table":
+            return [self.title]
+        test = self.logrank()
+        return [
+            self.title,
+            f"log-rank test: chi-square {significant(test.statistic)} on {test.df} df, p-value "
+            f"{shown_pvalue(test.pvalue)} (allows for the noise)",
+        ]
