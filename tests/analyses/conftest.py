@@ -103,6 +103,12 @@ EXAMPLES = {
         dps.Quantile("age", [0.1, 0.9]),
         dps.Quantile("rent", given="smoker == 'yes'"),
     ],
+    "survival": [
+        dps.Survival("age", "retired"),
+        dps.Survival("age", "retired", by="smoker", given="region != 'west'", ties="last"),
+        dps.Survival("age", ["retired and smoker == 'yes'", "retired and smoker == 'no'"]),
+        dps.Survival("score", "retired", by=["smoker", "region"]),
+    ],
 }
 # Those that a fast run has: one of each kind, or of each way that it goes.
 FAST = {
@@ -110,6 +116,7 @@ FAST = {
     "group_means": [0], "huber": [0], "independence": [1], "lasso": [0], "logistic": [5],
     "loss_grid": [0], "mean": [1], "mean_difference": [0], "ols": [2, 4], "pca": [2],
     "poisson": [0], "proportion": [1], "quantile": [1],
+    "survival": [1, 2],
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -44,8 +44,14 @@ def incidence(hazards: Floats) -> Floats:
     return np.asarray(np.cumsum(np.swapaxes(before[..., np.newaxis] * hazards, -1, -2), axis=-1))
 
 
+def _incidence_of(kind: int, hazards: Floats) -> Floats:
+    return np.asarray(incidence(hazards)[..., kind, :])
+
+
 def fitted_hazards(hazards: Floats) -> Floats:
     """(T, K) positive hazards of the nearest increasing incidences (eq. monotone)."""
+    if not len(hazards):
+        return hazards
     plain = incidence(hazards)
     curves = np.clip([optimize.isotonic_regression(curve).x for curve in plain], 0, 1)
     curves /= max(float(curves[:, -1].sum()), 1.0)
@@ -120,7 +126,9 @@ class DrawnIntervals(Estimated, Cached):
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits at the level at which all of them hold, of draws of normal errors."""
         draws = self.joint if target == "population" else self.of_table
-        return self.noise_aware(level_of_draws(draws, alpha), target)
+        varying = draws[:, np.ptp(draws, axis=0) > 0]
+        level = level_of_draws(varying, alpha) if varying.shape[1] else alpha
+        return self.noise_aware(level, target)
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (d,) of the table's parameters; those of the population have none but the ends."""
@@ -175,6 +183,39 @@ class DrawnIntervals(Estimated, Cached):
         )  # fmt: skip
 
 
+def extended(part: DrawnIntervals, size: int, *, falling: bool) -> DrawnIntervals:
+    """Intervals of a monotone curve at `size` points, beyond its end without an estimate.
+
+    One limit there is that of the last point, the other the end of the range: a curve that falls
+    has the lower half of its draws at 0, one that rises the upper half at 1.
+    """
+    more, box = size - len(part), part.box
+    if not more:
+        return part
+    open_end = 0.0 if falling else 1.0
+
+    def beyond(draws: Floats) -> Floats:
+        last = draws[:, -1:] if len(part) else np.full((DRAWS, 1), 1 - open_end)
+        half = np.argsort(np.argsort(last[:, 0])) < DRAWS // 2
+        moved = np.where((half if falling else ~half)[:, np.newaxis], open_end, last)
+        return np.concatenate([draws, np.repeat(moved, more, axis=1)], axis=1)
+
+    def certified(alpha: float) -> Ends:
+        assert box is not None
+        low, high = box(alpha)
+        last = high[-1] if len(part) else 1.0
+        return np.append(low, np.zeros(more)), np.append(high, np.full(more, last))
+
+    last = part.joint[:, -1:] if len(part) else np.zeros((DRAWS, 1))
+    return DrawnIntervals(
+        np.append(part.values, np.full(more, np.nan)),
+        np.append(part.variances, np.full((2, more), np.inf), axis=1),
+        beyond(part.of_table), beyond(part.of_population),
+        np.append(part.joint, np.repeat(last, more, axis=1), axis=1),
+        np.append(part.ends, np.repeat([[0.0], [1.0]], more, axis=1), axis=1), box and certified,
+    )  # fmt: skip
+
+
 def joined(parts: Sequence[DrawnIntervals]) -> DrawnIntervals:
     """Intervals of the parameters of several groups, whose certified boxes hold together."""
     boxes = [part.box for part in parts]
@@ -221,6 +262,9 @@ class GroupCurve(Cached):
     ) -> DrawnIntervals:
         """Those of parameters (..., d) of hazards (..., T, K), with derivatives (d, T, K)."""
         persons, g, bins = self.risk.of_persons, self.group, self.bins
+        if not bins:
+            none, draws = np.zeros((2, 0)), np.zeros((DRAWS, 0))
+            return DrawnIntervals(np.zeros(0), none, draws, draws, draws, none, box)
         estimate = parameters(self.hazards)
         drawn = parameters(self.risk.denoised.hazards[:, g, :bins])
         h, at_risk = self.fitted, np.maximum(persons.observed.at_risk[g, :bins], 1.0)
@@ -252,8 +296,8 @@ class GroupCurve(Cached):
         return self.intervals(survival, self._change_of_survival, "share", box=self._box)
 
     @cached_property
-    def incidences(self) -> DrawnIntervals:
-        """Of the incidence of each kind of event by the end of each bin, kind after kind."""
+    def incidences(self) -> list[DrawnIntervals]:
+        """Of the incidence of each kind of event by the end of each of the T bins."""
         bins, kinds = self.fitted.shape
         curves, rest = incidence(self.fitted), 1 - self.fitted.sum(axis=1)
         before = np.concatenate([[1.0], survival(self.fitted)[:-1]])
@@ -261,11 +305,7 @@ class GroupCurve(Cached):
         change = np.repeat(-np.tril(later)[..., np.newaxis], kinds, axis=-1)
         for k in range(kinds):
             change[k, :, :, k] += np.tril(np.ones((bins, bins))) * before
-        return self.intervals(
-            lambda h: incidence(h).reshape(*h.shape[:-2], -1),
-            change.reshape(-1, bins, kinds),
-            "share",
-        )
+        return [self.intervals(partial(_incidence_of, k), change[k], "share") for k in range(kinds)]
 
     @cached_property
     def cumulative_hazard(self) -> DrawnIntervals:
@@ -297,6 +337,8 @@ class GroupCurve(Cached):
 
     def _certified(self, alpha: float) -> Ends:
         """Limits (T,) of the table's own survival, all with probability 1 - alpha (eq. box)."""
+        if not self.bins:
+            return np.zeros(0), np.zeros(0)
         groups, bins, kinds = self.risk.shape
         answers, size = self.risk.answers, bins * (kinds + 1)
         own = np.arange(self.group * size, (self.group + 1) * size).reshape(bins, kinds + 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -13,7 +12,14 @@ import numpy as np
 from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.moments.group_means import PairwiseResult
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
-from dpstats.analyses.survival.curves import DrawnIntervals, GroupCurve, incidence, joined, survival
+from dpstats.analyses.survival.curves import (
+    DrawnIntervals,
+    GroupCurve,
+    extended,
+    incidence,
+    joined,
+    survival,
+)
 from dpstats.analyses.survival.follow_up import FollowUp, RiskSets, Ties, follow_up_of
 from dpstats.analyses.survival.log_rank import LogRankResult, log_rank_test
 from dpstats.arrays import Floats
@@ -169,32 +175,28 @@ class Survival:
         labels = asked.labels(schema)
         clock, cuts = asked.clock(schema), asked.cuts(schema)
         shown = [_time_label(clock, cut) for cut in cuts[1:]]
-        curves, terms, notes = [], [], []
+        edges, one = len(cuts) - 2, len(asked.events) == 1
+        curves, terms, parts, notes = [], [], [], []
         for g, label in enumerate(labels):
-            last = risk.bins_with_rows([g])
-            bins = min(last, len(cuts) - 2)
-            where = f"of {label} " if label else ""
-            if last < len(cuts) - 2:
-                end = f"ends at {shown[bins - 1]}" if bins else "does not start"
-                notes.append(f"the curve {where}{end}: the noise does not rule out that no row is "
-                             "at risk after it")  # fmt: skip
-            curves.append(GroupCurve(risk, g, bins))
             prefix = f"{label}: " if label else ""
-            if len(asked.events) == 1:
-                terms += [f"{prefix}S({edge})" for edge in shown[:bins]]
-            else:
-                terms += [
-                    f"{prefix}{event} by {edge}" for event in asked.events for edge in shown[:bins]
-                ]
-        if not terms:
-            raise RequestError(
-                "no curve has a start: the noise does not rule out that no row is at risk; use "
-                "more rows, more budget or fewer groups"
-            )
-        parts = [
-            curve.survival if len(asked.events) == 1 else curve.incidences
-            for curve in curves if curve.bins
-        ]  # fmt: skip
+            last = risk.bins_with_rows([g])
+            curve = GroupCurve(risk, g, min(last, edges))
+            curves.append(curve)
+            if last < edges:
+                end = f"ends at {shown[last - 1]}" if last else "does not start"
+                where = f"of {label} " if label else ""
+                notes.append(
+                    f"the curve {where}{end}: the noise does not rule out that no row is at risk "
+                    "after it"
+                )
+            parts += [
+                extended(part, edges, falling=one)
+                for part in ([curve.survival] if one else curve.incidences)
+            ]
+            terms += [
+                f"{prefix}S({edge})" if one else f"{prefix}{event} by {edge}"
+                for event in asked.events for edge in shown[:edges]
+            ]  # fmt: skip
         half = "half of the rows that are censored in a bin are at risk in it (actuarial)"
         whole = "rows that are censored in a bin are at risk in it, as if after its events"
         notes += [
@@ -274,12 +276,11 @@ class SurvivalResult(EstimateResult):
         """What the curves are of."""
         return "survival" if len(self.events) == 1 else "cumulative incidence"
 
-    @cached_property
-    def _places(self) -> list[slice]:
-        """Where the parameters of each group are."""
-        sizes = [curve.bins * max(len(self.events), 1) for curve in self.curves]
-        ends = np.cumsum([0, *sizes])
-        return [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+    def _numbers(self, group: int) -> list[int]:
+        """Numbers of the parameters of a group, as far as its curve goes, kind after kind."""
+        edges, kinds = len(self.cuts) - 2, len(self.events)
+        first = [edges * (kinds * group + k) for k in range(kinds)]
+        return [start + j for start in first for j in range(self.curves[group].bins)]
 
     @property
     def _one_event(self) -> DrawnIntervals:
@@ -322,10 +323,10 @@ class SurvivalResult(EstimateResult):
         check_target(target)
         assert isinstance(self.intervals, DrawnIntervals)
         frames = []
-        for label, curve, place in zip(self.labels, self.curves, self._places, strict=True):
+        for label, curve in zip(self.labels, self.curves, strict=True):
             if not curve.bins:
                 continue
-            own = self.intervals.subset(place)
+            own = self.intervals.subset(self._numbers(curve.group))
             low, high = own.conf_int(alpha, method, target)
             band = own.simultaneous(alpha, method, target)
             counts, kinds = curve.risk.observed, len(self.events)
@@ -340,6 +341,8 @@ class SurvivalResult(EstimateResult):
                 "events": events,
             })  # fmt: skip
             frames.append(frame)
+        if not frames:
+            raise RequestError("no curve has a start; see the notes of the result")
         whole = pd.concat(frames, ignore_index=True)
         shown = {"event": len(self.events) > 1, "group": any(self.labels)}
         return whole.drop(columns=[name for name, used in shown.items() if not used])
@@ -352,12 +355,15 @@ class SurvivalResult(EstimateResult):
 
     def cumulative_hazard(self) -> EstimateResult:
         """The cumulative hazards of Nelson and Aalen at the edges, of all kinds of events."""
-        used = [i for i, curve in enumerate(self.curves) if curve.bins]
+        used = [curve for curve in self.curves if curve.bins]
+        if not used:
+            raise RequestError("no curve has a start; see the notes of the result")
         terms = [
-            (f"{self.labels[i]}: " if self.labels[i] else "") + f"H({_time_label(self.clock, cut)})"
-            for i in used for cut in self.cuts[1 : self.curves[i].bins + 1]
+            (f"{label}: " if (label := self.labels[curve.group]) else "")
+            + f"H({_time_label(self.clock, cut)})"
+            for curve in used for cut in self.cuts[1 : curve.bins + 1]
         ]  # fmt: skip
-        parts = joined([self.curves[i].cumulative_hazard for i in used])
+        parts = joined([curve.cumulative_hazard for curve in used])
         return self._of(f"Cumulative hazard, {self.title}", terms, parts)
 
     def _of(self, title: str, terms: list[str], parts: DrawnIntervals) -> EstimateResult:
@@ -393,10 +399,11 @@ class SurvivalResult(EstimateResult):
                 )
         bins = [int(np.searchsorted(edges, time)) for time in wanted.tolist()]
         found = [
-            (g, place.start + j)
-            for g, (curve, place) in enumerate(zip(self.curves, self._places, strict=True))
-            for j in bins if j < curve.bins
-        ]  # fmt: skip
+            (curve.group, len(edges) * curve.group + j)
+            for curve in self.curves
+            for j in bins
+            if j < curve.bins
+        ]
         if not found:
             raise RequestError("no curve reaches these times; see result.curve()")
         return found
@@ -437,9 +444,9 @@ class SurvivalResult(EstimateResult):
         check_target(target)
         low, high = self._one_event.conf_int(alpha, method, target)
         found = []
-        for label, curve, place in zip(self.labels, self.curves, self._places, strict=True):
-            cuts = self.cuts[: curve.bins + 1]
-            above, below = low[place] > level, high[place] <= level
+        for label, curve in zip(self.labels, self.curves, strict=True):
+            cuts, own = self.cuts[: curve.bins + 1], self._numbers(curve.group)
+            above, below = low[own] > level, high[own] <= level
             first = int(np.argmin(np.append(above, False)))  # edges surely before the quantile
             last = int(np.argmax(below)) + 1 if below.any() else None
             fitted = survival(curve.fitted) if curve.bins else np.empty(0)
