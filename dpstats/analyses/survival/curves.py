@@ -1,6 +1,6 @@
 """Curves of noisy risk sets, and intervals by draws of the noise and of the sampling error.
 
-Equations are those of docs/explanation/survival.md.
+Equations are those of docs/explanation/inference/survival.md.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from scipy import optimize
@@ -62,6 +62,24 @@ def fitted_hazards(hazards: Floats) -> Floats:
     return np.asarray(steps / np.maximum(total / (1 - _LEAST_HAZARD), 1))
 
 
+class Draws(NamedTuple):
+    """Draws (DRAWS, d) of d parameters.
+
+    Attributes
+    ----------
+    of_table
+        The parameters of the counts less each draw of their noise.
+    of_population
+        The same with a draw of the sampling error (eq. mid-p-of-curves).
+    joint
+        Normal errors of all parameters together, for the level of simultaneous intervals.
+    """
+
+    of_table: Floats
+    of_population: Floats
+    joint: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class DrawnIntervals(Estimated, Cached):
     """Intervals of d parameters, read off draws.
@@ -71,26 +89,25 @@ class DrawnIntervals(Estimated, Cached):
     values : (d,) float64
         Estimates.
     variances : (2, d) float64
-        Of their errors, by sampling and by noise.
-    of_table : (DRAWS, d) float64
-        The parameters of the counts less each draw of their noise.
-    of_population : (DRAWS, d) float64
-        The same with a draw of the sampling error (eq. mid-p).
-    joint : (DRAWS, d) float64
-        Normal errors of all parameters together, for the level of simultaneous intervals.
+        Of their errors, by sampling and by noise, to first order.
     ends : (2, d) float64
         Of the range of each parameter.
+    draw : callable
+        Makes the draws, when they are needed.
     box : callable, optional
         Certified limits, two (d,) arrays, of the table's parameters at an error probability.
     """
 
     values: Floats
     variances: Floats
-    of_table: Floats
-    of_population: Floats
-    joint: Floats
     ends: Floats
+    draw: Callable[[], Draws]
     box: Callable[[float], Ends] | None = None
+
+    @cached_property
+    def draws(self) -> Draws:
+        """Draws of the parameters."""
+        return self.draw()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -117,15 +134,20 @@ class DrawnIntervals(Estimated, Cached):
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits (d,) between which all but alpha/2 of the draws on either side lie."""
-        draws = self.of_population if target == "population" else self.of_table
-        ordered = self._once(("sorted", target), lambda: np.sort(draws, axis=0))
-        beyond = int(alpha / 2 * DRAWS)
-        limits = ordered[beyond], ordered[DRAWS - 1 - beyond]
-        return with_far_tails(limits, alpha / 2, DRAWS, lambda: self.certified(alpha, target))
+
+        def ordered() -> Floats:
+            draws = self.draws
+            return np.sort(
+                draws.of_population if target == "population" else draws.of_table, axis=0
+            )
+
+        limits, beyond = self._once(("sorted", target), ordered), int(alpha / 2 * DRAWS)
+        ends = limits[beyond], limits[DRAWS - 1 - beyond]
+        return with_far_tails(ends, alpha / 2, DRAWS, lambda: self.certified(alpha, target))
 
     def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits at the level at which all of them hold, of draws of normal errors."""
-        draws = self.joint if target == "population" else self.of_table
+        draws = self.draws.joint if target == "population" else self.draws.of_table
         varying = draws[:, np.ptp(draws, axis=0) > 0]
         level = level_of_draws(varying, alpha) if varying.shape[1] else alpha
         return self.noise_aware(level, target)
@@ -140,7 +162,7 @@ class DrawnIntervals(Estimated, Cached):
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each parameter equals `value`, at least 1e-9."""
         found = []
-        for draws in self.of_population.T:
+        for draws in self.draws.of_population.T:
             larger, smaller = tail_of_draws(draws - value), tail_of_draws(value - draws)
             sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
             found.append(sides[alternative])
@@ -148,7 +170,6 @@ class DrawnIntervals(Estimated, Cached):
 
     def subset(self, chosen: slice | Sequence[int]) -> DrawnIntervals:
         """Those of some parameters."""
-        some = slice(None), chosen
         box = self.box
 
         def of_some(alpha: float) -> Ends:
@@ -157,8 +178,8 @@ class DrawnIntervals(Estimated, Cached):
             return low[chosen], high[chosen]
 
         return DrawnIntervals(
-            self.values[chosen], self.variances[some], self.of_table[some],
-            self.of_population[some], self.joint[some], self.ends[some], box and of_some,
+            self.values[chosen], self.variances[:, chosen], self.ends[:, chosen],
+            lambda: Draws(*(draws[:, chosen] for draws in self.draws)), box and of_some,
         )  # fmt: skip
 
     def differences(self, first: Sequence[int], second: Sequence[int]) -> DrawnIntervals:
@@ -170,16 +191,15 @@ class DrawnIntervals(Estimated, Cached):
             least, most = other.certified(alpha / 2, "table")
             return low - most, high - least
 
+        def draw() -> Draws:
+            return Draws(*(x - y for x, y in zip(one.draws, other.draws, strict=True)))
+
+        privacy = np.var(one.draws.of_table - other.draws.of_table, axis=0)
         return DrawnIntervals(
             one.values - other.values,
-            np.stack([
-                one.variances[0] + other.variances[0], np.var(one.of_table - other.of_table, axis=0)
-            ]),
-            one.of_table - other.of_table,
-            one.of_population - other.of_population,
-            one.joint - other.joint,
+            np.stack([one.variances[0] + other.variances[0], privacy]),
             np.stack([one.ends[0] - other.ends[1], one.ends[1] - other.ends[0]]),
-            None if self.box is None else box,
+            draw, None if self.box is None else box,
         )  # fmt: skip
 
 
@@ -206,13 +226,17 @@ def extended(part: DrawnIntervals, size: int, *, falling: bool) -> DrawnInterval
         last = high[-1] if len(part) else 1.0
         return np.append(low, np.zeros(more)), np.append(high, np.full(more, last))
 
-    last = part.joint[:, -1:] if len(part) else np.zeros((DRAWS, 1))
+    def draw() -> Draws:
+        of_table, of_population, joint = part.draws
+        last = joint[:, -1:] if len(part) else np.zeros((DRAWS, 1))
+        joint = np.append(joint, np.repeat(last, more, axis=1), axis=1)
+        return Draws(beyond(of_table), beyond(of_population), joint)
+
     return DrawnIntervals(
         np.append(part.values, np.full(more, np.nan)),
         np.append(part.variances, np.full((2, more), np.inf), axis=1),
-        beyond(part.of_table), beyond(part.of_population),
-        np.append(part.joint, np.repeat(last, more, axis=1), axis=1),
-        np.append(part.ends, np.repeat([[0.0], [1.0]], more, axis=1), axis=1), box and certified,
+        np.append(part.ends, np.repeat([[0.0], [1.0]], more, axis=1), axis=1),
+        draw, box and certified,
     )  # fmt: skip
 
 
@@ -224,13 +248,16 @@ def joined(parts: Sequence[DrawnIntervals]) -> DrawnIntervals:
         ends = [part(alpha) for part in boxes if part is not None]
         return np.concatenate([low for low, _ in ends]), np.concatenate([high for _, high in ends])
 
-    def together(name: str) -> Floats:
-        return np.concatenate([getattr(part, name) for part in parts], axis=-1)
+    def draw() -> Draws:
+        return Draws(
+            *(np.concatenate(x, axis=1) for x in zip(*(p.draws for p in parts), strict=True))
+        )
 
     return DrawnIntervals(
-        together("values"), together("variances"), together("of_table"),
-        together("of_population"), together("joint"), together("ends"),
-        None if None in boxes else box,
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.variances for part in parts], axis=1),
+        np.concatenate([part.ends for part in parts], axis=1),
+        draw, None if None in boxes else box,
     )  # fmt: skip
 
 
@@ -261,27 +288,41 @@ class GroupCurve(Cached):
         box: Callable[[float], Ends] | None = None,
     ) -> DrawnIntervals:
         """Those of parameters (..., d) of hazards (..., T, K), with derivatives (d, T, K)."""
-        persons, g, bins = self.risk.of_persons, self.group, self.bins
+        persons, bins = self.risk.of_persons, self.bins
         if not bins:
-            none, draws = np.zeros((2, 0)), np.zeros((DRAWS, 0))
-            return DrawnIntervals(np.zeros(0), none, draws, draws, draws, none, box)
-        estimate = parameters(self.hazards)
-        drawn = parameters(self.risk.denoised.hazards[:, g, :bins])
-        h, at_risk = self.fitted, np.maximum(persons.observed.at_risk[g, :bins], 1.0)
+            none, empty = np.zeros((2, 0)), np.zeros((DRAWS, 0))
+            return DrawnIntervals(none[0], none, none, lambda: Draws(empty, empty, empty), box)
+        h = self.fitted
+        at_risk = np.maximum(persons.observed.at_risk[self.group, :bins], 1.0)
         # The variance from each bin for one row at risk (eq. greenwood).
         of_one = (change**2 * h).sum(axis=-1) - (change * h).sum(axis=-1) ** 2
-        one_more = 1 / np.maximum(persons.denoised.at_risk[:, g, :bins], 1.0)
-        rng = calibration_generator(self.risk.answers, (g, len(law)))
-        population = _with_sampling(drawn, one_more @ of_one.T, parameters(h), law, rng)
-        total = h.sum(axis=1, keepdims=True)
-        z = rng.standard_normal((DRAWS, *h.shape))
-        shared = (1 - np.sqrt(1 - total)) / total * h
-        steps = np.sqrt(h) * z - shared * (np.sqrt(h) * z).sum(axis=-1, keepdims=True)
-        steps /= np.sqrt(at_risk)[:, np.newaxis]
-        joint = drawn + steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
-        variances = np.stack([of_one @ (1 / at_risk), drawn.var(axis=0)])
-        range_ = np.array(ends)[:, np.newaxis] * np.ones(len(estimate))
-        return DrawnIntervals(estimate, variances, drawn, population, joint, range_, box)
+        estimate = parameters(self.hazards)
+        privacy = np.diagonal(self.risk.noise_covariance(self.entries(change)))
+
+        def draw() -> Draws:
+            drawn = parameters(self.risk.denoised.hazards[:, self.group, :bins])
+            one_more = 1 / np.maximum(persons.denoised.at_risk[:, self.group, :bins], 1.0)
+            rng = calibration_generator(self.risk.answers, (self.group, len(law)))
+            population = _with_sampling(drawn, one_more @ of_one.T, parameters(h), law, rng)
+            total = h.sum(axis=1, keepdims=True)
+            z = rng.standard_normal((DRAWS, *h.shape)) * np.sqrt(h)
+            steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
+            steps /= np.sqrt(at_risk)[:, np.newaxis]
+            errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
+            return Draws(drawn, population, drawn + errors)
+
+        return DrawnIntervals(
+            estimate, np.stack([of_one @ (1 / at_risk), privacy]),
+            np.array(ends)[:, np.newaxis] * np.ones(len(estimate)), draw, box,
+        )  # fmt: skip
+
+    def entries(self, change: Floats) -> Floats:
+        """Parameters as combinations (cells, d) of the counts, to first order."""
+        g, bins, maps = self.group, self.bins, self.risk.maps
+        at_risk = np.maximum(self.risk.observed.at_risk[g, :bins], 1.0)
+        of_risk = maps.at_risk[:, g, :bins, np.newaxis] * self.fitted
+        of_hazards = (maps.events[:, g, :bins] - of_risk) / at_risk[:, np.newaxis]
+        return np.asarray(np.einsum("cjk,djk->cd", of_hazards, change))
 
     @cached_property
     def _change_of_survival(self) -> Floats:
@@ -336,7 +377,7 @@ class GroupCurve(Cached):
         return None if self.risk.entry_bins else self._certified
 
     def _certified(self, alpha: float) -> Ends:
-        """Limits (T,) of the table's own survival, all with probability 1 - alpha (eq. box)."""
+        """Limits (T,) of the table's survival, together at level 1 - alpha (eq. box-of-curve)."""
         if not self.bins:
             return np.zeros(0), np.zeros(0)
         groups, bins, kinds = self.risk.shape
@@ -390,7 +431,7 @@ def _corner(before: Floats, last: Floats, censored: Floats, rows: float, half: f
 def _with_sampling(
     drawn: Floats, variances: Floats, fitted: Floats, law: Law, rng: np.random.Generator
 ) -> Floats:
-    """Draws (DRAWS, d) of parameters with a sampling error of these variances (eq. mid-p).
+    """Draws (DRAWS, d) of parameters with a sampling error (eq. mid-p-of-curves).
 
     A share is that of events among as many rows as have its variance at the fitted curve, so that
     noise in the share itself does not change their number; a rate likewise is that of a Poisson

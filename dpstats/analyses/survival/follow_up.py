@@ -2,7 +2,8 @@
 
 A row has a time, in a bin of a declared number, and the event that it ended with, or none: it is
 censored. A row is in one cell of time, event and group, so that any number of bins has the noise of
-one. Risk sets are sums of noisy cells. The equations are those of docs/explanation/survival.md.
+one. Risk sets are sums of noisy cells. The equations are those of
+docs/explanation/inference/survival.md.
 """
 
 from __future__ import annotations
@@ -122,7 +123,16 @@ class FollowUp:
         ]
 
     def family(self, schema: Schema) -> Family:
-        """The table of time, events and groups; with `entry` also that of entry and groups."""
+        """The table of time, events and groups; with `entry` also that of entry and groups.
+
+        Raises
+        ------
+        RequestError
+            If the columns cannot be used like this.
+        """
+        self.clock(schema)
+        self._events(schema, self._columns(schema))
+        self.entry_bins(schema)
         names = {c.name for c in self._columns(schema)}
         tables = [Cells.table(schema, [name for name in schema.names if name in names])]
         if self.entry is not None:
@@ -373,7 +383,7 @@ class RiskSets(Cached):
 
     @cached_property
     def _constraints(self) -> tuple[Floats, Floats]:
-        """Sums (q, d) of the answers that are known, and what they are (eq. known-totals)."""
+        """Sums (q, d) of the answers that are known, and these (eq. known-totals-of-time)."""
         groups, bins, kinds = self.shape
         size = groups * bins * (kinds + 1)
         rows, known, entries = [], [], len(self.entry_bins)
@@ -449,7 +459,7 @@ class RiskSets(Cached):
         return MixtureTails(squares[gaussian].sum(axis=0), squares[~gaussian].T, terms[~gaussian])
 
     def bins_with_rows(self, groups: Sequence[int]) -> int:
-        """Number of first bins in which some groups together surely have rows (eq. end)."""
+        """Number of first bins in which groups together surely have rows (eq. end-of-curve)."""
         chosen, bins = list(groups), self.shape[1]
         at_risk = self.observed.at_risk[chosen].sum(axis=0)
         law = self.noise_tails(self.maps.at_risk[:, chosen].sum(axis=1))

@@ -123,7 +123,6 @@ class Survival:
 
     def family(self, schema: Schema) -> Family:
         """The table of time, events and groups; with `entry` also that of entry and groups."""
-        self._follow_up.entry_bins(schema)  # which refuses edges that do not fit
         return self._follow_up.family(schema)
 
     def answered(self, schema: Schema) -> Family:

@@ -1,0 +1,265 @@
+"""Survival curves: without noise those of R and lifelines; what noise, groups and rules change."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.analyses.survival.curves import _corner
+from dpstats.privacy.noise import _noise_from
+
+DATA = Path(__file__).parents[2] / "data"
+EDGES = range(100, 1000, 100)
+SCHEMA = dps.Schema([
+    dps.Number("days", 0, 1000, edges=EDGES, missing=0),
+    dps.Category("status", ["censored", "relapse", "death"]),
+    dps.Category("arm", ["a", "b", "c"]),
+    dps.Category("sex", ["f", "m"]),
+    dps.Number("entry", 0, 1000, edges=EDGES, missing=0),
+])  # fmt: skip
+EVENT = "status != 'censored'"
+KINDS = ("status == 'relapse'", "status == 'death'")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    frame = pd.read_csv(DATA / "follow_up.csv")
+    days, entry = frame.pop("bin") * 100 + 50, frame.pop("entry") * 100 + 50
+    return frame.assign(days=days, entry=entry)
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return json.loads((DATA / "follow_up.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def without_noise(rows, silent_noise):
+    asked = {
+        "whole": dps.Survival("days", EVENT, ties="last"),
+        "arms": dps.Survival("days", EVENT, by=["arm", "sex"], ties="last"),
+        "kinds": dps.Survival("days", KINDS, ties="last"),
+        "late": dps.Survival("days", EVENT, entry="entry", ties="last"),
+        "half": dps.Survival("days", EVENT, by="arm"),
+    }
+    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(10**6), n=len(rows))
+    with _noise_from(silent_noise):
+        return dps.release(plan, rows, m=60, k=10, rng=0)
+
+
+def test_the_curve_is_that_of_r_and_lifelines(without_noise, figures):
+    result = without_noise.infer("whole")
+    np.testing.assert_allclose(result.params, figures["survival"], atol=1e-8)
+    np.testing.assert_allclose(np.sqrt(result.sampling_variance), figures["greenwood"], atol=1e-8)
+    hazard = result.cumulative_hazard()
+    np.testing.assert_allclose(hazard.params, figures["cumulative_hazard"], atol=1e-8)
+
+
+def test_restricted_means_are_those_of_r_with_events_in_the_middle(without_noise, figures):
+    result = without_noise.infer("whole").restricted_mean(700)
+    mean, error = figures["restricted_mean"]
+    assert float(result) == pytest.approx(mean, abs=1e-6)
+    assert np.sqrt(result.sampling_variance[0]) == pytest.approx(error, rel=1e-8)
+
+
+def test_incidences_are_those_of_r(without_noise, figures):
+    result = without_noise.infer("kinds")
+    for kind, name in enumerate(("relapse", "death")):
+        own = slice(9 * kind, 9 * kind + 9)
+        np.testing.assert_allclose(result.params[own], figures[name], atol=1e-8)
+        errors = np.sqrt(result.sampling_variance[own])
+        np.testing.assert_allclose(errors, figures[f"{name}_se"], atol=1e-8)
+
+
+def test_log_rank_tests_are_those_of_r_and_lifelines(rows, silent_noise, figures, without_noise):
+    statistic, *counts = figures["log_rank"]
+    asked = dps.Survival("days", EVENT, by="arm", ties="last")
+    plan = dps.plan(SCHEMA, {"arms": asked}, budget=dps.PureDP(10**6), n=len(rows))
+    with _noise_from(silent_noise):
+        test = dps.release(plan, rows, m=60, k=10, rng=0).infer("arms").logrank()
+    assert test.statistic == pytest.approx(statistic, rel=1e-8)
+    assert test.pvalue == pytest.approx(stats.chi2.sf(statistic, 2), rel=1e-6)
+    np.testing.assert_allclose([*test.observed, *test.expected], counts, rtol=1e-8)
+    strata = without_noise.infer("arms").logrank(strata="sex")
+    assert strata.statistic == pytest.approx(figures["stratified"][0], rel=1e-8)
+    assert strata.df == 2
+
+
+def test_rows_are_at_risk_from_the_bin_after_their_entry(without_noise, figures):
+    late = without_noise.infer("late")
+    np.testing.assert_allclose(late.params, figures["late_entry"], atol=1e-8)
+
+
+def half_at_risk(events, censored):
+    """(T,) the actuarial estimate, bin by bin."""
+    left, curve, survives = events + censored, [], 1.0
+    for j, (died, gone) in enumerate(zip(events, censored, strict=True)):
+        survives *= 1 - died / max(left[j:].sum() - gone / 2, 1e-9)
+        curve.append(survives)
+    return np.array(curve)
+
+
+def test_half_of_the_censored_are_at_risk_by_default(rows, without_noise):
+    result = without_noise.infer("half")
+    for g, arm in enumerate("abc"):
+        own = rows[rows["arm"] == arm]
+        bins = (own["days"] // 100).to_numpy()
+        died = (own["status"] != "censored").to_numpy()
+        events, every = (np.bincount(x, minlength=10) for x in (bins[died], bins))
+        expected = half_at_risk(events, every - events)[:9]
+        used = result.curves[g].bins
+        np.testing.assert_allclose(result.params[9 * g : 9 * g + used], expected[:used], atol=1e-9)
+
+
+def test_declared_values_have_no_half(rows, silent_noise):
+    schema = dps.Schema([dps.Number("week", values=[1, 2, 4, 8], missing=1), dps.Boolean("died")])
+    frame = pd.DataFrame({"week": [1, 2, 2, 4, 8, 8] * 20, "died": [1, 1, 0, 0, 1, 0] * 20})
+    plan = dps.plan(schema, {"s": dps.Survival("week", "died")}, budget=dps.PureDP(10**6), n=120)
+    with _noise_from(silent_noise):
+        result = dps.release(plan, frame, m=60, k=10, rng=0).infer("s")
+    np.testing.assert_allclose(result.params, [5 / 6, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5], atol=1e-9)
+    # The curve is 1 to week 1, 5/6 to week 2, 2/3 to week 4.
+    assert float(result.restricted_mean(4)) == pytest.approx(1 + 5 / 6 + 2 * 2 / 3)
+
+
+@pytest.mark.parametrize("half", [0.0, 0.5])
+def test_corners_of_boxes_of_partial_sums_are_extreme(half):
+    """Eq. box, by enumeration of all tables in a box."""
+    steps = [np.array(x) for x in itertools.product(range(3), repeat=3)]
+    sums = np.array([np.cumsum(x) for x in steps])
+    low, high = np.array([1, 1, 2]), np.array([1, 2, 4])
+    inside = [s for s in sums if np.all((low <= s) & (s <= high))]
+    least, most = np.ones(3), np.zeros(3)
+    for died, gone, rows in itertools.product(inside, inside, (9, 10, 11)):
+        if rows < died[-1] + gone[-1]:
+            continue
+        curve = _corner(died, died, gone, rows, half)
+        least, most = np.minimum(least, curve), np.maximum(most, curve)
+    worst, best = _corner(low, high, high, 9, half), _corner(high, low, low, 11, half)
+    assert np.all(worst <= least + 1e-12)
+    feasible = low >= np.append(0, high[:-1])
+    assert np.all((best >= most - 1e-12) | ~feasible)
+    assert least[0] == pytest.approx(worst[0])  # and the corners are tables where they can be
+    assert most[0] == pytest.approx(best[0])
+
+
+def released(rows, asked, noise, budget=1.0, **options):
+    plan = dps.plan(SCHEMA, {"s": asked}, budget=dps.PureDP(budget), n=len(rows), **options)
+    with _noise_from(noise):
+        return dps.release(plan, rows, m=60, k=10, rng=0).infer("s")
+
+
+def test_certified_limits_of_the_table_contain_its_curve(rows, seeded_noise, without_noise):
+    asked = dps.Survival("days", EVENT, by="arm")
+    exact = without_noise.infer("half")
+    for seed in range(20):
+        result = released(rows, asked, seeded_noise(seed))
+        for curve in result.curves:
+            own = result._numbers(curve.group)
+            low, high = result.conf_int(method="certified", target="table")[own].T
+            truth = np.asarray(exact.params)[own]
+            assert np.all((low <= truth + 1e-9) & (truth <= high + 1e-9))
+    assert np.array(result.conf_int(method="certified")).tolist() == [[0.0, 1.0]] * 27
+
+
+def test_a_curve_ends_where_no_row_may_be_at_risk(rows, seeded_noise):
+    result = released(rows, dps.Survival("days", EVENT, by="arm"), seeded_noise(1), 0.3)
+    ended = [curve for curve in result.curves if curve.bins < 9]
+    assert ended
+    curve = ended[0]
+    assert any(f"of arm={'abc'[curve.group]} ends at" in note for note in result.notes)
+    place = 9 * curve.group + curve.bins
+    low, high = result.conf_int()[place]
+    assert np.isnan(result.params[place])
+    assert low == 0
+    assert high == result.conf_int()[place - 1][1]
+    assert len(result.curve()) == sum(c.bins for c in result.curves)
+    with pytest.raises(dps.RequestError, match="no curve reaches"):
+        released(rows, dps.Survival("days", EVENT), seeded_noise(1), 0.001).survival_at(900)
+
+
+def test_the_median_is_a_set_of_bins(rows, without_noise):
+    result = without_noise.infer("whole")
+    frame = result.quantile(0.5)
+    low, high = result.conf_int().T
+    assert frame["low"][0] == max([0, *(100 * (i + 1) for i in range(9) if low[i] > 0.5)])
+    assert frame["high"][0] == min(100 * (i + 1) for i in range(9) if high[i] <= 0.5)
+    assert frame["low"][0] <= frame["estimate"][0] <= frame["high"][0]
+    never = without_noise.infer("kinds")
+    with pytest.raises(dps.RequestError, match="one kind of event"):
+        never.quantile()
+    assert result.quantile(0.999)["high"][0] == np.inf
+
+
+def test_bands_contain_intervals(rows, seeded_noise):
+    frame = released(rows, dps.Survival("days", EVENT, by="arm"), seeded_noise(2)).curve()
+    assert np.all(frame["band_low"] <= frame["low"])
+    assert np.all(frame["band_high"] >= frame["high"])
+    assert np.all(frame["monotone"].groupby(frame["group"]).diff().dropna() <= 1e-12)
+
+
+def test_differences_are_of_pairs(rows, without_noise):
+    result = without_noise.infer("half")
+    at = result.survival_at(300)
+    pairs = result.differences(time=300)
+    assert pairs.terms == ["arm=a - arm=b", "arm=a - arm=c", "arm=b - arm=c"]
+    assert pairs.params[1] == pytest.approx(at.params[0] - at.params[2])
+    means, gaps = result.restricted_mean(500), result.differences(horizon=500)
+    assert gaps.params[2] == pytest.approx(means.params[1] - means.params[2])
+    variance = means.sampling_variance[1] + means.sampling_variance[2]
+    assert gaps.sampling_variance[2] == pytest.approx(variance)
+    with pytest.raises(dps.RequestError, match="one of them"):
+        result.differences()
+    table = result.pairwise()
+    assert list(table["groups"]) == ["arm=a, arm=b", "arm=a, arm=c", "arm=b, arm=c"]
+    assert np.all(table["p_value"] >= table["p_unadjusted"])
+
+
+def test_persons_with_several_rows_have_their_variance(rows, released_for_persons):
+    frame = pd.concat([rows, rows], ignore_index=True).assign(id=[*range(600)] * 2)
+    asked = {"s": dps.Survival("days", EVENT, by="arm")}
+    two = released_for_persons(SCHEMA, frame, asked, 2, n=1_200).infer("s")
+    one = released_for_persons(SCHEMA, rows.assign(id=range(600)), asked, 1, n=600).infer("s")
+    used = ~np.isnan(np.asarray(one.params)) & ~np.isnan(np.asarray(two.params))
+    np.testing.assert_allclose(two.params[used], one.params[used], atol=1e-9)
+    np.testing.assert_allclose(two.sampling_variance[used], one.sampling_variance[used], rtol=1e-9)
+    assert two.logrank().statistic == pytest.approx(one.logrank().statistic, rel=1e-6)
+
+
+def test_one_row_is_in_one_cell(rows):
+    asked = dps.Survival("days", EVENT, by="arm")
+    assert asked.family(SCHEMA).sensitivity("replace").l1 == 2
+    late = dps.Survival("days", EVENT, entry="entry")
+    assert late.family(SCHEMA).sensitivity("replace").l1 == 4  # one of each table
+
+
+@pytest.mark.parametrize(("options", "match"), [
+    ({"event": ()}, "event"),
+    ({"event": "days > 100"}, "days"),
+    ({"event": ("status == 'death'", EVENT)}, "exclude each other"),
+    ({"time": "sex"}, "time"),
+    ({"ties": "first"}, "ties"),
+    ({"given": "arm == 'a'", "by": "arm"}, "given"),
+    ({"entry": "short"}, "edge"),
+])  # fmt: skip
+def test_what_cannot_be_asked_is_refused(options, match):
+    schema = dps.Schema([*SCHEMA, dps.Number("short", 0, 1000, edges=[150], missing=0)])
+    with pytest.raises(dps.RequestError, match=match):
+        dps.plan(
+            schema, {"s": dps.Survival(**{"time": "days", "event": EVENT, **options})},
+            budget=dps.PureDP(1), n=600,
+        )  # fmt: skip
+
+
+def test_power_is_that_of_the_log_rank_test():
+    asked = dps.Survival("days", EVENT, by="sex")
+    plan = dps.plan(SCHEMA, {"s": asked}, budget=dps.PureDP(1), n=600)
+    found = plan.solve(power=0.8, of="s", alternative=2.0)
+    assert 0.1 < found.budget.epsilon < 5
+    with pytest.raises(dps.RequestError, match="hazard ratio"):
+        plan.solve(power=0.8, of="s", alternative=-1.0)
