@@ -429,15 +429,14 @@ class RiskSets(Cached):
         return np.asarray(self.answers.sums - self._adjustment @ excess)
 
     @cached_property
-    def noise(self) -> Floats:
-        """Draws (DRAWS, d) of the noise on `sums`."""
+    def _drawn(self) -> Floats:
+        """Draws (DRAWS, m) of the independent noises."""
         rng = calibration_generator(self.answers)
-        noise = np.zeros((DRAWS, len(self.answers.sums)))
-        for weights, law in self._noises:
-            used = np.flatnonzero(weights)
-            noise[:, used] += np.outer(draw_evenly(law, DRAWS, rng), weights[used])
-        wanted, _ = self._constraints
-        return np.asarray(noise - (noise @ wanted.T) @ self._adjustment.T)
+        return np.stack([draw_evenly(law, DRAWS, rng) for _, law in self._noises], axis=1)
+
+    def noise(self, entries: Floats) -> Floats:
+        """Draws (DRAWS, k) of the noise on combinations (d, k) of `sums`."""
+        return np.asarray(self._drawn @ self._along(entries))
 
     def noise_covariance(self, entries: Floats) -> Floats:
         """Covariance (k, k) of the noise on combinations (d, k) of `sums`."""
@@ -500,7 +499,7 @@ class RiskSets(Cached):
     @cached_property
     def denoised(self) -> Counts:
         """Counts (DRAWS, ...) less each draw of their noise."""
-        return self.counts(self.sums - self.noise)
+        return self.counts(self.sums - self.noise(np.eye(len(self.sums))))
 
     @cached_property
     def maps(self) -> Counts:

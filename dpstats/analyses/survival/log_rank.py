@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _MANY = 1e12  # degrees of freedom of a normal law
-_DRAWS = 20_000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -105,7 +104,7 @@ def log_rank_test(
     rng = calibration_generator(persons.answers, (purpose, k))
     value, pvalue = joint_test(
         score[free], _MANY, variance[free, free], persons.noise_covariance(entries),
-        lambda: persons.noise @ entries, rng,
+        lambda: persons.noise(entries), rng,
     )  # fmt: skip
     every = np.array([risk.observed.events[list(groups)].sum(axis=(1, 2)) for groups in strata])
     factor = risk.answers.n / persons.answers.n

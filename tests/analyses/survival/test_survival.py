@@ -256,10 +256,22 @@ def test_what_cannot_be_asked_is_refused(options, match):
         )  # fmt: skip
 
 
+def test_the_alternative_of_a_power_has_the_hazard_ratio():
+    asked = dps.Survival("days", EVENT, by="sex")
+    (_, first), (_, second) = asked.alternative(SCHEMA, 2.0).groups
+    assert first.sum() == pytest.approx(1)
+    after = [1 - np.cumsum(shares[:-2:2]) for shares in (first, second)]
+    np.testing.assert_allclose(np.log(after[1]) / np.log(after[0]), 2.0)
+    assert after[0][-1] == pytest.approx(0.5)
+    (_, first), (_, second) = asked.alternative(SCHEMA, [0.9, 0.8]).groups
+    assert [first[-1], second[-1]] == pytest.approx([0.9, 0.8])
+    for wrong in (-1.0, [0.5], [0.5, 1.0]):
+        with pytest.raises(dps.RequestError, match="hazard ratio"):
+            asked.alternative(SCHEMA, wrong)
+
+
+@pytest.mark.slow
 def test_power_is_that_of_the_log_rank_test():
     asked = dps.Survival("days", EVENT, by="sex")
     plan = dps.plan(SCHEMA, {"s": asked}, budget=dps.PureDP(1), n=600)
-    found = plan.solve(power=0.8, of="s", alternative=2.0)
-    assert 0.1 < found.budget.epsilon < 5
-    with pytest.raises(dps.RequestError, match="hazard ratio"):
-        plan.solve(power=0.8, of="s", alternative=-1.0)
+    assert 0.1 < plan.solve(power=0.8, of="s", alternative=2.0).budget.epsilon < 5
