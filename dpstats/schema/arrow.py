@@ -314,6 +314,34 @@ def _days_from_text(texts: pa.Array) -> NDArray[np.float64]:
     return np.where(exists, first + day - 1, np.nan)
 
 
+def differences(first: pa.Array, second: pa.Array) -> pa.Array:
+    """First minus second cell of each row, float64: days of two dates, or units of two numbers.
+
+    NaN where the cells are neither, or one is not finite; a difference of two finite numbers may be
+    infinite. No cell is both a number and a date, so that no row depends on another.
+    """
+    cells = plain(first), plain(second)
+    found = _finite_difference(*map(_floats, cells))
+    left = np.flatnonzero(np.isnan(found))
+    if len(left):
+        found[left] = _finite_difference(*(_days_at(left, values) for values in cells))
+    return _cells(found)
+
+
+def _days_at(rows: NDArray[np.int64], values: pa.Array) -> NDArray[np.float64]:
+    if not (holds_text(values.type) or holds_dates(values.type)):
+        return np.full(len(rows), np.nan)
+    return _days(values.take(_cells(rows)))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _finite_difference(
+    first: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    finite = np.isfinite(first) & np.isfinite(second)
+    return np.where(finite, first - second, np.nan)
+
+
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     """Cells that match a pattern of ASCII characters, as text; null for the others."""
     fails = pc.invert(pc.match_substring_regex(texts, pattern))
