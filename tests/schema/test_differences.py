@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -108,6 +109,23 @@ def test_a_release_has_the_number_of_days_and_no_dates(tmp_path):
     assert dps.Plan.load(tmp_path / "plan.json").digest == plan.digest
     with pytest.raises(dps.DataError, match="no column 'diagnosed'"):
         dps.measure(plan, rows.drop(columns="diagnosed").assign(days=1))
+
+
+def test_the_verifier_reads_sources_by_itself(tmp_path):
+    """Two differences from one column are no views of it; a name in backticks is that of one."""
+    columns = [
+        dps.Number("age", 0, 40_000, edges=[20_000], missing=0, source="`last seen` - born"),
+        dps.Number("net - gross", 0, 9, points=10, missing=0),
+        dps.Number("view", 1, 9, scale="log", edges=[5], source="`net - gross`"),
+    ]
+    schema = dps.Schema([DAYS, *columns])
+    rows = random_rows(500).assign(born="1960-01-01", **{"net - gross": 3})
+    asked = {"m": dps.Marginals(["days", "age", "view"]), "n": dps.Mean("net - gross")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(1), n=500)
+    dps.release(plan, rows, rng=0).save(tmp_path / "r.zip")
+    verdict = verify(tmp_path / "r.zip")
+    assert verdict.agrees
+    assert "any of 1 between published columns" in verdict.text
 
 
 def test_one_row_changes_the_sums_by_no_more_than_its_own_functions():
@@ -227,6 +245,10 @@ def test_the_key_of_persons_is_no_end():
 def test_invented_rows_have_the_ends():
     fixed = dps.Number("diagnosed", "2020-01-01", "2020-12-31", missing="2020-01-01")
     guesses = dps.Guesses(typical={"days": {"mean": 300, "sd": 100}})
+    both = dps.Schema([*SCHEMA, fixed, replace(fixed, name="last seen")])
+    rows = dps.pretend(both, 3_000, guesses, rng=0)
+    assert rows["last seen"].between("2020-01-01", "2020-12-31").all()
+    assert rows["diagnosed"].between("2020-01-01", "2020-12-31").all()
     for schema in (SCHEMA, dps.Schema([*SCHEMA, fixed])):
         rows = dps.pretend(schema, 3_000, guesses, rng=0)
         assert list(rows)[:3] == ["last seen", "diagnosed", "sex"]
