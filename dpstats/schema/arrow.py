@@ -321,17 +321,14 @@ def differences(first: pa.Array, second: pa.Array) -> pa.Array:
     infinite. No cell is both a number and a date, so that no row depends on another.
     """
     cells = plain(first), plain(second)
-    found = _finite_difference(*map(_floats, cells))
+    of_text = all(holds_text(values.type) for values in cells)
+    at_once, rest = (_days, _floats) if of_text else (_floats, _days)  # texts are likely dates
+    found = _finite_difference(*map(at_once, cells))
     left = np.flatnonzero(np.isnan(found))
-    if len(left):
-        found[left] = _finite_difference(*(_days_at(left, values) for values in cells))
+    if len(left) and all(holds_text(v.type) or holds_dates(v.type) for v in cells):
+        rows = _cells(left)
+        found[left] = _finite_difference(*(rest(values.take(rows)) for values in cells))
     return _cells(found)
-
-
-def _days_at(rows: NDArray[np.int64], values: pa.Array) -> NDArray[np.float64]:
-    if not (holds_text(values.type) or holds_dates(values.type)):
-        return np.full(len(rows), np.nan)
-    return _days(values.take(_cells(rows)))
 
 
 @np.errstate(over="ignore", invalid="ignore")
