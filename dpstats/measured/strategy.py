@@ -185,7 +185,7 @@ class Strategy(Cached):
                 "unit='replace'; the plan was edited by hand: make it again with dps.plan"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
-        if any(self.person == c.name for p in self.blocks for c in p.block.columns):
+        if self.person is not None and self.person in self.read_columns.raw.names:
             raise RequestError(
                 f"{self.person!r} tells persons apart, and an analysis uses it too: what is "
                 "published must not depend on the keys; name another column, or leave it out of "

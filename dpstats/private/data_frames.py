@@ -15,7 +15,7 @@ import pyarrow as pa
 from dpstats.errors import DataError
 from dpstats.private.persons import key_of
 from dpstats.private.sources import Part, Source, in_slices, one_by_one
-from dpstats.schema import Schema
+from dpstats.schema import RawColumns
 from dpstats.schema.arrow import spelled
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _NO_TEXT = b"\xff"  # a cell that is no text, number or date; no level is spelled with this byte
 
 
-def data_frame(frame: pd.DataFrame, schema: Schema, person: str | None = None) -> Source:
+def data_frame(frame: pd.DataFrame, raw: RawColumns, person: str | None = None) -> Source:
     """A pandas data frame; `person` is its column of keys."""
     fields = list(frame.columns)
-    needed = schema.names if person is None else [*schema.names, person]
+    needed = raw.names if person is None else [*raw.names, person]
     twice = [name for name in needed if fields.count(name) > 1]
     if twice:
         raise DataError(f"the table has more than one column named {twice}")
-    arrays = {c.name: _array(frame[c.name]) for c in schema if c.name in fields}
+    arrays = {name: _array(frame[name]) for name in raw.names if name in fields}
     if person is not None and person in fields:
         arrays[person] = _array(frame[person], key_of)
 

@@ -8,7 +8,7 @@ is wrong corrects it to what is publicly known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -97,19 +97,19 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
     schema, key = plan.read_columns.stored, plan.person
     source = find_source(data, schema, person=key, order=order)
-    wanted = [*schema.names, *([] if key is None else [key])]
+    wanted = [*schema.raw.names, *([] if key is None else [key])]
     absent = tuple(name for name in wanted if name not in source.fields)
-    present = [column for column in schema if column.name not in absent]
+    present = [column for column in schema if not set(absent).intersection(column.raw_names)]
     if not present and source.first_line and _lacks_header(source.fields, plan.schema):
         row = ", and looks like a row of data (not shown)" if source.fields else ""
         raise DataError(
             f"the table lacks its header line: {source.first_line}{row}. Put a line with the names "
             "of all columns, in the order of the file, above it; the schema has "
-            f"{list(plan.schema.names)}"
+            f"{list(plan.schema.raw.names)}"
         )
     if present:
         known = key if key not in absent else None
-        source.check_names(schema.select(column.name for column in present), known)
+        source.check_names(schema.select(column.name for column in present).raw, known)
     used, keyless = source, list[int]()
     if key is not None and key not in absent:
         used = of_persons(source, key, plan.rows_per_person, keyless=keyless)
@@ -143,7 +143,7 @@ def _refused(rows: int, plan: Plan) -> str:
 
 def _lacks_header(fields: Sequence[str], schema: Schema) -> bool:
     """Whether a first line without a name of the schema is a row rather than other names."""
-    if any(alike(name, fields) for name in schema.names):
+    if any(alike(name, fields) for name in (*schema.names, *schema.raw.names)):
         return False
     levels = {str(level) for column in schema if isinstance(column, Category)
               for level in column.stored}  # fmt: skip
@@ -308,12 +308,13 @@ def _counted(
     rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
     rules = () if repairs is None else repairs.rules
     totals = () if repairs is None else compile_totals(repairs.schema)
+    names = list(dict.fromkeys(name for column in columns for name in column.raw_names))
     broken, having = np.zeros(len(rules), np.int64), np.zeros(len(totals), np.int64)
     try:
-        for batch in source.batches([column.name for column in columns]) if columns else ():
+        for batch in source.batches(names) if columns else ():
             rows += batch.num_rows
-            for tally, values in zip(tallies, batch.columns, strict=True):
-                tally.add(values)
+            for tally in tallies:
+                tally.add(batch)
             if repairs is not None and (rules or totals):
                 cells = repairs.schema.encode(batch)
                 broken += repairs.broken(cells)
@@ -322,7 +323,7 @@ def _counted(
                     having[place] += np.count_nonzero(total.counts(read))
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
-    fits = tuple(tally.result(source.types.get(tally.column.name)) for tally in tallies)
+    fits = tuple(tally.result(source.types) for tally in tallies)
     found = tuple(
         (rule.text, count)
         for rule, count in zip(rules, broken.tolist(), strict=True)
@@ -343,21 +344,28 @@ class _Tally:
     clamped: int = 0
     values: Counter[str] = field(default_factory=Counter)
 
-    def add(self, values: pa.Array) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         """Count the cells of one batch, coded as for the sums."""
-        values = arrow.plain(values)
-        missing, undeclared, clamped = _outside(values, self.column)
+        ends = [arrow.plain(batch.column(name)) for name in self.column.raw_names]
+        values = ends[0] if len(ends) == 1 else self.column.cells(batch)
+        missing, undeclared, clamped = _outside(values, self.column, ends)
         self.missing += int(missing.sum())
         self.undeclared += int(undeclared.sum())
         self.clamped += int(clamped.sum())
-        self.values.update(_texts(values.filter(pa.array(undeclared | clamped))))
+        if len(ends) == 1:
+            self.values.update(_texts(values.filter(pa.array(undeclared | clamped))))
+        else:
+            self.values.update(_texts(values.filter(pa.array(clamped))))
+            for cells in ends:
+                self.values.update(_texts(cells.filter(pa.array(undeclared & _is_neither(cells)))))
         if len(self.values) > MOST_VALUES:  # the rarest are forgotten: counts become lower bounds
             self.values = Counter(dict(self.values.most_common(MOST_VALUES // 2)))
 
-    def result(self, stored: pa.DataType | None) -> ColumnFit:
+    def result(self, types: Mapping[str, pa.DataType]) -> ColumnFit:
         """The counts, with advice on the values and on the type in which they are stored."""
         values: dict[str, int] = dict(self.values)
         column = self.column
+        stored = [types.get(name) for name in column.raw_names]
         text = column.holds_text if isinstance(column, Category) else column.dates
         if self.decimal == "," and not text:  # as the file has them
             values = {value.translate(EXCHANGED): times for value, times in values.items()}
@@ -370,19 +378,27 @@ class _Tally:
         )  # fmt: skip
 
 
-def _outside(values: pa.Array, column: Column) -> tuple[NDArray[np.bool_], ...]:
-    """Which cells are missing, undeclared and clamped."""
+def _outside(
+    values: pa.Array, column: Column, ends: Sequence[pa.Array]
+) -> tuple[NDArray[np.bool_], ...]:
+    """Which cells are missing, undeclared and clamped; missing where one of `ends` is."""
     if isinstance(column, Category):
         codes = arrow.level_codes(values, column.stored, -1, -2, column.missing_values)
         return codes == -1, codes == -2, np.zeros(len(codes), dtype=np.bool_)
     cells = arrow.days(values) if column.dates else arrow.floats(values)
-    missing = arrow.absent(values, numbers=True) | column.is_missing_value(cells)
+    absent = np.any([arrow.absent(cells, numbers=True) for cells in ends], axis=0)
+    missing = absent | column.is_missing_value(cells)
     if column.values is not None:
         clamped = ~np.isin(cells, np.asarray(column.values, dtype=np.float64))
     else:
         clamped = (cells < column.low) | (cells > column.high)  # type: ignore[operator]
     unread = np.isnan(cells)
     return missing, unread & ~missing, clamped & ~unread & ~missing
+
+
+def _is_neither(values: pa.Array) -> NDArray[np.bool_]:
+    """Which cells are no finite number and no date."""
+    return np.asarray(~np.isfinite(arrow.floats(values)) & np.isnan(arrow.days(values)))
 
 
 def _texts(values: pa.Array) -> Counter[str]:

@@ -45,7 +45,7 @@ class Kernel:
         self.blocks = tuple(blocks)
         used = {column.name for block in self.blocks for column in block.columns}
         self._repairs = schema.repairs(used)
-        self.schema = self._repairs.schema.stored
+        self.raw = self._repairs.schema.raw
         counted = [
             block for block in self.blocks if isinstance(block, Table | Indicator | Residual)
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,23 +41,26 @@ _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\s.*)?")
 
 
 def advice_on(
-    column: Column, values: Mapping[str, int], stored: pa.DataType | None, decimal: str = "."
+    column: Column,
+    values: Mapping[str, int],
+    stored: Sequence[pa.DataType | None],
+    decimal: str = ".",
 ) -> tuple[str, ...]:
-    """Sentences on the values outside a declaration, and on the type they are stored in.
+    """Sentences on the values outside a declaration, and on the types they are stored in.
 
     Parameters
     ----------
     column : Column
     values : mapping of str to int
         Undeclared or clamped values, the commonest first, and how often each occurs.
-    stored : Arrow type or None
-        Where the table has types.
+    stored : sequence of Arrow types or None
+        Of the columns that it is read from, where the table has types.
     decimal : str
         The decimal mark of a text file.
     """
     odd = next((value for value in values if _NOT_UTF8 in value and value != _NOT_UTF8), None)
     recode = [] if odd is None else [f"text that is not UTF-8, as in {odd!r}: {DECLARE_ENCODING}"]
-    recode += _on_what_is_no_value(values, stored)
+    recode += itertools.chain(*(_on_what_is_no_value(values, kind) for kind in stored))
     if isinstance(column, Category):
         found = ((value, _levels_alike(column, value)) for value in values)
         meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
@@ -72,7 +76,9 @@ def advice_on(
                 f"{texts}, and no boolean"
             )
         return (*recode, *lines)
-    lines = [*recode, *_on_type(column, stored), *_on_numbers(column, list(values), decimal)]
+    if column.ends is not None:
+        return tuple(dict.fromkeys([*recode, *_on_ends(values)]))
+    lines = [*recode, *_on_type(column, stored[0]), *_on_numbers(column, list(values), decimal)]
     return tuple(dict.fromkeys([*lines, *_on_missing(values, "outside the declaration")]))
 
 
@@ -141,6 +147,13 @@ def _on_type(column: Number, stored: pa.DataType | None) -> list[str]:
     if arrow.holds_dates(stored) and not column.dates:
         return ["stored as dates; declare low and high as dates, such as 2024-05-01"]
     return []
+
+
+def _on_ends(values: Iterable[str]) -> list[str]:
+    """On cells of two columns of which the difference is taken, and on clamped differences."""
+    dates = (value for value in values if _DATE.fullmatch(value.strip()))
+    unread = [v for v in dates if _is_unread(v) and not _ISO_DATE.fullmatch(v.strip())]
+    return [f"dates such as {value!r}: write them as 2024-05-01" for value in unread[:1]]
 
 
 def _on_numbers(column: Number, values: Sequence[str], decimal: str) -> list[str]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpstats.arrays import Codes
 from dpstats.checks import columns_named
 from dpstats.errors import DataError
-from dpstats.schema import Schema
+from dpstats.schema import RawColumns
 
 if TYPE_CHECKING:
     from dpstats.private.kernel import Kernel
@@ -74,15 +74,15 @@ class Source:
         """All record batches with some columns, one after the other."""
         return itertools.chain.from_iterable(self.parts(names))
 
-    def check_names(self, schema: Schema, person: str | None = None) -> None:
+    def check_names(self, raw: RawColumns, person: str | None = None) -> None:
         """Refuse a table that lacks a column, or the one of keys, or has one twice.
 
         Raises
         ------
         DataError
-            Names columns of the schema; those of a file only as far as `first_line` does.
+            Names the wanted columns; those of a file only as far as `first_line` does.
         """
-        wanted = [*schema.names, *([] if person is None else [person])]
+        wanted = [*raw.names, *([] if person is None else [person])]
         if self.first_line and not set(wanted) <= set(self.fields):
             raise DataError(
                 f"{self.first_line}; the plan needs a header with the columns "
@@ -95,7 +95,7 @@ class Source:
                 f"{self.lacking[absent[0]]} has no {columns_named(absent[:1])}, which the plan "
                 "needs and other files of the table have"
             )
-        schema.check_names(self.fields)
+        raw.check_names(self.fields)
         times = 1 if person is None else list(self.fields).count(person)
         if times != 1:
             raise DataError(

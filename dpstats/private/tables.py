@@ -25,7 +25,7 @@ from dpstats.private.kernel import Kernel
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
 from dpstats.private.sources import Source, arrow_stream, refuse_order, unread
 from dpstats.private.threads import sum_parts
-from dpstats.schema import Category, Number, Schema
+from dpstats.schema import RawColumns, Schema
 
 _FILES = ".csv, .tsv (both also .gz) and .parquet files, and folders of these last,"
 
@@ -54,7 +54,7 @@ def open_source(
         For a table that cannot be opened, and for missing or duplicate columns.
     """
     source = find_source(data, schema, parsed=True, person=person, order=order)
-    source.check_names(schema.stored, person)
+    source.check_names(schema.raw, person)
     return source
 
 
@@ -77,7 +77,7 @@ def find_source(
     """
     failure = ""
     try:
-        source = _open(data, schema.stored, parsed, person, order)
+        source = _open(data, schema.raw, parsed, person, order)
     except DataError:
         raise
     except Exception as error:  # a reader's own message may quote cells: keep only its type
@@ -110,7 +110,7 @@ def exact_sums(
             if source.sums is not None:
                 totals = source.sums(kernel)
             else:
-                totals = sum_parts(kernel, source.parts(kernel.schema.names), reported)
+                totals = sum_parts(kernel, source.parts(kernel.raw.names), reported)
         reported.all()
     except DataError as error:
         failure = str(error)
@@ -159,21 +159,21 @@ class Reported:
 
 
 def _open(
-    data: object, schema: Schema, parsed: bool, person: str | None, order: str | None
+    data: object, raw: RawColumns, parsed: bool, person: str | None, order: str | None
 ) -> Source:
     open_table = engines.opener(data)
     if open_table is not None:
-        return open_table(data, schema, person, order)
+        return open_table(data, raw, person, order)
     refuse_order(order, "this table")
     if isinstance(data, str | Path):
         try:
             path = files.as_path(data)
         except RequestError as error:
             raise DataError(str(error)) from None
-        return _files(path, schema, parsed, person)
+        return _files(path, raw, parsed, person)
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
-        return data_frame(data, schema, person)
+        return data_frame(data, raw, person)
     if pandas is not None and isinstance(data, pandas.Series):
         raise DataError("this is a single column; pass a DataFrame, such as series.to_frame()")
     if isinstance(data, pa.RecordBatch):
@@ -189,7 +189,7 @@ def _open(
     )
 
 
-def _files(path: Path, schema: Schema, parsed: bool, person: str | None) -> Source:
+def _files(path: Path, raw: RawColumns, parsed: bool, person: str | None) -> Source:
     if is_several(path):
         return parquet(path)
     if not path.is_file():
@@ -199,12 +199,8 @@ def _files(path: Path, schema: Schema, parsed: bool, person: str | None) -> Sour
             else f"there is no file {path.name!r}"
         )
     if is_delimited(path):
-        numbers = [c.name for c in schema if isinstance(c, Number) and not c.dates]
-        decimals = [c.name for c in schema if isinstance(c, Category) and not c.holds_text]
-        names = [*schema.names, *([] if person is None else [person])]
-        return delimited(
-            path, names, numbers if parsed else (), schema.written, [*numbers, *decimals]
-        )
+        names = [*raw.names, *([] if person is None else [person])]
+        return delimited(path, names, raw.numbers if parsed else (), raw.written, raw.decimals)
     if path.suffix.lower() in SUFFIXES:
         return parquet(path)
     raise DataError(f"{path.name!r}: only {_FILES} can be read")

@@ -10,6 +10,7 @@ from dpstats.schema.conditions import Column
 from dpstats.schema.grid import MAX_POINTS
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
+from dpstats.schema.read_from import RawColumns
 from dpstats.schema.rules import Determines, Never, Order
 from dpstats.schema.schema import Schema
 from dpstats.schema.text_files import TextFile
@@ -27,6 +28,7 @@ __all__ = [
     "Never",
     "Number",
     "Order",
+    "RawColumns",
     "Schema",
     "TextFile",
     "Total",

@@ -314,6 +314,31 @@ def _days_from_text(texts: pa.Array) -> NDArray[np.float64]:
     return np.where(exists, first + day - 1, np.nan)
 
 
+def differences(first: pa.Array, second: pa.Array) -> pa.Array:
+    """First minus second cell of each row, float64: days of two dates, or units of two numbers.
+
+    NaN where the cells are neither, or one is not finite; a difference of two finite numbers may be
+    infinite. No cell is both a number and a date, so that no row depends on another.
+    """
+    cells = plain(first), plain(second)
+    of_text = all(holds_text(values.type) for values in cells)
+    at_once, rest = (_days, _floats) if of_text else (_floats, _days)  # texts are likely dates
+    found = _finite_difference(*map(at_once, cells))
+    left = np.flatnonzero(np.isnan(found))
+    if len(left) and all(holds_text(v.type) or holds_dates(v.type) for v in cells):
+        rows = _cells(left)
+        found[left] = _finite_difference(*(rest(values.take(rows)) for values in cells))
+    return _cells(found)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _finite_difference(
+    first: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    finite = np.isfinite(first) & np.isfinite(second)
+    return np.where(finite, first - second, np.nan)
+
+
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
     """Cells that match a pattern of ASCII characters, as text; null for the others."""
     fails = pc.invert(pc.match_substring_regex(texts, pattern))

@@ -6,11 +6,14 @@ import keyword
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpstats.checks import check_label, check_text, short
 from dpstats.display import as_html
 from dpstats.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Level = str | int | float | bool
 MISSING_LABEL = "(missing)"
@@ -56,6 +59,15 @@ class ColumnFields:
     def _check_missing_values(self, codes: Sequence[Any]) -> None:
         """Refuse codes that no cell of this kind of column can hold."""
         raise NotImplementedError
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of the columns of the table that its cells come from."""
+        return (self.name,)
+
+    def cells(self, batch: pa.RecordBatch) -> pa.Array:
+        """Its cells (n,) in rows of the table, of which each follows from its own row alone."""
+        return batch.column(self.name)
 
     @property
     def described(self) -> str:

@@ -43,6 +43,7 @@ from dpstats.schema.grid import (
     lattice_of,
     nearest,
 )
+from dpstats.schema.read_from import Ends, read_source, source_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,10 +107,14 @@ class Number(ColumnFields):
         Whether `edges` were not declared but chosen by a plan, see `with_even_edges`. Conditions
         cannot use them.
     source : str, optional
-        Name of another declared number, of which this one is a view, such as its logarithm. The
-        table then needs no column `name`: the value of each row is its coded value of `source`,
-        coded again to the grid declared here. It is missing where `source` is, so that `missing`,
-        `allow_missing` and `missing_values` are left out. A view cannot be the source of another.
+        What the column is read from; the table then needs no column `name`. The name of another
+        declared number makes it a view of that one, such as its logarithm: the value of each row is
+        its coded value of `source`, coded again to the grid declared here. It is missing where
+        `source` is, so that `missing`, `allow_missing` and `missing_values` are left out. A view
+        cannot be the source of another. ``"death - diagnosed"`` makes it the difference of two
+        columns of the table, which need not be declared: in days where both cells of a row are
+        dates, else of their numbers, and missing where they are not two of a kind. Put names that
+        are no plain words in backticks, and also that of a number that holds ``" - "``.
 
     Raises
     ------
@@ -131,6 +136,8 @@ class Number(ColumnFields):
     array([   1.,   10.,  100., 1000.])
     >>> dps.Number("trust", 1, 5, allow_missing=True, missing_values=[8, 9]).missing_rule()
     "missing, 8, 9 or not a number: counted as '(missing)'; outside: clamped to the bounds"
+    >>> dps.Number("stay", 0, 90, points=91, source="`day of leave` - entry", missing=0).ends
+    ('day of leave', 'entry')
     """
 
     kind: ClassVar[str] = "number"
@@ -160,7 +167,7 @@ class Number(ColumnFields):
         check_name(self.name)
         where = f"column {self.name!r}"
         if self.source is not None:
-            check_text(f"{where}: source", self.source, SchemaError)
+            self._check_source(check_text(f"{where}: source", self.source, SchemaError))
         for what in ("low", "high", "points", "edges", "values", "missing", "missing_values"):
             object.__setattr__(self, what, listed(getattr(self, what)))
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
@@ -183,6 +190,11 @@ class Number(ColumnFields):
             for what, number in ends_and_points:
                 object.__setattr__(self, what, number)
         self._check_fields()
+        if self.ends is not None and (self.dates or self.missing_values):
+            raise self._error(
+                "a difference is a number, of days if its ends are dates: give low, high, edges "
+                "and missing as numbers, and no missing_values"
+            )
         if not isinstance(self.even_edges, bool):
             raise self._error(f"even_edges must be true or false, got {short(self.even_edges)}")
         if self.missing is not None:
@@ -196,6 +208,19 @@ class Number(ColumnFields):
                 f"missing_values hold {min(twice)}, which values declare too; drop one"
             )
         self._check_edges()
+
+    def _check_source(self, text: str) -> None:
+        """Check what the column is read from, and keep one spelling of it."""
+        try:
+            source = read_source(text)
+        except SchemaError as error:
+            raise self._error(str(error)) from None
+        if not isinstance(source, str) and self.name in source:
+            raise self._error(
+                "its source subtracts columns of the table, and one of them has the same name; "
+                "choose another name"
+            )
+        object.__setattr__(self, "source", source_text(source))
 
     def _check_missing_values(self, codes: Sequence[Any]) -> None:
         if not all(is_number(code) and is_finite(code) for code in codes):
@@ -318,7 +343,7 @@ class Number(ColumnFields):
         RequestError
         """
         if self.missing is None and not self.allow_missing:
-            where = "" if self.source is None else f" of {self.source!r}"
+            where = "" if self.view_of is None else f" of {self.view_of!r}"
             raise RequestError(
                 f"{what} of {self.name!r} need missing={where} in the schema, the value that "
                 "missing cells count as, or allow_missing=True, to use the rows that have a value"
@@ -353,6 +378,33 @@ class Number(ColumnFields):
         step = (exact[-1] - exact[0]) / (self.points - 1)
         return np.array([int((v - exact[0]) / step) - self.half_points for v in exact], np.int64)
 
+    @cached_property
+    def _read_from(self) -> str | Ends | None:
+        return None if self.source is None else read_source(self.source)
+
+    @property
+    def view_of(self) -> str | None:
+        """Name of the number of which this one is a view, if it is one."""
+        return self._read_from if isinstance(self._read_from, str) else None
+
+    @property
+    def ends(self) -> Ends | None:
+        """The two columns of the table of which this is the difference, if it is one."""
+        return None if isinstance(self._read_from, str) else self._read_from
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of the columns of the table that its cells come from."""
+        return (self.name,) if self.ends is None else self.ends
+
+    def cells(self, batch: pa.RecordBatch) -> pa.Array:
+        """Its cells (n,) in rows of the table; those of a difference as float64."""
+        if self.ends is None:
+            return batch.column(self.name)
+        from dpstats.schema import arrow
+
+        return arrow.differences(*map(batch.column, self.ends))
+
     def as_view_of(self, source: Number) -> Number:
         """View of another number: this column with the missing cells of that one.
 
@@ -360,9 +412,9 @@ class Number(ColumnFields):
         ------
         SchemaError
         """
-        if source.source is not None:
+        if source.view_of is not None:
             raise self._error(
-                f"its source {source.name!r} is a view itself; name {source.source!r}"
+                f"its source {source.name!r} is a view itself; name {source.view_of!r}"
             )
         if self.dates != source.dates:
             raise self._error(
@@ -658,7 +710,9 @@ class Number(ColumnFields):
             what = f"number, {self.low:g} to {self.high:g}, {self.points} points"
             what += " with equal steps of the logarithm" if self.scale == "log" else ""
         what += f", bins {' '.join(self.bin_labels)}" if self.edges else ""
-        return what if self.source is None else f"{what}, a view of {self.source!r}"
+        if self.ends is not None:
+            return f"{what}, the difference {self.source}"
+        return what if self.view_of is None else f"{what}, a view of {self.view_of!r}"
 
     def missing_rule(self) -> str:
         """How cells without a number, and those out of range, are counted, as text."""
@@ -667,8 +721,10 @@ class Number(ColumnFields):
         outside = "nearest declared value" if self.values else "clamped to the bounds"
         if self.scale == "log":
             outside += f", 0 and below to {self.low:g}"
-        if self.source is not None:
-            return f"missing where {self.source!r} is; outside: {outside}"
+        if self.view_of is not None:
+            return f"missing where {self.view_of!r} is; outside: {outside}"
+        if self.ends is not None:
+            lacking = "without two dates or two numbers"
         if self.allow_missing:
             return f"{lacking}: counted as {MISSING_LABEL!r}; outside: {outside}"
         counted = self.grid[self.missing_code + self.half_points]

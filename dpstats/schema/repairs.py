@@ -286,7 +286,7 @@ def _compiled(schema: WithRules) -> tuple[CompiledRule, ...]:
             for view in schema.views.keys() & set(compiled[-1].changes):
                 raise SchemaError(
                     f"{view!r} is a view and cannot give way; change its source, "
-                    f"{schema.views[view].source!r}"
+                    f"{schema.views[view].view_of!r}"
                 )
         except (ConditionError, SchemaError) as error:
             raise SchemaError(f"rule {rule.text!r}: {error}") from None
@@ -298,7 +298,7 @@ def compile_views(schema: WithRules) -> tuple[CompiledView, ...]:
     """The views of a schema on coded rows."""
     compiled = []
     for view in schema.views.values():
-        source = schema[str(view.source)]
+        source = schema[str(view.view_of)]
         assert isinstance(source, Number)
         compiled.append(CompiledView.of(view, source))
     return tuple(compiled)
@@ -308,7 +308,7 @@ def views_by_source(schema: WithRules) -> list[tuple[CompiledView, ...]]:
     """Views of a schema, in groups with one source each; hidden sources included."""
     views = list(compile_views(schema))
     for source in schema.hidden:
-        columns = (c for c in schema if isinstance(c, Number) and c.source == source.name)
+        columns = (c for c in schema if isinstance(c, Number) and c.view_of == source.name)
         views += [CompiledView.of(view, source) for view in columns]
     sources = dict.fromkeys(view.source for view in views)
     return [tuple(view for view in views if view.source == source) for source in sources]

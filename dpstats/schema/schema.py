@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from dpstats import files
 from dpstats.arrays import Codes
-from dpstats.checks import columns_named, counted, did_you_mean, excerpt, first_few, short
+from dpstats.checks import counted, did_you_mean, excerpt, first_few, short
 from dpstats.display import as_html, html_table
-from dpstats.errors import ConditionError, DataError, SchemaError
+from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.conditions import Column
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
 from dpstats.schema.possible import check_rules
+from dpstats.schema.read_from import Ends, RawColumns
 from dpstats.schema.repairs import CompiledRule, Repairs, compile_rules, compile_views, with_views
 from dpstats.schema.rules import Rule, names_in_rule, read_rules, rule_to_dict
 from dpstats.schema.text_files import TextFile
@@ -148,22 +149,39 @@ class Schema:
 
     def _with_missing_of_source(self, column: Column) -> Column:
         """The column; a view with the missing cells of its source."""
-        if not isinstance(column, Number) or column.source is None:
+        if isinstance(column, Number) and column.ends is not None:
+            self._check_ends(column, column.ends)
+        if not isinstance(column, Number) or column.view_of is None:
             return column
         try:
-            source = self[column.source]
+            source = self[column.view_of]
         except SchemaError as error:
             raise SchemaError(f"column {column.name!r}: source: {error}") from None
         if not isinstance(source, Number):
             raise SchemaError(f"column {column.name!r}: its source {source.name!r} is no number")
         return column.as_view_of(source)
 
+    def _check_ends(self, column: Number, ends: Ends) -> None:
+        """Refuse a difference of columns that the table has not, or that could be a view."""
+        if (view := " - ".join(ends)) in self:
+            raise SchemaError(
+                f"column {column.name!r}: source={view!r} is a difference, and also the name of a "
+                f"column; for a view of that, put it in backticks: source='`{view}`'"
+            )
+        elsewhere = [c.name for c in self if isinstance(c, Number) and c.source is not None]
+        for name in ends:
+            if name in elsewhere:
+                raise SchemaError(
+                    f"column {column.name!r}: its source subtracts columns of the table, and "
+                    f"{name!r} has a source itself; name the columns that it is read from"
+                )
+
     @cached_property
     def views(self) -> Mapping[str, Number]:
         """Columns that are views of others of this schema, by name."""
-        views = {c.name: c for c in self.columns if isinstance(c, Number) and c.source is not None}
+        views = {c.name: c for c in self.columns if isinstance(c, Number) and c.view_of is not None}
         sources = set(self.names) if views else ()
-        return {name: view for name, view in views.items() if view.source in sources}
+        return {name: view for name, view in views.items() if view.view_of in sources}
 
     @property
     def is_linked(self) -> bool:
@@ -172,8 +190,18 @@ class Schema:
 
     @property
     def stored(self) -> Schema:
-        """The columns that the table has: all but the views of others."""
+        """The columns that do not follow from others: all but the views of these."""
         return self.select(n for n in self.names if n not in self.views) if self.views else self
+
+    @property
+    def raw(self) -> RawColumns:
+        """The columns of the table: those that are stored, with the ends of differences instead."""
+        stored = self.stored.columns
+        names = dict.fromkeys(name for column in stored for name in column.raw_names)
+        numbers = [c.name for c in stored if isinstance(c, Number) and not (c.dates or c.ends)]
+        decimals = [c.name for c in stored if isinstance(c, Category) and not c.holds_text]
+        others = names.keys() - set(self.names)
+        return RawColumns(tuple(names), numbers, [*numbers, *decimals, *others], self.written)
 
     @property
     def written(self) -> TextFile:
@@ -209,7 +237,7 @@ class Schema:
         kept = None if self.guesses is None else self.guesses.select([c.name for c in columns])
         rules = _Checked(one for one in self.rules if names_in_rule(one, self.names) <= wanted)
         totals = _Checked(one for one in self.totals if names_in_rule(one, self.names) <= wanted)
-        sources = Counter(c.source for c in columns if isinstance(c, Number) and c.source)
+        sources = Counter(c.view_of for c in columns if isinstance(c, Number) and c.view_of)
         several = {name for name, times in sources.items() if times > 1} - wanted
         every = (*self.hidden, *self.columns) if several else ()
         hidden = tuple(c for c in every if isinstance(c, Number) and c.name in several)
@@ -230,33 +258,14 @@ class Schema:
 
     def _with_sources(self, names: Iterable[str]) -> set[str]:
         wanted = set(names)
-        return wanted | {str(self.views[name].source) for name in wanted & self.views.keys()}
-
-    def check_names(self, present: Sequence[str]) -> None:
-        """Refuse a table that lacks a column of this schema, or has one twice.
-
-        Types are not looked at: one cell can decide which type a column is stored in.
-
-        Raises
-        ------
-        DataError
-        """
-        missing = [name for name in self.names if name not in present]
-        if missing:
-            raise DataError(
-                f"the table has no {columns_named(missing)}; the plan needs {list(self.names)}; "
-                f"the table has {first_few(present)}"
-            )
-        twice = [name for name in self.names if present.count(name) > 1]
-        if twice:
-            raise DataError(f"the table has more than one column named {twice}")
+        return wanted | {str(self.views[name].view_of) for name in wanted & self.views.keys()}
 
     def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:
         """Codes of every column of this schema, name -> (n,) int64; total on cells.
 
-        Views have the code that follows from that of their source.
+        The batch has the columns `raw`. Views have the code that follows from that of their source.
         """
-        return self.with_views({c.name: c.encode(batch.column(c.name)) for c in self.stored})
+        return self.with_views({c.name: c.encode(c.cells(batch)) for c in self.stored})
 
     def with_views(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
         """Codes of the stored columns, and those of views that follow, name -> (n,) int64."""
@@ -441,7 +450,8 @@ class Schema:
 
         What the standard has no word for, such as edges, points of a grid and rules between
         columns, is in a property ``dpstats`` of each field and of the whole, which other programs
-        ignore. Views are fields too: the private table has none, published rows have.
+        ignore. Views and differences are fields too: the private table has none, published rows
+        have.
 
         Examples
         --------
@@ -502,7 +512,7 @@ class Schema:
         """Metadata of SmartNoise SQL for one table of these columns, one row per person.
 
         Levels, edges, grids, codes for missing cells and the bounds of dates have no counterpart
-        and are left out.
+        and are left out, as are views and differences, which the table has not.
 
         Parameters
         ----------
@@ -518,7 +528,7 @@ class Schema:
         """
         from dpstats.schema.smartnoise import to_smartnoise
 
-        return to_smartnoise(self.stored, table)
+        return to_smartnoise((c for c in self.stored if c.raw_names == (c.name,)), table)
 
     def missing_rules(self) -> str:
         """How cells outside the declaration are counted, in one line.

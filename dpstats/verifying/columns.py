@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import date
@@ -12,6 +13,8 @@ from typing import Any
 
 MISSING = "(missing)"
 _EPOCH = date(1970, 1, 1)
+_NAME = r"(?:`([^`]+)`|([^\W\d]\w*))"
+_SOURCE = re.compile(rf"{_NAME}(?: - {_NAME})?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,18 @@ class Column:
     def one_of_each_bin(self) -> list[int]:
         """A code of every bin."""
         return list({self.bin_of[code]: code for code in self.codes}.values())
+
+
+def source_of(plain: dict[str, Any]) -> str | tuple[str, ...]:
+    """The number that a column is a view of; "" if none, and both names if it is a difference."""
+    text = plain.get("source", "")
+    if not ("`" in text or " - " in text):
+        return str(text)
+    found = _SOURCE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{plain['name']} has a source that cannot be read")
+    names = [found[1] or found[2], found[3] or found[4]]
+    return tuple(names) if names[1] else str(names[0])
 
 
 def read_column(plain: dict[str, Any]) -> Column:

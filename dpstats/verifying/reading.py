@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.verifying.blocks import Block
-from dpstats.verifying.columns import Column, read_column
+from dpstats.verifying.columns import Column, read_column, source_of
 from dpstats.verifying.kinds import read_block
 from dpstats.verifying.shapes import (
     BLOCKS,
@@ -242,7 +242,9 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
         raise NotReadError("has a number of rows that no table has")
     if k is not None and k < 2:  # one is not written
         raise NotReadError("has no whole number of rows per person")
-    if any(key in one.names for one in blocks):
+    ends = {plain["name"]: source_of(plain) for plain in document["schema"]}
+    read = {name for one in blocks for name in one.names}
+    if key in read or any(key in ends[name] for name in read if isinstance(ends[name], tuple)):
         raise NotReadError("measures the column that tells persons apart")
     of_persons = [one.block.kind.startswith("person_") for one in blocks]
     if of_persons != [one.role == "persons" for one in blocks] or (

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from dpstats.verifying.blocks import Row
-from dpstats.verifying.columns import MISSING, Column, day
+from dpstats.verifying.columns import MISSING, Column, day, source_of
 from dpstats.verifying.reading import Contents
 from dpstats.verifying.shapes import check
 
@@ -48,10 +48,11 @@ def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
     published = set(rows[0][0]) if rows else set[str]()
     views: dict[str, dict[str, Possible]] = {}
     for plain in contents.document["schema"]:
-        if "source" in plain:
+        source = source_of(plain)
+        if source and isinstance(source, str):
             possible = _possible_views(plain, contents)
-            rules.append(_view(plain["name"], plain["source"], possible))
-            views.setdefault(plain["source"], {})[plain["name"]] = possible
+            rules.append(_view(plain["name"], source, possible))
+            views.setdefault(source, {})[plain["name"]] = possible
     for source, of_source in views.items():
         shown = {name: possible for name, possible in of_source.items() if name in published}
         if source not in published and len(shown) > 1:

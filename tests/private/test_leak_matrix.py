@@ -28,16 +28,18 @@ SCHEMA = dps.Schema(
         dps.Category("c", ["a", "b", "c"], allow_missing=True),
         dps.Category("g", [1, 2, 3], missing=2, other=3),
         dps.Number("x", 0, 4, points=5, edges=[1, 3], missing=2),
+        dps.Number("d", -2, 2, points=5, edges=[0], missing=1, source="x - u"),
     ]
 )
-ASKED = {"t": dps.Marginals(["c", "g"]), "m": dps.Mean("x"), "p": dps.Proportion("x < 1")}
+ASKED = {"t": dps.Marginals(["c", "g"]), "m": dps.Mean("x"), "p": dps.Proportion("x < 1"),
+         "d": dps.Mean("d")}  # fmt: skip
 LEFT_OUT = (  # which differ from others in how an array lies in memory alone
     "TSV", "tsv", "csv with tabs", "parquet without", "pandas of arrow", "pandas s", "pandas big",
     "arrow dictionaries that differ", "arrow large", "arrow string", "arrow binary",
     "polars bytes", "polars chunks", "polars enums", "duckdb, parts",
 )  # fmt: skip
 FINISHED = ("csv", "parquet", "pandas objects")  # a release depends on the noisy sums alone
-USUAL = {"c": "a", "g": 1, "x": 0.5}
+USUAL = {"c": "a", "g": 1, "x": 0.5, "u": 1}
 # What the cell is, and what it changes about its column.
 CELLS = {
     "another level": {"c": "b"},
@@ -61,13 +63,15 @@ CELLS = {
     "far outside": {"x": -1e300},
     "missing": {"x": float("nan")},
     "a decimal": {"x": Decimal("0.25")},
-    "everything": {"c": None, "g": "Zq", "x": "Zq"},
+    "a date among numbers": {"u": "2024-05-01"},
+    "two dates among numbers": {"x": "2024-05-01", "u": "2024-05-02"},
+    "everything": {"c": None, "g": "Zq", "x": "Zq", "u": "Zq"},
 }
 
 
 def cells_of(changed, rows=N):
     """Columns of Python cells; row AT is the one that differs."""
-    columns = {"c": ["a", "b"], "g": [1, 2], "x": [0.0, 3.5]}
+    columns = {"c": ["a", "b"], "g": [1, 2], "x": [0.0, 3.5], "u": [1, 0]}
     made = {name: list(itertools.islice(itertools.cycle(c), rows)) for name, c in columns.items()}
     if rows > AT:
         for name, cell in (USUAL | changed).items():

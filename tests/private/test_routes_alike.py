@@ -40,6 +40,9 @@ SCHEMA = Schema([
     Boolean("asked", allow_missing=True, missing_values=[9]),
     Number("short x", 0, 4, points=5, edges=[2], source="x"),  # views: the survey has none
     Number("low trust", 1, 2, points=2, edges=[2], source="trust"),
+    Number("wait", 0, 3000, points=3001, edges=[1], allow_missing=True, source="left - seen"),
+    Number("gap", -50, 50, points=101, edges=[0], missing=5, source="years - x"),
+    Number("odd", -50, 50, points=101, allow_missing=True, source="day - x"),
 ])  # fmt: skip
 # As a CSV file writes them; an empty text is a missing cell.
 SURVEY = {
@@ -62,7 +65,7 @@ SURVEY = {
 }
 EXPECTED = [[2, 1, 2], [2, 1, 2], [2, 2, 1], [2, 2, 1], [2, 1, 2], [2, 1, 2], [3, 2], [3, 2],
             [1, 1, 3], [1, 4], [1, 1, 3], [1, 1, 1, 2], [1, 1, 3], [1, 0, 1, 3], [2, 2, 1],
-            [1, 2, 2], [2, 3], [1, 1, 3]]  # fmt: skip
+            [1, 2, 2], [2, 3], [1, 1, 3], [2, 2, 1], [1, 4], [0, 5]]  # fmt: skip
 NATIVE = {"digit": int, "grade": float, "flag": lambda text: text == "true", "x": float,
           "pay": float, "trust": int, "years": float, "wage": float, "score": float, "party": int,
           "vote": int, "asked": int, "left": np.datetime64,

@@ -89,7 +89,7 @@ def test_a_plan_on_a_view_reads_its_source_and_costs_the_same():
 def test_one_row_changes_the_sums_by_no_more_than_its_own_functions():
     block = dps.Cells.table(SCHEMA, ["cost", "log_cost"])
     kernel, batch = Kernel(SCHEMA, [block]), pa.RecordBatch.from_pandas(random_rows(60, 1))
-    assert kernel.schema.names == ("cost",)
+    assert kernel.raw.names == ("cost",)
     alone = [kernel.sums(batch.slice(i, 1))[0] for i in range(60)]
     assert all(one.sum() == 1 and one.min() == 0 for one in alone)
     np.testing.assert_array_equal(kernel.sums(batch)[0], np.sum(alone, axis=0))

@@ -15,7 +15,7 @@ from dpstats.verifying.shapes import NotReadError
 
 SCHEMA = dps.Schema([
     dps.Category("c", ["a", "b", "c"]), dps.Boolean("b"), dps.Boolean("d"),
-    dps.Number("x", -1, 1, points=5, edges=[0], missing=0),
+    dps.Number("x", -1, 1, points=5, edges=[0], missing=0, source="late - early"),
 ])  # fmt: skip
 ASKED = {"m": dps.Marginals(["c", "b", "d"]), "x": dps.Mean("x")}
 
@@ -43,9 +43,10 @@ def test_both_agree_on_the_cost_of_a_person(tmp_path):
                     path.write_text(json.dumps({**plain, "rows_per_person": wrong}))
                     with pytest.raises(NotReadError):
                         verify(path)
-                path.write_text(json.dumps({**plain, "person_key": "b"}))
-                with pytest.raises(NotReadError, match="tells persons apart"):
-                    verify(path)
+                for key in ("b", "early"):
+                    path.write_text(json.dumps({**plain, "person_key": key}))
+                    with pytest.raises(NotReadError, match="tells persons apart"):
+                        verify(path)
 
 
 TOTALS = {"x": dps.Mean("x"), "p": dps.Proportion("b", given="d"),

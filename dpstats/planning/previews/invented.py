@@ -63,8 +63,9 @@ def pretend(
     Returns
     -------
     DataFrame
-        n rows with one column per declared column that is no view, holding values as the private
-        table stores them. Missing cells are empty where the schema has ``allow_missing``, and
+        n rows with the columns of the table, holding values as it stores them: those of the schema
+        without views, and the ends of differences instead of these; two declared ends decide about
+        their difference. Missing cells are empty where the schema has ``allow_missing``, and
         otherwise hold what they count as.
 
     Raises
@@ -91,7 +92,11 @@ def pretend(
     if guesses is not None:
         guesses.check(schema)
     drawn = invented(schema, schema.guesses if guesses is None else guesses, n, generator(rng))
-    return pd.DataFrame({c.name: _stored(c, drawn[c.name]) for c in schema.stored})
+    cells = {c.name: _stored(c, drawn[c.name]) for c in schema.stored if c.raw_names == (c.name,)}
+    for column in schema.stored:
+        if isinstance(column, Number) and column.ends is not None:
+            _add_ends(cells, column.ends, np.asarray(column.decode(drawn[column.name]), float))
+    return pd.DataFrame({name: cells[name] for name in schema.raw.names})
 
 
 def invented(
@@ -201,6 +206,25 @@ def _stored(column: Column, codes: Codes) -> Any:
         return np.asarray(column.stored)[codes]
     table = np.array([*column.stored, None], dtype=object)
     return table[codes]
+
+
+def _add_ends(cells: dict[str, Any], ends: tuple[str, str], differences: Floats) -> None:
+    """Add the columns of differences (n,), unless both are there; the second is 0 by itself."""
+    first, second = ends
+    if first not in cells:
+        origin = cells.setdefault(second, np.zeros(len(differences)))
+        cells[first] = _moved(origin, differences)
+    elif second not in cells:
+        cells[second] = _moved(cells[first], -differences)
+
+
+def _moved(origin: Any, differences: Floats) -> Any:
+    """Numbers, or dates, that differ by so much from others (n,)."""
+    if origin.dtype.kind == "M":
+        days = np.where(np.isnan(differences), 0, np.rint(differences)).astype(np.int64)
+        none = np.datetime64("NaT", "D")
+        return np.where(np.isnan(differences), none, origin + days.astype("timedelta64[D]"))
+    return np.asarray(origin, float) + differences if origin.dtype.kind in "iuf" else differences
 
 
 def _normal_factor(

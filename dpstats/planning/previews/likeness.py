@@ -144,29 +144,40 @@ def _codes(strategy: Strategy, table: pa.Table) -> dict[str, Codes]:
 
     Synthetic rows may stand in for them: they lack the columns that only rules or views need.
     """
-    schema = strategy.read_columns
-    if not set(schema.stored.names) <= set(table.column_names):
+    import pyarrow as pa
+
+    present, schema = set(table.column_names), strategy.read_columns
+
+    def lacking_of(schema: Schema) -> list[str]:
+        columns = [c for c in schema.stored if not present.issuperset(c.raw_names)]
+        return [column.name for column in columns if column.name not in present]
+
+    if lacking_of(schema):
         schema = strategy.columns
-    lacking = [name for name in schema.stored.names if name not in table.column_names]
-    if lacking:
+    if lacking := lacking_of(schema):
         raise RequestError(
             f"the frame given as like= has no {columns_named(lacking)}, which the plan needs; it "
             f"has {first_few(table.column_names)}"
         )
     if not table.num_rows:
         raise RequestError("the frame given as like= has no rows")
-    whole = table.select(list(schema.stored.names)).combine_chunks()
-    codes = {column.name: _codes_of(column, whole[column.name]) for column in schema.stored}
+    names = {name for column in schema.stored for name in (column.name, *column.raw_names)}
+    chosen = table.select(sorted(names & present)).combine_chunks()
+    cells = [c.chunk(0) if c.num_chunks == 1 else pa.concat_arrays(c.chunks) for c in chosen]
+    rows = pa.RecordBatch.from_arrays(cells, names=chosen.column_names)
+    codes = {column.name: _codes_of(column, rows) for column in schema.stored}
     return schema.repairs(schema.names).repair(schema.with_views(codes))
 
 
-def _codes_of(column: Column, cells: pa.ChunkedArray) -> Codes:
-    """Codes of public cells: stored values, or labels as those of synthetic rows."""
-    import pyarrow as pa
+def _codes_of(column: Column, rows: pa.RecordBatch) -> Codes:
+    """Codes of public cells: stored values, or labels as those of synthetic rows.
 
+    These have a difference itself, in a column of its name.
+    """
     from dpstats.schema import arrow
 
-    values = cells.chunk(0) if cells.num_chunks == 1 else pa.concat_arrays(cells.chunks)
+    own = column.name in rows.schema.names
+    values = rows.column(column.name) if own else column.cells(rows)
     if isinstance(column, Category) and column.labels[: len(column.stored)] != column.stored:
         labels = arrow.level_codes(values, column.bin_labels, missing=-1, other=-1)
         if np.mean(labels >= 0) > 0.5:

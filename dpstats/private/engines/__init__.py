@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import Any
 
 from dpstats.private.sources import Source
-from dpstats.schema import Schema
+from dpstats.schema import RawColumns
 
-Opener = Callable[[Any, Schema, str | None, str | None], Source]
+Opener = Callable[[Any, RawColumns, str | None, str | None], Source]
 NAMES = "pandas, polars, Arrow, DuckDB, Spark, Dask, Ibis"
 _OPENERS = {  # (package, class) to the module here and its function
     ("dask", "DataFrame"): "dask:dask_frame",

@@ -23,7 +23,7 @@ from dpstats.private.data_frames import data_frame
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, on_worker
 from dpstats.private.sources import Part, Source, refuse_order
-from dpstats.schema import Schema
+from dpstats.schema import RawColumns
 
 _ADDED = 16  # partial sums that one task adds
 _LOOK = 1  # seconds after which a cluster is asked whether it has workers, while it computes
@@ -31,7 +31,7 @@ _LIMIT = "distributed.scheduler.no-workers-timeout"  # Dask waits without end un
 _PATIENCE = "5 minutes"  # then
 
 
-def dask_frame(frame: Any, schema: Schema, person: str | None, order: str | None) -> Source:
+def dask_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A Dask data frame: a task for each partition, on the scheduler that Dask is set to.
 
     Cells mean what they do in a pandas data frame, since each partition is one. Rows that must be
@@ -41,13 +41,13 @@ def dask_frame(frame: Any, schema: Schema, person: str | None, order: str | None
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
         for partition in frame[list(names)].to_delayed():
-            yield data_frame(computed(partition), schema, person).batches(names)
+            yield data_frame(computed(partition), raw, person).batches(names)
 
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
         everywhere = delayed(kernel, traverse=False)  # sent once
         tasks = [
             delayed(sums_of_partition)(everywhere, partition)
-            for partition in frame[list(kernel.schema.names)].to_delayed()
+            for partition in frame[list(kernel.raw.names)].to_delayed()
         ]
         while len(tasks) > 1:
             groups = (tasks[i : i + _ADDED] for i in range(0, len(tasks), _ADDED))
@@ -55,7 +55,7 @@ def dask_frame(frame: Any, schema: Schema, person: str | None, order: str | None
         total: PartialSums = computed(tasks[0])
         return total.exact(kernel)
 
-    types = data_frame(frame._meta, schema, person).types
+    types = data_frame(frame._meta, raw, person).types
     return Source(list(frame.columns), parts, types=types, sums=sums)
 
 
@@ -72,7 +72,7 @@ def sums_of_partition(kernel: Kernel, partition: pd.DataFrame) -> PartialSums:
 
 
 def _batches(kernel: Kernel, partition: pd.DataFrame) -> Iterator[pa.RecordBatch]:
-    yield from data_frame(partition, kernel.schema).batches(kernel.schema.names)
+    yield from data_frame(partition, kernel.raw).batches(kernel.raw.names)
 
 
 def sums_of_all(parts: Sequence[PartialSums]) -> PartialSums:

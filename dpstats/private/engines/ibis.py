@@ -20,7 +20,7 @@ from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
 from dpstats.private.sources import BATCH_ROWS, Source, check_order, in_slices, one_by_one
 from dpstats.private.threads import sum_parts
-from dpstats.schema import Schema
+from dpstats.schema import RawColumns
 
 MOST_GROUPS = 2**20
 
@@ -44,7 +44,7 @@ class _TooManyGroups(Exception):
     """A signal to read the rows themselves."""
 
 
-def ibis_table(table: Any, schema: Schema, person: str | None, order: str | None) -> Source:
+def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """An Ibis table expression; it runs when rows are read, for the needed columns alone.
 
     Raises
@@ -60,14 +60,14 @@ def ibis_table(table: Any, schema: Schema, person: str | None, order: str | None
             "to a .csv file with 'sqlite3 -header -csv' and pass its path"
         )
     check_order(order, person)
-    keys = [] if person is None else _sorting(table, schema, person, order)
-    kinds = {name: kind for name, kind in table.schema().items() if name in schema.names}
+    keys = [] if person is None else _sorting(table, raw, person, order)
+    kinds = {name: kind for name, kind in table.schema().items() if name in raw.names}
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return _sorted(table, names, keys) if keys else _streamed(_chosen(table, names), names)
 
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
-        names = kernel.schema.names
+        names = kernel.raw.names
         if backend in _AS_BYTES and all(_is_exact(kinds[name]) for name in names):
             try:
                 return _sums_of_groups(kernel, table, _AS_BYTES[backend])
@@ -83,7 +83,7 @@ def ibis_table(table: Any, schema: Schema, person: str | None, order: str | None
     return Source(table.columns, lambda names: one_by_one(batches(names)), types=types, sums=sums)
 
 
-def _sorting(table: Any, schema: Schema, person: str, order: str | None) -> list[Any]:
+def _sorting(table: Any, raw: RawColumns, person: str, order: str | None) -> list[Any]:
     """What rows are sorted by, so that those that remain tied are the same in all that is summed.
 
     The given column comes first and then all that are used, so that which rows of a person are
@@ -102,7 +102,7 @@ def _sorting(table: Any, schema: Schema, person: str, order: str | None) -> list
         raise DataError(
             f"order={order!r} must be the name of one column, of numbers, text, dates or times"
         )
-    cells = [table[name] for name in (order, *schema.names) if name in table.columns]
+    cells = [table[name] for name in (order, *raw.names) if name in table.columns]
     keys = [_AS_BYTES[backend](cell) if cell.type().is_string() else cell for cell in cells]
     return [key if _is_ordered(key.type()) else key.notnull() for key in keys]
 
@@ -140,7 +140,7 @@ def _sums_of_groups(
     ------
     _TooManyGroups
     """
-    names = list(kernel.schema.names)
+    names = list(kernel.raw.names)
     times = next(name for name in map("times{}".format, itertools.count()) if name not in names)
     chosen = _chosen(table, names)
     cells = {c: as_bytes(chosen[c]) if chosen[c].type().is_string() else chosen[c]

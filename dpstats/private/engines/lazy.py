@@ -15,13 +15,15 @@ import pyarrow as pa
 from dpstats.private.data_frames import text_of
 from dpstats.private.persons import key_of
 from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, stream_source
-from dpstats.schema import Schema
+from dpstats.schema import RawColumns
 
 _TEXTS = ("hugeint", "uhugeint", "bignum", "varint", "bit", "uuid", "union")  # of DuckDB
 _LONG = ("Int128", "UInt128")  # of polars
 
 
-def duckdb_relation(relation: Any, schema: Schema, person: str | None, order: str | None) -> Source:
+def duckdb_relation(
+    relation: Any, raw: RawColumns, person: str | None, order: str | None
+) -> Source:
     """A DuckDB relation, streamed."""
     refuse_order(order, "a DuckDB relation")
 
@@ -29,7 +31,7 @@ def duckdb_relation(relation: Any, schema: Schema, person: str | None, order: st
         for batch in relation_reader(relation, names):
             yield from in_slices(batch)
 
-    held = relation_reader(relation.limit(0), _wanted(relation.columns, schema, person)).schema
+    held = relation_reader(relation.limit(0), _wanted(relation.columns, raw, person)).schema
     return replace(stream_source(held, batches), fields=relation.columns)
 
 
@@ -48,7 +50,7 @@ def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader
     return pa.RecordBatchReader.from_stream(relation.project(", ".join(cells)))
 
 
-def polars_frame(frame: Any, schema: Schema, person: str | None, order: str | None) -> Source:
+def polars_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A polars DataFrame, or a LazyFrame, which is streamed."""
     refuse_order(order, f"a polars {type(frame).__name__}")
 
@@ -58,15 +60,15 @@ def polars_frame(frame: Any, schema: Schema, person: str | None, order: str | No
                 yield from in_slices(batch)
 
     fields = frame.collect_schema().names()
-    none = _carried(frame.limit(0), _wanted(fields, schema, person), person)
+    none = _carried(frame.limit(0), _wanted(fields, raw, person), person)
     none = none.collect() if hasattr(none, "collect") else none
     held = pa.RecordBatchReader.from_stream(none).schema
     rows = getattr(frame, "height", None)
     return replace(stream_source(held, batches, rows=rows), fields=fields)
 
 
-def _wanted(fields: Sequence[str], schema: Schema, person: str | None) -> list[str]:
-    wanted = [*schema.names, *([] if person is None else [person])]
+def _wanted(fields: Sequence[str], raw: RawColumns, person: str | None) -> list[str]:
+    wanted = [*raw.names, *([] if person is None else [person])]
     return [name for name in dict.fromkeys(wanted) if name in fields]
 
 

@@ -40,7 +40,7 @@ from dpstats.private.sources import (
     one_by_one,
     stream_source,
 )
-from dpstats.schema import Schema
+from dpstats.schema import RawColumns
 
 T = TypeVar("T")
 Batches = Iterable[pa.RecordBatch]
@@ -62,7 +62,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _tags = itertools.count()
 
 
-def data_frame(frame: Any, schema: Schema, person: str | None, order: str | None) -> Source:
+def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A Spark DataFrame, of a session in this process or of Spark Connect.
 
     Raises
@@ -74,16 +74,16 @@ def data_frame(frame: Any, schema: Schema, person: str | None, order: str | None
         raise DataError("this is a table of the pandas API on Spark; pass table.to_spark()")
     if frame.isStreaming:
         raise DataError("this DataFrame is a stream without an end; write it to a table first")
-    wanted = [*schema.names, *(name for name in (person, order) if name is not None)]
+    wanted = [*raw.names, *(name for name in (person, order) if name is not None)]
     fields = [field for field in frame.schema.fields if field.name in wanted]
     held = pa.schema([(field.name, _arrow_type(field)) for field in fields])
     source = replace(
         stream_source(held, partial(_streamed, frame)),
         fields=frame.columns,
-        sums=lambda kernel: _sums(kernel, _selected(frame, kernel.schema.names), gathered),
+        sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), gathered),
     )
     if person is not None:
-        return replace(source, limited=_of_persons(source, frame, schema, person, order))
+        return replace(source, limited=_of_persons(source, frame, raw, person, order))
     check_order(order, person)
     return source
 
@@ -108,7 +108,7 @@ def _selected(frame: Any, names: Sequence[str]) -> Any:
 
 
 def _of_persons(
-    source: Source, frame: Any, schema: Schema, person: str, order: str | None
+    source: Source, frame: Any, raw: RawColumns, person: str, order: str | None
 ) -> Callable[[int], Source]:
     """What makes the table of the first rows of each person.
 
@@ -130,14 +130,14 @@ def _of_persons(
         )
 
     def limited(most: int) -> Source:
-        names = [name for name in schema.names if name in fields]  # all of them, except in a check
+        names = [name for name in raw.names if name in fields]  # all of them, except in a check
         ties = [_tie(fields[name]) for name in names]
         names = list(dict.fromkeys([*names, person, order]))
         together = _selected(frame, names).repartition(_key(fields[person]))
         rows = together.sortWithinPartitions(_column(order), *ties)
 
         def sums(kernel: Kernel) -> tuple[list[Codes], int]:
-            choose = partial(_first_rows, list(kernel.schema.names), person, most)
+            choose = partial(_first_rows, list(kernel.raw.names), person, most)
             return _sums(kernel, rows, choose)
 
         ordered = replace(source, parts=lambda names: one_by_one(_streamed(rows, names)))

@@ -165,6 +165,9 @@ def test_cells_of_any_type_are_coded(session, tmp_path):
             dps.Category("nothing", ["u", "v"], other="u", missing="v"),
             dps.Category("many", ["u", "v"], other="u", missing="v"),
             dps.Category("time", ["2024-02-29", "never"], other="never", missing="never"),
+            dps.Number("days", -1, 1, points=3, edges=[0, 1], missing=-1, source="t - time"),
+            dps.Number("more", -1, 1, points=3, edges=[0], missing=-1, source="i - n"),
+            dps.Number("none", -1, 1, points=3, edges=[0], missing=-1, source="many - n"),
         ]
     )
     names = [name for name in schema.names if name != "n"]
@@ -175,7 +178,8 @@ def test_cells_of_any_type_are_coded(session, tmp_path):
     assert rows == 5
     assert found == {
         "d": [2, 2, 1], "t": [4, 1], "b": [2, 3], "i": [1, 3, 1], "nothing": [0, 5],
-        "many": [5, 0], "time": [5, 0], "n": [1 - 2 + 2 - 2 - 2],
+        "many": [5, 0], "time": [5, 0], "days": [1, 4, 0], "more": [5, 0], "none": [5, 0],
+        "n": [1 - 2 + 2 - 2 - 2],
     }  # fmt: skip
 
 

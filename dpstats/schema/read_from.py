@@ -1,0 +1,96 @@
+"""What a number is read from where the table has no column of its own: `source` of a `Number`.
+
+It names another declared number, or two columns of the table of which the second is subtracted
+from the first. Which of both follows from the text alone: there is a difference where ``" - "``
+stands between two names. Names that are no plain words are then in backticks, as in conditions, and
+a name in backticks alone is that of a number, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dpstats.checks import columns_named, first_few, short
+from dpstats.errors import DataError, SchemaError
+from dpstats.schema.column_fields import check_name, quoted_name
+from dpstats.schema.text_files import TextFile
+
+_NAME = r"(?:`([^`]+)`|([^\W\d]\w*))"
+_SOURCE = re.compile(rf"\s*{_NAME}(?:\s*-\s*{_NAME})?\s*")
+Ends = tuple[str, str]
+
+
+def read_source(text: str) -> str | Ends:
+    """The name of a number, or the two columns of a difference: the one from which, and which.
+
+    Raises
+    ------
+    SchemaError
+        For text with backticks or ``" - "`` that is neither.
+    """
+    if "`" not in text and " - " not in text:
+        return text
+    found = _SOURCE.fullmatch(text)
+    if found is None:
+        raise SchemaError(
+            f"source={short(text)} is neither the name of a number nor a difference of two "
+            "columns, such as 'death - diagnosed'; put names that are not plain words in backticks"
+        )
+    first, second = found[1] or found[2], found[3] or found[4]
+    if second is None:
+        return first
+    for name in (first, second):
+        check_name(name)
+    if first == second:
+        raise SchemaError(f"source={short(text)} subtracts a column from itself")
+    return first, second
+
+
+def source_text(source: str | Ends) -> str:
+    """One spelling of what `read_source` gives, as files hold it."""
+    if isinstance(source, str):
+        return f"`{source}`" if " - " in source else source
+    return " - ".join(map(quoted_name, source))
+
+
+@dataclass(frozen=True)
+class RawColumns:
+    """The columns of the table that some declared ones are read from.
+
+    Attributes
+    ----------
+    names : tuple of str
+    numbers : collection of str
+        Those that are declared as numbers, and no dates.
+    decimals : collection of str
+        Those in which a file has its decimal mark: declared numbers and levels that are numbers,
+        and ends of differences that are not declared.
+    written : TextFile
+        How a delimited file of the table is written.
+    """
+
+    names: tuple[str, ...]
+    numbers: Collection[str]
+    decimals: Collection[str]
+    written: TextFile
+
+    def check_names(self, present: Sequence[str]) -> None:
+        """Refuse a table that lacks one of these columns, or has one twice.
+
+        Types are not looked at: one cell can decide which type a column is stored in.
+
+        Raises
+        ------
+        DataError
+        """
+        missing = [name for name in self.names if name not in present]
+        if missing:
+            raise DataError(
+                f"the table has no {columns_named(missing)}; the plan needs {list(self.names)}; "
+                f"the table has {first_few(present)}"
+            )
+        twice = [name for name in self.names if present.count(name) > 1]
+        if twice:
+            raise DataError(f"the table has more than one column named {twice}")
