@@ -69,11 +69,6 @@ def add_commands(commands: Commands) -> None:
         help="the analysis that --width, --delta or --power is for; or one that --curve shows, "
         "instead of all. May be repeated",
     )
-    preview.add_argument(
-        "--theory",
-        action="store_true",
-        help="print what a theorem promises of the synthetic rows, beside their expected error",
-    )
     add_output(preview, "for --curve: curve.svg (or .png, .pdf)", required=False)
     _add_solve(preview)
     preview.set_defaults(run=_preview)
@@ -192,7 +187,7 @@ def _preview(options: argparse.Namespace) -> None:
         _curve(plan, like, options)
         return
     if not given and not options.of:
-        show(plan.preview(options.n, like=like, theory=options.theory, progress=progress()))
+        show(plan.preview(options.n, like=like, progress=progress()))
         return
     if "budget" in given:
         delta = getattr(plan.budget, "delta", None)

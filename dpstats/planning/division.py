@@ -6,7 +6,7 @@ import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, cast, get_args
+from typing import Any
 
 from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.second_stage import at_pilots, second_stages
@@ -20,7 +20,7 @@ from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.contents import lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
-from dpstats.planning.allocation import Allocation, Split, relative_price
+from dpstats.planning.allocation import Split, relative_price
 from dpstats.planning.table_split import TableSplit, Weights
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.laws import POWERS
@@ -28,7 +28,6 @@ from dpstats.privacy.neighbours import Neighbours, Sensitivity
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
-_SAME = Fraction(1, 1_000)  # relative, of two searches for the least noise
 _WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows are of one kind
 
 
@@ -90,30 +89,6 @@ def divide(
         for residual, multiplier in zip(residuals, multipliers, strict=True)
     ]
     return Division([*made, *others], tuple(together), count + amount * part)
-
-
-def weights_of(
-    planned: Sequence[PlannedBlock], rule: Split, analyses: Mapping[str, Analysis[Result]],
-    schema: Schema,
-) -> Weights | None:  # fmt: skip
-    """The weights under which `divide` gives this noise; None where all give the same.
-
-    A plan keeps its noise, which is all that weights decide. With shares, or another release of the
-    search for the least noise, it may be the noise of none.
-    """
-    for allocation in get_args(Allocation):
-        by_rule = replace(rule, allocation=allocation)
-        equal = divide(by_rule, analyses, schema, "equal").blocks
-        for weights in get_args(Weights):
-            made = divide(by_rule, analyses, schema, weights).blocks
-            if weights != "equal" and made == equal:
-                return None  # no tables share
-            if [p.block for p in made] == [p.block for p in planned] and all(
-                abs(p.multiplier / q.multiplier - 1) <= _SAME
-                for p, q in zip(made, planned, strict=True)
-            ):
-                return cast("Weights", weights)
-    return None
 
 
 def _combined_tables(rule: Split, combined: Container[str], family: Family) -> list[Table]:

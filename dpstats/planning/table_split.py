@@ -52,12 +52,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Weights = Literal["balanced", "cells", "max", "equal"]
-WEIGHTS: dict[Weights, str] = {
-    "balanced": "weights 'balanced', the least variances of all cells, large tables weighted down",
-    "cells": "weights 'cells', the least sum of the variances of all cells",
-    "max": "weights 'max', the least largest variance of a cell",
-    "equal": "weights 'equal', the same noise on every cell",
-}
 _ROUNDS = 60
 _CLOSE = 1e-4  # relative gap at which a search ends
 _TIGHT: Any = {"ftol": 1e-13, "gtol": 1e-9, "maxiter": 2_000, "maxfun": 20_000}

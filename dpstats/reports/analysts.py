@@ -12,9 +12,9 @@ from dpstats.analyses.registry import spelled
 from dpstats.checks import Method
 from dpstats.error_rates import USUAL_BETA, percent
 from dpstats.measured.certificate import Accuracy
-from dpstats.planning.previews.expected_accuracy import SCALED
 from dpstats.planning.previews.preview import (
     FOR_TABLE,
+    SCALED,
     WITHOUT,
     certified_text,
     preview_strategy,
@@ -130,7 +130,6 @@ def _reached(
             release.n,
             like,
             progress=progress,
-            fixed=measurements.reference_spec.get("kind") == "uniform",
         )
     except Exception as error:  # as above
         return {"error": error}

@@ -65,22 +65,18 @@ class Simulation:
         """One from each set of points."""
         return tuple(self.release(seed) for seed in range(len(self.rows)))
 
-    def few(self, analysis: Analysis[Result], most: int | None = None) -> tuple[Result, ...]:
-        """Results of an analysis on these, or on so many of them."""
-        return tuple(_infer(analysis, release) for release in self.first[:most])
+    def few(self, analysis: Analysis[Result]) -> tuple[Result, ...]:
+        """Results of an analysis on these."""
+        return tuple(_infer(analysis, release) for release in self.first)
 
     def results(
-        self,
-        analysis: Analysis[Result],
-        progress: Progress | None = None,
-        known: Sequence[Result] = (),
+        self, analysis: Analysis[Result], progress: Progress | None = None
     ) -> tuple[Result, ...]:
         """Results on as many releases as show whether an interval may have no ends.
 
         No clock decides: the number follows from the widths and from the size of the analysis.
-        Those of the first releases may be `known`.
         """
-        results = [*known, *(_infer(analysis, release) for release in self.first[len(known) :])]
+        results = list(self.few(analysis))
         widths = [result.preview_widths("noise_aware").widths for result in results]
         ranges = results[0].preview_widths("noise_aware").ranges
         if len(results) == 1 or not np.isinf(ranges).any():
@@ -150,12 +146,6 @@ class PreviewedWidths:
         return cls(each[0].terms, each[0].ranges, np.array([widths.widths for widths in each]))
 
     @cached_property
-    def medians(self) -> dict[str, float]:
-        """By term; infinite where the interval is mostly as wide as the range."""
-        medians = np.median(np.where(self._lost, np.inf, self.widths), axis=0)
-        return dict(zip(self.terms, medians.tolist(), strict=True))
-
-    @cached_property
     def lost(self) -> dict[str, int]:
         """In how many releases an interval tells nothing, by term.
 
@@ -166,11 +156,6 @@ class PreviewedWidths:
         return {self.terms[i]: int(counts[i]) for i in np.flatnonzero(worth)}
 
     @property
-    def always_lost(self) -> tuple[str, ...]:
-        """Terms whose interval tells nothing in any release."""
-        return self._terms(np.all(self._lost, axis=0))
-
-    @property
     def of_whole_range(self) -> tuple[str, ...]:
         """Terms whose intervals are usually as wide as a range that has ends."""
         return self._terms(self._usual & np.isfinite(self.ranges))
@@ -179,11 +164,6 @@ class PreviewedWidths:
     def unbounded(self) -> tuple[str, ...]:
         """Terms whose intervals usually have no ends."""
         return self._terms(self._usual & np.isinf(self.ranges))
-
-    @property
-    def alike(self) -> bool:
-        """Whether all have the same range, as cells of tables do."""
-        return bool(np.isfinite(self.ranges).all() and np.ptp(self.ranges) == 0)
 
     def _terms(self, chosen: NDArray[np.bool_] | np.bool_) -> tuple[str, ...]:
         return tuple(self.terms[i] for i in np.flatnonzero(chosen))
