@@ -135,7 +135,7 @@ def _measured(held: Release | Measurements | Plan) -> tuple[pd.DataFrame, str, s
     """A table of the blocks, its title, and the code that gives all of it."""
     import pandas as pd
 
-    from dpstats.measured.contents import kind_of, options_of
+    from dpstats.measured.contents import describe
     from dpstats.planning.plan import Plan
     from dpstats.releases.release import Release
 
@@ -148,14 +148,7 @@ def _measured(held: Release | Measurements | Plan) -> tuple[pd.DataFrame, str, s
         start = held.start if isinstance(held, Plan) else None
         before = () if start is None else start.strategy.blocks
         rows = [
-            (
-                kind_of(planned.block),
-                ", ".join(column.name for column in planned.block.columns),
-                planned.block.size,
-                planned.block.names[0],
-                options_of(planned.block),
-                strategy.budget.natural_scale(planned.multiplier),
-            )
+            (*describe(planned.block), strategy.budget.natural_scale(planned.multiplier))
             for planned in strategy.blocks
             if planned not in before
         ]

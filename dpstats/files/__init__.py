@@ -7,7 +7,7 @@ from dpstats.files.archives import (
     pack,
     unpack,
 )
-from dpstats.files.mistaken import mistaken
+from dpstats.files.mistaken import kind_of_file, mistaken
 from dpstats.files.places import (
     as_path,
     check_kind,
@@ -41,7 +41,8 @@ from dpstats.files.texts import (
 __all__ = [
     "MEASUREMENTS", "RELEASE", "VERSION", "as_document", "as_path", "check_kind", "check_place",
     "csv_line", "difference", "digest", "digest_of_bytes", "formula_note", "from_csv",
-    "from_json", "holds_measurements", "kind_of", "load_archive", "mistaken", "named_in_errors",
+    "from_json", "holds_measurements", "kind_of", "kind_of_file", "load_archive", "mistaken",
+    "named_in_errors",
     "pack", "parse_json", "read_bytes", "reading", "reserved", "short_digest",
     "shown", "to_csv", "to_json", "unpack", "write_atomically", "written_in_parts",
 ]  # fmt: skip

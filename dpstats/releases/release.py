@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ from dpstats.checks import (
     check_target,
     counted,
     did_you_mean,
-    excerpt,
-    first_few,
     short,
 )
 from dpstats.display import as_html
@@ -45,7 +42,7 @@ from dpstats.measured.certificate import (
     written,
 )
 from dpstats.measured.combining import Sources
-from dpstats.measured.contents import contents, lacking, unasked
+from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Radius
 from dpstats.measured.view import ReleaseView
@@ -67,7 +64,6 @@ if TYPE_CHECKING:
 
 
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
-_LONE_NAME = re.compile(r"(?!.*\b(and|or|not|in)\b)[\w\s.-]+")  # without operators or quotes
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -666,21 +662,11 @@ class Release(Cached):
 
     def _asked(self, query: Any, *options: str | None) -> Any:
         """The planned analysis that a text names, unless it reads as a condition."""
-        if not isinstance(query, str) or any(options):
-            return query
-        planned = self.measurements.requests
-        try:
-            Cells.condition(self.schema, query)
-        except ConditionError as error:
-            if query in planned:
+        if isinstance(query, str) and query in self.measurements.requests and not any(options):
+            try:
+                Cells.condition(self.schema, query)
+            except ConditionError:
                 return self._named(query)
-            if planned and _LONE_NAME.fullmatch(query) and query.strip() not in self.schema:
-                raise ConditionError(
-                    f"{excerpt(query)} names an unknown column, and no planned analysis"
-                    f"{did_you_mean(query, [*self.schema.names, *planned])}; columns: "
-                    f"{list(self.schema.names)}; planned: {list(planned)}; or write a "
-                    'condition, such as "age >= 65"'
-                ) from error
         return query
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
@@ -879,24 +865,10 @@ class Release(Cached):
                 for note in self._sources.with_constraints("totals").constraint_notes(())
             ),
             *(f"Note: {reason}" for reason in self.unread.values()),
-            *(f"Note: {note}" for note in (*self._notes_of_functions(), *self.notes)),
+            *(f"Note: {note}" for note in self.notes),
             *printed(self._published, self._whole),
         ]
         return "\n".join([*lines, limits(held.neighbours)])
-
-    def _notes_of_functions(self) -> list[str]:
-        """A note where blocks were measured that no analysis asks for, as it is read here."""
-        analyses, unread = read_analyses(self.measurements)
-        families = [family_of(analysis, self.schema) for analysis in analyses.values()]
-        wanted = [block for family in families for block in family.blocks]
-        lone = [block.names[0] for block in unasked(self.measurements.published.blocks, wanted)]
-        if not lone:
-            return []
-        why = "an analysis that cannot be read here" if unread else "an earlier version"
-        return [
-            f"{first_few(lone, 4)} were measured, and no analysis asks for them as it is read "
-            f"here; {why} may have"
-        ]
 
     def _origin(self) -> str:
         """Where the rows come from."""
