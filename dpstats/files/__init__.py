@@ -7,13 +7,14 @@ from dpstats.files.archives import (
     pack,
     unpack,
 )
-from dpstats.files.mistaken import kind_of_file, mistaken
 from dpstats.files.places import (
     as_path,
     check_kind,
     check_place,
     holds_measurements,
     kind_of,
+    kind_of_file,
+    mistaken,
     read_bytes,
     reserved,
     shown,

@@ -36,7 +36,7 @@ class Bounded:
     """A noise of which nothing is known but a bound.
 
     Its variance counts as zero, since whatever is computed from it is not shown, see
-    `dpstats.releases.rows_only`; with `strict` it is refused.
+    `dpstats.releases.published_rows`; with `strict` it is refused.
 
     Attributes
     ----------

@@ -24,7 +24,6 @@ from dpstats.families.tables.cells import ROWS
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows, plan_digest
 from dpstats.measured.view import ReleaseView
-from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import (
     PersonTotals,
     asked_by_name,
@@ -37,7 +36,14 @@ from dpstats.planning.asked import (
     with_person_totals,
 )
 from dpstats.planning.curve import Curve, curve_of
-from dpstats.planning.division import continued, divide, split_stages
+from dpstats.planning.division import (
+    Allocation,
+    Split,
+    continued,
+    divide,
+    read_shares,
+    split_stages,
+)
 from dpstats.planning.measures import Delta, Effect, Measure, Power, Subject, Width
 from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.previews.preview import Preview, preview_strategy

@@ -10,8 +10,7 @@ from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.planning.requests import load_request
 from dpstats.privacy.ledger import Ledger
-from dpstats.releases.archive import load
-from dpstats.releases.release import Release
+from dpstats.releases.release import Release, load
 
 _START = 2**12  # bytes that show what a text file is
 

@@ -16,7 +16,7 @@ from typing import Any
 from dpstats import files
 from dpstats.errors import RequestError
 from dpstats.measured.measurements import Measurements
-from dpstats.releases.archive import load
+from dpstats.releases.release import load
 
 _SUFFIX = ".measurements.zip"
 _ATTACHED = (

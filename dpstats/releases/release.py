@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 
@@ -29,11 +29,11 @@ from dpstats.checks import (
 )
 from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, bonferroni
-from dpstats.errors import ConditionError, NotMeasuredError, RequestError
+from dpstats.errors import ConditionError, FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.answers import Answers, answer
-from dpstats.measured.candidates_file import candidates_to_members
+from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
 from dpstats.measured.certificate import (
     Accuracy,
     certify,
@@ -49,8 +49,9 @@ from dpstats.measured.view import ReleaseView
 from dpstats.privacy.budget import Budget
 from dpstats.releases.interchange import CAUTION, croissant_of, limits, row_batches
 from dpstats.results.base import INTERVAL_COLUMNS, Result
-from dpstats.rows.drawing import random_order
-from dpstats.rows.generator import inference_density
+from dpstats.rows import reference_from_dict
+from dpstats.rows.drawing import Draw, random_order
+from dpstats.rows.generator import Fit, inference_density
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from dpstats.results.bounds import Bounds
     from dpstats.results.explanation import Explanation
     from dpstats.rows.generator import Seed
-
 
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
 
@@ -941,3 +941,67 @@ def _check_analysis(method: str, given: object) -> None:
             f"{method} takes the name of an analysis, or an analysis with its parameters such as "
             f"dps.Proportion(\"smoker == 'yes'\"); got {short(given)}"
         )
+
+
+_KEYS = {
+    "serves_inference", "dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy",
+    "limits",
+}  # fmt: skip
+
+
+def load(path: str | Path) -> Release:
+    """Read a release file.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not a release that this version can read.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> release = dps.release(plan, rows)
+    >>> release.save("survey-2026.zip")
+    >>> dps.load("survey-2026.zip")
+    <dpstats Release: smoking; n = 10000, k = 10000>
+    """
+    members = files.load_archive(path, files.RELEASE)
+    document = files.from_json(members["release.json"], "release", Path(path).name)
+    measurements = Measurements.from_members(members)
+    try:
+        fit, draw, notes = document["fit"], document["draw"], document["notes"]
+        if fit not in get_args(Fit) or draw not in get_args(Draw):
+            raise ValueError("fit and draw must name ways in which dpstats makes rows")
+        if type(notes) is not list or not all(isinstance(note, str) for note in notes):
+            raise TypeError("notes must be a list of texts")
+        row_seed = document.get("row_seed", 0)
+        if type(row_seed) is not int or row_seed < 0:
+            raise TypeError("row_seed must be a whole number of at least 0")
+        if not (isinstance(document["accuracy"], dict) and isinstance(document["limits"], str)):
+            raise TypeError("accuracy must be a mapping and limits a text")
+        if unknown := set(document) - _KEYS:
+            raise ValueError(f"release.json has unknown keys {sorted(unknown)}")
+        serves = document.get("serves_inference", False)
+        if type(serves) is not bool:
+            raise TypeError("serves_inference must be true or false")
+        if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
+            raise TypeError("every analysis needs a kind")
+        reference_from_dict(measurements.reference_spec)
+        candidates, weights, counts = candidates_from_members(members, measurements.columns)
+        order = (
+            random_order(counts, row_seed)
+            if "row_seed" in document  # else rows are sorted, as they were before
+            else np.repeat(np.arange(len(counts)), counts)
+        )
+        written = candidates_to_members(measurements.columns, candidates, weights, counts, order)
+        if changed := [name for name, text in written.items() if members[name] != text]:
+            raise ValueError(f"{changed[0]} does not hold the candidates and rows of the release")
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
+    return Release(
+        measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes), serves
+    )

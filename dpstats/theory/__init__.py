@@ -22,9 +22,9 @@ from dpstats.theory.sampling import (
     HistogramSampling,
     KernelSampling,
     ReferenceSampling,
+    Sizes,
     UniformSampling,
 )
-from dpstats.theory.theorem import Sizes
 
 __all__ = [
     "HistogramSampling",
