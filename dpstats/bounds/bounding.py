@@ -24,7 +24,7 @@ from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import Consistent, TooManyStates, consistent, possible_range, touched
 from dpstats.bounds.joint_certificate import JointCertificate, joint_certificate, places_of
 from dpstats.bounds.programs import Contradiction
-from dpstats.bounds.used import UNKNOWN, no_limit
+from dpstats.bounds.sums import UNKNOWN, known_from
 from dpstats.checks import Target, check_alpha, check_target, short
 from dpstats.corrected.means import chernoff_confint
 from dpstats.corrected.proportions import clopper_pearson
@@ -313,7 +313,10 @@ class Asker:
             return _Found(question.range, True, "the rules between columns", [*question.notes])
         if not touched(self.sources, question.columns):
             return _Found(question.range, False, UNKNOWN, [*question.notes])
-        nothing = _Found(question.range, False, no_limit(self.sources, question), [*question.notes])
+        own = set(question.columns)
+        answering = self.sources.measurements.published.answering.blocks
+        about = known_from(self.sources, (b for b in answering if own & set(b.columns)))
+        nothing = _Found(question.range, False, f"no limit from {about}", [*question.notes])
         beta = alpha if self.target == "table" else for_noise(alpha)
         notes = [*question.notes]
         for error in (beta, *smaller_errors(beta)):
@@ -330,7 +333,7 @@ class Asker:
                 most = (tables.program.rows[1] - 1) * (1 - _NOTHING)
             says = low > least + _NOTHING or high < most - _NOTHING
             return _Found(
-                (low, high), says, str(tables.used) if says else nothing.known_from, notes
+                (low, high), says, tables.known_from if says else nothing.known_from, notes
             )
         return nothing._replace(notes=notes)
 

@@ -27,8 +27,7 @@ from dpstats.analyses.questions import Interval, Question
 from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.group_totals import sets_of_rows, sums_that_follow, that_tell_groups
 from dpstats.bounds.programs import Program
-from dpstats.bounds.sums import Sums, joint_ends
-from dpstats.bounds.used import Used, used_in
+from dpstats.bounds.sums import Sums, joint_ends, known_from
 from dpstats.error_rates import for_program
 from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
@@ -48,17 +47,10 @@ _MOST_COMPARED = 200_000  # states of a question that are gone through to merge 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """States of some columns: every combination of one code of each.
-
-    Attributes
-    ----------
-    columns : tuple of columns
-    codes : tuple of (k,) int64
-        The codes of each column that serve as its states.
-    """
+    """States of some columns: every combination of one code of each."""
 
     columns: tuple[Column, ...]
-    codes: tuple[Codes, ...]
+    codes: tuple[Codes, ...]  # that serve as states of each column
 
     @property
     def size(self) -> int:
@@ -166,22 +158,12 @@ class TooManyStates(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Consistent:
-    """The tables that agree with some measured functions.
+    """The tables that agree with some measured functions."""
 
-    Attributes
-    ----------
-    program : Program
-        Over the states of `columns`.
-    numerator, denominator : (m,) float64
-        The question in these states.
-    used : Used
-        The functions whose sums are bounded.
-    """
-
-    program: Program
-    numerator: Floats
+    program: Program  # over m states of some columns
+    numerator: Floats  # (m,) the question in these states
     denominator: Floats
-    used: Used
+    known_from: str  # the columns of the functions whose sums are bounded
 
 
 def possible_range(sources: Sources, question: Question) -> Interval:
@@ -233,13 +215,10 @@ def touched(sources: Sources, columns: Iterable[Column]) -> bool:
 
 
 def consistent(sources: Sources, question: Question, alpha: float) -> Consistent:
-    """The tables that agree with a release with probability 1 - alpha, for one question.
+    """Tables that agree with a release with probability 1 - alpha, for one question.
 
     Which functions are used depends on what was measured and on the question, never on an answer.
-
-    Raises
-    ------
-    TooManyStates
+    TooManyStates if the question distinguishes more combinations of levels than a program may have.
     """
     measured = sources.measurements.published.answering
     columns = _columns_for(sources, measured, question)
@@ -277,7 +256,7 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
         ),
         numerator,
         denominator,
-        used_in(sources, [*around, *coarse, *fine], totals),
+        known_from(sources, [*around, *coarse, *fine, *(one.block for one in totals)]),
     )
 
 

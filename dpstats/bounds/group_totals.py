@@ -38,18 +38,10 @@ Numbering = Mapping[Column, Codes]
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Disjoint groups of rows, as sets of cells.
+    """Disjoint groups of rows, as sets of cells."""
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        Of the cells, those that may be missing among them.
-    number_of : array of int64, one axis per column
-        The group of each cell, -1 for none.
-    """
-
-    columns: tuple[Column, ...]
-    number_of: NDArray[np.int64]
+    columns: tuple[Column, ...]  # of the cells, those that may be missing among them
+    number_of: NDArray[np.int64]  # one axis per column: the group of each cell, -1 for none
 
     def masks(self, columns: tuple[Column, ...]) -> Iterator[tuple[tuple[Column, ...], Any]]:
         """The cells of some columns with rows in groups, and those with no others."""

@@ -21,18 +21,10 @@ from dpstats.measured.combining import Sources
 
 @dataclass(frozen=True, eq=False)
 class JointCertificate:
-    """Intervals for the private means of all measured functions.
+    """Intervals for the private means of all measured functions."""
 
-    Attributes
-    ----------
-    ends : (2, |F|) float64
-        Jointly with probability 1 - alpha, unit scale.
-    errors : (|F|,) float64
-        Probability that each misses, by itself.
-    """
-
-    ends: Floats
-    errors: Floats
+    ends: Floats  # (2, |F|) jointly with probability 1 - alpha, unit scale
+    errors: Floats  # (|F|,) probability that each misses, by itself
 
 
 def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:

@@ -7,7 +7,7 @@ them, all of one scale, has the law of a sum of k. A sum that is a multiple of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,27 +17,17 @@ from dpstats.error_rates import bonferroni
 from dpstats.families.block import Block
 from dpstats.measured.combining import Sources
 
+UNKNOWN = "nothing that limits it"
+
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """The d sums of a block, each from some measured functions.
-
-    Attributes
-    ----------
-    block : Block
-        The functions, whose sums they are.
-    members : tuple of (k,) int64
-        For each, numbers of measured functions in `Sources`, all of one scale.
-    signs : (k,) int64
-        The weights of the members, 1 or -1.
-    unit : int
-        The combination of the members' sums is this many times the function's sum.
-    """
+    """The d sums of a block, each from some measured functions."""
 
     block: Block
-    members: tuple[Codes, ...]
-    signs: Codes
-    unit: int = 1
+    members: tuple[Codes, ...]  # (k,) each: numbers in `Sources` of functions of one scale
+    signs: Codes  # (k,) weights of the members, 1 or -1
+    unit: int = 1  # the combination is so many times the function's sum
 
     @property
     def measured(self) -> bool:
@@ -75,3 +65,10 @@ def joint_ends(
         rows = (float(low), float(high))
     lows, highs = zip(*(one.ends(sources, each) for one in sums), strict=True)
     return np.concatenate(lows), np.concatenate(highs), rows
+
+
+def known_from(sources: Sources, blocks: Iterable[Block]) -> str:
+    """Name the columns of the measured functions that an interval is known from."""
+    used = {column for block in blocks for column in block.columns}
+    names = [column.name for column in sources.measurements.schema if column in used]
+    return f"measured functions of {', '.join(names)}" if names else UNKNOWN

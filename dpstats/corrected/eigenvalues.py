@@ -143,29 +143,14 @@ def sampling_radii(
     """Distance of the population's covariance from that of n rows, in spectral norm and in trace.
 
     With d the error of the mean, the rows' covariance is mean(yy') - dd'. The first is within the
-    matrix Bernstein bound [1]_ (Theorem 6.1) of its expectation, the trace within Bernstein's; E
-    yy' is bounded by the lower tail of a mean of non-negative variables [2]_ at its own top vector;
-    |d| has mean at most the root of ball / n and moves by at most 2 sqrt(ball) / n with one row
-    (McDiarmid).
+    matrix Bernstein bound (Tropp 2012, Theorem 6.1) of its expectation, the trace within
+    Bernstein's; E yy' is bounded by the lower tail of a mean of non-negative variables (Maurer
+    2003, J. Inequal. Pure Appl. Math. 4, 15) at its own top vector; |d| has mean at most the root
+    of ball / n and moves by at most 2 sqrt(ball) / n with one row (McDiarmid).
 
-    Parameters
-    ----------
-    top, trace : float
-        Upper bounds of the largest eigenvalue and of the trace of the rows' covariance.
-    n, p : int
-    ball : float
-        Largest squared distance of a row from some fixed point; 0 for second moments.
-    reach : float
-        Largest squared distance of a row from the mean of the population (from the fixed point).
-    gamma : float
-        Error probability.
-
-    References
-    ----------
-    .. [1] J. A. Tropp (2012), User-friendly tail bounds for sums of random matrices. Found.
-       Comput. Math. 12, 389-434.
-    .. [2] A. Maurer (2003), A bound on the deviation probability for sums of non-negative random
-       variables. J. Inequal. Pure Appl. Math. 4, 15.
+    `top` and `trace` bound the largest eigenvalue and the trace of the rows' covariance, `ball` the
+    squared distance of a row from a fixed point (0 for second moments), `reach` that from the mean
+    of the population; `gamma` is the error probability.
     """
     each = bonferroni(gamma, _EVENTS)
     single, double = math.log(1 / each), math.log(2 / each)

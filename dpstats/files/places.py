@@ -43,18 +43,9 @@ _DECLARED = {"analysis": "a request", "column": "a schema", "guesses": "guesses"
 
 
 def mistaken(path: Path, *wanted: str) -> str:
-    """What a file is instead, with what to do, such as "x.csv is a table, not a release; ...".
+    """What a file is instead, with what to do: "x.csv is a table, not a release; make a plan, ...".
 
-    Parameters
-    ----------
-    path : Path
-    *wanted : str
-        The kinds that would do, the first of them for the sentence.
-
-    Returns
-    -------
-    str
-        "" for a file that is one of these kinds, or that is not recognised.
+    "" for a file that is one of the wanted kinds, or that is not recognised.
     """
     kind = kind_of_file(path)
     if not kind or kind in wanted:

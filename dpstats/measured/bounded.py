@@ -33,16 +33,10 @@ ONLY_CERTIFIED = (
 
 @dataclass(frozen=True)
 class Bounded:
-    """A noise of which nothing is known but a bound.
+    """A noise of which nothing is known but a bound on its absolute value.
 
     Its variance counts as zero, since whatever is computed from it is not shown, see
     `dpstats.releases.published_rows`; with `strict` it is refused.
-
-    Attributes
-    ----------
-    bound : float
-        On its absolute value.
-    strict : bool
     """
 
     lattice: ClassVar[bool] = False
@@ -87,15 +81,9 @@ class Switch:
 
 @dataclass(frozen=True)
 class BoundedAnswers(Answers):
-    """Means over published rows as answers, each within a bound of the private one.
+    """Means over published rows as answers, each within a bound of the private one."""
 
-    Attributes
-    ----------
-    spectral : SpectralRadius or None
-        A bound on the error of the covariance matrix of the functions as a whole.
-    """
-
-    spectral: SpectralRadius | None = None
+    spectral: SpectralRadius | None = None  # of the covariance matrix of the functions
     _asked: tuple[Block, ...] = ()
     _draws: Switch = field(default_factory=lambda: Switch(refused=True), repr=False)
 

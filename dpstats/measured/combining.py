@@ -135,24 +135,12 @@ class BlockEstimate:
 
 @dataclass(frozen=True, eq=False)
 class _Facts(Cached):
-    """Sums of m functions that tables estimate, and that something else says too.
+    """Sums of m functions that tables estimate, and that something else says too."""
 
-    Attributes
-    ----------
-    rows : (m, measured functions) float64
-        Weights of their estimates from the tables.
-    discrepancies : (m,) float64
-        The sums less these estimates.
-    measured_by : (m,) int64
-        The measured function that says the sum with noise, -1 where it is exact.
-    variances : (measured functions,) float64
-        Of the measured noises.
-    """
-
-    rows: Floats
-    discrepancies: Floats
-    measured_by: Codes
-    variances: Floats
+    rows: Floats  # (m, measured functions) weights of their estimates from the tables
+    discrepancies: Floats  # (m,) the sums less these estimates
+    measured_by: Codes  # (m,) function that says the sum with noise, -1 where it is exact
+    variances: Floats  # (measured functions,) of the noises
 
     @property
     def least_variance(self) -> float:

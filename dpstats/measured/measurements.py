@@ -35,24 +35,12 @@ ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 
 @dataclass(frozen=True)
 class NoisyBlock:
-    """A block with its noisy sums.
-
-    Attributes
-    ----------
-    block : Block
-        d test functions.
-    scales : (d,) float64
-        Scale of the noise on each sum.
-    sums : (d,) int64
-        S_f + Z_f, unclipped.
-    uniforms : (d,) float64
-        Drawn once with the noise, uniform on (-1/2, 1/2); they make tests and intervals exact.
-    """
+    """A block of d test functions with its noisy sums."""
 
     block: Block
-    scales: Floats
-    sums: Codes
-    uniforms: Floats
+    scales: Floats  # (d,) of the noise on each sum
+    sums: Codes  # (d,) S_f + Z_f, unclipped
+    uniforms: Floats  # (d,) on (-1/2, 1/2), drawn once: they make tests and intervals exact
 
 
 @dataclass(frozen=True, eq=False, repr=False)

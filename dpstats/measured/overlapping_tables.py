@@ -31,27 +31,16 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """A measured table.
+    """A measured table, or a residual.
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        Empty for the measured number of rows.
-    counts : float64 array with one axis per column
-        Noisy counts.
-    variance : float
-        Noise variance of each.
-    start : int
-        Number of its first cell among all measured functions.
-    residual : bool
-        The counts are sums of the functions of `Residual`: prod n_a times the residual of all its
-        columns, which is the only one that it holds.
+    A residual holds sums of the functions of `Residual`: prod n_a times the residual of all its
+    columns, which is the only one that it holds.
     """
 
-    columns: tuple[Column, ...]
-    counts: Floats
-    variance: float
-    start: int
+    columns: tuple[Column, ...]  # none for the measured number of rows
+    counts: Floats  # noisy, one axis per column
+    variance: float  # of the noise on each
+    start: int  # number of the first cell among all measured functions
     residual: bool = False
 
     def precision(self, subset: Subset) -> float:

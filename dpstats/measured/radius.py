@@ -26,21 +26,12 @@ class SpectralRadius:
 
     They hold together with the probability of the radius that they belong to, but not jointly with
     its functions.
-
-    Attributes
-    ----------
-    norm, trace : float
-        On the spectral norm of the error, and on its trace.
-    mean : float
-        On the Euclidean length of the error of the means.
-    n : (int, int)
-        Bounds on the number of private rows, equal where it is public.
     """
 
-    norm: float
+    norm: float  # of the error, spectral
     trace: float
-    mean: float
-    n: tuple[int, int]
+    mean: float  # Euclidean length of the error of the means
+    n: tuple[int, int]  # bounds on the number of private rows, equal where it is public
 
 
 @dataclass(frozen=True, repr=False, eq=False)

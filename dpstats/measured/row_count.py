@@ -15,30 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowCount:
-    """An estimate of the number of rows with the law of its error.
+    """An estimate of the number of rows with the law of its error."""
 
-    Attributes
-    ----------
-    estimate : float
-        The number itself where it is public.
-    law : NoiseLaw or None
-        Law of the estimate's noise; None where the number is public.
-    rows_per_person : int
-        The most rows of one person, which are not independent of each other.
-    allowed_for : bool
-        Whether the noise-aware intervals of a result allow for that.
-    from_totals : bool
-        Whether they do so from products of person totals, rather than by the bound.
-    whole : bool
-        Whether the number itself is; a number of rows over another need not be.
-    """
-
-    estimate: float
-    law: NoiseLaw | None = None
-    rows_per_person: int = 1
-    allowed_for: bool = False
-    from_totals: bool = False
-    whole: bool = True
+    estimate: float  # the number itself where it is public
+    law: NoiseLaw | None = None  # None where the number is public
+    rows_per_person: int = 1  # the most of one person, which are not independent
+    allowed_for: bool = False  # by the noise-aware intervals of a result
+    from_totals: bool = False  # by products of person totals, rather than by the bound
+    whole: bool = True  # a number of rows over another need not be
 
     @property
     def of_persons(self) -> RowCount:

@@ -45,21 +45,13 @@ SAFE_TOTAL = 2**62
 class PlannedBlock:
     """A block, the noise on it and what it is measured for.
 
-    Attributes
-    ----------
-    block : Block
-        d test functions.
-    multiplier : Fraction
-        Scale of Laplace noise, squared scale of Gaussian noise, in natural units (those of f, in
-        [-1, 1]); see `noise_scales`.
-    role : {"family", "score", "persons", "reference", "count"}
-        To answer analyses; to be the second stage of a regression, or products of person totals,
-        which no rows are fitted to; to place candidates, paid from the reference's own share; or to
-        estimate the number of rows where neighbours add or remove one.
+    The roles: to answer analyses; to be the second stage of a regression, or products of person
+    totals, which no rows are fitted to; to place candidates, paid from the reference's own share;
+    or to estimate the number of rows where neighbours add or remove one.
     """
 
     block: Block
-    multiplier: Fraction
+    multiplier: Fraction  # scale of Laplace noise, squared scale of Gaussian, see `noise_scales`
     role: Role = "family"
 
     @property
@@ -123,42 +115,18 @@ def residuals_cost(
 class Strategy(Cached):
     """The blocks to measure, the noise on each and the budget that it spends.
 
-    Attributes
-    ----------
-    schema : Schema
-        All that the custodian declared; `columns` are the ones in use.
-    blocks : tuple of PlannedBlock
-        The family, then second stages, products of person totals, the reference's own block and the
-        count of rows, where there are any.
-    budget : PureDP or ZCDP
-        For everything that is measured.
-    unit : {"replace", "add_remove"}
-        Neighbour relation.
-    n : int or None
-        The public number of rows, or None where it is not known yet. Under ``"add_remove"`` a
-        number that sizes are planned for, never compared with the rows.
-    tables : tuple of Table
-        Published tables that follow from measured residuals; empty where tables are measured whole.
-    rows_per_person : int
-        The most rows of one person; neighbours differ in all of them.
-    person : str or None
-        The column of keys by which persons are known, which no block depends on.
-
-    Raises
-    ------
-    RequestError
-        If the roles of the blocks do not fit together or to the neighbour relation, or a table does
-        not follow from the residuals.
+    RequestError if the roles of the blocks do not fit together or to the neighbour relation, or a
+    table does not follow from the residuals.
     """
 
-    schema: Schema
-    blocks: tuple[PlannedBlock, ...]
+    schema: Schema  # all that the custodian declared; `columns` are the ones in use
+    blocks: tuple[PlannedBlock, ...]  # in the order of `Role`
     budget: Budget
     unit: Unit = "replace"
-    n: int | None = None
-    tables: tuple[Table, ...] = ()
+    n: int | None = None  # public; under "add_remove" a number that sizes are planned for
+    tables: tuple[Table, ...] = ()  # published, from measured residuals
     rows_per_person: int = 1
-    person: str | None = None
+    person: str | None = None  # the column of keys, which no block depends on
 
     def __post_init__(self) -> None:
         self.neighbours  # noqa: B018, refuses unknown relations

@@ -36,29 +36,19 @@ Allocation = Literal["equal", "optimal"]
 class Split:
     """A rule for the noise multiplier of every block.
 
-    Parameters
-    ----------
-    asked : mapping of name to blocks
-        The blocks that every analysis needs.
-    budget : Budget
-    amount : Fraction
-        The part of the budget to spend on the blocks, exactly.
-    neighbours : Neighbours
-    allocation : {"equal", "optimal"}
-        Equal noise in natural units, as in BL24, times r for blocks that tolerate more noise
-        (`noise_factor`); or the least sum of the noise variances over r^2 over all functions.
-        Without r that is sum_b d_b v_b for blocks of d_b functions, where block b spends e_b and
-        v_b = 2 (D1_b / e_b)^2 (Laplace) or v_b = D2_b / (2 e_b) (Gaussian); by Lagrange's rule
-        e_b is proportional to (d_b D1_b^2)^(1/3) or (d_b D2_b)^(1/2): large tables get more.
-        Noise r times as large is the same as a sensitivity D1_b / r, D2_b / r^2.
-    shares : mapping of name to Fraction, optional
-        Share of each analysis instead. It is spread over its blocks in proportion to their cost;
-        a block that several analyses need takes its largest part.
+    Equal noise in natural units, as in BL24, times r for blocks that tolerate more noise
+    (`noise_factor`); or the least sum of the noise variances over r^2 over all functions.
+    Without r that is sum_b d_b v_b for blocks of d_b functions, where block b spends e_b and
+    v_b = 2 (D1_b / e_b)^2 (Laplace) or v_b = D2_b / (2 e_b) (Gaussian); by Lagrange's rule
+    e_b is proportional to (d_b D1_b^2)^(1/3) or (d_b D2_b)^(1/2): large tables get more.
+    Noise r times as large is the same as a sensitivity D1_b / r, D2_b / r^2. A share of an
+    analysis is spread over its blocks in proportion to their cost; a block that several
+    analyses need takes its largest part.
     """
 
-    asked: Mapping[str, Sequence[Block]]
+    asked: Mapping[str, Sequence[Block]]  # by the name of the analysis
     budget: Budget
-    amount: Fraction
+    amount: Fraction  # of the budget, to spend on the blocks exactly
     neighbours: Neighbours
     allocation: Allocation = "equal"
     shares: Mapping[str, Fraction] | None = None

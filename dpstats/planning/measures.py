@@ -50,21 +50,11 @@ class Subject:
 
 
 class Measure(ABC):
-    """A quantity of one analysis, from simulated releases of a strategy.
+    """A quantity of one analysis, from simulated releases of a strategy."""
 
-    Attributes
-    ----------
-    details : str
-        What it is.
-    advice : str
-        What to ask for where the target is out of reach.
-    chosen : str
-        Which of several parameters it is of, if the request does not say, and how to say it.
-    """
-
-    details: str
-    advice: str
-    chosen: str = ""
+    details: str  # what it is
+    advice: str  # what to ask for where the target is out of reach
+    chosen: str = ""  # which of several parameters it is of, and how to ask for another
 
     @abstractmethod
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:

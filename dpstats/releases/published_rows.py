@@ -579,24 +579,12 @@ def _reads_bounds(analysis: Analysis[Result], result: Result) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """The radius and the number of rows that were published beside the rows.
+    """The radius and the number of rows that were published beside the rows."""
 
-    Attributes
-    ----------
-    radii : mapping of function name to bound, unit scale
-    sums : the same for sums over `size`, where known to be sharper
-    n : (int, int)
-        Bounds on the number of private rows.
-    size : int
-        The number, or an estimate between the bounds.
-    beta : float
-    spectral : SpectralRadius or None
-    """
-
-    radii: Mapping[str, float]
-    sums: Mapping[str, float]
-    n: tuple[int, int]
-    size: int
+    radii: Mapping[str, float]  # bounds by the name of the function, unit scale
+    sums: Mapping[str, float]  # the same for sums over `size`, where known to be sharper
+    n: tuple[int, int]  # bounds on the number of private rows
+    size: int  # that number, or an estimate between the bounds
     beta: float
     spectral: SpectralRadius | None
 
@@ -669,26 +657,14 @@ class _Known:
 
 @dataclass(frozen=True, eq=False)
 class PublishedRows(Cached):
-    """Published rows as a view for analyses; see `dps.ReleaseView`.
-
-    Attributes
-    ----------
-    schema : Schema
-    codes : mapping of column name to (k,) int64
-    known : what was published beside them
-    family : Family
-        The functions that the radius is about.
-    draws : Switch
-    refused : bool
-        Whether every use of the noise but its bounds is refused.
-    """
+    """Published rows as a view for analyses; see `dps.ReleaseView`."""
 
     schema: Schema
     codes: Mapping[str, Codes]
     known: _Known
-    family: Family
+    family: Family  # the functions that the radius is about
     draws: Switch
-    refused: bool = False
+    refused: bool = False  # every use of the noise but its bounds
 
     @property
     def strict(self) -> PublishedRows:

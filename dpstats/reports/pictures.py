@@ -51,22 +51,12 @@ _COLOURS = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot to be drawn.
-
-    Attributes
-    ----------
-    title, description : str
-        Its name, and what it shows, for those who do not see it.
-    draw : callable
-        Draws on the Axes that it gets.
-    height : float
-        In inches; the width is that of all pictures.
-    """
+    """A plot to be drawn, with a description for those who do not see it."""
 
     title: str
     description: str
     draw: Callable[[Axes], object]
-    height: float = 3.4
+    height: float = 3.4  # inches
 
     def svg(self, key: str) -> str:
         """The drawing with a title and a description."""

@@ -70,13 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def verify(path: Path) -> Verdict:
-    """Compute everything in a file again.
-
-    Raises
-    ------
-    NotReadError
-        If it is no file of dpstats, or cannot be understood.
-    """
+    """Compute everything in a file again; NotReadError if it cannot be understood."""
     try:
         return _argue(open_file(path), path.name)
     except OSError as error:

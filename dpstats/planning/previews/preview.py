@@ -106,34 +106,17 @@ def with_pilots(
 
 @dataclass(frozen=True)
 class Outlook:
-    """What one analysis can expect.
-
-    Attributes
-    ----------
-    name, analysis : str
-    functions : int
-    noise : float
-        Median standard deviation of the noise on a measured mean.
-    width, certified_width : float
-        Median width of its 95% intervals; nan for a result without intervals.
-    of : str
-        What the intervals estimate, whose unit the widths have.
-    certified_target : {"population", "table"}
-        What the certified intervals are for: the private table only, for the effect of a test.
-    whole : float
-        Width of all values that they could have, in the median; infinite where these have no ends.
-        An interval as wide tells nothing.
-    """
+    """Expectation of one analysis; widths are medians over simulated releases."""
 
     name: str
     analysis: str
     functions: int
-    noise: float
-    width: float
+    noise: float  # median standard deviation on a measured mean
+    width: float  # of 95% intervals; nan for a result without any
     certified_width: float
-    of: str
-    certified_target: Target
-    whole: float
+    of: str  # what the intervals estimate, whose unit the widths have
+    certified_target: Target  # the private table only, for the effect of a test
+    whole: float  # width of all possible values; infinite where these have no ends
 
 
 @dataclass(frozen=True)
