@@ -56,10 +56,7 @@ class LossAudit:
 
 @dataclass(frozen=True)
 class BlockAudit:
-    """The largest change of a block's sums by one row, or one person, that was reached.
-
-    In units of each function's bound: L1 for Laplace noise, squared L2 for Gaussian.
-    """
+    """Largest change of a block's sums by one person, in units of the functions' bounds."""
 
     kind: str
     first_function: str
@@ -321,8 +318,7 @@ def audit_blocks(
 ) -> tuple[list[BlockAudit], LossAudit, Tables]:
     """Search for the largest change of every block, and for the largest loss of them all.
 
-    The search compares floats. What it finds is computed again in rationals, from the sums that
-    would be measured and the scales of the noise as they are drawn.
+    The search compares floats; what it finds is computed again in rationals, as it is measured.
     """
     found: list[tuple[BlockAudit, Pair, PlannedBlock]] = []
     for number, planned in enumerate(strategy.blocks):
@@ -412,10 +408,7 @@ def _audit_noise(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> NoiseAudit:
-    """Half of the draws choose an event, the other half prove a loss; all are compared with a law.
-
-    The draws are those of `measure`, block by block; the scales are those of the plan.
-    """
+    """Half of the draws choose an event, the other half prove a loss; all fit a law."""
     noise = strategy.budget.noise
     scales: Floats = np.concatenate(strategy.block_scales)
     one, other = (np.concatenate(side) for side in tables.sums)

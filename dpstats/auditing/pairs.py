@@ -124,10 +124,7 @@ class Search:
         return random_rows(self.columns, 1, self.rng)
 
     def _most_distant(self, values: Floats) -> tuple[int, int, bool]:
-        """Places of the two most distant of m points (m, d), and whether all pairs were compared.
-
-        Of too many, those most distant from a few points, and from these, as long as it helps.
-        """
+        """Places of the two most distant of m points (m, d); whether all pairs were compared."""
         from scipy.spatial.distance import cdist
 
         if not self.replaced:

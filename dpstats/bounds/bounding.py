@@ -86,8 +86,8 @@ class _Found(NamedTuple):
 class Asker:
     """One way to ask: a release, an error probability and a target.
 
-    With `few`, of the cells of a table that need a program each only the first are answered: so
-    many, and on to the first that is limited, if a column was measured. `left` counts the others.
+    Of the cells that need a program each, only the first `few` are answered, and on to the first
+    that is limited; `left` counts the others.
     """
 
     def __init__(
@@ -464,10 +464,7 @@ def _whole(low: float, high: float) -> Interval:
 
 
 def have_units(blocks: Sequence[Block]) -> bool:
-    """Whether all functions are moments that can be written with the values of columns.
-
-    Coarse ones round the values first, and dates would be days.
-    """
+    """Whether all functions are moments that can be written with the values of columns."""
     return all(
         isinstance(block, Moments)
         and not block.coarse

@@ -76,10 +76,9 @@ def codes_of(column: Column, coded: bool) -> Codes:
 def merged_levels(
     sources: Sources, question: Question, measured: Family, columns: tuple[Column, ...]
 ) -> dict[Column, Codes]:
-    """For every column, a number of each bin: bins with one number are not distinguished.
+    """Number of each bin by column: bins with one number are not distinguished.
 
-    Neither by the question, nor by a measured condition on the columns, rows in measured groups,
-    rules between columns or totals.
+    Neither by the question, nor by measured conditions, groups, rules or totals.
     """
     arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = [
         (block.columns, block.cells.array)
@@ -167,10 +166,7 @@ class Consistent:
 
 
 def possible_range(sources: Sources, question: Question) -> Interval:
-    """Extremes of a question over all states that the rules allow, without any measurement.
-
-    The declared range, where they are too many to go through.
-    """
+    """Extremes of a question over all states that the rules allow, where these are few."""
     states = States(
         question.columns, tuple(state_codes(c, set(), question) for c in question.columns)
     )
@@ -189,10 +185,7 @@ def possible_range(sources: Sources, question: Question) -> Interval:
 
 
 def _allowed(sources: Sources, states: States, merged: Mapping[Column, Codes]) -> NDArray[np.bool_]:
-    """Which states (m,) have a row that the rules between columns allow.
-
-    Where bins of a column are `merged`, a row in any of the bins merged with that of the state.
-    """
+    """Which states (m,) have a row that the rules allow, in any of the bins merged with theirs."""
     columns, shape = states.columns, [column.bins for column in states.columns]
     possible = sources.possible_cells(columns) if math.prod(shape) <= MAX_CELLS else None
     if possible is None:
@@ -274,10 +267,7 @@ def _matrix(blocks: Blocks, points: dict[str, Codes], size: int) -> csr_array[An
 def _ends(
     sources: Sources, blocks: Blocks, alpha: float, rows: tuple[float, float] | None
 ) -> tuple[Floats, Floats, tuple[float, float]]:
-    """Bounds on the sums, which are whole numbers, and jointly on the number of rows, if unknown.
-
-    They are whole numbers too.
-    """
+    """Whole-number bounds on the sums, and jointly on the number of rows if it is unknown."""
     if sources.n is not None:
         rows = _public(sources)
     counted = rows is None
@@ -438,11 +428,7 @@ def _fine(
     columns: tuple[Column, ...],
     merged: dict[Column, Codes],
 ) -> tuple[Blocks, list[Sums], States]:
-    """Functions of all levels, sums that follow, and the states.
-
-    All levels where they are few, else those of merged levels and all codes of numbers with sums,
-    else without functions of codes.
-    """
+    """Functions of all levels, sums that follow, and the states: as many as a program may have."""
     tables: Blocks = [
         Table(subset)
         for subset in _subsets(measured, columns)

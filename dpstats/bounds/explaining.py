@@ -117,11 +117,7 @@ _MOST = 3
 
 
 def analyses_for(schema: Schema, blocks: Sequence[Block]) -> str:
-    """Analyses that measure these functions, or what they are about, as you write them.
-
-    Tables for cells and conditions, means, covariances and regressions for moments. The first few,
-    with an ellipsis after them.
-    """
+    """First analyses that measure these functions, or what they are about, as you write them."""
     texts = list(dict.fromkeys(_analysis_for(schema, block) for block in blocks))
     return ", ".join([*texts[:_MOST], *(["…"] if len(texts) > _MOST else [])])
 

@@ -113,11 +113,7 @@ def that_tell_groups(measured: Family, numbering: Numbering) -> set[Column]:
 
 
 def sums_that_follow(sources: Sources, numbering: Numbering) -> list[Sums]:
-    """Sums of functions of numbered bins, and of codes of unmerged numbers, least noise first.
-
-    Each from the block that gives it the least noise; among them are measured functions themselves.
-    Which these are depends on what was measured, never on an answer.
-    """
+    """Sums of functions of numbered bins and unmerged codes, each from the block of least noise."""
     found: dict[Block, Sums] = {}
     for noisy, start in zip(sources.blocks, sources.starts, strict=True):
         for sums in _of_block(sources, noisy.block, start, numbering):

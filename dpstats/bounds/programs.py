@@ -114,10 +114,7 @@ class Program(Cached):
         return sparse.vstack(blocks, format="csr"), np.concatenate(sums) / self.rows[1]
 
     def _multipliers(self, found: Any) -> Floats:
-        """One multiplier (d,) per function from those of its two bounds; zeros if there are none.
-
-        Those of the solver are at most 0, up to its tolerance.
-        """
+        """One multiplier (d,) per function from those of its two bounds; zeros without any."""
         joined = np.zeros(len(self.low))
         given = getattr(found.ineqlin, "marginals", None)
         if given is None or not np.all(np.isfinite(given)):

@@ -52,11 +52,7 @@ class Sums:
 def joint_ends(
     sources: Sources, sums: Sequence[Sums], alpha: float, *, with_count: bool
 ) -> tuple[Floats, Floats, tuple[float, float] | None]:
-    """Bounds (d,) on all sums, and on the number of rows if asked and not public.
-
-    They hold jointly with probability 1 - alpha: by Bonferroni's inequality, since sums that follow
-    may share measured ones.
-    """
+    """Bounds (d,) on all sums, and on the number of rows if asked, jointly (Bonferroni)."""
     law = sources.rows.law if with_count else None
     each = bonferroni(alpha, sum(one.block.size for one in sums) + (law is not None))
     rows = None

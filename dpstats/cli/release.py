@@ -106,10 +106,7 @@ def _question(plan: Plan, options: argparse.Namespace, book: Ledger | None) -> s
 
 
 def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
-    """Offer the fit of the schema on a terminal; elsewhere a flag says that somebody decided.
-
-    The program decides nothing by the fit: a refusal that depends on the data is an output.
-    """
+    """Offer the fit of the schema on a terminal; the program decides nothing by it."""
     if options.checked or options.unchecked:
         return
     if not attended():

@@ -127,10 +127,7 @@ def _spectral_norm(radius: ArrayLike | None, spectral_radius: float | None, p: i
 
 
 def descending(matrix: Floats) -> tuple[Floats, Floats]:
-    """Eigenvalues (p,) of a symmetric matrix from the largest down, and vectors (p, p) as rows.
-
-    The largest loading of every vector, by absolute value, is positive, as in scikit-learn.
-    """
+    """Eigenvalues (p,), the largest first, and vectors (p, p) as rows with a positive maximum."""
     values, vectors = np.linalg.eigh(matrix)
     rows = vectors.T[::-1]
     largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, np.newaxis], axis=1)
@@ -203,10 +200,7 @@ def _sines(gap: Floats, radius: float) -> Floats:
 
 
 def loading_bounds(vectors: Floats, sines: Floats) -> tuple[Floats, Floats]:
-    """Bounds on the loadings of all unit vectors within an angle of given ones (k, p).
-
-    A loading is the cosine of the angle with an axis. With a sine of 1 the sign is unknown too.
-    """
+    """Bounds on the loadings of all unit vectors within an angle of given ones (k, p)."""
     angles = np.arccos(np.clip(vectors, -1, 1))
     turn = np.where(sines < 1, np.arcsin(np.clip(sines, 0, 1)), np.pi)[:, np.newaxis]
     low, high = np.cos(np.minimum(angles + turn, np.pi)), np.cos(np.maximum(angles - turn, 0))

@@ -162,9 +162,8 @@ def reserved(
 ) -> Iterator[Callable[[bytes], None]]:
     """Open the place of a file before the work whose result it will hold.
 
-    Gives a function that writes the whole file, or nothing: to a temporary file beside it, which
-    is open from the start, then renames it. The temporary file is filled with `size` zeros first,
-    so that a full disk is seen now.
+    Gives a function that writes the whole file, or nothing, by a temporary file beside it, which is
+    filled with `size` zeros first so that a full disk is seen now.
     """
     path = check_place(path, overwrite=overwrite)
     with _temporary(path) as (file, temporary):

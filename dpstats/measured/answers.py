@@ -304,10 +304,7 @@ def answer(
     disjoint: bool = False,
     with_count: bool = False,
 ) -> Answers:
-    """Estimate functions from the measurements; see `Release.answers`.
-
-    `Sources` combines the tables once, for many requests to the same measurements.
-    """
+    """Estimate functions from the measurements; see `Release.answers`."""
     sources = measured if isinstance(measured, Sources) else Sources(measured)
     blocks = [sources.as_measured(b) for b in blocks_of(wanted, sources.measurements.schema)]
     if with_count and sources.n is None:

@@ -211,11 +211,7 @@ class Accuracy:
 
 
 def block_of_largest(block: str, of_tables: float | None) -> str:
-    """Whose error a headline is, and that of tables where theirs is less; "" for one kind.
-
-    Coarse blocks, such as offsets in bins, are measured with more noise than the tables beside
-    them: without this a reader would take their error for that of all functions.
-    """
+    """Name the block whose error a headline is, and that of tables where theirs is less."""
     tables = "" if of_tables is None else f"; the tables alone: {of_tables:.3g}"
     return f"the largest error allowed is that of {block}{tables}" if block else ""
 
@@ -366,10 +362,7 @@ def _mean_ends(family: Family, sums: Floats, q: Floats, sizes: tuple[int, int]) 
 
 
 def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """Plain data: the headline and the radius of each analysis, every one with its level.
-
-    Bounds are rounded up to four digits, so that they hold and are the same on all machines.
-    """
+    """Plain data: headline and radius of each analysis with their levels, rounded up."""
     return {
         "of": whole.target,
         "level": _level(whole),

@@ -157,10 +157,7 @@ class _Facts(Cached):
 
     @cached_property
     def _factor(self) -> tuple[Floats, Codes, Floats]:
-        """Cholesky factor of the correlations of independent facts, their places, and 1 / sd.
-
-        The others follow from these to every digit.
-        """
+        """Cholesky factor of the correlations of independent facts, their places, and 1 / sd."""
         from scipy import linalg
 
         weights = self.weights
@@ -558,10 +555,9 @@ class Sources(Cached):
         return tuple(sorted(linked))
 
     def _links(self, columns: tuple[Column, ...]) -> tuple[set[int], dict[int, set[str]]]:
-        """Numbers of the blocks that are linked to some columns, and names of columns by block.
+        """Numbers of the blocks that share a column, even through others; names by block.
 
-        Blocks are linked that share a column, directly or through others. Where the number of rows
-        is estimated all are: they share it.
+        Where the number of rows is estimated all are linked: they share it.
         """
         names, linked = {c.name for c in columns}, set[int]()
         own = {

@@ -104,9 +104,9 @@ class OverlappingTables(Cached):
     def rows(self, columns: tuple[Column, ...], functions: Floats, size: int) -> Floats | None:
         """Weights (d, size) on the measured functions of the sums of d functions of some columns.
 
-        `functions` has their values on the cells, (d, bins of each column...). The estimate is the
-        weighted sum of noisy counts, plus the public n times the mean of the function; None if it
-        does not follow from the tables.
+        `functions` has their values on the cells, (d, bins of each column...). To the weighted sum
+        of noisy counts comes the public n times the mean of the function; None if it does not
+        follow.
         """
         rows = np.zeros((len(functions), size))
         for subset in self._subsets(columns):
@@ -146,10 +146,7 @@ class OverlappingTables(Cached):
 def _residual(
     array: Floats, columns: tuple[Column, ...], subset: Subset, *, sum_others: bool
 ) -> Floats:
-    """Sum (or average) over the columns outside the subset, then centre along those inside.
-
-    Axes of `array` are its columns, last; leading axes are kept.
-    """
+    """Sum (or average) over columns outside the subset, then centre along those inside."""
     first = array.ndim - len(columns)
     others = tuple(first + i for i, c in enumerate(columns) if c not in subset)
     reduced = array.sum(axis=others) if sum_others else array.mean(axis=others)

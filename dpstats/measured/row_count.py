@@ -75,10 +75,7 @@ class RowCount:
         return self.within(0 if self.law is None else self.law.quantile(beta))
 
     def within(self, q: float) -> tuple[int, int]:
-        """Bounds on the numbers of rows whose distance from the estimate is at most q.
-
-        The next whole numbers outside, for a number that need not be whole.
-        """
+        """Bounds on the numbers of rows whose distance from the estimate is at most q."""
         low, high = self.estimate - q, self.estimate + q
         if not self.whole:
             return max(1, math.floor(low)), max(1, math.ceil(high))

@@ -82,10 +82,7 @@ class PlannedBlock:
 
 
 def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -> Floats:
-    """Scale of the noise on each function's sum, (d,) float64.
-
-    It is multiplier * B_f for Laplace noise and sqrt(multiplier) * B_f for Gaussian, rounded up.
-    """
+    """Scale of the noise on each sum, (d,): B_f times the multiplier or its root, rounded up."""
     if np.ptp(block.bounds) == 0:
         return np.broadcast_to(scale_for(multiplier, int(block.bounds[0]), noise), block.size)
     bounds, which = np.unique(block.bounds, return_inverse=True)
@@ -388,10 +385,7 @@ def check_person_totals(neighbours: Neighbours) -> None:
 def plan_digest(
     strategy: Strategy, analyses: Mapping[str, Any], reference: Mapping[str, Any]
 ) -> str:
-    """SHA-256 of all that decides what is measured and released; not the number of rows.
-
-    Nor the pilots of second stages, which follow from the first and are not known beforehand.
-    """
+    """SHA-256 of all that decides what is measured; neither n nor pilots, which come later."""
     plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
     del plain["rows"]
     plain["blocks"] = [{**b, "pilot": None} if "pilot" in b else b for b in plain["blocks"]]

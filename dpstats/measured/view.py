@@ -64,8 +64,7 @@ class ReleaseView(Protocol):
 def density_of(release: ReleaseView) -> tuple[Mapping[str, Codes], Floats]:
     """Points, codes (m,) per column, and weights (m,) of a density fitted to the answers alone.
 
-    Published candidates of a `Release` need not be that: analyses get a view of it from
-    `Release.infer`, and the same one here if they are given the release itself.
+    Published candidates of a `Release` need not be that, so its view has them.
     """
     view: ReleaseView = getattr(release, "_view", release)
     return view.candidates, np.asarray(view.weights)

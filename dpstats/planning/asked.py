@@ -98,10 +98,7 @@ def _about(name: str) -> Iterator[None]:
 
 
 def with_even_edges(schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Schema:
-    """The schema with even bins for the numbers without edges that regressions count rows in.
-
-    The others must do without: what they refuse of the schema as it is declared, they still refuse.
-    """
+    """Schema with even bins for the numbers without edges that regressions count rows in."""
     lacking: dict[str, tuple[str, ...]] = {}
     for name, analysis in analyses.items():
         with _about(name):
@@ -222,10 +219,7 @@ def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
 
 
 def check_start(strategy: Strategy, start: Measurements | None) -> None:
-    """Refuse a plan that does not add known second stages alone to what was measured before.
-
-    Or that knows pilots without a release that they come from.
-    """
+    """Refuse a plan that does not add known second stages alone to what its start measured."""
     if start is None:
         if not all(planned.pending for planned in strategy.scores):
             raise RequestError(

@@ -125,10 +125,7 @@ def curve_of(
     required: bool,
     progress: Progress | None,
 ) -> Curve:
-    """The widths of analyses of one plan under the strategies of several budgets.
-
-    RequestError if none has intervals, or if one that is `required` has none.
-    """
+    """Widths of analyses of one plan under the strategies of several budgets."""
     widths: dict[str, Floats] = {}
     whose: dict[str, str] = {}
     notes, total = [], len(subjects) * len(at)

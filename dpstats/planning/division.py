@@ -81,9 +81,8 @@ class Split:
     def beside(
         self, blocks: Sequence[Block], weights: Sequence[float], variances: float
     ) -> list[Fraction]:
-        """Multipliers of the blocks that leave a part of the amount to something else.
+        """Multipliers of blocks that leave a part of the amount, for the least sum of variances.
 
-        The part gives the least sum of variances, with weights for those of every block.
         `variances` is the weighted sum for what gets the rest, if it spends one.
         """
         parts = [self._optimal(one, weight) for one, weight in zip(blocks, weights, strict=True)]
@@ -160,10 +159,7 @@ _WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows a
 
 @dataclass(frozen=True)
 class Division:
-    """What is measured for the family, and the amount for the number of rows, zero if it is public.
-
-    The `tables` are published and follow from residuals among the blocks.
-    """
+    """Blocks of the family, tables that follow from residuals, and the amount for a private n."""
 
     blocks: list[PlannedBlock]
     tables: tuple[Table, ...]
@@ -306,11 +302,10 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
 def split_stages(
     rule: Split, stages: Mapping[str, PilotScore]
 ) -> tuple[Split, tuple[PlannedBlock, ...]]:
-    """The rule for what is measured first, and the second stages with their noise.
+    """Rule for what is measured first, and the second stages with their noise.
 
-    A second stage gets as much as the first one of its analysis: half of the analysis' share where
-    shares are given, otherwise as much as its functions would cost by themselves in an equal split
-    of what all analyses ask for.
+    A second stage gets half of its analysis' share, or as much as its functions would cost by
+    themselves in an equal split of what all analyses ask for.
     """
     if not stages:
         return rule, ()
@@ -356,11 +351,7 @@ def continued(
     start: Any,
     shares: Mapping[str, Fraction] | None,
 ) -> Strategy:
-    """What a release measured, and second stages at its pilots; the budget is that of all of it.
-
-    RequestError if `start` is not a release of this schema, with a budget of the same kind, that
-    holds the first stage of all analyses and the second of none.
-    """
+    """Strategy of a release and of second stages at its pilots, with both budgets together."""
     measured = getattr(start, "measurements", None)
     if not isinstance(measured, Measurements) or not hasattr(start, "candidates"):
         raise RequestError(f"start must be a dps.Release, got {short(start)}")

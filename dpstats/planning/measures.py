@@ -82,10 +82,7 @@ class Width(Measure):
         self.advice = f"{edges and edges + ', or '}ask for a larger width"
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
-        """The median over as many simulated releases as a preview has, or over its first few.
-
-        A search takes few, and the same at every step.
-        """
+        """Median width, over as many releases as a preview has or the first few of a search."""
         simulation = Simulation(strategy, n, self.rows, base)
         infer = simulation.few if self.few else simulation.results
         results = infer(self.subject.analysis)
@@ -136,10 +133,7 @@ class Width(Measure):
 
 
 class Delta(Measure):
-    """Largest joint bound on the noise of the analysis' functions: the certificate's own.
-
-    A release adds the distance between its rows and the noisy answers, which the fit makes small.
-    """
+    """Largest joint bound on the noise of the analysis' functions: the certificate's own."""
 
     advice = "ask for a larger delta"
 
@@ -258,8 +252,7 @@ def under_alternative(
 ) -> Floats:
     """Probabilities (m,) of points under an alternative; as before within each condition.
 
-    The analysis has a method ``alternative(schema, effect)``, see `AlternativeShares`, which says
-    what the effect is; `null` is the value of its null hypothesis where it has none of its own.
+    What the effect is, the method ``alternative(schema, effect)`` of the analysis says.
     """
     if not hasattr(analysis, "alternative"):
         raise RequestError(
@@ -308,10 +301,7 @@ def pvalue_in(
 
 
 def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
-    """The two-sided noise-aware p-value of the test of an analysis.
-
-    RequestError if it has no test, or several; or if the hypothesis is not clear.
-    """
+    """Two-sided noise-aware p-value of the one test of an analysis."""
     if len(result.pvalues) and isinstance(result, EstimateResult):
         return _pvalue_of_term(result.pvalues, list(result.terms), name, null, term)
     if term is not None:

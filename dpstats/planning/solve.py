@@ -54,10 +54,7 @@ class Search:
     seen: dict[float, float] = field(default_factory=dict)
 
     def least(self, start: float) -> tuple[float | None, float | None]:
-        """The value that reaches the target, and one that does not close below, or next to it.
-
-        The first is None if not even `high` reaches it, the second if `low` does.
-        """
+        """Value that reaches the target, and one close below that does not, or None."""
         miss: float | None = None
         hit: float | None = None
         value, sides = self.grid(min(max(start, self.low), self.high)), 0
@@ -109,10 +106,7 @@ class Search:
         return self.grid(min(max(value * math.exp(step), self.low), self.high))
 
     def _between(self, miss: float, hit: float, sides: int) -> float:
-        """A value between the two, beside where a line through both crosses zero.
-
-        It is the middle where a line says nothing, and after three values on one side.
-        """
+        """Value between the two, beside where a line through both crosses zero, or their middle."""
         middle = math.sqrt(miss * hit)
         root = self._root(miss, hit) if abs(sides) < 3 else None
         if root is None:
@@ -431,10 +425,7 @@ def check_reference(strategy: Strategy, reference: Reference, n: int) -> None:
 def with_budget(
     old: Strategy, reference: Reference, budget: Budget, n: int | None = None
 ) -> Strategy:
-    """The strategy at another budget of its kind, and for n rows if it declares their number.
-
-    Every noise changes in proportion.
-    """
+    """Strategy at another budget of its kind, every noise in proportion, and for n rows."""
     scale = old.budget.total / budget.total
     planned = [replace(p, multiplier=p.multiplier * scale) for p in old.blocks]
     rows = old.n if n is None or old.n is None else n

@@ -163,7 +163,7 @@ class TableSplit(Cached):
     def changes(self) -> Floats:
         """(D, S) squared change of every residual for one row, over the same when it is added.
 
-        One line per set of differing columns, or one line of their maxima where there are too many.
+        One line per set of differing columns, or one of their maxima where there are too many.
         """
         if self.unit == "add_remove":
             return np.ones((1, len(self.sets)))
@@ -220,7 +220,7 @@ class TableSplit(Cached):
     def _least(self, weights: Floats, prices: Floats, used: list[int]) -> Floats:
         """(S,) r_A with the least weighted variances where the `used` changes cost at most one.
 
-        Multiplicative steps on the prices of the changes, which are left in `prices`.
+        By multiplicative steps on the prices of the changes, which are left in `prices`.
         """
         wanted = np.sqrt(self.shrinkage * (weights @ self.spread))
         changes = self.changes[used]
@@ -237,10 +237,7 @@ class TableSplit(Cached):
         return np.asarray(spent)
 
     def measured_residuals(self) -> tuple[list[Residual], list[Fraction], Fraction]:
-        """The residuals, their squared noise scales and the part of the number of rows.
-
-        Scales in natural units for a budget rho = 1, which residuals and count spend exactly.
-        """
+        """Residuals, their squared noise scales for rho = 1, and the part of the number of rows."""
         count = self.precisions[0] if self.unit == "add_remove" else 0.0
         own = self.precisions[1:] if self.unit == "add_remove" else self.precisions
         part = Fraction(float(count)).limit_denominator(10**6)

@@ -82,11 +82,7 @@ def croissant_of(
     limitations: Sequence[str],
     details: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The description of a release with k rows in Croissant 1.0 (MLCommons 2024).
-
-    `archive` and `digest` are the name of its file and the SHA-256 of its bytes, `details` further
-    properties of the data set, such as its license.
-    """
+    """Describe a release with k rows in Croissant 1.0 (MLCommons 2024)."""
     held, rows = measurements, "rows.csv"
     context = resources.files("dpstats.releases").joinpath("croissant.json").read_text("utf-8")
     about = (

@@ -745,8 +745,7 @@ class PublishedRows(Cached):
     def _radii(self, block: Block) -> Floats:
         """(d,) bounds on the errors of the means of a block, unit scale.
 
-        A function without one follows from others, whose bounds add up. Coarse moments have none,
-        and are known to lie in their range; only noise-aware intervals use them.
+        A function without one follows from others, whose bounds add up. Coarse moments have none.
         """
         radii = np.array([self.known.radii.get(name, np.inf) for name in block.names])
         if block.calibrates:
@@ -795,11 +794,7 @@ def _coded(analysis: Analysis[Result], schema: Schema, rows: pd.DataFrame) -> di
 
 
 def _codes_of(column: Column, cells: pd.Series[Any]) -> Codes:
-    """Codes of one column, refusing cells that the schema does not declare.
-
-    Published cells hold labels, not the values that a private table stores; a reader of a file may
-    have made numbers of them, such as 1 of "01", and they match as those of a private table do.
-    """
+    """Codes of one column of labels, which a reader may have made numbers of."""
     import pandas as pd
 
     if isinstance(column, Category):

@@ -108,10 +108,7 @@ def _factor(epsilon: float) -> str:
 
 
 def render(template: str, release: Release, title: str, **values: Any) -> str:
-    """Fill a template with what all pages hold, and with `values`.
-
-    A content policy in the page forbids scripts and everything from elsewhere.
-    """
+    """Fill a template; a content policy in the page forbids scripts and all from elsewhere."""
     import jinja2  # late: it takes a tenth of a second
 
     pages = jinja2.Environment(

@@ -309,10 +309,7 @@ def _alone(one: Measured, quantiles: Sequence[float]) -> Published:
 def _separate(
     contents: Contents, family: Sequence[Measured], alpha: float
 ) -> tuple[list[Published], float, float]:
-    """Every function by its own answer, as noises are independent; n, and a bound on its noise.
-
-    The number of rows is the count, or the total of a table where that has less noise.
-    """
+    """Functions by their own answers, n, and a bound on its noise."""
     power = contents.power
     kept = [one for one in family if not one.block.plain.get("coarse")] or list(family)
     scales = {id(one): scales_of(one, power) for one in contents.blocks}

@@ -69,10 +69,7 @@ def quantile(scale: float, power: int, beta: float) -> int:
 
 
 def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, int]:
-    """Bounds by scale that hold for all of these independent noises with probability 1 - alpha.
-
-    All get one tail; then, the smallest first, what whole numbers leave is used up.
-    """
+    """Bounds by scale that hold for all of these independent noises with probability 1 - alpha."""
     counts = Counter(scales)
     target = math.log1p(-alpha)
     tail = -math.expm1(target / len(scales)) * (1 - 1e-12)

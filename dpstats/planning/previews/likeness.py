@@ -32,12 +32,7 @@ Source = Literal["even", "guesses", "release", "frame"]
 
 @dataclass(frozen=True)
 class Likeness:
-    """Where simulated rows come from.
-
-    Spread evenly over levels and bins, from guesses, from the density of a release, or drawn from
-    a frame, which is held as (m,) codes per column. `given` is whether they were asked for, rather
-    than found in the schema.
-    """
+    """Source of simulated rows: even cells, guesses, the density of a release, or a frame."""
 
     source: Source = "even"
     given: bool = False
@@ -140,10 +135,7 @@ def _table(frame: Any) -> pa.Table:
 
 
 def _codes(strategy: Strategy, table: pa.Table) -> dict[str, Codes]:
-    """Codes of public rows, as those of a private table would be.
-
-    Synthetic rows may stand in for them: they lack the columns that only rules or views need.
-    """
+    """Codes of public rows; synthetic ones lack the columns that only rules or views need."""
     schema = strategy.read_columns
     if not set(schema.stored.names) <= set(table.column_names):
         schema = strategy.columns

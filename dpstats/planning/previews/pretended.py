@@ -38,13 +38,8 @@ class PretendRows:
 
     A table of n rows is one multinomial draw S_n of sums. For another n near it, the mean of the
     table is moved towards the density's, mu + sqrt(base / n) (S_base / base - mu) with base <= n.
-    That has the mean and covariance of n rows exactly, and is a mean of possible rows, as a mixture
-    of S_base / base and mu. So a search over n sees a smooth curve.
-
-    Person totals are those of persons with equal rows, as many as they may have: the most that
-    these can show. The density (m,) is that of points, (m,) codes by column. There is one table for
-    every generator, which is not changed, and then one for every `further` one; these are drawn
-    when the first of them is asked for.
+    That has the mean and covariance of n rows exactly, so a search over n sees a smooth curve.
+    Person totals are those of persons with equal rows, as many as they may have.
     """
 
     def __init__(
@@ -66,11 +61,7 @@ class PretendRows:
     def table(
         self, number: int, n: int, base: int | None = None
     ) -> tuple[Mapping[str, Codes], Floats, Floats]:
-        """The points, their weights (m,) in one table, and the sums (d,) of what is measured.
-
-        After the last table comes the first again. `base` is the number of rows of the draw that
-        is moved to n, at most n; by default n itself.
-        """
+        """Points, their weights (m,) in one table of n rows, and sums (d,) of what is measured."""
         base = n if base is None else base
         number, own = number % self.tables, len(self._generators)
         if self._further is not None and number >= own:
@@ -112,11 +103,7 @@ class PretendRows:
 
 
 def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
-    """Tables from so many sets of points.
-
-    Points of guesses, and even ones, give further tables. Rows of a release or a frame give one
-    table per set of points.
-    """
+    """Tables from so many sets of points; several of each but for rows of a release or a frame."""
     made = []
     again = _FURTHER if like.source in ("even", "guesses") else 0
     for seed in range(count):
@@ -128,21 +115,13 @@ def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[Pretend
 
 
 def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
-    """The strategy of n rows, without what the reference would measure.
-
-    That places candidates only; no analysis looks at it.
-    """
+    """Strategy of n rows, without what the reference would measure to place candidates."""
     seen = tuple(planned for planned in strategy.blocks if planned.role != "reference")
     return replace(strategy, blocks=seen, n=n if strategy.unit == "replace" else None)
 
 
 class PretendRelease:
-    """What analyses would see of n rows, under a strategy as `seen_by_analyses` gives it.
-
-    `codes` are points, `weights` (m,) the shares of the rows at each, `sums` (d,) those of the
-    family, second stages and person totals. The `seed` gives the same draw of the noise, up to its
-    scale, whatever n and the budget.
-    """
+    """Simulated release of n rows; a seed gives one draw of the noise, up to its scale."""
 
     def __init__(
         self,

@@ -69,11 +69,7 @@ def preview_strategy(
     heading: str = "",
     progress: Progress | None = None,
 ) -> Preview:
-    """Run analyses on simulated releases: n rows, and noise of the strategy's laws.
-
-    `like` says where rows come from, see `likeness`; noise is a public simulation with a fixed
-    seed. Both decide the width of intervals.
-    """
+    """Run analyses on simulated releases: n rows like `like`, and noise of the strategy's laws."""
     like = likeness(like, strategy)
     strategy = with_pilots(strategy, analyses, like, n)
     rows = pretend_rows(strategy, like, simulated.PRETEND_RELEASES)
@@ -393,11 +389,7 @@ def listed(terms: Sequence[str]) -> str:
 def edges_of_quantile(
     analysis: Analysis[Result], schema: Schema, results: Sequence[Result] = ()
 ) -> str:
-    """What to declare for narrower intervals of a quantile, which end at edges; "" for others.
-
-    With `results`, also "" where no median interval of theirs is as short as a few bins, or where
-    there are many bins.
-    """
+    """What to declare for narrower intervals of a quantile; "" where nothing helps."""
     if not getattr(analysis, "ends_at_edges", False):
         return ""
     column = schema[analysis.column]  # type: ignore[attr-defined]

@@ -40,11 +40,7 @@ _ROUNDED = 1e-9  # relative error of a width
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated releases of n rows under a strategy, see `seen_by_analyses`.
-
-    Each of `rows` gives a table to one of the first releases, and its further ones to later
-    releases; `base` is as in `PretendRows.table`.
-    """
+    """Simulated releases of n rows under a strategy, each with its table and noise."""
 
     strategy: Strategy
     n: int
@@ -72,10 +68,7 @@ class Simulation:
     def results(
         self, analysis: Analysis[Result], progress: Progress | None = None
     ) -> tuple[Result, ...]:
-        """Results on as many releases as show whether an interval may have no ends.
-
-        No clock decides: the number follows from the widths and from the size of the analysis.
-        """
+        """Results on as many releases as show whether an interval may have no ends."""
         results = list(self.few(analysis))
         widths = [result.preview_widths("noise_aware").widths for result in results]
         ranges = results[0].preview_widths("noise_aware").ranges
@@ -128,11 +121,7 @@ def _known(widths: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class PreviewedWidths:
-    """Widths (r, d) of 95% intervals of an analysis over simulated releases.
-
-    Of the method that a preview shows first. `ranges` (d,) are the widths of all values that the
-    terms (d,) could have; infinite where these have no ends.
-    """
+    """Widths of 95% intervals of an analysis over simulated releases, by its first method."""
 
     terms: list[str]
     ranges: Floats
@@ -147,10 +136,7 @@ class PreviewedWidths:
 
     @cached_property
     def lost(self) -> dict[str, int]:
-        """In how many releases an interval tells nothing, by term.
-
-        Of intervals without ends, where that is not rare; of others, where it is usual.
-        """
+        """Number of releases in which an interval tells nothing, by term, unless that is rare."""
         counts = self._lost.sum(axis=0)
         worth = np.where(np.isinf(self.ranges), counts > RARE * len(self.widths), self._usual)
         return {self.terms[i]: int(counts[i]) for i in np.flatnonzero(worth)}
