@@ -21,7 +21,7 @@ from dpstats.auditing.noise_source import (
 )
 from dpstats.auditing.pairs import Pair, Search, columns_of, random_rows, sums_of_rows
 from dpstats.checks import Progress, check_whole, lines_shown
-from dpstats.display import Shown, as_html, shown_progress
+from dpstats.display import Shown, as_html, fitted_table, shown_progress
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.files import short_digest
@@ -33,11 +33,18 @@ from dpstats.privacy.laws import POWERS
 from dpstats.private import measure as measuring
 
 _MOST = 40  # blocks that are printed; those that failed always are
-_WIDTH = 32  # characters of a name
+_WIDTH = 32  # characters of a line of a name
 _NOT_SHOWN = (
     "Not shown: changes that no row tried here reaches, flaws of the random source too small for "
     "these draws, and what happens outside the sums and their noise, such as the reading of cells."
 )
+_SEED = 20240229  # of the rows that are tried; the noise has none
+_LEAST = 100  # releases of noise on either table
+_FEW, _MANY = 1_000, 50_000  # of those that are usual
+_TIME = 30_000_000  # microseconds, of about 150 for a call and 8 for a function
+_CALL, _FUNCTION = 150, 8
+_TOGETHER = 64  # rows whose sums are compared with those of each
+_PILOTS = (0.0, 1.0, -3.0, np.inf)  # coefficients of a second stage that comes later; any may come
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,6 @@ def _print(audit: Audit) -> str:
     for block in audit.blocks:
         if any(block is one for one in shown):
             title = f"{block.kind}: {block.first_function}"
-            title = title if len(title) <= _WIDTH else title[: _WIDTH - 3] + "..."
             tried = f"{block.rows:,} {_tried(block.every_pair)}"
             more = "" if block.additive else " (sums of several rows are not those of each)"
             compared = _compare(block.reached, block.claimed, block.passed, more)
@@ -194,12 +200,12 @@ def _print(audit: Audit) -> str:
         "",
         f"Largest change of the sums by {audit.changed}, {norm}, in units of each function's "
         f"bound; for the whole plan {name}",
-        *_align(lines),
+        *fitted_table(lines[0], lines[1:], (0,), first=_WIDTH),
         *([f"and {left} more blocks, which passed; --json or to_dict() has them all"] * (left > 0)),
         "",
         f"Noise, {audit.noise.draws:,} draws of all of it on either of two neighbouring tables of "
         "the rows that tell most",
-        *_align(checks),
+        *fitted_table(checks[0], checks[1:], (0,)),
         "",
         _NOT_SHOWN,
     ])  # fmt: skip
@@ -212,24 +218,6 @@ def _tried(every: bool) -> str:
 def _compare(reached: Fraction, claimed: Fraction, passed: bool, more: str = "") -> list[str]:
     ratio = f"{float(reached / claimed):.4f}{'' if passed else ' FAILED'}{more}"
     return [f"{float(reached):.6g}", f"{float(claimed):.6g}", ratio]
-
-
-def _align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of columns, the first to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in rows
-    ]
-
-
-_SEED = 20240229  # of the rows that are tried; the noise has none
-_LEAST = 100  # releases of noise on either table
-_FEW, _MANY = 1_000, 50_000  # of those that are usual
-_TIME = 30_000_000  # microseconds, of about 150 for a call and 8 for a function
-_CALL, _FUNCTION = 150, 8
-_TOGETHER = 64  # rows whose sums are compared with those of each
-_PILOTS = (0.0, 1.0, -3.0, np.inf)  # coefficients of a second stage that comes later; any may come
 
 
 def audit(plan: Plan, *, draws: int | None = None, progress: Shown = None) -> Audit:

@@ -56,6 +56,7 @@ OF_FUNCTIONS = (
 CODED = ", with every number coded to [-1, 1] by its declared bounds"
 _NOTHING = 1e-9
 _LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
+_ROUNDING = 1e-6  # of a count
 
 
 def bound(
@@ -378,9 +379,6 @@ class Asker:
     @property
     def _contradicted(self) -> list[str]:
         return self.sources.constraint_notes(()) if self.sources.totals else []
-
-
-_ROUNDING = 1e-6  # of a count
 
 
 class Ends:

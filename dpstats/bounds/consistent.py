@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _MOST_COMPARED = 200_000  # states of a question that are gone through to merge levels
+MOST_STATES = 12_000  # of a program
+SMALL = 500  # states up to which the columns that a question does not name are kept too
+MOST_POSSIBLE = 200_000  # the same where levels cannot be merged
+MOST_MERGED = 2_000  # cells of a table of merged levels
+_MOST_SUBSETS = 4  # columns of a measured table of which all margins are used
+_ROUNDING = 1e-6  # of a sum, before it is rounded to a whole number
+Blocks = list[Block]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +146,6 @@ def first_of(column: Column, numbers: Codes) -> Codes:
     """One code of every set of merged bins."""
     _, first = np.unique(numbers, return_index=True)
     return codes_of(column, False)[first]
-
-
-MOST_STATES = 12_000  # of a program
-SMALL = 500  # states up to which the columns that a question does not name are kept too
-MOST_POSSIBLE = 200_000  # the same where levels cannot be merged
-MOST_MERGED = 2_000  # cells of a table of merged levels
-_MOST_SUBSETS = 4  # columns of a measured table of which all margins are used
-_ROUNDING = 1e-6  # of a sum, before it is rounded to a whole number
-
-Blocks = list[Block]
 
 
 class TooManyStates(Exception):

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpstats.analyses.base import answered
-from dpstats.analyses.counts.marginals import Marginals
 from dpstats.analyses.counts.proportion import Proportion
-from dpstats.analyses.moments.correlation import Correlation
-from dpstats.analyses.moments.covariance import Covariance
-from dpstats.analyses.moments.group_means import GroupMeans
-from dpstats.analyses.moments.mean import Mean
 from dpstats.analyses.registry import spelled
-from dpstats.analyses.regression.ols import OLS
 from dpstats.bounds.bounding import Asker
 from dpstats.bounds.joint_certificate import places_of
 from dpstats.errors import DpstatsError, NotMeasuredError
 from dpstats.families.block import Block, Family
-from dpstats.families.group_moments import GroupMoments
-from dpstats.families.moments import Moments
 from dpstats.measured.answers import answer
 from dpstats.measured.combining import Sources
 from dpstats.planning.plan import plan
 from dpstats.planning.previews.preview import previewed_width
 from dpstats.results.explanation import COMPARED, SHOWN, Explanation
-from dpstats.schema import Number, Schema, quoted_name
+from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
@@ -63,7 +54,8 @@ def explain(
     else:
         blocks = query.blocks if isinstance(query, Family) else (query,)
         follows = _have_answers(sources, blocks)
-        ask = analyses_for(release.schema, blocks)
+        names = dict.fromkeys(c.name for block in blocks for c in block.columns)
+        ask = f"an analysis of {', '.join(names)}"
     alone = len(analyses) == 1
     if len(analyses) > 1 and follows:
         bounds = replace(bounds, notes=(*bounds.notes, COMPARED))
@@ -111,45 +103,3 @@ def _expected_width(release: ReleaseView, sources: Sources, analysis: Any) -> fl
     except DpstatsError:  # a plan of its own may need more, such as a number of rows
         return float("nan")
     return float(np.median([previewed_width(result, "noise_aware") for result in results]))
-
-
-_MOST = 3
-
-
-def analyses_for(schema: Schema, blocks: Sequence[Block]) -> str:
-    """First analyses that measure these functions, or what they are about, as you write them."""
-    texts = list(dict.fromkeys(_analysis_for(schema, block) for block in blocks))
-    return ", ".join([*texts[:_MOST], *(["…"] if len(texts) > _MOST else [])])
-
-
-def _analysis_for(schema: Schema, block: Block) -> str:
-    """The first that can be planned."""
-    for analysis in _candidates(block):
-        try:
-            analysis.family(schema)
-        except DpstatsError:
-            continue
-        return spelled(analysis)
-    return spelled(Marginals([c.name for c in block.columns], len(block.columns)))
-
-
-def _candidates(block: Block) -> Iterator[Any]:
-    numbers = [c.measured_name for c in block.coded if isinstance(c, Number)]
-    if not numbers:
-        return
-    given = None
-    if isinstance(block, Moments):
-        given = None if block.given is None else block.given.label or None
-        if levels := [*block.groups, *block.signs]:
-            of_formula = [c.formula_name for c in block.coded if isinstance(c, Number)]
-            right = [*of_formula[1:], *(f"C({quoted_name(c.name)})" for c in levels)]
-            yield OLS(f"{of_formula[0]} ~ {' + '.join(right)}", given=given)
-    if isinstance(block, GroupMoments):
-        others = [c for c in block.columns if c != block.number]
-        if len(others) == 1 and len(block.groups) > 1:
-            yield GroupMeans(numbers[0], by=others[0].name)
-        if len(block.groups) == 1:
-            yield Mean(numbers[0], given=block.groups[0].label or None)
-    if len(numbers) > 1:
-        yield Covariance(numbers) if given is None else Correlation(numbers, given=given)
-    yield Mean(numbers[0] if len(numbers) == 1 else numbers, given=given)

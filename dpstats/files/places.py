@@ -40,6 +40,10 @@ _NAMED = re.compile(  # what has a name of its own
     re.IGNORECASE,
 )
 _DECLARED = {"analysis": "a request", "column": "a schema", "guesses": "guesses"}
+MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # longer than the letter of a drive
+_FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
+_MEASUREMENTS = "an archive of measurements, which a budget has paid for, without their release"
 
 
 def mistaken(path: Path, *wanted: str) -> str:
@@ -85,12 +89,6 @@ def _of_archive(members: list[str]) -> str:
     if "measurements.json" in members and "rows.csv" not in members:  # else it is damaged
         return "measurements"
     return "a workbook" if any(name.startswith("xl/") for name in members) else ""
-
-
-MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # longer than the letter of a drive
-_FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
-_MEASUREMENTS = "an archive of measurements, which a budget has paid for, without their release"
 
 
 def as_path(path: object) -> Path:

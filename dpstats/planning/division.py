@@ -30,6 +30,7 @@ from dpstats.results.base import Result
 from dpstats.schema import Schema
 
 Allocation = Literal["equal", "optimal"]
+_WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows are of one kind
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,6 @@ def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fracti
         given = list(shares) if isinstance(shares, Mapping) else shares
         raise RequestError(f"shares must name every analysis: {names}; got {short(given)}")
     return {name: read_rational(share, f"share of {name!r}") for name, share in shares.items()}
-
-
-_WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows are of one kind
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,12 @@ from dpstats.rows.base import Reference
 CLOSE = 1.02  # a value that reaches the target is at most this times one that does not
 _FIRST = 8.0  # factor where the shortfall is unknown
 _MOST = 50.0  # of one step
+BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
+ROWS = (10.0, 1e9)
+USUAL_ROWS = 10_000
+MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
+Quantity = Literal["width", "delta", "power"]
+P = TypeVar("P")  # the plan, which this module makes from a strategy and does not look into
 
 
 @dataclass(frozen=True)
@@ -133,15 +139,6 @@ class Search:
         if not q:
             return math.exp(root) if abs(root) < 100 else None
         return float(root ** (-1 / q)) if root > 0 else self.high
-
-
-BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
-ROWS = (10.0, 1e9)
-USUAL_ROWS = 10_000
-MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
-
-Quantity = Literal["width", "delta", "power"]
-P = TypeVar("P")  # the plan, which this module makes from a strategy and does not look into
 
 
 @dataclass(frozen=True, repr=False)

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     from dpstats.rows.generator import Seed
 
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
+_KEYS = {
+    "serves_inference", "dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy",
+    "limits",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -941,12 +945,6 @@ def _check_analysis(method: str, given: object) -> None:
             f"{method} takes the name of an analysis, or an analysis with its parameters such as "
             f"dps.Proportion(\"smoker == 'yes'\"); got {short(given)}"
         )
-
-
-_KEYS = {
-    "serves_inference", "dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy",
-    "limits",
-}  # fmt: skip
 
 
 def load(path: str | Path) -> Release:

@@ -47,6 +47,17 @@ _COLOURS = {
     "#1f77b4": "--blue", "#ff7f0e": "--orange", "#2ca02c": "--green", "#d62728": "--red",
     "#9467bd": "--purple",
 }  # fmt: skip
+_TABLES = 6  # of two columns, drawn for one analysis
+_CELLS = 600  # of a table that is drawn
+_LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
+_SPLIT = (
+    "Thin lines are 95% intervals for the population, with sampling and privacy noise; thick ones "
+    "are those for the private table, whose only error is the privacy noise."
+)
+_MARGIN = (
+    "Points are the noisy answers with 95% intervals for the privacy noise; bars are the shares in "
+    "the synthetic rows."
+)
 
 
 @dataclass(frozen=True)
@@ -127,19 +138,6 @@ def _inlined(svg: str, key: str, named: str) -> str:
 
     text = re.sub(r' id="([^"]*)"', renamed, text)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
-
-
-_TABLES = 6  # of two columns, drawn for one analysis
-_CELLS = 600  # of a table that is drawn
-_LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
-_SPLIT = (
-    "Thin lines are 95% intervals for the population, with sampling and privacy noise; thick ones "
-    "are those for the private table, whose only error is the privacy noise."
-)
-_MARGIN = (
-    "Points are the noisy answers with 95% intervals for the privacy noise; bars are the shares in "
-    "the synthetic rows."
-)
 
 
 class _Plot(NamedTuple):

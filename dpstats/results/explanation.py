@@ -42,7 +42,7 @@ class Explanation(Printed):
         Certified intervals for the private table. Of a table whose cells need a linear program
         each, those of the first few, and on to the first that is limited; `Release.bound` has all.
     ask : str
-        The analysis to ask the custodian for.
+        The analysis to ask the custodian for; of functions, their columns.
     expected_width : float
         Median width of its 95% noise-aware intervals if it alone were planned, with the budget and
         the number of rows of the release, on even rows; nan where there are none.

@@ -16,6 +16,12 @@ from dpstats.errors import RequestError
 
 LARGEST_DELTA, LARGEST_GAMMA = 0.5, 0.25
 _HALVINGS = 100
+# At beta = 2/3 and 1/2, (beta^-3 - 1)/(1 - beta) is 57/8 and 14: the constants that BL24's proofs
+# leave unnamed. The total variations that they multiply have a factor 1/2, 1 and tau/3.
+_C1, _C2, _C_KERNEL = 57 / 16, 57 / 8, 14 / 3
+HISTOGRAM_CONDITION = 9 / 5
+PEAK, FACES = 0.8, 1.2  # of a folded normal kernel with bandwidth h <= 1/2, times 1/h
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -211,14 +217,6 @@ def check_range(
         said = " and ".join(f"{word} {x:g}" for word, x in limits.items() if math.isfinite(x))
         of = "" if math.isfinite(above) else "of "
         raise RequestError(f"{name} must be a number {of}{said}, got {short(value)}")
-
-
-# At beta = 2/3 and 1/2, (beta^-3 - 1)/(1 - beta) is 57/8 and 14: the constants that BL24's proofs
-# leave unnamed. The total variations that they multiply have a factor 1/2, 1 and tau/3.
-_C1, _C2, _C_KERNEL = 57 / 16, 57 / 8, 14 / 3
-HISTOGRAM_CONDITION = 9 / 5
-PEAK, FACES = 0.8, 1.2  # of a folded normal kernel with bandwidth h <= 1/2, times 1/h
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,9 @@ from dpstats.verifying.reading import Contents, Measured, csv_rows
 from dpstats.verifying.shapes import is_number
 
 Names = tuple[str, ...]
+_PLACES = 2e-3  # a combination of Gaussian noises is taken as normal
+_MOST = 30_000_000  # functions times rows that are computed
+Rows = Sequence[tuple[Row, int]]
 
 
 def scales_of(one: Measured, power: int) -> list[float]:
@@ -176,12 +179,6 @@ def _centred(values: list[float], shape: Sequence[int]) -> list[float]:
                 values[i] -= mean
         inner = step
     return values
-
-
-_PLACES = 2e-3  # a combination of Gaussian noises is taken as normal
-_MOST = 30_000_000  # functions times rows that are computed
-
-Rows = Sequence[tuple[Row, int]]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,12 @@ from dpstats.verifying.shapes import NotReadError, check, fraction
 
 UNIT = 2**16
 _KNOTS, _LAST = 64, 40
+BALL = 2**13
+COARSE = 64  # steps to either side of the numbers of coarse moments
+_PERSON_STEPS = 2048
+_EVERY = 2**62
+Columns = Mapping[str, Column]
+Vector = Callable[[int], Iterable[tuple[int, int]]]  # the entries of a code that are not zero
 
 
 def linear_losses(
@@ -123,15 +129,6 @@ def _softplus() -> list[float]:
         context.prec = 20
         points = (Decimal(j) / _KNOTS for j in range(_LAST * _KNOTS + 1))
         return [float((1 + (-u).exp()).ln()) for u in points]
-
-
-BALL = 2**13
-COARSE = 64  # steps to either side of the numbers of coarse moments
-_PERSON_STEPS = 2048
-_EVERY = 2**62
-
-Columns = Mapping[str, Column]
-Vector = Callable[[int], Iterable[tuple[int, int]]]  # the entries of a code that are not zero
 
 
 @dataclass(frozen=True)
