@@ -57,7 +57,7 @@ class LossAudit:
 
     @property
     def passed(self) -> bool:
-        """Whether it is within the budget."""
+        """True if it is within the budget."""
         return self.reached <= self.budget
 
 
@@ -76,13 +76,13 @@ class BlockAudit:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing beyond the claim was reached."""
+        """True if nothing beyond the claim was reached."""
         return self.additive and self.reached <= self.claimed
 
 
 @dataclass(frozen=True)
 class NoiseAudit:
-    """What draws of the installed noise showed, on either of two neighbouring tables."""
+    """Findings from draws of the installed noise on two neighbouring tables."""
 
     draws: int
     proved: dict[str, tuple[float, float]]  # losses, with confidence 1 - 1e-6 each, and claims
@@ -91,14 +91,14 @@ class NoiseAudit:
 
     @property
     def passed(self) -> bool:
-        """Whether no proved loss passes its claim, and the draws fit their law."""
+        """True if no proved loss passes its claim, and the draws fit their law."""
         within = all(found <= claimed for found, claimed in self.proved.values())
         return within and self.pvalue >= MISS
 
 
 @dataclass(frozen=True, repr=False)
 class Audit:
-    """What `audit` found.
+    """Findings of `audit`.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found beyond a claim."""
+        """True if nothing was found beyond a claim."""
         blocks = all(block.passed for block in self.blocks)
         return blocks and self.loss.passed and self.noise.passed
 
@@ -378,7 +378,7 @@ def _change(
 
 
 def _adds(strategy: Strategy, block: Block, rng: np.random.Generator) -> bool:
-    """Whether sums over rows are those of every row by itself, which are what was searched."""
+    """True if sums over rows are those of every row by itself, which are what was searched."""
     search = _search(strategy, [block], [np.ones(block.size)], rng)
     rows = random_rows(search.columns, _TOGETHER, rng)
     single = np.array([

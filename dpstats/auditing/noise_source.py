@@ -1,4 +1,4 @@
-"""What draws of the installed noise show: the loss they prove, and whether they fit its law.
+"""Tests of draws of the installed noise: the loss they prove, and whether they fit its law.
 
 Under epsilon, P(E | D) <= exp(epsilon) P(E | D') for every event E. Under rho, whether E came is a
 function of the release, so the Renyi divergence of order a of the two laws of that one bit is at

@@ -462,7 +462,7 @@ def _whole(low: float, high: float) -> Interval:
 
 
 def have_units(blocks: Sequence[Block]) -> bool:
-    """Whether all functions are moments that can be written with the values of columns."""
+    """True if all functions are moments that can be written with the values of columns."""
     return all(
         isinstance(block, Moments)
         and not block.coarse

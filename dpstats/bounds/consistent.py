@@ -198,7 +198,7 @@ def _allowed(sources: Sources, states: States, merged: Mapping[Column, Codes]) -
 
 
 def touched(sources: Sources, columns: Iterable[Column]) -> bool:
-    """Whether some measured function, or a total that is used, depends on one of these columns."""
+    """True if some measured function, or a total that is used, depends on one of these columns."""
     names = set(sources.measurements.published.answering.column_names)
     names = names.union(*(total.names for total in sources.totals))
     return not names.isdisjoint(column.name for column in columns)
@@ -339,7 +339,7 @@ def _columns_for(sources: Sources, measured: Family, question: Question) -> tupl
 
 
 def _links(measured: Family, column: Column, own: tuple[Column, ...]) -> bool:
-    """Whether a column says more of the question's: through a condition, or between two of them."""
+    """True if a column says more of the question's: through a condition, or between two of them."""
     together = [set(block.columns) for block in measured.blocks if column in block.columns]
     if any(
         isinstance(block, Indicator) and column in block.columns and set(own) & set(block.columns)
@@ -473,7 +473,7 @@ def _fine(
 
 
 def _all_in(block: Block, measured: Iterable[Block]) -> bool:
-    """Whether every function of a block is one of some measured ones."""
+    """True if every function of a block is one of some measured ones."""
     found = np.zeros(block.size, dtype=np.bool_)
     for one in measured:
         derivation = one.derive(block, complements=False)

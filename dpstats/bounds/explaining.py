@@ -1,4 +1,4 @@
-"""What a release knows of a question: measured, derivable, bounded or out of reach."""
+"""Verdict on a question to a release: measured, derivable, bounded or out of reach."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def _of_moments(
 
 
 def _distinguished(column: Column, level: int | None, numbering: Numbering) -> bool:
-    """Whether a feature depends on numbered bins or, if it is a number, on codes."""
+    """True if a feature depends on numbered bins or, if it is a number, on codes."""
     if column not in numbering:
         return False
     return level is None or int(numbering[column].max()) + 1 == column.bins

@@ -31,7 +31,7 @@ class Sums:
 
     @property
     def measured(self) -> bool:
-        """Whether the functions are themselves measured ones."""
+        """True if the functions are themselves measured ones."""
         return self.unit == 1 and all(len(own) == 1 for own in self.members)
 
     def variance(self, sources: Sources) -> float:

@@ -90,7 +90,7 @@ def _check_digest(plan: Plan, given: str | None) -> None:
 
 
 def _question(plan: Plan, options: argparse.Namespace, book: Ledger | None) -> str:
-    """What is spent, under which plan, from which ledger, and what is written."""
+    """Question to a person: what is spent, under which plan, from which ledger."""
     from dpstats.files import short_digest
     from dpstats.privacy.rationals import amount_text
 

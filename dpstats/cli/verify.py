@@ -33,7 +33,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _audit(options: argparse.Namespace) -> bool:
-    """Whether the audit passed."""
+    """Run an audit; True if it passed."""
     from dpstats.auditing.audit import audit
     from dpstats.files import to_json
 

@@ -382,7 +382,7 @@ def largest_leverage(inverse: Floats, bounds: Floats) -> float:
 
 
 def positive_definite(matrix: Floats) -> bool:
-    """Whether a symmetric matrix is positive definite by more than rounding, in any units."""
+    """True if a symmetric matrix is positive definite by more than rounding, in any units."""
     own = np.diag(matrix)
     if not np.all(own > 0):
         return False

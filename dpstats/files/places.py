@@ -47,7 +47,7 @@ _MEASUREMENTS = "an archive of measurements, which a budget has paid for, withou
 
 
 def mistaken(path: Path, *wanted: str) -> str:
-    """What a file is instead, with what to do: "x.csv is a table, not a release; make a plan, ...".
+    """Say what a file is instead: "x.csv is a table, not a release; make a plan, ...".
 
     "" for a file that is one of the wanted kinds, or that is not recognised.
     """
@@ -131,7 +131,7 @@ def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
 
 
 def _kept_for_ever(path: Path) -> str | None:
-    """What an existing file is, if it holds what cannot be made again; else None."""
+    """Name an existing file that holds what cannot be made again; else None."""
     if not path.is_file():  # a link to nothing
         return None
     try:
@@ -150,7 +150,7 @@ def _kept_for_ever(path: Path) -> str | None:
 
 
 def holds_measurements(path: Path) -> bool:
-    """Whether a file is an archive of measurements without their release."""
+    """True if a file is an archive of measurements without their release."""
     return _kept_for_ever(path) == _MEASUREMENTS
 
 
@@ -277,7 +277,7 @@ def check_regular(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """What is at a path that is no regular file."""
+    """Name the kind of what is at a path that is no regular file."""
     try:
         mode = path.stat().st_mode
     except OSError:

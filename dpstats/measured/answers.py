@@ -194,7 +194,7 @@ class Answers(Cached):
 
     @property
     def bound_only(self) -> bool:
-        """Whether only bounds on the noise are known, whose error is counted elsewhere."""
+        """True if only bounds on the noise are known, whose error is counted elsewhere."""
         return all(law.bound_only for law in self.law_table)
 
     @cached_property
@@ -248,14 +248,14 @@ class Answers(Cached):
 
     @cached_property
     def independent(self) -> bool:
-        """Whether no two answers share a measured noise; False, too, where there are very many."""
+        """True if no two answers share a measured noise; False, too, where there are very many."""
         if len(self.sums) * len(self._measured[1]) > _MOST_WEIGHTS:
             return False
         return bool(np.all(np.count_nonzero(self.weights, axis=0) <= 1))
 
     @cached_property
     def share_noise(self) -> bool:
-        """Whether some answers share a measured noise, as far as noises are known."""
+        """True if some answers share a measured noise, as far as noises are known."""
         return not (self.bound_only or self.independent)
 
     @property

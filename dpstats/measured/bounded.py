@@ -73,7 +73,7 @@ class Bounded:
 
 
 class Switch:
-    """Whether draws of the noise are refused; they are after `infer` of an analysis."""
+    """True if draws of the noise are refused; they are after `infer` of an analysis."""
 
     def __init__(self, *, refused: bool) -> None:
         self.refused = refused

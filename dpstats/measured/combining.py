@@ -92,7 +92,7 @@ class WeightRows:
         return keys
 
     def _estimates(self) -> Iterator[tuple[BlockEstimate, list[int]]]:
-        """Of every block that holds wanted functions: its estimate, and their numbers in it."""
+        """Estimate of every block with wanted functions, and their numbers in it."""
         wanted = np.array(self.functions)
         edges = np.cumsum([0, *(block.size for block in self.blocks)])
         for block, first, last in zip(self.blocks, edges[:-1], edges[1:], strict=True):
@@ -197,7 +197,7 @@ class Sources(Cached):
 
     @property
     def is_constrained(self) -> bool:
-        """Whether answers use more than the noisy sums."""
+        """True if answers use more than the noisy sums."""
         schema = self.measurements.schema
         return self.constraints != "none" and (schema.is_linked or bool(self.totals))
 
@@ -377,7 +377,7 @@ class Sources(Cached):
         return ~possible.ravel()
 
     def _holds_always(self, condition: Indicator) -> bool:
-        """Whether a condition holds in every row that the rules allow."""
+        """True if a condition holds in every row that the rules allow."""
         possible = self.possible_cells(condition.columns)
         return possible is not None and bool(np.all(condition.cells.array >= possible))
 

@@ -223,7 +223,7 @@ class Measurements(HasStrategy):
 
     @property
     def counted_alone(self) -> bool:
-        """Whether `rows` is the measured number of rows, whose noise no other answer shares."""
+        """True if `rows` is the measured number of rows, whose noise no other answer shares."""
         return self._total is self.count
 
     @cached_property

@@ -54,7 +54,7 @@ class RowCount:
 
     @property
     def public(self) -> bool:
-        """Whether the number is exact."""
+        """True if the number is exact."""
         return self.law is None
 
     @property

@@ -56,7 +56,7 @@ class PlannedBlock:
 
     @property
     def pending(self) -> bool:
-        """Whether it can be measured only once others have given its pilot."""
+        """True if it can be measured only once others have given its pilot."""
         return isinstance(self.block, PilotScore) and self.block.pilot is None
 
     def at(self, coefficient: float) -> PlannedBlock:

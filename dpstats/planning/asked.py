@@ -1,4 +1,4 @@
-"""What analyses ask for, compared with what a plan measures."""
+"""Requests of analyses, compared with what a plan measures."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """What the widths are of, in one line."""
+        """Title of the widths, in one line."""
         kind = f"{self.method.replace('_', '-')} {1 - self.alpha:.6g}"
         return f"Median width of {kind} intervals at n = {self.n}, {self.said}"
 

@@ -1,4 +1,4 @@
-"""What a plan measures: the blocks of all analyses, merged, with their parts of the budget."""
+"""Division of a plan: the blocks of all analyses, merged, with their parts of the budget."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Split:
         return self._least(Fraction(weight) * block.size * squared)
 
     def _least(self, squared: Fraction) -> Fraction:
-        """What a block spends, up to a common factor, by its weighted squared sensitivities."""
+        """Part that a block spends, up to a factor, by its weighted squared sensitivities."""
         return _root(squared, 2 if self.budget.noise == "gaussian" else 3)
 
     def _by_shares(self, blocks: Sequence[Block]) -> list[Fraction]:

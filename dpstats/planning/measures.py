@@ -1,4 +1,4 @@
-"""What can be asked of one analysis of a plan: a width, an accuracy, the power of its test."""
+"""Targets for one analysis of a plan: a width, an accuracy, the power of its test."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class Power(Measure):
     def _rejects(
         self, strategy: Strategy, n: int, base: int, chosen: NDArray[np.intp], value: float
     ) -> NDArray[np.bool_]:
-        """Whether each of the chosen releases rejects; none is inferred twice at a value."""
+        """Rejections by the chosen releases; none is inferred twice at a value."""
         known = self.known.setdefault(value, {})
         for i in chosen.tolist():
             if i not in known:

@@ -67,7 +67,7 @@ from dpstats.schema.totals import check_totals
 
 @dataclass(frozen=True, repr=False)
 class Plan(HasStrategy):
-    """What will be measured, and how the budget is split; made before any row is read.
+    """Plan of what is measured and how the budget is split, made before any row is read.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Plan(HasStrategy):
 
     @property
     def reference_block(self) -> PlannedBlock | None:
-        """What the reference itself measures, paid by its own share."""
+        """Block that the reference itself measures, paid by its own share."""
         return self.strategy.own_block("reference")
 
     @property
@@ -147,7 +147,7 @@ class Plan(HasStrategy):
 
     @property
     def in_two_stages(self) -> bool:
-        """Whether something is measured at a pilot that comes first: the rows are read twice."""
+        """True if something is measured at a pilot that comes first: the rows are read twice."""
         return any(planned.pending for planned in self.strategy.blocks)
 
     def cost(self) -> Fraction:
@@ -192,7 +192,7 @@ class Plan(HasStrategy):
         return self._unmeasured(not_private=False).most_bytes
 
     def _unmeasured(self, not_private: bool) -> Measurements:
-        """What will be kept, with zeros for the noisy sums."""
+        """Measurements as they will be kept, with zeros for the noisy sums."""
         n = (self.n or 1) if self.unit == "replace" else None
         size = sum(planned.block.size for planned in self.strategy.blocks)
         widest = tuple(planned.at(-np.inf) for planned in self.strategy.blocks)
@@ -215,7 +215,7 @@ class Plan(HasStrategy):
         check_reference(self.strategy, self.reference, n)
 
     def costing(self, budget: Budget) -> Plan:
-        """The same plan at another budget of its kind, every noise in proportion."""
+        """Change the budget to another of its kind, and every noise in proportion."""
         return replace(self, strategy=with_budget(self.strategy, self.reference, budget))
 
     def _assumed_rows(self, n: int | None) -> int:

@@ -372,7 +372,7 @@ class Problem(Generic[P]):
         return hit, miss, measured
 
     def _possible(self, strategy: Strategy, n: int) -> bool:
-        """Whether the noise can be drawn, and candidates placed."""
+        """True if the noise can be drawn, and candidates placed."""
         try:
             check_reference(strategy, self.reference, n)
             _ = strategy.block_scales

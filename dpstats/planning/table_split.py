@@ -130,14 +130,14 @@ class TableSplit(Cached):
         return np.asarray(self.cells ** {"cells": 0.0, "balanced": -0.5, "max": -1.0}[self.weights])
 
     def value(self, variances: Floats) -> float:
-        """What is to be small, for residuals of variances v_A (S,)."""
+        """Criterion to be minimised, for residuals of variances v_A (S,)."""
         of_tables = self.spread @ variances
         if self.weights == "max":
             return float(np.max(of_tables / self.cells))
         return float(self._first_weights @ of_tables)
 
     def weight(self, block: Block) -> float:
-        """Of the variances of another block, beside those of the tables."""
+        """Weight of the variances of another block, beside those of the tables."""
         return float(block.size**-0.5) if self.weights == "balanced" else 1.0
 
     def least(self, noise: Noise) -> float:
@@ -256,7 +256,7 @@ class TableSplit(Cached):
 
     @property
     def whole_is_better(self) -> bool:
-        """Whether whole tables have less Gaussian noise, as when the cost is only bounded."""
+        """True if whole tables have less Gaussian noise, as when the cost is only bounded."""
         if self.unit == "add_remove" or len(self.changes) > 1:
             return False  # whole tables are residuals of certain scales
         whole = self.value(1 / (self.seen @ self.shares("gaussian")))  # a share e has variance 1/e

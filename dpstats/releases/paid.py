@@ -1,4 +1,4 @@
-"""What a budget has paid for, on disk: never overwritten, never lost when a run stops halfway."""
+"""Files that a budget has paid for: never overwritten, never lost when a run stops halfway."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class RowsResult(_FromRows):
 
     @property
     def testable(self) -> bool:
-        """Whether there is a single parameter."""
+        """True if there is a single parameter."""
         return self.scalar
 
     def __float__(self) -> float:
@@ -569,7 +569,7 @@ def infer(
 
 
 def _reads_bounds(analysis: Analysis[Result], result: Result) -> bool:
-    """Whether certified intervals are known to use bounds on the noise, not its law."""
+    """True if certified intervals are known to use bounds on the noise, not its law."""
     if type(analysis).__module__.startswith("dpstats.") and analysis.kind in BUILT_IN:
         return True
     intervals = getattr(result, "intervals", None)
@@ -636,7 +636,7 @@ class _Known:
 
     @property
     def public(self) -> bool:
-        """Whether the number of rows is known."""
+        """True if the number of rows is known."""
         return self.n[0] == self.n[1]
 
     @property
@@ -668,7 +668,7 @@ class PublishedRows(Cached):
 
     @property
     def strict(self) -> PublishedRows:
-        """The same, with every use of a noise law refused."""
+        """View with every use of a noise law refused."""
         return PublishedRows(
             self.schema, self.codes, self.known, self.family, Switch(refused=True), True
         )

@@ -1,4 +1,4 @@
-"""What else a release can answer: analyses that nobody planned and that its answers determine."""
+"""Analyses that nobody planned and that the answers of a release determine."""
 
 from __future__ import annotations
 

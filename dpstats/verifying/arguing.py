@@ -40,7 +40,7 @@ _WHAT = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the program concludes: the cost of what rows reach and of what none exceeds."""
+    """Conclusion of the program: the cost that rows reach and that none exceeds."""
 
     findings: tuple[Finding, ...]
     reached: Fraction
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether everything is as the file states."""
+        """True if everything is as the file states."""
         return not self.wrong and not self.undecided
 
 

@@ -98,7 +98,7 @@ class Combined:
         return [sum(sums[cell] for cell in inside)], [total[own_place]], [total]
 
     def _sources(self, names: Names) -> list[tuple[Measured, float]]:
-        """What sees the interaction of some columns, with the precision of its entries."""
+        """Blocks that see the interaction of some columns, with the precision of its entries."""
         sources = []
         for one in self.tables:
             variance = self.variance[id(one)]
@@ -134,7 +134,7 @@ class Combined:
         return self.known[names]
 
     def _interactions(self, block: Block) -> dict[Names, list[float]]:
-        """Those of a condition."""
+        """Interactions of a condition."""
         found, by_name = {}, {column.name: column for column in block.columns}
         for names in self._parts(tuple(by_name)):
             places, shape = list(_cells_of(block.columns, names)), [by_name[n].bins for n in names]
@@ -229,7 +229,7 @@ def _decoded(column: Column, code: int) -> Any:
 
 
 def _read(column: Column, cell: str) -> Any:
-    """The same of a cell of rows.csv; the cell itself if it is not written as dpstats writes it."""
+    """Value of a cell of rows.csv; the cell itself if it is not as dpstats writes it."""
     if not column.half:
         return cell
     if cell == ("" if column.dates else "nan"):
@@ -292,7 +292,7 @@ def check_certificate(contents: Contents, rows: Rows) -> list[str]:
 
 
 def _is_range(n: object) -> bool:
-    """Whether it is two numbers of rows, the smaller one first."""
+    """True for two numbers of rows, the smaller one first."""
     return isinstance(n, list) and [*map(type, n)] == [int, int] and 1 <= n[0] <= n[1]
 
 

@@ -140,7 +140,7 @@ class Group:
     answered: tuple[Column, ...] = ()
 
     def holds(self, row: Row) -> bool:
-        """Whether a row is in it."""
+        """True if a row is in it."""
         inside = cell_of(self.columns, row) in self.cells
         return inside and all(row[c.name] != c.missing for c in self.answered)
 

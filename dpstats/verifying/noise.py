@@ -87,7 +87,7 @@ def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, in
 
 
 def variance(scale: float, power: int) -> float:
-    """Of discrete Laplace (power 1) or discrete Gaussian (2) noise."""
+    """Variance of discrete Laplace (power 1) or discrete Gaussian (2) noise."""
     if power == 1:
         return 0.5 / math.sinh(min(0.5 / scale, 700.0)) ** 2
     if scale > _SUMMED:
@@ -163,7 +163,7 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:
 
 
 def promises(rho: Fraction, epsilon: Fraction, delta: Fraction) -> tuple[bool, Decimal, str]:
-    """Whether rho is proven to be (epsilon, delta)-private, and the proven delta."""
+    """Compare rho with (epsilon, delta): whether that is proven, and the proven delta."""
     found, how = delta_of(rho, epsilon)
     with localcontext() as context:
         context.prec = _DIGITS

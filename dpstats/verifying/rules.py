@@ -208,7 +208,7 @@ def _condition(text: str, columns: Mapping[str, Column]) -> tuple[ast.expr, set[
 
 
 def _holds(node: ast.expr, row: Values) -> bool | None:
-    """Whether a condition is true of a row, false, or neither."""
+    """Truth of a condition for a row: True, False, or None for neither."""
     match node:
         case ast.BoolOp(op, parts):
             known = {_holds(part, row) for part in parts}

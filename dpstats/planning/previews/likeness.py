@@ -86,7 +86,7 @@ def _row_count(cells: dict[str, Codes]) -> int:
 
 
 def likeness(like: Like | None, strategy: Strategy) -> Likeness:
-    """What `like=` means for the columns of a plan; by default the guesses of its schema."""
+    """Source of rows that `like=` means for a plan; by default the guesses of its schema."""
     schema = strategy.columns
     if like is None:
         guesses = None if schema.guesses is None else schema.guesses.select(schema.names)

@@ -190,7 +190,7 @@ class Preview:
 
     @property
     def said(self) -> str:
-        """What the rows were made from, in words."""
+        """Source of the rows, in words."""
         return self.like.said(self._strategy.columns)
 
     @cached_property
@@ -389,7 +389,7 @@ def listed(terms: Sequence[str]) -> str:
 def edges_of_quantile(
     analysis: Analysis[Result], schema: Schema, results: Sequence[Result] = ()
 ) -> str:
-    """What to declare for narrower intervals of a quantile; "" where nothing helps."""
+    """Advise edges for narrower intervals of a quantile; "" where nothing helps."""
     if not getattr(analysis, "ends_at_edges", False):
         return ""
     column = schema[analysis.column]  # type: ignore[attr-defined]

@@ -96,7 +96,7 @@ def _infer(analysis: Analysis[Result], release: PretendRelease) -> Result:
 
 
 def _settled(widths: Floats) -> bool:
-    """Whether more than these widths (r, d) would say little: finite and known, or often not."""
+    """True if more than these widths (r, d) would say little: all known, or often infinite."""
     releases = len(widths)
     lost = np.isinf(widths).sum(axis=0)
     if releases >= _FEWEST and lost.max(initial=0) == releases:
@@ -107,7 +107,7 @@ def _settled(widths: Floats) -> bool:
 
 
 def _known(widths: Floats) -> NDArray[np.bool_]:
-    """Whether the medians of finite widths (r, d) are: (d,)."""
+    """Mask (d,) of the medians of widths (r, d) that more releases would hardly change."""
     known: NDArray[np.bool_] = widths.min(axis=0) == widths.max(axis=0)
     varying = np.isfinite(widths).all(axis=0) & (widths.min(axis=0) > 0)
     logs, releases = np.log(widths[:, varying]), len(widths)
@@ -165,5 +165,5 @@ class PreviewedWidths:
 
 
 def tells_nothing(widths: Floats | float, ranges: Floats | float) -> NDArray[np.bool_]:
-    """Whether intervals have no ends, or are as wide as the range of all values."""
+    """True if intervals have no ends, or are as wide as the range of all values."""
     return np.asarray(widths) >= np.multiply(ranges, 1 - _ROUNDED)
