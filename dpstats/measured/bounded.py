@@ -36,7 +36,7 @@ class Bounded:
     """A noise of which nothing is known but a bound on its absolute value.
 
     Its variance counts as zero, since whatever is computed from it is not shown, see
-    `dpstats.releases.published_rows`; with `strict` it is refused.
+    `dpstats.releases.published_rows`.
     """
 
     lattice: ClassVar[bool] = False
@@ -45,30 +45,20 @@ class Bounded:
     invertible: ClassVar[bool] = False
 
     bound: float
-    strict: bool = False
-
-    @property
-    def variance(self) -> float:
-        """Not known; see the class."""
-        if self.strict:
-            self._refuse()
-        return 0.0
+    variance: float = 0.0
 
     def quantile(self, beta: float) -> float:
         """The bound, whatever `beta`."""
         return self.bound
 
-    def pmf(self, z: ArrayLike) -> Floats:
+    def pmf(self, z: ArrayLike) -> NoReturn:
         """Not known."""
-        self._refuse()
+        raise RequestError(ONLY_CERTIFIED)
 
     cdf = tail = smoothed_cdf = log_characteristic = pmf
 
-    def support(self, tail: float = 1e-12) -> int:
+    def support(self, tail: float = 1e-12) -> NoReturn:
         """Not known."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
         raise RequestError(ONLY_CERTIFIED)
 
 

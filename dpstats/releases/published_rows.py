@@ -534,7 +534,10 @@ def infer(
     )
     result = analysis.infer(view)
     if not _reads_bounds(analysis, result):
-        result = analysis.infer(view.strict)
+        raise RequestError(
+            f"{ONLY_CERTIFIED}. Intervals of your own declare from_bounds = True if bounds are all "
+            "that they use"
+        )
     view.draws.refused = True
     found: Any = result
     shared: dict[str, Any] = {"title": result.title, "beta": known.beta, "n": known.n}
@@ -664,14 +667,6 @@ class PublishedRows(Cached):
     known: _Known
     family: Family  # the functions that the radius is about
     draws: Switch
-    refused: bool = False  # every use of the noise but its bounds
-
-    @property
-    def strict(self) -> PublishedRows:
-        """View with every use of a noise law refused."""
-        return PublishedRows(
-            self.schema, self.codes, self.known, self.family, Switch(refused=True), True
-        )
 
     @property
     def n(self) -> int:
@@ -721,7 +716,7 @@ class PublishedRows(Cached):
         unit_means = sums / (known.size * units)
         every = zip(names, unit_means.tolist(), radii.tolist(), strict=True)
         bounds = known.size * units * np.array([known.of_sum(*parts) for parts in every])
-        count = None if known.public else Bounded(known.off, strict=self.refused)
+        count = None if known.public else Bounded(known.off)
         if with_count and count is not None:
             names += ROWS.names
             sums, units = np.append(sums, known.size), np.append(units, ROWS.bounds)
@@ -733,7 +728,7 @@ class PublishedRows(Cached):
             bounds=units,
             rows=RowCount(float(known.size), count),
             uniforms=np.zeros(len(sums)),
-            law_table=[Bounded(bound, strict=self.refused) for bound in distinct.tolist()],
+            law_table=list(map(Bounded, distinct.tolist())),
             law_of=law_of,
             _rows=cast("Any", None),
             _measured=([], np.zeros(0, dtype=np.intp)),
