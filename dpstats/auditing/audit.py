@@ -169,7 +169,6 @@ def _plain(part: BlockAudit | LossAudit | NoiseAudit) -> dict[str, Any]:
 
 
 def _print(audit: Audit) -> str:
-    """Verdict, a line for each block, the whole plan, the noise, and what is not shown."""
     name, *_ = audit.noise.proved
     norm = "squared L2" if "rho" in audit.noise.proved else "L1"
     failed = [block for block in audit.blocks if not block.passed]
@@ -287,7 +286,6 @@ def audit(plan: Plan, *, draws: int | None = None, progress: Shown = None) -> Au
 
 
 def _usual(strategy: Strategy) -> int:
-    """Draws that take about as long for every plan."""
     calls = sum(len(np.unique(scales)) for scales in strategy.block_scales)
     functions = sum(planned.block.size for planned in strategy.blocks)
     return min(max(_TIME // (2 * (_CALL * calls + _FUNCTION * functions)), _FEW), _MANY)

@@ -76,8 +76,6 @@ def bound(
 
 
 class _Found(NamedTuple):
-    """Bounds on one question."""
-
     ends: Interval
     says: bool
     known_from: str
@@ -184,7 +182,6 @@ class Asker:
         return self._joined([self._of_block(block) for block in blocks])
 
     def _joined(self, parts: Sequence[Bounds], order: Codes | None = None) -> Bounds:
-        """Bounds one after the other, or in another order."""
         terms = [term for part in parts for term in part.terms]
         known = [text for part in parts for text in part.known_from]
         order = np.arange(len(terms)) if order is None else order
@@ -441,13 +438,11 @@ class Ends:
         return self.program.least_sum(values), -self.program.least_sum(-values)
 
     def _counts(self, values: Floats) -> Interval:
-        """Bounds on a count."""
         low, high = _whole(*self._sums(values))
         return max(low, 0.0), high
 
 
 def _of_population(yes: Interval, no: Interval, alpha: float) -> Interval:
-    """A population share, for counts between bounds."""
     low_yes, high_yes, low_no, high_no = (np.array(end) for end in (*yes, *no))
     low, high = clopper_pearson(low_yes, high_yes, high_no, low_no, alpha)
     return float(low), float(high)

@@ -281,7 +281,6 @@ def _ends(
 
 
 def _public(sources: Sources) -> tuple[float, float]:
-    """The number of rows where it is public."""
     assert sources.n is not None
     return float(sources.n), float(sources.n)
 
@@ -483,7 +482,6 @@ def _all_in(block: Block, measured: Iterable[Block]) -> bool:
 
 
 def _others(measured: Family, columns: tuple[Column, ...]) -> Blocks:
-    """Measured functions of the columns that are neither tables nor conditions."""
     found: Blocks = []
     for block in measured.blocks:
         if isinstance(block, Table | Indicator):

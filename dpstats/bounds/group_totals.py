@@ -38,8 +38,6 @@ Numbering = Mapping[Column, Codes]
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Disjoint groups of rows, as sets of cells."""
-
     columns: tuple[Column, ...]  # of the cells, those that may be missing among them
     number_of: NDArray[np.int64]  # one axis per column: the group of each cell, -1 for none
 

@@ -88,7 +88,6 @@ class Program(Cached):
         )
 
     def _solved(self, values: Floats, **constraints: Any) -> Any:
-        """Result of the solver, at an optimum or where it stopped."""
         from scipy import optimize
 
         method: Any = "highs-ipm" if len(values) > _LARGE else "highs"

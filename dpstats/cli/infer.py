@@ -89,7 +89,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_shown(parser: argparse.ArgumentParser) -> None:
-    """Options of `summary` that some results have."""
     parser.add_argument(
         "--simultaneous",
         action="store_true",
@@ -113,7 +112,6 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
 
 
 def _row_limit(text: str) -> int:
-    """A number of rows to print."""
     if text == "all":
         return sys.maxsize
     if not text.isdecimal() or int(text) < 1:
@@ -194,7 +192,6 @@ def _frame_of(result: Result, options: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _as_csv(frames: Mapping[str, pd.DataFrame]) -> str:
-    """One table, the name of the analysis first; cells are empty where a column is of others."""
     import pandas as pd
 
     for name, frame in frames.items():

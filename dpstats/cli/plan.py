@@ -109,7 +109,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
-    """The options of `Plan.solve`."""
     solve = parser.add_argument_group(
         "the least budget, or number of rows",
         "for the analysis --of NAME: give --width, --delta or --power. With a number of rows "
@@ -203,7 +202,6 @@ def _preview(options: argparse.Namespace) -> None:
 
 
 def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespace) -> None:
-    """The table or figure of widths against the budget."""
     from dpstats.files import check_place, write_atomically
     from dpstats.plots.curves import check_drawn, curve
     from dpstats.releases.paid import check_apart
@@ -236,7 +234,6 @@ def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespa
 
 
 def _effect(text: str) -> float | list[float]:
-    """An effect size: a number, or several."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:

@@ -51,7 +51,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_synthesis(parser: argparse.ArgumentParser) -> None:
-    """The options of `dps.synthesize`."""
     parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
     parser.add_argument(
         "--solver",
@@ -71,7 +70,6 @@ def _add_synthesis(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_digest(plan: Plan, given: str | None) -> None:
-    """Refuse a plan that is not the one that was approved."""
     from dpstats.files import short_digest
 
     if given is None:
@@ -199,7 +197,6 @@ def _synthesize(options: argparse.Namespace) -> None:
 
 
 def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
-    """Arguments of `dps.synthesize`, checked."""
     from dpstats.rows.generator import check_options
 
     fit, solver, draw = options.fit, options.solver, options.draw
@@ -216,7 +213,6 @@ def _finish(
     output: Path,
     force: bool,
 ) -> None:
-    """From measurements that are on disk to a release that is."""
     from dpstats.files import formula_note
     from dpstats.releases.paid import remove_paid
     from dpstats.schema import Category

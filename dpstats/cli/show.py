@@ -94,7 +94,6 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _parts(held: Release | Measurements | Plan) -> list[str]:
-    """The schema, the analyses as they are written, and what was or will be measured."""
     from dpstats.checks import lines_shown
     from dpstats.display import fitted_table, line_width
     from dpstats.results.rendering import more_rows

@@ -33,7 +33,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _audit(options: argparse.Namespace) -> bool:
-    """Run an audit; True if it passed."""
     from dpstats.auditing.audit import audit
     from dpstats.files import to_json
 

@@ -70,7 +70,6 @@ def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Ra
 
 
 def _most(mean: Range, square: Range) -> float:
-    """The largest variance."""
     return square[1] - min(max(mean[0], -mean[1], 0.0) ** 2, square[1])
 
 

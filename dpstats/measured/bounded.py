@@ -98,7 +98,6 @@ class BoundedAnswers(Answers):
         return []
 
     def _under(self, constraints: Constraints) -> BoundedAnswers:
-        """These answers, which use no totals."""
         return self
 
     def _check(self) -> None:

@@ -342,13 +342,11 @@ def _accuracy(
 
 
 def _places(chosen: Family, whole: Family) -> NDArray[np.intp]:
-    """Numbers of the functions of some blocks of a family."""
     kept = [np.full(block.size, block in chosen.blocks) for block in whole.blocks]
     return np.flatnonzero(np.concatenate(kept))
 
 
 def _furthest(means: Floats, ends: Floats) -> Floats:
-    """Distance of each mean from the further end of its interval."""
     return np.asarray(np.abs(means - ends).max(axis=0), dtype=np.float64)
 
 

@@ -377,7 +377,6 @@ class Sources(Cached):
         return ~possible.ravel()
 
     def _holds_always(self, condition: Indicator) -> bool:
-        """True if a condition holds in every row that the rules allow."""
         possible = self.possible_cells(condition.columns)
         return possible is not None and bool(np.all(condition.cells.array >= possible))
 
@@ -386,7 +385,6 @@ class Sources(Cached):
         return self.best(ROWS, disjoint=False) if self.n is None else self._exact(float(self.n))
 
     def _exact(self, count: float) -> BlockEstimate:
-        """A sum without noise, of one function."""
         zero, uniforms = np.zeros(1), np.concatenate([noisy.uniforms for noisy in self.blocks])
         uniform = uniforms.sum()
         return BlockEstimate(
@@ -534,7 +532,6 @@ class Sources(Cached):
         return determined_bins(self.measurements.schema) if use else []
 
     def _facts_about(self, columns: tuple[Column, ...]) -> _Facts | None:
-        """Facts about sums of tables that are linked to some columns; None if there are none."""
         linked = self._linked_to(columns)
         return self._once(("facts", linked), lambda: self._facts(linked))
 
@@ -674,7 +671,6 @@ class Sources(Cached):
 def _rows_of(
     chosen: Sequence[int], members: Sequence[Codes], signs: Sequence[int], size: int
 ) -> Floats:
-    """Plain sums as rows of weights."""
     rows = np.zeros((len(chosen), size))
     for row, f in zip(rows, chosen, strict=True):
         row[members[f]] = signs[f]
@@ -689,7 +685,6 @@ def _functions_of(wanted: Table | Indicator) -> Floats:
 
 
 def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
-    """Indicators of some cells of a table, (d, bins of each column...)."""
     functions = np.zeros((len(chosen), table.size))
     functions[np.arange(len(chosen)), list(chosen)] = 1
     return functions.reshape(-1, *table.shape)

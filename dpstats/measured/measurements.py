@@ -163,7 +163,6 @@ class Measurements(HasStrategy):
 
     @cached_property
     def _noisy(self) -> tuple[tuple[Role, NoisyBlock], ...]:
-        """All blocks in the strategy's order, with what each was measured for."""
         ends = np.cumsum([planned.block.size for planned in self.strategy.blocks])[:-1]
         sums, uniforms = np.split(self.noisy_sums, ends), np.split(self.uniforms, ends)
         return tuple(
@@ -320,7 +319,6 @@ class Measurements(HasStrategy):
 
     @property
     def _of_several_rows(self) -> str:
-        """The guarantee for a person with several rows."""
         if self.neighbours == Neighbours(self.unit):
             return self.budget.rows_of_one
         return "all rows of a person are protected together at the budget"

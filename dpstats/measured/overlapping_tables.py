@@ -126,8 +126,6 @@ class OverlappingTables(Cached):
         return rows
 
     def _total(self, size: int) -> Floats:
-        """Weights (size,) on the measured functions of the total."""
-
         def found() -> Floats:
             row = np.zeros(size)
             for table, share in self.shares(frozenset()):

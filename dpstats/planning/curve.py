@@ -98,7 +98,6 @@ class Curve:
 
     @property
     def _cells(self) -> list[tuple[str, ...]]:
-        """A header, and a row for every budget."""
         columns = [[self.parameter, *(f"{budget:.4g}" for budget in self.budgets)]]
         for name, widths in self.widths.items():
             columns.append([self.label(name), *map(width_text, widths.tolist())])

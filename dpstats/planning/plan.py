@@ -219,7 +219,6 @@ class Plan(HasStrategy):
         return replace(self, strategy=with_budget(self.strategy, self.reference, budget))
 
     def _assumed_rows(self, n: int | None) -> int:
-        """The number of rows that is given, or declared."""
         rows = self.n if n is None else n
         if rows is None:
             raise RequestError("preview needs a number of rows: give n=")
@@ -601,7 +600,6 @@ class Plan(HasStrategy):
 
     @property
     def _person_totals(self) -> list[str]:
-        """A line on the products of person totals, if there are any."""
         totals = self.strategy.of_persons
         if not totals:
             return []

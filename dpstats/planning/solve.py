@@ -96,7 +96,6 @@ class Search:
         return self.seen[value]
 
     def _outwards(self, value: float, sign: int) -> float:
-        """The next value up (+1) or down (-1), a little beyond where the target should be."""
         here, step = self.seen[value], math.log(_FIRST)
         if math.isfinite(here):
             step = abs(here) / self.slope
@@ -372,7 +371,6 @@ class Problem(Generic[P]):
         return hit, miss, measured
 
     def _possible(self, strategy: Strategy, n: int) -> bool:
-        """True if the noise can be drawn, and candidates placed."""
         try:
             check_reference(strategy, self.reference, n)
             _ = strategy.block_scales

@@ -172,7 +172,6 @@ def _data_type(column: Column) -> str:
 
 
 def _levels(column: Category) -> dict[str, Any]:
-    """The declared levels of a column as an enumeration."""
     name = f"levels/{_quoted(column)}"
     return {
         "@type": "cr:RecordSet",

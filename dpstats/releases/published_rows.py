@@ -449,7 +449,6 @@ def left_of(alpha: float, beta: float, target: Target) -> float:
 
 
 def _check_certified(method: Method, target: Target) -> None:
-    """Refuse noise-aware intervals, which need the release."""
     check_method(method)
     check_target(target)
     if method == "noise_aware":
@@ -680,7 +679,6 @@ class PublishedRows(Cached):
 
     @cached_property
     def _distinct(self) -> tuple[dict[str, Codes], Floats]:
-        """Distinct rows, and their shares."""
         names = list(self.codes)
         stacked = np.stack([self.codes[name] for name in names], axis=1)
         distinct, counts = np.unique(stacked, axis=0, return_counts=True)

@@ -147,7 +147,6 @@ class Release(Cached):
 
     @cached_property
     def _view(self) -> ReleaseView:
-        """The view that analyses get."""
         return _View(self)
 
     @property
@@ -500,7 +499,6 @@ class Release(Cached):
 
     @cached_property
     def _whole(self) -> Accuracy:
-        """The certificate of all functions, at its usual level."""
         return self.accuracy()
 
     def bound(
@@ -712,7 +710,6 @@ class Release(Cached):
         return self._batches().__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> pa.RecordBatchReader:
-        """The synthetic rows in their order, some at a time."""
         return row_batches(self.columns, self.candidates, self.counts, self.row_seed)
 
     def to_parquet(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -825,7 +822,6 @@ class Release(Cached):
         return files.pack(self._members())
 
     def _members(self) -> dict[str, str]:
-        """The texts of the archive, by member name."""
         document = {
             "dpstats": "release",
             "version": files.VERSION,
@@ -875,7 +871,6 @@ class Release(Cached):
         return "\n".join([*lines, limits(held.neighbours)])
 
     def _origin(self) -> str:
-        """Where the rows come from."""
         if self.fit == "entropy" and self.measurements.reference_spec.get("kind") == "log_linear":
             return "from the log-linear model"
         return f"{self.draw}, {self.fit} fit on {counted(len(self.weights), 'candidate')}"
@@ -939,7 +934,6 @@ class _View:
 
 
 def _check_analysis(method: str, given: object) -> None:
-    """Refuse what is neither the name of an analysis nor an analysis."""
     if not isinstance(given, str) and (isinstance(given, type) or not hasattr(given, "infer")):
         raise RequestError(
             f"{method} takes the name of an analysis, or an analysis with its parameters such as "

@@ -93,7 +93,6 @@ def analysts_report(
 def _infer_all(
     release: Release, progress: Progress | None
 ) -> tuple[dict[str, Result], dict[str, str]]:
-    """Results by name, and why the others have none."""
     results, failed = {}, dict(release.unread)
     for done, name in enumerate(release.analyses):
         if progress is not None:
@@ -106,7 +105,6 @@ def _infer_all(
 
 
 def _certificates(release: Release, results: Mapping[str, Result]) -> list[list[str]]:
-    """The certificate of each analysis, at its own level."""
     rows = []
     for name in results:
         try:

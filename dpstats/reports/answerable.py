@@ -73,7 +73,6 @@ def answerable(release: Release) -> list[list[str]]:
 
 
 def _term(column: Category | Number) -> str:
-    """Its name in a formula."""
     return column.formula_name if isinstance(column, Number) else quoted_name(column.name)
 
 

@@ -101,7 +101,6 @@ def of_several(budget: Budget, rows_per_person: int) -> tuple[list[str], list[li
 
 
 def _factor(epsilon: float) -> str:
-    """exp(epsilon), rounded up."""
     if epsilon > 20:
         return f"exp({epsilon:g})"
     return f"{math.ceil(math.exp(epsilon) * 100 - 1e-9) / 100:g}"

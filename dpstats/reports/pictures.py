@@ -114,7 +114,6 @@ def can_draw() -> bool:
 
 
 def _inlined(svg: str, key: str, named: str) -> str:
-    """Turn the SVG of matplotlib into a part of a page."""
     text = svg[svg.index("<svg") :]
     for cut in (r"<metadata>.*?</metadata>", r"<style.*?</style>", r"<!--.*?-->"):
         text = re.sub(cut, "", text, flags=re.DOTALL)
@@ -249,7 +248,6 @@ def _forest(name: str, result: Any) -> Iterator[Picture]:
 
 
 def _table(release: Release, a: str, b: str) -> Iterator[Picture]:
-    """A table of two columns, the one with more levels down."""
     down, across = sorted((a, b), key=lambda name: -release.schema[name].bins)
     sizes = [release.schema[name].bins for name in (down, across)]
     if math.prod(sizes) <= _CELLS and _follows(release, Marginals((a, b), 2)):

@@ -194,7 +194,6 @@ class Theorem:
         return self._condition(delta, n) * self.functions / (delta**2 * self.gamma)
 
     def _condition(self, delta: float, n: int) -> float:
-        """K."""
         raise NotImplementedError
 
     def _failure(self, n: int) -> tuple[float, int]:

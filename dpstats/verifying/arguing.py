@@ -169,7 +169,6 @@ def _argue(contents: Contents, name: str) -> Verdict:
 
 
 def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power: int) -> list[str]:
-    """The argument for a block."""
     bounds, norm = one.block.bounds, "L1" if power == 1 else "squared L2"
     low, high = (scale_of(one.multiplier, b, power) for b in (min(bounds), max(bounds)))
     known = f"{norm} = {_text(finding.bound)}, which rows reach"
@@ -185,6 +184,5 @@ def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power
 
 
 def _text(value: Fraction) -> str:
-    """A fraction, or its decimal if that is long."""
     exact = str(value)
     return exact if len(exact) <= 12 else f"{float(value):.9g}"

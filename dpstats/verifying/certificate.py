@@ -134,7 +134,6 @@ class Combined:
         return self.known[names]
 
     def _interactions(self, block: Block) -> dict[Names, list[float]]:
-        """Interactions of a condition."""
         found, by_name = {}, {column.name: column for column in block.columns}
         for names in self._parts(tuple(by_name)):
             places, shape = list(_cells_of(block.columns, names)), [by_name[n].bins for n in names]
@@ -156,7 +155,6 @@ def _cells_of(columns: Sequence[Column], names: Names) -> Iterator[int]:
 
 
 def _inverted(matrix: list[list[float]]) -> list[list[float]]:
-    """The inverse of a positive matrix."""
     size = len(matrix)
     rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
     for i in range(size):
@@ -168,7 +166,6 @@ def _inverted(matrix: list[list[float]]) -> list[list[float]]:
 
 
 def _centred(values: list[float], shape: Sequence[int]) -> list[float]:
-    """Minus the mean along every axis."""
     inner = 1
     for length in reversed(shape):
         step = inner * length
@@ -297,7 +294,6 @@ def _is_range(n: object) -> bool:
 
 
 def _alone(one: Measured, quantiles: Sequence[float]) -> Published:
-    """Functions by their own answers."""
     noisy = [t / b for t, b in zip(one.sums, one.block.bounds, strict=True)]
     radius = [q / b for q, b in zip(quantiles, one.block.bounds, strict=True)]
     return Published(one.block, noisy, radius)
@@ -372,7 +368,6 @@ def _largest_error(part: Published, rows: Rows, sizes: Sequence[int]) -> float:
 
 
 def _means(block: Block, rows: Rows) -> list[float]:
-    """Means over the rows, in unit scale."""
     total, k = [0] * block.size, sum(count for _, count in rows)
     names = [column.name for column in block.columns]
     alike: Counter[tuple[int, ...]] = Counter()

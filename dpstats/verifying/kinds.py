@@ -528,7 +528,6 @@ def _person_products(
     plain: dict[str, Any], own: tuple[Column, ...], units: Sequence[int],
     totals: Callable[[Row], Sums], argue: Argument, by_value: Set[str],
 ) -> Block:  # fmt: skip
-    """Products of every two totals, of a person of one row."""
     pairs = list(itertools.combinations_with_replacement(range(len(units)), 2))
     place = {pair: f for f, pair in enumerate(pairs)}
 
@@ -606,7 +605,6 @@ def _person_moments(plain: dict[str, Any], columns: Columns) -> Block:
 
 
 def _select(columns: Columns, names: Iterable[str]) -> tuple[Column, ...]:
-    """Columns in the order of the schema."""
     used = set(names)
     if isinstance(names, str) or (isinstance(names, list) and len(used) < len(names)):
         raise NotReadError("has a block with a column twice")
@@ -630,7 +628,6 @@ def _refuse_missing(used: Iterable[Column], group: Group | None) -> None:
 
 
 def _check_features(features: Iterable[Feature], columns: Columns, group: Group | None) -> None:
-    """Refuse features that their columns do not have."""
     by_value = []
     for name, level in features:
         column = columns[name]

@@ -142,7 +142,6 @@ def _archive(data: bytes) -> Contents:
 
 
 def _measured(kind: str, texts: dict[str, str]) -> Contents:
-    """Measurements from the texts of their members."""
     contents = _contents(kind, read_json(texts["measurements.json"], "measurements"))
     contents.members, document = texts, contents.document
     _check_digest(contents)
@@ -170,7 +169,6 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
 
 
 def _read_answers(contents: Contents) -> None:
-    """Give every block its noisy sums."""
     names, *answers = csv_rows(contents, "answers.csv")
     if names != _ANSWERS:
         raise NotReadError("has answers without the columns of dpstats")

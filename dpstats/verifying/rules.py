@@ -77,7 +77,6 @@ def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
 
 
 def _value(column: Column, code: int) -> Any:
-    """Label of a level, a number, or None if missing."""
     return None if code == column.missing else column.values[code]
 
 

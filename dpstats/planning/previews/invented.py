@@ -190,7 +190,6 @@ def _missing(column: Column, guesses: Guesses) -> float:
 
 
 def _stored(column: Column, codes: Codes) -> Any:
-    """Cells (n,) as the private table stores them."""
     if isinstance(column, Number):
         return column.decode(codes)
     if not column.holds_text and not column.allow_missing:
@@ -274,7 +273,6 @@ def _places(shares: Floats, uniform: Floats) -> Codes:
 
 
 def _standard(cells: Codes, codes: Codes, shares: Floats) -> Floats:
-    """Codes with the mean 0 and variance 1 of their margin."""
     mean = float(shares @ codes)
     variance = float(shares @ (codes - mean) ** 2)
     return (cells - mean) / np.sqrt(variance) if variance else np.zeros(cells.shape)

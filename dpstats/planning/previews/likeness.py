@@ -120,7 +120,6 @@ def check_columns(wanted: Schema, like: ReleaseView) -> None:
 
 
 def _table(frame: Any) -> pa.Table:
-    """A frame of public rows as an Arrow table."""
     import pyarrow as pa
 
     with suppress(pa.ArrowException, TypeError, ValueError, AttributeError):

@@ -84,7 +84,6 @@ class PretendRows:
 
     @cached_property
     def _means(self) -> Floats:
-        """Means (d,) of the functions under the density."""
         return np.asarray(self._sums(self.density[None])[0])
 
     def _sums(self, rows: Codes | Floats) -> Floats:
@@ -154,7 +153,6 @@ class PretendRelease:
 
 
 def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:
-    """Sums (D,) with simulated noise of the law that each would get."""
     noisy = sums.copy()
     for scale in np.unique(scales):
         same = np.flatnonzero(scales == scale)

@@ -277,7 +277,6 @@ class Preview:
 
     @property
     def _before(self) -> list[str]:
-        """Lines above the table."""
         made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
         if self.like.source != "even":
             return [made]
@@ -293,7 +292,6 @@ class Preview:
 
     @cached_property
     def _rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table: an analysis, and its other parameters where units differ."""
         rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
             certified = certified_text(o.certified_width, o.whole, o.certified_target)
@@ -303,7 +301,6 @@ class Preview:
         return rows
 
     def _further(self, results: Sequence[Result]) -> list[tuple[str, ...]]:
-        """The cells of the other parameters of an analysis, if units differ."""
         first = results[0].preview_widths("certified")
         if set(first.terms) <= set(results[0].main_terms):
             return []
@@ -319,7 +316,6 @@ class Preview:
 
     @property
     def _after(self) -> list[str]:
-        """Lines below it."""
         lines = []
         for name, results in self.results.items():
             lines += self._warning(name)
