@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw
 
 _SPENT = "keep them until then, since the budget is spent"
-_FAR = 10  # standard deviations; noise alone is beyond them less than once in a million
 _ARCHIVE, _ANSWER = 4_096, 48  # bytes of an archive beside its texts, and of two numbers
 _FOR_READERS = ("person", "assumes")  # sentences, whose words have changed between versions
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
@@ -125,27 +124,9 @@ class Measurements(HasStrategy):
             ),
             self.columns.missing_rules(),
         ]
-        lines += self._count_notes()
         if self.not_private:
             lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
         return lines
-
-    def _count_notes(self) -> list[str]:
-        """A note on tables whose noisy counts do not add up to the public number of rows."""
-        if not self.rows.public:
-            return []
-        notes = []
-        for noisy in self.measured:
-            if isinstance(noisy.block, Table):  # every row is in one cell
-                total = int(noisy.sums.sum())
-                variance = sum(self.budget.law(s).variance for s in noisy.scales.tolist())
-                if abs(total - self.n) > _FAR * variance**0.5:
-                    names = ", ".join(column.name for column in noisy.block.columns)
-                    notes.append(
-                        f"Note: the counts of {names} add up to about {total}, far from n = "
-                        f"{self.n}: the number of rows may have been changed after the measurement"
-                    )
-        return notes
 
     def __post_init__(self) -> None:
         size = sum(planned.block.size for planned in self.strategy.blocks)

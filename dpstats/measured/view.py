@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Block, Family
-from dpstats.measured.answers import Answers
+from dpstats.measured.answers import Answers, answer
+from dpstats.measured.combining import Sources
 from dpstats.privacy.budget import Budget
 from dpstats.schema import Schema
+
+Density = tuple[Mapping[str, Codes], Floats]
 
 
 class ReleaseView(Protocol):
@@ -59,6 +63,39 @@ class ReleaseView(Protocol):
         with_count: bool = False,
     ) -> Answers:
         """Noisy sums of functions, with the exact law of their noise; see `Release.answers`."""
+
+
+class View:
+    """Answers of some sources, and a density that follows from them alone."""
+
+    def __init__(self, sources: Sources, n: int, density: Callable[[], Density]) -> None:
+        measurements = sources.measurements
+        self.schema, self.n, self.budget = measurements.schema, n, measurements.budget
+        self.sources, self._fit = sources, density
+
+    def answers(
+        self,
+        wanted: Family | Block | Sequence[Block],
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
+    ) -> Answers:
+        """Noisy sums of functions; see `Release.answers`."""
+        return answer(self.sources, wanted, disjoint=disjoint, with_count=with_count)
+
+    @cached_property
+    def _density(self) -> Density:
+        return self._fit()
+
+    @property
+    def candidates(self) -> Mapping[str, Codes]:
+        """Points of the density, (m,) codes per column."""
+        return self._density[0]
+
+    @property
+    def weights(self) -> Floats:
+        """Their weights (m,)."""
+        return self._density[1]
 
 
 def density_of(release: ReleaseView) -> tuple[Mapping[str, Codes], Floats]:

@@ -45,7 +45,7 @@ from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Radius
-from dpstats.measured.view import ReleaseView
+from dpstats.measured.view import Density, ReleaseView, View
 from dpstats.privacy.budget import Budget
 from dpstats.releases.interchange import CAUTION, croissant_of, limits, row_batches
 from dpstats.results.base import INTERVAL_COLUMNS, Result
@@ -147,7 +147,14 @@ class Release(Cached):
 
     @cached_property
     def _view(self) -> ReleaseView:
-        return _View(self)
+
+        def density() -> Density:
+            if self.serves_inference:
+                return self.candidates, self.weights
+            candidates, weights = inference_density(self.measurements)
+            return candidates.codes, weights
+
+        return View(self._sources, self.n, density)
 
     @property
     def n(self) -> int:
@@ -896,41 +903,6 @@ def read_analyses(
         except RequestError as error:
             unread[name] = f"analysis {name!r} cannot be read here: {error}"
     return analyses, unread
-
-
-class _View:
-    """A release as analyses see it: its answers, and a density that follows from them alone."""
-
-    def __init__(self, release: Release) -> None:
-        self._release = release
-        self.schema, self.n, self.budget = release.schema, release.n, release.budget
-
-    def answers(
-        self,
-        wanted: Family | Block | Sequence[Block],
-        *,
-        disjoint: bool = False,
-        with_count: bool = False,
-    ) -> Answers:
-        """Noisy sums of functions; see `Release.answers`."""
-        return self._release.answers(wanted, disjoint=disjoint, with_count=with_count)
-
-    @cached_property
-    def _density(self) -> tuple[Mapping[str, Codes], Floats]:
-        if self._release.serves_inference:
-            return self._release.candidates, self._release.weights
-        candidates, weights = inference_density(self._release.measurements)
-        return candidates.codes, weights
-
-    @property
-    def candidates(self) -> Mapping[str, Codes]:
-        """Points of the density, (m,) codes per column."""
-        return self._density[0]
-
-    @property
-    def weights(self) -> Floats:
-        """Their weights (m,)."""
-        return self._density[1]
 
 
 def _check_analysis(method: str, given: object) -> None:

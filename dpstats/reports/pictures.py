@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dpstats import plots
 from dpstats.analyses.base import Analysis
@@ -29,7 +29,7 @@ from dpstats.results.base import Result
 from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 WIDTH = 5.2  # inches
 _SETTINGS: dict[str, Any] = {
@@ -66,7 +66,7 @@ class Picture:
 
     title: str
     description: str
-    draw: Callable[[Axes], object]
+    draw: Callable[..., object]  # on the Axes that it gets as `ax`
     height: float = 3.4  # inches
 
     def svg(self, key: str) -> str:
@@ -82,7 +82,7 @@ class Picture:
             rcdefaults()  # a report does not depend on anyone's settings
             rcParams.update(_SETTINGS)
             figure = Figure(figsize=(WIDTH, self.height), layout="constrained")
-            self.draw(figure.subplots())
+            self.draw(ax=figure.subplots())
             figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         named = f'<title id="{key}-title">{html.escape(self.title)}</title>'
         named += f'<desc id="{key}-desc">{html.escape(self.description)}</desc>'
@@ -139,52 +139,33 @@ def _inlined(svg: str, key: str, named: str) -> str:
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
 
 
-class _Plot(NamedTuple):
-    """A plot of a result: of which name, what it shows, and how it is drawn."""
-
-    title: str
-    text: str
-    draw: Callable[[Any, Axes], object]
-    height: float = 3.4  # inches
-
-
-_PLOTS = {  # by their names in `plots`, which results have in `figures`
-    "distribution": _Plot(
+_PLOTS: dict[str, tuple[str, str, float]] = {  # by name in `plots`: title, text and height
+    "distribution": (
         "distribution function",
         "Estimates at the declared edges or values, and a band that holds for all values jointly "
         "at 95%, with sampling and privacy noise.",
-        lambda result, ax: plots.distribution(result, ax=ax),
+        3.4,
     ),
-    "scree": _Plot(
-        "eigenvalues",
-        "Eigenvalues with 95% intervals, sampling and privacy noise together.",
-        lambda result, ax: plots.scree(result, ax=ax),
-        2.6,
+    "scree": (
+        "eigenvalues", "Eigenvalues with 95% intervals, sampling and privacy noise together.", 2.6,
     ),
-    "loadings": _Plot(
-        "loadings",
-        "Loadings on the first components with 95% intervals.",
-        lambda result, ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
-    ),
-    "network": _Plot(
-        "network",
-        "Columns, joined where they are related; wider lines are stronger relations.",
-        lambda result, ax: plots.network(result, ax=ax),
+    "loadings": ("loadings", "Loadings on the first components with 95% intervals.", 3.4),
+    "network": (
+        "network", "Columns, joined where they are related; wider lines are stronger relations.",
         4.2,
     ),
-    "risk": _Plot(
+    "risk": (
         "mean loss",
         "Noisy mean loss; the shaded parameters can have the least, certified at 95%.",
-        lambda result, ax: plots.risk(result, ax=ax),
         3.8,
     ),
-    "path": _Plot(
+    "path": (
         "path of the penalty",
         "Coefficients along the penalty, for columns scaled to run from -1 to 1 between their "
         "bounds; the dashed line is the penalty asked for.",
-        lambda result, ax: plots.path(result, ax=ax),
+        3.4,
     ),
-}
+}  # fmt: skip
 
 
 def of_result(
@@ -200,8 +181,12 @@ def of_result(
         if plot == "forest":
             yield from _forest(name, result)
             continue
-        title, text, draw, height = _PLOTS[plot]
-        yield Picture(f"{name}: {title}", text, partial(draw, result), height)
+        title, text, height = _PLOTS[plot]
+        options: dict[str, Any] = {}
+        if plot == "loadings":
+            options["components"] = [1, 2][: result.n_components_]  # type: ignore[attr-defined]
+        drawn = partial(getattr(plots, plot), result, **options)
+        yield Picture(f"{name}: {title}", text, drawn, height)
 
 
 def of_margin(release: Release, column: str) -> Iterator[Picture]:

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.families.block import Block, Family
 from dpstats.inference.simulation import draw_from
-from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
+from dpstats.measured.view import View
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 
@@ -119,7 +118,7 @@ def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
     return replace(strategy, blocks=seen, n=n if strategy.unit == "replace" else None)
 
 
-class PretendRelease:
+class PretendRelease(View):
     """Simulated release of n rows; a seed gives one draw of the noise, up to its scale."""
 
     def __init__(
@@ -137,19 +136,8 @@ class PretendRelease:
         scales = np.concatenate(strategy.block_scales)
         noisy = _with_noise(sums, scales, strategy.budget, rng)
         measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))
-        self.candidates, self.weights = codes, weights
-        self.schema, self.n, self.budget = strategy.schema, measurements.n, strategy.budget
-        self.measurements, self._sources = measurements, Sources(measurements)
-
-    def answers(
-        self,
-        wanted: Family | Block | Sequence[Block],
-        *,
-        disjoint: bool = False,
-        with_count: bool = False,
-    ) -> Answers:
-        """Answers with the strategy's noise laws and the simulated values."""
-        return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
+        super().__init__(Sources(measurements), measurements.n, lambda: (codes, weights))
+        self.measurements = measurements
 
 
 def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:
