@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,9 +22,8 @@ from dpstats.analyses.questions import (
 )
 from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import Consistent, TooManyStates, consistent, possible_range, touched
-from dpstats.bounds.joint_certificate import JointCertificate, joint_certificate, places_of
+from dpstats.bounds.group_totals import UNKNOWN, known_from
 from dpstats.bounds.programs import Contradiction
-from dpstats.bounds.sums import UNKNOWN, known_from
 from dpstats.checks import Target, check_alpha, check_target, short
 from dpstats.corrected.means import chernoff_confint
 from dpstats.corrected.proportions import clopper_pearson
@@ -34,12 +33,12 @@ from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer
+from dpstats.measured.certificate import certify, joint_with_count
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
-
 MEASURED = "its own noise"
 CONTRADICTION = (
     "the noisy answers contradict each other at this level, which happens with probability at most "
@@ -57,6 +56,63 @@ CODED = ", with every number coded to [-1, 1] by its declared bounds"
 _NOTHING = 1e-9
 _LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
 _ROUNDING = 1e-6  # of a count
+
+
+@dataclass(frozen=True, eq=False)
+class JointCertificate:
+    """Intervals of the joint certificate for all measured functions, to which their own are cut.
+
+    At the same alpha it fails for one of them with a probability of about alpha over their number. The
+    best combination of all answers at what is left of alpha, cut to it, is never wider than the
+    certificate, and hardly wider than the combination alone.
+    """
+
+    ends: Floats  # (2, |F|) jointly with probability 1 - alpha, unit scale
+    errors: Floats  # (|F|,) probability that each misses, by itself
+
+
+def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:
+    """The intervals of `Accuracy.joint_ends`, with the error of each."""
+    measured = sources.measurements
+    whole = measured.published
+    ends = certify(sources, np.zeros(whole.size), alpha=alpha, target="").joint_ends
+    d, counted = ends.shape[1], measured.rows.law
+    if measured.strategy.tables:
+        each = bonferroni(alpha, d + (counted is not None))
+        missed = each if counted is None else each + each  # its own, and that of n
+        return JointCertificate(ends, np.full(d, missed))
+    laws, which = measured.laws
+    starts = np.cumsum([0, *(block.size for block in whole.blocks)])
+    answering = set(whole.answering.blocks)
+    chosen = np.concatenate(
+        [
+            np.arange(first, first + block.size)
+            for block, first in zip(whole.blocks, starts, strict=False)
+            if block in answering
+        ]
+    )
+    own = [laws[i] for i in which[chosen]]
+    every = own if counted is None else [*own, counted]
+    q = joint_with_count(measured, own, alpha)
+    tails = {
+        pair: float(pair[0].tail(pair[1] + 1)) for pair in set(zip(every, q.tolist(), strict=True))
+    }
+    found = np.array([tails[pair] for pair in zip(every, q.tolist(), strict=True)])
+    return JointCertificate(ends, found[:d] + (0.0 if counted is None else found[-1]))
+
+
+def places_of(sources: Sources, wanted: Block) -> Codes:
+    """Which measured function each of a block's is, (d,); -1 where it is none."""
+    places, start = np.full(wanted.size, -1, dtype=np.int64), 0
+    for block in sources.measurements.published.answering.blocks:
+        derivation = block.derive(wanted, complements=False)
+        if derivation is not None:
+            own = np.flatnonzero(derivation.member >= 0)
+            wanted_of = derivation.member[own]
+            alone = derivation.terms[wanted_of] == 1
+            places[wanted_of[alone]] = start + own[alone]
+        start += block.size
+    return places
 
 
 def bound(

@@ -25,9 +25,15 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.questions import Interval, Question
 from dpstats.arrays import Codes, Floats, within
-from dpstats.bounds.group_totals import sets_of_rows, sums_that_follow, that_tell_groups
+from dpstats.bounds.group_totals import (
+    Sums,
+    joint_ends,
+    known_from,
+    sets_of_rows,
+    sums_that_follow,
+    that_tell_groups,
+)
 from dpstats.bounds.programs import Program
-from dpstats.bounds.sums import Sums, joint_ends, known_from
 from dpstats.error_rates import for_program
 from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments

@@ -10,8 +10,7 @@ import numpy as np
 from dpstats.analyses.base import answered
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.registry import spelled
-from dpstats.bounds.bounding import Asker
-from dpstats.bounds.joint_certificate import places_of
+from dpstats.bounds.bounding import Asker, places_of
 from dpstats.errors import DpstatsError, NotMeasuredError
 from dpstats.families.block import Block, Family
 from dpstats.measured.answers import answer
