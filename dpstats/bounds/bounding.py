@@ -62,8 +62,8 @@ _ROUNDING = 1e-6  # of a count
 class JointCertificate:
     """Intervals of the joint certificate for all measured functions, to which their own are cut.
 
-    At the same alpha it fails for one of them with a probability of about alpha over their number. The
-    best combination of all answers at what is left of alpha, cut to it, is never wider than the
+    At the same alpha it fails for one of them with a probability of about alpha over their number.
+    The best combination of all answers at what is left of alpha, cut to it, is never wider than the
     certificate, and hardly wider than the combination alone.
     """
 

@@ -41,9 +41,9 @@ Numbering = Mapping[Column, Codes]
 class Sums:
     """The d sums of a block, each from some measured functions.
 
-    The noises of a block are independent and symmetric, so a combination with weights 1 and -1 of k of
-    them, all of one scale, has the law of a sum of k. A sum that is a multiple of another, such as
-    4 K^2 times a number of rows, is divided by it: what it bounds is a whole number again.
+    The noises of a block are independent and symmetric, so a combination with weights 1 and -1 of k
+    of them, all of one scale, has the law of a sum of k. A sum that is a multiple of another, such
+    as 4 K^2 times a number of rows, is divided by it: what it bounds is a whole number again.
     """
 
     block: Block

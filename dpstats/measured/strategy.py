@@ -145,9 +145,8 @@ class Strategy(Cached):
         if self.of_persons:
             check_person_totals(self.neighbours)
         if ("count" in roles) != (self.unit == "add_remove"):
-            raise RequestError(
-                "the number of rows is measured under unit='add_remove' and public under "
-                "unit='replace'; the plan was edited by hand: make it again with dps.plan"
+            raise edited(
+                "measures the number of rows under unit='replace', or not under unit='add_remove'"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
         if any(self.person == c.name for p in self.blocks for c in p.block.columns):
@@ -158,10 +157,7 @@ class Strategy(Cached):
             )
         needed = residuals_of(self.tables)
         if set(needed) != {p.block for p in self.measured if isinstance(p.block, Residual)}:
-            raise RequestError(
-                "the plan does not measure the residuals of its tables; it was edited by hand: "
-                "make it again with dps.plan"
-            )
+            raise edited("does not measure the residuals of its tables")
 
     @cached_property
     def neighbours(self) -> Neighbours:
@@ -355,6 +351,11 @@ class HasStrategy(Cached):
     def neighbours(self) -> Neighbours:
         """Which tables are neighbours: `unit` and `rows_per_person`."""
         return self.strategy.neighbours
+
+
+def edited(what: str) -> RequestError:
+    """Error for a plan that `dps.plan` would not make."""
+    return RequestError(f"the plan {what}; it was edited by hand: make it again with dps.plan")
 
 
 def check_rows(n: object) -> None:

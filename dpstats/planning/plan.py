@@ -22,7 +22,14 @@ from dpstats.families.block import Family
 from dpstats.families.persons.products import PersonProducts
 from dpstats.families.tables.cells import ROWS
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows, plan_digest
+from dpstats.measured.strategy import (
+    HasStrategy,
+    PlannedBlock,
+    Strategy,
+    check_rows,
+    edited,
+    plan_digest,
+)
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.asked import (
     PersonTotals,
@@ -168,10 +175,7 @@ class Plan(HasStrategy):
         check_start(self.strategy, self.start)
         own = self.reference_block
         if self.reference.block(self.columns, self.n) != (None if own is None else own.block):
-            raise RequestError(
-                "the plan does not measure what its reference needs; it was edited by hand: make "
-                "it again with dps.plan"
-            )
+            raise edited("does not measure what its reference needs")
         if n is not None:
             if self.unit == "replace":
                 check_totals(self.schema, n)
