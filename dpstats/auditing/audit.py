@@ -156,8 +156,7 @@ class Audit:
     def __str__(self) -> str:
         return _print(self)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return as_html("dpstats audit", str(self).splitlines())

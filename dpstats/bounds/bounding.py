@@ -33,7 +33,7 @@ from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer
-from dpstats.measured.certificate import certify, joint_with_count
+from dpstats.measured.certificate import certify, joint_with_count, places_in
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
 
@@ -82,16 +82,7 @@ def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:
         missed = each if counted is None else each + each  # its own, and that of n
         return JointCertificate(ends, np.full(d, missed))
     laws, which = measured.laws
-    starts = np.cumsum([0, *(block.size for block in whole.blocks)])
-    answering = set(whole.answering.blocks)
-    chosen = np.concatenate(
-        [
-            np.arange(first, first + block.size)
-            for block, first in zip(whole.blocks, starts, strict=False)
-            if block in answering
-        ]
-    )
-    own = [laws[i] for i in which[chosen]]
+    own = [laws[i] for i in which[places_in(whole, whole.answering)]]
     every = own if counted is None else [*own, counted]
     q = joint_with_count(measured, own, alpha)
     tails = {
@@ -309,24 +300,15 @@ class Asker:
 
     def _of_means(self, answers: Answers, block: Block, alpha: float) -> tuple[Floats, Floats]:
         """Means of functions that are no shares."""
-        beta = alpha if self.target == "table" else for_noise(alpha)
-        d = block.size
-        lows, highs = np.empty(d), np.empty(d)
-        for f in range(d):
-            rows = answers.rows
-            q = answers.law(f).quantile(beta - rows.spent(beta))
-            ends = [
-                end / (n * block.bounds[f])
-                for end in (answers.sums[f] - q, answers.sums[f] + q)
-                for n in rows.bounds(rows.spent(beta))
-            ]
-            lows[f], highs[f] = min(ends), max(ends)
+        beta, rows = alpha if self.target == "table" else for_noise(alpha), answers.rows
+        q, sizes = answers.quantiles(beta - rows.spent(beta)), rows.bounds(rows.spent(beta))
+        sides = answers.sums - q, answers.sums + q
+        ends = np.stack([end / (n * block.bounds) for end in sides for n in sizes])
         least, most = (np.asarray(end / block.bounds) for end in block.ranges)
-        lows, highs = within(lows, highs, least, most)
+        lows, highs = within(ends.min(axis=0), ends.max(axis=0), least, most)
         if self.target == "table":
             return lows, highs
-        n = answers.rows.bounds(answers.rows.spent(beta))[0]
-        low, high = chernoff_confint((1 + lows) / 2, (1 + highs) / 2, n, alpha - beta)
+        low, high = chernoff_confint((1 + lows) / 2, (1 + highs) / 2, sizes[0], alpha - beta)
         return np.maximum(2 * low - 1, least), np.minimum(2 * high - 1, most)
 
     def of_questions(self, questions: Sequence[Question], few: float = np.inf) -> Bounds:

@@ -193,8 +193,7 @@ class Accuracy:
             + f"It assumes nothing about the data, the candidates or the fit.{empty}"
         )
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         largest = np.argsort(-self.joint_bounds, kind="stable")[:_LARGEST]
@@ -243,11 +242,11 @@ def certify(
     measurements = sources.measurements
     if measurements.strategy.tables:
         family = measurements.published.answering
-        chosen = _places(family, measurements.published)
+        chosen = places_in(measurements.published, family)
         answers = answer(sources, family, with_count=True)
         return certify_answers(answers, family, synthetic[chosen], alpha=alpha, target=target)
     rows, family = measurements.rows, measurements.family
-    chosen = _places(family.answering, family)
+    chosen = places_in(family, family.answering)
     laws, which = measurements.laws
     single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which[chosen]]
     together = joint_with_count(measurements, [laws[i] for i in which[chosen]], alpha)
@@ -341,7 +340,8 @@ def _accuracy(
     )
 
 
-def _places(chosen: Family, whole: Family) -> NDArray[np.intp]:
+def places_in(whole: Family, chosen: Family) -> NDArray[np.intp]:
+    """Numbers of the functions of some blocks of a family."""
     kept = [np.full(block.size, block in chosen.blocks) for block in whole.blocks]
     return np.flatnonzero(np.concatenate(kept))
 

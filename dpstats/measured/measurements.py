@@ -358,8 +358,6 @@ class Measurements(HasStrategy):
             uniforms = np.array([float(row[4]) for row in rows], dtype=np.float64)
             if not np.all(np.abs(uniforms) < 0.5):  # at an end a law has an infinite quantile
                 raise ValueError("answers.csv holds a uniform outside (-1/2, 1/2)")
-            if not all(isinstance(document[key], dict) for key in ("reference", "analyses")):
-                raise TypeError("reference and analyses must be mappings")
             if not isinstance(document["not_private"], bool):
                 raise TypeError("not_private must be true or false")
             measurements = cls(

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dpstats.arrays import Floats
 from dpstats.checks import lines_shown
 from dpstats.error_rates import percent
@@ -139,14 +137,3 @@ class Radius(Mapping[str, float]):
         ])  # fmt: skip
 
     __repr__ = __str__
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Radius):
-            return NotImplemented
-        same = (self.analysis, self.names, self.alpha, self.n, self.spectral) == (
-            other.analysis, other.names, other.alpha, other.n, other.spectral
-        )  # fmt: skip
-        return same and np.array_equal(self.values_of, other.values_of)
-
-    def __hash__(self) -> int:
-        return hash((self.analysis, self.names, self.alpha))

@@ -25,21 +25,19 @@ CAUTION = (
     "privacy noise, and there may be more or fewer rows than people. Use release.infer, or with "
     "the rows alone dps.corrected.infer with the radius of the analysis and n."
 )
-LIMITS = (
-    "Guaranteed for any data: the privacy of one row, and the certificate. Intervals for a "
-    "population assume rows drawn independently from it, one row per person, without survey "
-    "weights."
-)
 
 
 def limits(neighbours: Neighbours) -> str:
     """State what a release promises, and what its intervals assume."""
-    if neighbours.rows_per_person == 1:
-        return LIMITS
+    one = ", one row per person, without survey weights."
+    several = (
+        ", which several rows of one person are not, unless they say that they allow for that; "
+        "without survey weights."
+    )
     return (
         f"Guaranteed for any data: the privacy of {neighbours.rows}, and the certificate. "
-        "Intervals for a population assume rows drawn independently from it, which several rows "
-        "of one person are not, unless they say that they allow for that; without survey weights."
+        "Intervals for a population assume rows drawn independently from it"
+        f"{one if neighbours.rows_per_person == 1 else several}"
     )
 
 

@@ -23,6 +23,7 @@ from dpstats.checks import (
     check_alpha,
     check_method,
     check_target,
+    check_whole,
     counted,
     did_you_mean,
     short,
@@ -614,15 +615,16 @@ class Release(Cached):
         >>> print(pooled.params.round(2))
         [0.3]
         """
-        from dpstats.releases.draws import draws_of
-        from dpstats.rows.plausible import PlausibleTables
+        from dpstats.releases.draws import MOST, Draws
+        from dpstats.rows.plausible import PlausibleTables, seeds_of
 
         def tables_near() -> PlausibleTables:
             view = self._view
             return PlausibleTables.near(self._sources, view.candidates, np.asarray(view.weights))
 
+        check_whole("the number of draws", count, 2, MOST)
         tables = self._once("plausible tables", tables_near)
-        return draws_of(self.columns, tables, count, rng)
+        return Draws(self.columns, tables, seeds_of(rng, count), self.n)
 
     def explain(
         self,
