@@ -372,10 +372,7 @@ def _subsets(measured: Family, columns: tuple[Column, ...]) -> list[tuple[Column
 
 
 def _of_merged(
-    sources: Sources,
-    measured: Family,
-    columns: tuple[Column, ...],
-    merged: dict[Column, Codes],
+    sources: Sources, measured: Family, columns: tuple[Column, ...], merged: dict[Column, Codes]
 ) -> Blocks:
     """Measured conditions, and the cells of tables of merged levels."""
     blocks: Blocks = [

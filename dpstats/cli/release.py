@@ -52,18 +52,11 @@ def add_commands(commands: Commands) -> None:
 
 def _add_synthesis(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
-    parser.add_argument(
-        "--solver",
-        choices=("columns", "highs", "pulp"),
-        default="columns",
-        help="for --fit minimax",
-    )
+    solvers = ("columns", "highs", "pulp")
+    parser.add_argument("--solver", choices=solvers, default="columns", help="for --fit minimax")
     parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     parser.add_argument(
-        "--m",
-        type=int,
-        metavar="M",
-        help="default: 20000; as many as rows where rows are edited to fit tables",
+        "--m", type=int, metavar="M", help="default: 20000; as many as rows where these are edited"
     )
     parser.add_argument("--k", type=int, metavar="K", help="default: as many as rows")
     parser.add_argument("--rng", type=int, help="seed of candidates and rows, never of noise")

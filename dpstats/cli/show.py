@@ -32,15 +32,10 @@ def add_commands(commands: Commands) -> None:
         "--croissant", action="store_true", help="describe a release in Croissant (JSON-LD)"
     )
     form.add_argument(
-        "--frictionless",
-        action="store_true",
-        help="the schema of a release, measurements or a plan as a Frictionless Table Schema",
+        "--frictionless", action="store_true", help="the schema as a Frictionless Table Schema"
     )
     form.add_argument(
-        "--parquet",
-        type=a_path,
-        metavar="FILE",
-        help="write the rows of a release to a Parquet file",
+        "--parquet", type=a_path, metavar="FILE", help="write the rows to a Parquet file"
     )
     shown.add_argument(
         "--overwrite", action="store_true", help="overwrite an existing --parquet file"

@@ -1,12 +1,6 @@
 """Files of dpstats: zip archives of JSON and CSV, versioned, written atomically, nothing else."""
 
-from dpstats.files.archives import (
-    MEASUREMENTS,
-    RELEASE,
-    load_archive,
-    pack,
-    unpack,
-)
+from dpstats.files.archives import MEASUREMENTS, RELEASE, load_archive, pack, unpack
 from dpstats.files.places import (
     as_path,
     check_kind,

@@ -17,11 +17,7 @@ _MOST_BYTES = 2**30  # of rows.csv: half of what a file that is read may hold
 
 
 def candidates_to_members(
-    columns: Schema,
-    candidates: Mapping[str, Codes],
-    weights: Floats,
-    counts: Codes,
-    order: Codes,
+    columns: Schema, candidates: Mapping[str, Codes], weights: Floats, counts: Codes, order: Codes
 ) -> dict[str, str]:
     """Texts of ``candidates.csv`` and ``rows.csv``; `order` (k,) has the candidate of each row."""
     names = columns.names

@@ -54,13 +54,7 @@ from dpstats.planning.division import (
 from dpstats.planning.measures import Delta, Effect, Measure, Power, Subject, Width
 from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.previews.preview import Preview, preview_strategy
-from dpstats.planning.solve import (
-    Problem,
-    Solution,
-    check_reference,
-    target_of,
-    with_budget,
-)
+from dpstats.planning.solve import Problem, Solution, check_reference, target_of, with_budget
 from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.cautions import cautions
@@ -241,13 +235,7 @@ class Plan(HasStrategy):
                     f"{short(name)}{did_you_mean(name, self.analyses)}"
                 )
 
-    def preview(
-        self,
-        n: int | None = None,
-        *,
-        like: Any = None,
-        progress: Shown = None,
-    ) -> Preview:
+    def preview(self, n: int | None = None, *, like: Any = None, progress: Shown = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
         Every analysis runs on simulated releases of n rows, which come from the guesses of the

@@ -35,13 +35,7 @@ from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
-from dpstats.measured.certificate import (
-    Accuracy,
-    certify,
-    certify_answers,
-    printed,
-    written,
-)
+from dpstats.measured.certificate import Accuracy, certify, certify_answers, printed, written
 from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
@@ -338,11 +332,7 @@ class Release(Cached):
         )
 
     def intervals(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Intervals of all planned estimates that hold jointly with probability 1 - alpha.
 
@@ -892,9 +882,7 @@ class Release(Cached):
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
 
 
-def read_analyses(
-    measurements: Measurements,
-) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
+def read_analyses(measurements: Measurements) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
     """The analyses asked for that can be read here by name, and the reasons for the others."""
     analyses, unread = {}, {}
     for name, plain in measurements.requests.items():
