@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
+from dpstats.checks import first_few
 from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
@@ -363,7 +364,7 @@ class Sources(Cached):
                 if impossible.any():
                     estimate.fix(impossible, np.zeros(block.size))
         if np.any(np.isinf(estimate.variances)):
-            raise _not_measured(self.measurements, block, estimate.variances)
+            raise _not_measured(block, estimate.variances)
         return estimate
 
     def impossible(self, block: Block) -> Mask:
@@ -690,17 +691,11 @@ def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
     return functions.reshape(-1, *table.shape)
 
 
-def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:
+def _not_measured(wanted: Block, variances: Floats) -> NotMeasuredError:
     lacking = [name for name, v in zip(wanted.names, variances, strict=True) if np.isinf(v)]
-    columns = tuple(column.name for column in wanted.columns)
-    measured = dict.fromkeys(
-        repr(block.names[0]) if block.size == 1 else str(tuple(c.name for c in block.columns))
-        for block in measurements.strategy.published.blocks
-    )
-    shown = ", ".join(list(measured)[:8]) + (", ..." if len(measured) > 8 else "")
+    columns = ", ".join(repr(column.name) for column in wanted.columns)
     return NotMeasuredError(
-        f"this release has no measurement of {columns} that gives {lacking[0]!r}"
-        + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
-        + f"; measured: {shown}; ask the custodian for "
-        + ("their moments" if wanted.needs_codes else f"dps.Marginals({list(columns)})")
+        f"this release has no measurement of {columns or 'all rows'} that gives "
+        f"{first_few(lacking, 1)}; release.measured() lists what there is, and the custodian can "
+        "plan it"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -34,7 +35,7 @@ from dpstats.planning.previews.preview import (
 from dpstats.releases.interchange import CAUTION, limits
 from dpstats.releases.release import Release
 from dpstats.reports.page import render
-from dpstats.reports.pictures import Drawing, can_draw, of_certificate, of_margin, of_result
+from dpstats.reports.pictures import can_draw, drawn, of_certificate, of_margin, of_result
 from dpstats.results.base import Result
 from dpstats.results.rendering import significant
 from dpstats.schema import Category, Number, quoted_name
@@ -132,7 +133,8 @@ def analysts_report(
     release: Release, title: str, progress: Progress | None = None, like: Any = None
 ) -> str:
     """The page; with widths expected of rows that resemble `like`, if it is given."""
-    measurements, analyses, draw = release.measurements, release.analyses, Drawing()
+    measurements, analyses = release.measurements, release.analyses
+    draw = partial(drawn, numbers=itertools.count(1))
     results, failed = _infer_all(release, progress)
     shown = [
         {

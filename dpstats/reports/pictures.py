@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import importlib.util
 import io
-import itertools
 import math
 import re
 import warnings
@@ -89,23 +88,17 @@ class Picture:
         return _inlined(buffer.getvalue(), key, named)
 
 
-class Drawing:
-    """Draws the figures of a page, each with ids of its own."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-
-    def __call__(self, pictures: Iterable[Picture]) -> list[dict[str, Any]]:
-        """Each with its title, description and svg, or the error that stopped it."""
-        figures: list[dict[str, Any]] = []
-        for picture in pictures if can_draw() else ():
-            texts = {"title": picture.title, "description": picture.description}
-            try:
-                svg = picture.svg(f"figure{next(self._numbers)}")
-                figures.append({**texts, "svg": svg, "error": None})
-            except Exception as error:  # the rest of the page does not depend on it
-                figures.append({**texts, "error": str(error)})
-        return figures
+def drawn(pictures: Iterable[Picture], numbers: Iterator[int]) -> list[dict[str, Any]]:
+    """Title, description and svg of each, with ids of its own, or the error that stopped it."""
+    figures: list[dict[str, Any]] = []
+    for picture in pictures if can_draw() else ():
+        texts = {"title": picture.title, "description": picture.description}
+        try:
+            svg = picture.svg(f"figure{next(numbers)}")
+            figures.append({**texts, "svg": svg, "error": None})
+        except Exception as error:  # the rest of the page does not depend on it
+            figures.append({**texts, "error": str(error)})
+    return figures
 
 
 def can_draw() -> bool:
@@ -185,8 +178,8 @@ def of_result(
         options: dict[str, Any] = {}
         if plot == "loadings":
             options["components"] = [1, 2][: result.n_components_]  # type: ignore[attr-defined]
-        drawn = partial(getattr(plots, plot), result, **options)
-        yield Picture(f"{name}: {title}", text, drawn, height)
+        draw = partial(getattr(plots, plot), result, **options)
+        yield Picture(f"{name}: {title}", text, draw, height)
 
 
 def of_margin(release: Release, column: str) -> Iterator[Picture]:
