@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.base import answered
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.questions import (
@@ -20,6 +21,7 @@ from dpstats.analyses.questions import (
     question_of_conditions,
     questions_of_family,
 )
+from dpstats.analyses.registry import spelled
 from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import Consistent, TooManyStates, consistent, possible_range, touched
 from dpstats.bounds.group_totals import UNKNOWN, known_from
@@ -36,9 +38,12 @@ from dpstats.measured.answers import Answers, answer
 from dpstats.measured.certificate import certify, joint_with_count, places_in
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
+from dpstats.results.explanation import COMPARED, SHOWN, Explanation
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
+    from dpstats.results.explanation import Verdict
+
 MEASURED = "its own noise"
 CONTRADICTION = (
     "the noisy answers contradict each other at this level, which happens with probability at most "
@@ -525,3 +530,60 @@ def in_own_units(block: Block, found: Bounds) -> Bounds:
             terms[f], shifts[f] = block.names[f], middles[term[0][0]]
     low, high = (shifts + scales * ends for ends in (found.low, found.high))
     return replace(found, terms=terms, low=low, high=high)
+
+
+def explain(
+    release: ReleaseView,
+    sources: Sources,
+    query: Any,
+    *,
+    given: str | None = None,
+    minus: str | None = None,
+    over: str | None = None,
+    alpha: float = 0.05,
+    totals: bool = False,
+) -> Explanation:
+    """See `Release.explain`."""
+    if isinstance(query, str) and minus is None and over is None:
+        query, given = Proportion(query, given), None
+    asker = Asker(release, sources, alpha, "table", SHOWN + 1, totals=totals)
+    bounds = asker.of(query, given, minus, over)  # refuses what it cannot read
+    if isinstance(query, str):
+        texts = [text for text in (query, minus, over) if text is not None]
+        analyses: list[Any] = [Proportion(text, given) for text in texts]
+    else:
+        analyses = [] if isinstance(query, Family | Block) else [query]
+    if analyses:
+        follows = all(asker.inferred(analysis) is not None for analysis in analyses)
+        ask = ", ".join(map(spelled, analyses))
+    else:
+        blocks = query.blocks if isinstance(query, Family) else (query,)
+        follows = _have_answers(sources, blocks)
+        names = dict.fromkeys(c.name for block in blocks for c in block.columns)
+        ask = f"an analysis of {', '.join(names)}"
+    if len(analyses) > 1 and follows:
+        bounds = replace(bounds, notes=(*bounds.notes, COMPARED))
+    verdict: Verdict = "bounded" if bounds.informative.any() else "out of reach"
+    if follows:
+        needed = [blocks] if not analyses else []
+        if len(analyses) == 1:  # what it measures, or what it uses; either may have been measured
+            schema, (analysis,) = release.schema, analyses
+            families = answered(analysis, schema), analysis.family(schema).answering
+            needed = [family.blocks for family in families]
+        every = (all((places_of(sources, b) >= 0).all() for b in blocks) for blocks in needed)
+        verdict = "measured" if any(every) else "derivable"
+    return Explanation(
+        query=bounds.terms[0] if len(analyses) > 1 else getattr(query, "label", ask),
+        verdict=verdict,
+        bounds=bounds,
+        ask=ask,
+        left=asker.left,
+    )
+
+
+def _have_answers(sources: Sources, blocks: tuple[Block, ...]) -> bool:
+    try:
+        answer(sources, list(blocks))
+    except NotMeasuredError:
+        return False
+    return True

@@ -655,7 +655,7 @@ class Release(Cached):
         >>> release.explain("not smoker").verdict, release.explain("ill").verdict
         ('derivable', 'out of reach')
         """
-        from dpstats.bounds.explaining import explain
+        from dpstats.bounds.bounding import explain
 
         options = {"given": given, "minus": minus, "over": over}
         query = self._asked(query, *options.values())
