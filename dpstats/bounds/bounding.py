@@ -1,4 +1,4 @@
-"""Certified intervals for anything that can be asked of a release, measured or not."""
+"""Certified intervals for anything that can be asked of a release, and how much is known of it."""
 
 from __future__ import annotations
 

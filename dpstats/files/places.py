@@ -1,4 +1,8 @@
-"""Where files are written and read: whole files or nothing, and no record of spending replaced."""
+"""Where files are written and read, whole or not at all, and what a file is.
+
+No record of spending is replaced. The kind of a file shows by its name and by marks that programs
+write: no cell of a table is looked at.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -14,8 +13,6 @@ from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.privacy.budget import Budget
 from dpstats.schema import Schema
-
-Density = tuple[Mapping[str, Codes], Floats]
 
 
 class ReleaseView(Protocol):
@@ -66,12 +63,15 @@ class ReleaseView(Protocol):
 
 
 class View:
-    """Answers of some sources, and a density that follows from them alone."""
+    """Answers of some sources, and points of a density with their weights (m,)."""
 
-    def __init__(self, sources: Sources, n: int, density: Callable[[], Density]) -> None:
+    candidates: Mapping[str, Codes]
+    weights: Floats
+
+    def __init__(self, sources: Sources, n: int) -> None:
         measurements = sources.measurements
         self.schema, self.n, self.budget = measurements.schema, n, measurements.budget
-        self.sources, self._fit = sources, density
+        self.sources = sources
 
     def answers(
         self,
@@ -82,20 +82,6 @@ class View:
     ) -> Answers:
         """Noisy sums of functions; see `Release.answers`."""
         return answer(self.sources, wanted, disjoint=disjoint, with_count=with_count)
-
-    @cached_property
-    def _density(self) -> Density:
-        return self._fit()
-
-    @property
-    def candidates(self) -> Mapping[str, Codes]:
-        """Points of the density, (m,) codes per column."""
-        return self._density[0]
-
-    @property
-    def weights(self) -> Floats:
-        """Their weights (m,)."""
-        return self._density[1]
 
 
 def density_of(release: ReleaseView) -> tuple[Mapping[str, Codes], Floats]:

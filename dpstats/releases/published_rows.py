@@ -1,8 +1,8 @@
 """Inference from published rows, a radius and n alone, without the release.
 
 The rows are a view as analyses get it: answers are means over the rows, each with a bound in place
-of a noise law. An analysis computes its estimates on the rows, as BL24 does; of its intervals only
-certified ones are shown, which need bounds and no law.
+of a noise law. An analysis computes its estimates on the rows, as BL24 does; results show only
+certified intervals and tests, which need bounds and no law.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from dpstats.measured.combining import Sources
 from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Radius
-from dpstats.measured.view import Density, ReleaseView, View
+from dpstats.measured.view import ReleaseView, View
 from dpstats.privacy.budget import Budget
 from dpstats.releases.interchange import CAUTION, croissant_of, limits, row_batches
 from dpstats.results.base import INTERVAL_COLUMNS, Result
@@ -142,14 +142,7 @@ class Release(Cached):
 
     @cached_property
     def _view(self) -> ReleaseView:
-
-        def density() -> Density:
-            if self.serves_inference:
-                return self.candidates, self.weights
-            candidates, weights = inference_density(self.measurements)
-            return candidates.codes, weights
-
-        return View(self._sources, self.n, density)
+        return _View(self)
 
     @property
     def n(self) -> int:
@@ -893,6 +886,31 @@ def read_analyses(measurements: Measurements) -> tuple[dict[str, Analysis[Result
         except RequestError as error:
             unread[name] = f"analysis {name!r} cannot be read here: {error}"
     return analyses, unread
+
+
+class _View(View):
+    """View of a release, whose density follows from the answers alone; it is fitted when used."""
+
+    def __init__(self, release: Release) -> None:
+        super().__init__(release._sources, release.n)
+        self._release = release
+
+    @cached_property
+    def _density(self) -> tuple[Mapping[str, Codes], Floats]:
+        if self._release.serves_inference:
+            return self._release.candidates, self._release.weights
+        candidates, weights = inference_density(self._release.measurements)
+        return candidates.codes, weights
+
+    @property
+    def candidates(self) -> Mapping[str, Codes]:  # type: ignore[override]
+        """Points of the density, (m,) codes per column."""
+        return self._density[0]
+
+    @property
+    def weights(self) -> Floats:  # type: ignore[override]
+        """Their weights (m,)."""
+        return self._density[1]
 
 
 def _check_analysis(method: str, given: object) -> None:

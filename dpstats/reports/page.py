@@ -1,4 +1,4 @@
-"""The HTML of a report: a single page that loads nothing, with every text escaped."""
+"""HTML of a report, a page that loads nothing; and the privacy guarantee in plain words."""
 
 from __future__ import annotations
 

@@ -136,8 +136,8 @@ class PretendRelease(View):
         scales = np.concatenate(strategy.block_scales)
         noisy = _with_noise(sums, scales, strategy.budget, rng)
         measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))
-        super().__init__(Sources(measurements), measurements.n, lambda: (codes, weights))
-        self.measurements = measurements
+        super().__init__(Sources(measurements), measurements.n)
+        self.measurements, self.candidates, self.weights = measurements, codes, weights
 
 
 def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:
