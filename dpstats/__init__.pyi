@@ -40,7 +40,7 @@ from .analyses.survival.survival import SurvivalResult as SurvivalResult
 from .analyses.tables.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from .analyses.tables.independence import Independence as Independence
 from .auditing.audit import audit as audit
-from .auditing.findings import Audit as Audit
+from .auditing.audit import Audit as Audit
 from .errors import BudgetError as BudgetError
 from .errors import ConditionError as ConditionError
 from .errors import DataError as DataError
@@ -106,8 +106,8 @@ from .analyses.regression.ols import OLSResult as OLSResult
 from .analyses.graphs.sparse_graphs import PenalisedGraphResult as PenalisedGraphResult
 from .results.pooled import Pooled as Pooled
 from .results.pooled import pool as pool
-from .releases.rows_only import RowsResult as RowsResult
-from .releases.rows_only import RowsTest as RowsTest
+from .releases.published_rows import RowsResult as RowsResult
+from .releases.published_rows import RowsTest as RowsTest
 from .analyses.graphs.tree import TreeResult as TreeResult
 from .reports.report import report as report
 from .schema import Boolean as Boolean

@@ -171,7 +171,7 @@ def test_a_plan_that_counts_something_else_than_it_says_is_refused(plan):
         (block,) = secret.to_dict()["blocks"]
         document["blocks"] = [block | {"label": "smoker == 'yes'"}]
 
-    with pytest.raises(dps.RequestError, match=r"'b' needs .*does not measure; it was edited"):
+    with pytest.raises(dps.RequestError, match=r"does not measure .*which analysis 'b' needs"):
         edited(small, counts_hiv)
 
     def as_well(document):

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dpstats.arrays import Floats, Integers
-from dpstats.auditing.findings import Audit, BlockAudit, LossAudit, NoiseAudit
-from dpstats.auditing.noise_source import Event, epsilon_of, fits, log_ratios, loss_of, together
+from dpstats.auditing.noise_source import (
+    MISS,
+    Event,
+    epsilon_of,
+    fits,
+    log_ratios,
+    loss_of,
+    together,
+)
 from dpstats.auditing.pairs import Pair, Search, columns_of, random_rows, sums_of_rows
-from dpstats.checks import Progress, check_whole
-from dpstats.display import Shown, shown_progress
+from dpstats.checks import Progress, check_whole, lines_shown
+from dpstats.display import Shown, as_html, fitted_table, shown_progress
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
+from dpstats.files import short_digest
 from dpstats.measured.contents import kind_of
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.planning.plan import Plan
@@ -23,6 +32,12 @@ from dpstats.privacy.budget import ZCDP
 from dpstats.privacy.laws import POWERS
 from dpstats.private import measure as measuring
 
+_MOST = 40  # blocks that are printed; those that failed always are
+_WIDTH = 32  # characters of a line of a name
+_NOT_SHOWN = (
+    "Not shown: changes that no row tried here reaches, flaws of the random source too small for "
+    "these draws, and what happens outside the sums and their noise, such as the reading of cells."
+)
 _SEED = 20240229  # of the rows that are tried; the noise has none
 _LEAST = 100  # releases of noise on either table
 _FEW, _MANY = 1_000, 50_000  # of those that are usual
@@ -30,6 +45,177 @@ _TIME = 30_000_000  # microseconds, of about 150 for a call and 8 for a function
 _CALL, _FUNCTION = 150, 8
 _TOGETHER = 64  # rows whose sums are compared with those of each
 _PILOTS = (0.0, 1.0, -3.0, np.inf)  # coefficients of a second stage that comes later; any may come
+
+
+@dataclass(frozen=True)
+class LossAudit:
+    """The largest privacy loss of the whole plan that was reached, and the budget."""
+
+    reached: Fraction
+    budget: Fraction
+    every_pair: bool  # of rows was tried
+
+    @property
+    def passed(self) -> bool:
+        """True if it is within the budget."""
+        return self.reached <= self.budget
+
+
+@dataclass(frozen=True)
+class BlockAudit:
+    """Largest change of a block's sums by one person, in units of the functions' bounds."""
+
+    kind: str
+    first_function: str
+    functions: int
+    rows: int  # that were tried, one against the other
+    every_pair: bool  # these are all rows; else an ascent went on from the best
+    reached: Fraction
+    claimed: Fraction
+    additive: bool = True  # the sums over several rows were those of each, added
+
+    @property
+    def passed(self) -> bool:
+        """True if nothing beyond the claim was reached."""
+        return self.additive and self.reached <= self.claimed
+
+
+@dataclass(frozen=True)
+class NoiseAudit:
+    """Findings from draws of the installed noise on two neighbouring tables."""
+
+    draws: int
+    proved: dict[str, tuple[float, float]]  # losses, with confidence 1 - 1e-6 each, and claims
+    pvalue: float  # of the fit of all draws to their exact laws
+    tests: int  # that it joins
+
+    @property
+    def passed(self) -> bool:
+        """True if no proved loss passes its claim, and the draws fit their law."""
+        within = all(found <= claimed for found, claimed in self.proved.values())
+        return within and self.pvalue >= MISS
+
+
+@dataclass(frozen=True, repr=False)
+class Audit:
+    """Findings of `audit`.
+
+    Attributes
+    ----------
+    plan : str
+        The plan's digest.
+    guarantee : str
+        Budget and neighbour relation.
+    blocks : tuple
+        Of every block the change that was `reached` and `claimed`, with `passed`.
+    loss : LossAudit
+        The same for the privacy loss of all blocks together.
+    noise : NoiseAudit
+        What draws of the noise proved.
+    changed : str
+        What neighbours differ in, such as "up to 4 rows of one person".
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> audit = dps.audit(plan, draws=100)
+    >>> audit.blocks[0].reached, audit.loss.reached, audit.passed
+    (Fraction(1, 1), Fraction(1, 1), True)
+    """
+
+    plan: str
+    guarantee: str
+    blocks: tuple[BlockAudit, ...]
+    loss: LossAudit
+    noise: NoiseAudit
+    changed: str = "one row"
+
+    @property
+    def passed(self) -> bool:
+        """True if nothing was found beyond a claim."""
+        blocks = all(block.passed for block in self.blocks)
+        return blocks and self.loss.passed and self.noise.passed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON: exact numbers as text."""
+        noise = _plain(self.noise) | {"confidence": 1 - MISS}
+        for name, (found, claimed) in self.noise.proved.items():
+            noise["proved"] = noise["proved"] | {name: {"proved": found, "claimed": claimed}}
+        return {
+            "plan": self.plan,
+            "guarantee": self.guarantee,
+            "passed": self.passed,
+            "blocks": [_plain(block) for block in self.blocks],
+            "loss": _plain(self.loss),
+            "noise": noise,
+            "not_shown": _NOT_SHOWN,
+        }
+
+    def __str__(self) -> str:
+        return _print(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html("dpstats audit", str(self).splitlines())
+
+
+def _plain(part: BlockAudit | LossAudit | NoiseAudit) -> dict[str, Any]:
+    values = {n: str(v) if isinstance(v, Fraction) else v for n, v in vars(part).items()}
+    return values | {"passed": part.passed}
+
+
+def _print(audit: Audit) -> str:
+    name, *_ = audit.noise.proved
+    norm = "squared L2" if "rho" in audit.noise.proved else "L1"
+    failed = [block for block in audit.blocks if not block.passed]
+    passed = [block for block in audit.blocks if block.passed]
+    shown = failed + passed[: max(0, lines_shown(len(audit.blocks), _MOST) - len(failed))]
+    lines = [["block", "functions", "rows tried", "reached", "claimed", "ratio"]]
+    for block in audit.blocks:
+        if any(block is one for one in shown):
+            title = f"{block.kind}: {block.first_function}"
+            tried = f"{block.rows:,} {_tried(block.every_pair)}"
+            more = "" if block.additive else " (sums of several rows are not those of each)"
+            compared = _compare(block.reached, block.claimed, block.passed, more)
+            lines.append([title, str(block.functions), tried, *compared])
+    functions, loss = sum(block.functions for block in audit.blocks), audit.loss
+    compared = _compare(loss.reached, loss.budget, loss.passed)
+    lines.append(["whole plan", str(functions), _tried(loss.every_pair), *compared])
+    left = len(audit.blocks) - len(shown)
+    checks = [["check", "found", "allowed", ""]]
+    for what, (found, claimed) in audit.noise.proved.items():
+        verdict = "" if found <= claimed else "FAILED"
+        checks.append([f"{what}, proved", f"{found:.4g}", f"at most {claimed:.4g}", verdict])
+    what = f"fit to its law, {audit.noise.tests} tests, p-value"
+    verdict = "" if audit.noise.pvalue >= MISS else "FAILED"
+    checks.append([what, f"{audit.noise.pvalue:.3g}", f"at least {MISS:g}", verdict])
+    return "\n".join([
+        f"Audit of plan {short_digest(audit.plan)}: {'passed' if audit.passed else 'FAILED'}",
+        audit.guarantee,
+        "",
+        f"Largest change of the sums by {audit.changed}, {norm}, in units of each function's "
+        f"bound; for the whole plan {name}",
+        *fitted_table(lines[0], lines[1:], (0,), first=_WIDTH),
+        *([f"and {left} more blocks, which passed; --json or to_dict() has them all"] * (left > 0)),
+        "",
+        f"Noise, {audit.noise.draws:,} draws of all of it on either of two neighbouring tables of "
+        "the rows that tell most",
+        *fitted_table(checks[0], checks[1:], (0,)),
+        "",
+        _NOT_SHOWN,
+    ])  # fmt: skip
+
+
+def _tried(every: bool) -> str:
+    return "all pairs" if every else "and a search"
+
+
+def _compare(reached: Fraction, claimed: Fraction, passed: bool, more: str = "") -> list[str]:
+    ratio = f"{float(reached / claimed):.4f}{'' if passed else ' FAILED'}{more}"
+    return [f"{float(reached):.6g}", f"{float(claimed):.6g}", ratio]
 
 
 def audit(plan: Plan, *, draws: int | None = None, progress: Shown = None) -> Audit:
@@ -99,7 +285,6 @@ def audit(plan: Plan, *, draws: int | None = None, progress: Shown = None) -> Au
 
 
 def _usual(strategy: Strategy) -> int:
-    """Draws that take about as long for every plan."""
     calls = sum(len(np.unique(scales)) for scales in strategy.block_scales)
     functions = sum(planned.block.size for planned in strategy.blocks)
     return min(max(_TIME // (2 * (_CALL * calls + _FUNCTION * functions)), _FEW), _MANY)
@@ -118,8 +303,7 @@ def audit_blocks(
 ) -> tuple[list[BlockAudit], LossAudit, Tables]:
     """Search for the largest change of every block, and for the largest loss of them all.
 
-    The search compares floats. What it finds is computed again in rationals, from the sums that
-    would be measured and the scales of the noise as they are drawn.
+    The search compares floats; what it finds is computed again in rationals, as it is measured.
     """
     found: list[tuple[BlockAudit, Pair, PlannedBlock]] = []
     for number, planned in enumerate(strategy.blocks):
@@ -191,7 +375,7 @@ def _change(
 
 
 def _adds(strategy: Strategy, block: Block, rng: np.random.Generator) -> bool:
-    """Whether sums over rows are those of every row by itself, which are what was searched."""
+    """True if sums over rows are those of every row by itself, which are what was searched."""
     search = _search(strategy, [block], [np.ones(block.size)], rng)
     rows = random_rows(search.columns, _TOGETHER, rng)
     single = np.array([
@@ -209,10 +393,7 @@ def _audit_noise(
     rng: np.random.Generator,
     progress: Progress | None,
 ) -> NoiseAudit:
-    """Half of the draws choose an event, the other half prove a loss; all are compared with a law.
-
-    The draws are those of `measure`, block by block; the scales are those of the plan.
-    """
+    """Half of the draws choose an event, the other half prove a loss; all fit a law."""
     noise = strategy.budget.noise
     scales: Floats = np.concatenate(strategy.block_scales)
     one, other = (np.concatenate(side) for side in tables.sums)

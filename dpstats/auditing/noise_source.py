@@ -1,4 +1,4 @@
-"""What draws of the installed noise show: the loss they prove, and whether they fit its law.
+"""Tests of draws of the installed noise: the loss they prove, and whether they fit its law.
 
 Under epsilon, P(E | D) <= exp(epsilon) P(E | D') for every event E. Under rho, whether E came is a
 function of the release, so the Renyi divergence of order a of the two laws of that one bit is at
@@ -54,10 +54,7 @@ def loss_of(noise: Noise) -> Loss:
 def log_ratios(
     noisy: Integers, sums: Integers, others: Integers, scales: Floats, noise: Noise
 ) -> Floats:
-    """Log-likelihood ratios (runs,) of noisy sums (runs, d) under `sums` against `others`.
-
-    By the closed forms of both laws, in which the normalising constants cancel.
-    """
+    """Log-likelihood ratios (runs,) of noisy sums (runs, d); the normalising constants cancel."""
     power = POWERS[noise]
     here, there = ((np.abs(noisy - own) / scales) ** power for own in (sums, others))
     ratios: Floats = (there - here).sum(axis=1) / power
@@ -102,10 +99,7 @@ def _proved(loss: Loss, thresholds: Floats, here: Floats, there: Floats) -> Floa
 
 
 def fit_pvalue(draws: Integers, law: LatticeLaw) -> float:
-    """P-value of integers under their exact law: Pearson's chi-square, in cells of 100 or more.
-
-    Where not even two cells have as many, the exact binomial test of the draws other than zero.
-    """
+    """P-value of integers under their exact law: chi-square in cells of 100, or binomial."""
     from scipy.stats import binomtest
 
     least = min(max(_CELL, draws.size / _CELLS) / draws.size, 1.0)
@@ -124,10 +118,7 @@ def fit_pvalue(draws: Integers, law: LatticeLaw) -> float:
 
 
 def last_bits_pvalue(draws: Integers) -> float:
-    """P-value of the last four bits of draws of a wide law, which are uniform.
-
-    A sampler that rounds draws only multiples of something.
-    """
+    """P-value of the last four bits of draws of a wide law, which are uniform unless rounded."""
     if draws.size < 2 * _CELL * _BITS:
         return 1.0
     return _chi_square(np.bincount(draws % _BITS, minlength=_BITS), np.full(_BITS, 1 / _BITS))

@@ -73,29 +73,14 @@ def sums_of_rows(block: Block, rows: Rows | None) -> Integers:
 
 @dataclass(frozen=True)
 class Search:
-    """A search for the pair of rows with the largest weighted change of some blocks.
-
-    Attributes
-    ----------
-    blocks : sequence of Block
-    weights : sequence of (d,) arrays
-        What one unit of each function's change counts.
-    power : {1, 2}
-        The sum of weighted changes, or of their squares.
-    columns : Schema
-        Those that the blocks depend on; a row has a cell of each.
-    replaced : bool
-        Neighbours replace a row; else one is added or removed.
-    rng : numpy.random.Generator
-        Where not all rows are tried.
-    """
+    """A search for the pair of rows with the largest weighted change of some blocks."""
 
     blocks: Sequence[Block]
-    weights: Sequence[Floats]
-    power: int
-    columns: Schema
-    replaced: bool
-    rng: np.random.Generator
+    weights: Sequence[Floats]  # (d,) each: what one unit of a function's change counts
+    power: int  # 1 or 2: of changes, or of their squares
+    columns: Schema  # that the blocks depend on; a row has a cell of each
+    replaced: bool  # neighbours replace a row; else one is added or removed
+    rng: np.random.Generator  # where not all rows are tried
 
     def values(self, rows: Rows) -> Floats:
         """Weighted values (m, d) at m rows."""
@@ -139,10 +124,7 @@ class Search:
         return random_rows(self.columns, 1, self.rng)
 
     def _most_distant(self, values: Floats) -> tuple[int, int, bool]:
-        """Places of the two most distant of m points (m, d), and whether all pairs were compared.
-
-        Of too many, those most distant from a few points, and from these, as long as it helps.
-        """
+        """Places of the two most distant of m points (m, d); whether all pairs were compared."""
         from scipy.spatial.distance import cdist
 
         if not self.replaced:

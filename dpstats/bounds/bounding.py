@@ -1,16 +1,17 @@
-"""Certified intervals for anything that can be asked of a release, measured or not."""
+"""Certified intervals for anything that can be asked of a release, and how much is known of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.analyses.base import answered
 from dpstats.analyses.counts.proportion import Proportion
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.questions import (
@@ -20,11 +21,11 @@ from dpstats.analyses.questions import (
     question_of_conditions,
     questions_of_family,
 )
+from dpstats.analyses.registry import spelled
 from dpstats.arrays import Codes, Floats, within
 from dpstats.bounds.consistent import Consistent, TooManyStates, consistent, possible_range, touched
-from dpstats.bounds.joint_certificate import JointCertificate, joint_certificate, places_of
+from dpstats.bounds.group_totals import UNKNOWN, known_from
 from dpstats.bounds.programs import Contradiction
-from dpstats.bounds.used import UNKNOWN, no_limit
 from dpstats.checks import Target, check_alpha, check_target, short
 from dpstats.corrected.means import chernoff_confint
 from dpstats.corrected.proportions import clopper_pearson
@@ -34,11 +35,14 @@ from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.measured.answers import Answers, answer
+from dpstats.measured.certificate import certify, joint_with_count, places_in
 from dpstats.measured.combining import Sources
 from dpstats.results.bounds import Bounds
+from dpstats.results.explanation import COMPARED, SHOWN, Explanation
 
 if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
+    from dpstats.results.explanation import Verdict
 
 MEASURED = "its own noise"
 CONTRADICTION = (
@@ -56,6 +60,55 @@ OF_FUNCTIONS = (
 CODED = ", with every number coded to [-1, 1] by its declared bounds"
 _NOTHING = 1e-9
 _LEAST_LEFT = 1e-3  # of alpha; with one function the certificate is its own interval
+_ROUNDING = 1e-6  # of a count
+
+
+@dataclass(frozen=True, eq=False)
+class JointCertificate:
+    """Intervals of the joint certificate for all measured functions, to which their own are cut.
+
+    At the same alpha it fails for one of them with a probability of about alpha over their number.
+    The best combination of all answers at what is left of alpha, cut to it, is never wider than the
+    certificate, and hardly wider than the combination alone.
+    """
+
+    ends: Floats  # (2, |F|) jointly with probability 1 - alpha, unit scale
+    errors: Floats  # (|F|,) probability that each misses, by itself
+
+
+def joint_certificate(sources: Sources, alpha: float) -> JointCertificate:
+    """The intervals of `Accuracy.joint_ends`, with the error of each."""
+    measured = sources.measurements
+    whole = measured.published
+    ends = certify(sources, np.zeros(whole.size), alpha=alpha, target="").joint_ends
+    d, counted = ends.shape[1], measured.rows.law
+    if measured.strategy.tables:
+        each = bonferroni(alpha, d + (counted is not None))
+        missed = each if counted is None else each + each  # its own, and that of n
+        return JointCertificate(ends, np.full(d, missed))
+    laws, which = measured.laws
+    own = [laws[i] for i in which[places_in(whole, whole.answering)]]
+    every = own if counted is None else [*own, counted]
+    q = joint_with_count(measured, own, alpha)
+    tails = {
+        pair: float(pair[0].tail(pair[1] + 1)) for pair in set(zip(every, q.tolist(), strict=True))
+    }
+    found = np.array([tails[pair] for pair in zip(every, q.tolist(), strict=True)])
+    return JointCertificate(ends, found[:d] + (0.0 if counted is None else found[-1]))
+
+
+def places_of(sources: Sources, wanted: Block) -> Codes:
+    """Which measured function each of a block's is, (d,); -1 where it is none."""
+    places, start = np.full(wanted.size, -1, dtype=np.int64), 0
+    for block in sources.measurements.published.answering.blocks:
+        derivation = block.derive(wanted, complements=False)
+        if derivation is not None:
+            own = np.flatnonzero(derivation.member >= 0)
+            wanted_of = derivation.member[own]
+            alone = derivation.terms[wanted_of] == 1
+            places[wanted_of[alone]] = start + own[alone]
+        start += block.size
+    return places
 
 
 def bound(
@@ -75,8 +128,6 @@ def bound(
 
 
 class _Found(NamedTuple):
-    """Bounds on one question."""
-
     ends: Interval
     says: bool
     known_from: str
@@ -86,8 +137,8 @@ class _Found(NamedTuple):
 class Asker:
     """One way to ask: a release, an error probability and a target.
 
-    With `few`, of the cells of a table that need a program each only the first are answered: so
-    many, and on to the first that is limited, if a column was measured. `left` counts the others.
+    Of the cells that need a program each, only the first `few` are answered, and on to the first
+    that is limited; `left` counts the others.
     """
 
     def __init__(
@@ -183,7 +234,6 @@ class Asker:
         return self._joined([self._of_block(block) for block in blocks])
 
     def _joined(self, parts: Sequence[Bounds], order: Codes | None = None) -> Bounds:
-        """Bounds one after the other, or in another order."""
         terms = [term for part in parts for term in part.terms]
         known = [text for part in parts for text in part.known_from]
         order = np.arange(len(terms)) if order is None else order
@@ -255,24 +305,15 @@ class Asker:
 
     def _of_means(self, answers: Answers, block: Block, alpha: float) -> tuple[Floats, Floats]:
         """Means of functions that are no shares."""
-        beta = alpha if self.target == "table" else for_noise(alpha)
-        d = block.size
-        lows, highs = np.empty(d), np.empty(d)
-        for f in range(d):
-            rows = answers.rows
-            q = answers.law(f).quantile(beta - rows.spent(beta))
-            ends = [
-                end / (n * block.bounds[f])
-                for end in (answers.sums[f] - q, answers.sums[f] + q)
-                for n in rows.bounds(rows.spent(beta))
-            ]
-            lows[f], highs[f] = min(ends), max(ends)
+        beta, rows = alpha if self.target == "table" else for_noise(alpha), answers.rows
+        q, sizes = answers.quantiles(beta - rows.spent(beta)), rows.bounds(rows.spent(beta))
+        sides = answers.sums - q, answers.sums + q
+        ends = np.stack([end / (n * block.bounds) for end in sides for n in sizes])
         least, most = (np.asarray(end / block.bounds) for end in block.ranges)
-        lows, highs = within(lows, highs, least, most)
+        lows, highs = within(ends.min(axis=0), ends.max(axis=0), least, most)
         if self.target == "table":
             return lows, highs
-        n = answers.rows.bounds(answers.rows.spent(beta))[0]
-        low, high = chernoff_confint((1 + lows) / 2, (1 + highs) / 2, n, alpha - beta)
+        low, high = chernoff_confint((1 + lows) / 2, (1 + highs) / 2, sizes[0], alpha - beta)
         return np.maximum(2 * low - 1, least), np.minimum(2 * high - 1, most)
 
     def of_questions(self, questions: Sequence[Question], few: float = np.inf) -> Bounds:
@@ -313,7 +354,10 @@ class Asker:
             return _Found(question.range, True, "the rules between columns", [*question.notes])
         if not touched(self.sources, question.columns):
             return _Found(question.range, False, UNKNOWN, [*question.notes])
-        nothing = _Found(question.range, False, no_limit(self.sources, question), [*question.notes])
+        own = set(question.columns)
+        answering = self.sources.measurements.published.answering.blocks
+        about = known_from(self.sources, (b for b in answering if own & set(b.columns)))
+        nothing = _Found(question.range, False, f"no limit from {about}", [*question.notes])
         beta = alpha if self.target == "table" else for_noise(alpha)
         notes = [*question.notes]
         for error in (beta, *smaller_errors(beta)):
@@ -330,7 +374,7 @@ class Asker:
                 most = (tables.program.rows[1] - 1) * (1 - _NOTHING)
             says = low > least + _NOTHING or high < most - _NOTHING
             return _Found(
-                (low, high), says, str(tables.used) if says else nothing.known_from, notes
+                (low, high), says, tables.known_from if says else nothing.known_from, notes
             )
         return nothing._replace(notes=notes)
 
@@ -375,9 +419,6 @@ class Asker:
     @property
     def _contradicted(self) -> list[str]:
         return self.sources.constraint_notes(()) if self.sources.totals else []
-
-
-_ROUNDING = 1e-6  # of a count
 
 
 class Ends:
@@ -440,13 +481,11 @@ class Ends:
         return self.program.least_sum(values), -self.program.least_sum(-values)
 
     def _counts(self, values: Floats) -> Interval:
-        """Bounds on a count."""
         low, high = _whole(*self._sums(values))
         return max(low, 0.0), high
 
 
 def _of_population(yes: Interval, no: Interval, alpha: float) -> Interval:
-    """A population share, for counts between bounds."""
     low_yes, high_yes, low_no, high_no = (np.array(end) for end in (*yes, *no))
     low, high = clopper_pearson(low_yes, high_yes, high_no, low_no, alpha)
     return float(low), float(high)
@@ -461,10 +500,7 @@ def _whole(low: float, high: float) -> Interval:
 
 
 def have_units(blocks: Sequence[Block]) -> bool:
-    """Whether all functions are moments that can be written with the values of columns.
-
-    Coarse ones round the values first, and dates would be days.
-    """
+    """True if all functions are moments that can be written with the values of columns."""
     return all(
         isinstance(block, Moments)
         and not block.coarse
@@ -494,3 +530,60 @@ def in_own_units(block: Block, found: Bounds) -> Bounds:
             terms[f], shifts[f] = block.names[f], middles[term[0][0]]
     low, high = (shifts + scales * ends for ends in (found.low, found.high))
     return replace(found, terms=terms, low=low, high=high)
+
+
+def explain(
+    release: ReleaseView,
+    sources: Sources,
+    query: Any,
+    *,
+    given: str | None = None,
+    minus: str | None = None,
+    over: str | None = None,
+    alpha: float = 0.05,
+    totals: bool = False,
+) -> Explanation:
+    """See `Release.explain`."""
+    if isinstance(query, str) and minus is None and over is None:
+        query, given = Proportion(query, given), None
+    asker = Asker(release, sources, alpha, "table", SHOWN + 1, totals=totals)
+    bounds = asker.of(query, given, minus, over)  # refuses what it cannot read
+    if isinstance(query, str):
+        texts = [text for text in (query, minus, over) if text is not None]
+        analyses: list[Any] = [Proportion(text, given) for text in texts]
+    else:
+        analyses = [] if isinstance(query, Family | Block) else [query]
+    if analyses:
+        follows = all(asker.inferred(analysis) is not None for analysis in analyses)
+        ask = ", ".join(map(spelled, analyses))
+    else:
+        blocks = query.blocks if isinstance(query, Family) else (query,)
+        follows = _have_answers(sources, blocks)
+        names = dict.fromkeys(c.name for block in blocks for c in block.columns)
+        ask = f"an analysis of {', '.join(names)}"
+    if len(analyses) > 1 and follows:
+        bounds = replace(bounds, notes=(*bounds.notes, COMPARED))
+    verdict: Verdict = "bounded" if bounds.informative.any() else "out of reach"
+    if follows:
+        needed = [blocks] if not analyses else []
+        if len(analyses) == 1:  # what it measures, or what it uses; either may have been measured
+            schema, (analysis,) = release.schema, analyses
+            families = answered(analysis, schema), analysis.family(schema).answering
+            needed = [family.blocks for family in families]
+        every = (all((places_of(sources, b) >= 0).all() for b in blocks) for blocks in needed)
+        verdict = "measured" if any(every) else "derivable"
+    return Explanation(
+        query=bounds.terms[0] if len(analyses) > 1 else getattr(query, "label", ask),
+        verdict=verdict,
+        bounds=bounds,
+        ask=ask,
+        left=asker.left,
+    )
+
+
+def _have_answers(sources: Sources, blocks: tuple[Block, ...]) -> bool:
+    try:
+        answer(sources, list(blocks))
+    except NotMeasuredError:
+        return False
+    return True

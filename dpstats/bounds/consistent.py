@@ -25,10 +25,15 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.questions import Interval, Question
 from dpstats.arrays import Codes, Floats, within
-from dpstats.bounds.group_totals import sets_of_rows, sums_that_follow, that_tell_groups
+from dpstats.bounds.group_totals import (
+    Sums,
+    joint_ends,
+    known_from,
+    sets_of_rows,
+    sums_that_follow,
+    that_tell_groups,
+)
 from dpstats.bounds.programs import Program
-from dpstats.bounds.sums import Sums, joint_ends
-from dpstats.bounds.used import Used, used_in
 from dpstats.error_rates import for_program
 from dpstats.families.block import Block, Family
 from dpstats.families.moments import Moments
@@ -44,21 +49,21 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _MOST_COMPARED = 200_000  # states of a question that are gone through to merge levels
+MOST_STATES = 12_000  # of a program
+SMALL = 500  # states up to which the columns that a question does not name are kept too
+MOST_POSSIBLE = 200_000  # the same where levels cannot be merged
+MOST_MERGED = 2_000  # cells of a table of merged levels
+_MOST_SUBSETS = 4  # columns of a measured table of which all margins are used
+_ROUNDING = 1e-6  # of a sum, before it is rounded to a whole number
+Blocks = list[Block]
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """States of some columns: every combination of one code of each.
-
-    Attributes
-    ----------
-    columns : tuple of columns
-    codes : tuple of (k,) int64
-        The codes of each column that serve as its states.
-    """
+    """States of some columns: every combination of one code of each."""
 
     columns: tuple[Column, ...]
-    codes: tuple[Codes, ...]
+    codes: tuple[Codes, ...]  # that serve as states of each column
 
     @property
     def size(self) -> int:
@@ -84,10 +89,9 @@ def codes_of(column: Column, coded: bool) -> Codes:
 def merged_levels(
     sources: Sources, question: Question, measured: Family, columns: tuple[Column, ...]
 ) -> dict[Column, Codes]:
-    """For every column, a number of each bin: bins with one number are not distinguished.
+    """Number of each bin by column: bins with one number are not distinguished.
 
-    Neither by the question, nor by a measured condition on the columns, rows in measured groups,
-    rules between columns or totals.
+    Neither by the question, nor by measured conditions, groups, rules or totals.
     """
     arrays: list[tuple[tuple[Column, ...], NDArray[Any]]] = [
         (block.columns, block.cells.array)
@@ -150,45 +154,22 @@ def first_of(column: Column, numbers: Codes) -> Codes:
     return codes_of(column, False)[first]
 
 
-MOST_STATES = 12_000  # of a program
-SMALL = 500  # states up to which the columns that a question does not name are kept too
-MOST_POSSIBLE = 200_000  # the same where levels cannot be merged
-MOST_MERGED = 2_000  # cells of a table of merged levels
-_MOST_SUBSETS = 4  # columns of a measured table of which all margins are used
-_ROUNDING = 1e-6  # of a sum, before it is rounded to a whole number
-
-Blocks = list[Block]
-
-
 class TooManyStates(Exception):
     """A question distinguishes more combinations of levels than a program may have."""
 
 
 @dataclass(frozen=True, eq=False)
 class Consistent:
-    """The tables that agree with some measured functions.
+    """The tables that agree with some measured functions."""
 
-    Attributes
-    ----------
-    program : Program
-        Over the states of `columns`.
-    numerator, denominator : (m,) float64
-        The question in these states.
-    used : Used
-        The functions whose sums are bounded.
-    """
-
-    program: Program
-    numerator: Floats
+    program: Program  # over m states of some columns
+    numerator: Floats  # (m,) the question in these states
     denominator: Floats
-    used: Used
+    known_from: str  # the columns of the functions whose sums are bounded
 
 
 def possible_range(sources: Sources, question: Question) -> Interval:
-    """Extremes of a question over all states that the rules allow, without any measurement.
-
-    The declared range, where they are too many to go through.
-    """
+    """Extremes of a question over all states that the rules allow, where these are few."""
     states = States(
         question.columns, tuple(state_codes(c, set(), question) for c in question.columns)
     )
@@ -207,10 +188,7 @@ def possible_range(sources: Sources, question: Question) -> Interval:
 
 
 def _allowed(sources: Sources, states: States, merged: Mapping[Column, Codes]) -> NDArray[np.bool_]:
-    """Which states (m,) have a row that the rules between columns allow.
-
-    Where bins of a column are `merged`, a row in any of the bins merged with that of the state.
-    """
+    """Which states (m,) have a row that the rules allow, in any of the bins merged with theirs."""
     columns, shape = states.columns, [column.bins for column in states.columns]
     possible = sources.possible_cells(columns) if math.prod(shape) <= MAX_CELLS else None
     if possible is None:
@@ -226,20 +204,17 @@ def _allowed(sources: Sources, states: States, merged: Mapping[Column, Codes]) -
 
 
 def touched(sources: Sources, columns: Iterable[Column]) -> bool:
-    """Whether some measured function, or a total that is used, depends on one of these columns."""
+    """True if some measured function, or a total that is used, depends on one of these columns."""
     names = set(sources.measurements.published.answering.column_names)
     names = names.union(*(total.names for total in sources.totals))
     return not names.isdisjoint(column.name for column in columns)
 
 
 def consistent(sources: Sources, question: Question, alpha: float) -> Consistent:
-    """The tables that agree with a release with probability 1 - alpha, for one question.
+    """Tables that agree with a release with probability 1 - alpha, for one question.
 
     Which functions are used depends on what was measured and on the question, never on an answer.
-
-    Raises
-    ------
-    TooManyStates
+    TooManyStates if the question distinguishes more combinations of levels than a program may have.
     """
     measured = sources.measurements.published.answering
     columns = _columns_for(sources, measured, question)
@@ -277,7 +252,7 @@ def consistent(sources: Sources, question: Question, alpha: float) -> Consistent
         ),
         numerator,
         denominator,
-        used_in(sources, [*around, *coarse, *fine], totals),
+        known_from(sources, [*around, *coarse, *fine, *(one.block for one in totals)]),
     )
 
 
@@ -295,10 +270,7 @@ def _matrix(blocks: Blocks, points: dict[str, Codes], size: int) -> csr_array[An
 def _ends(
     sources: Sources, blocks: Blocks, alpha: float, rows: tuple[float, float] | None
 ) -> tuple[Floats, Floats, tuple[float, float]]:
-    """Bounds on the sums, which are whole numbers, and jointly on the number of rows, if unknown.
-
-    They are whole numbers too.
-    """
+    """Whole-number bounds on the sums, and jointly on the number of rows if it is unknown."""
     if sources.n is not None:
         rows = _public(sources)
     counted = rows is None
@@ -315,7 +287,6 @@ def _ends(
 
 
 def _public(sources: Sources) -> tuple[float, float]:
-    """The number of rows where it is public."""
     assert sources.n is not None
     return float(sources.n), float(sources.n)
 
@@ -373,7 +344,7 @@ def _columns_for(sources: Sources, measured: Family, question: Question) -> tupl
 
 
 def _links(measured: Family, column: Column, own: tuple[Column, ...]) -> bool:
-    """Whether a column says more of the question's: through a condition, or between two of them."""
+    """True if a column says more of the question's: through a condition, or between two of them."""
     together = [set(block.columns) for block in measured.blocks if column in block.columns]
     if any(
         isinstance(block, Indicator) and column in block.columns and set(own) & set(block.columns)
@@ -401,10 +372,7 @@ def _subsets(measured: Family, columns: tuple[Column, ...]) -> list[tuple[Column
 
 
 def _of_merged(
-    sources: Sources,
-    measured: Family,
-    columns: tuple[Column, ...],
-    merged: dict[Column, Codes],
+    sources: Sources, measured: Family, columns: tuple[Column, ...], merged: dict[Column, Codes]
 ) -> Blocks:
     """Measured conditions, and the cells of tables of merged levels."""
     blocks: Blocks = [
@@ -459,11 +427,7 @@ def _fine(
     columns: tuple[Column, ...],
     merged: dict[Column, Codes],
 ) -> tuple[Blocks, list[Sums], States]:
-    """Functions of all levels, sums that follow, and the states.
-
-    All levels where they are few, else those of merged levels and all codes of numbers with sums,
-    else without functions of codes.
-    """
+    """Functions of all levels, sums that follow, and the states: as many as a program may have."""
     tables: Blocks = [
         Table(subset)
         for subset in _subsets(measured, columns)
@@ -511,7 +475,7 @@ def _fine(
 
 
 def _all_in(block: Block, measured: Iterable[Block]) -> bool:
-    """Whether every function of a block is one of some measured ones."""
+    """True if every function of a block is one of some measured ones."""
     found = np.zeros(block.size, dtype=np.bool_)
     for one in measured:
         derivation = one.derive(block, complements=False)
@@ -521,7 +485,6 @@ def _all_in(block: Block, measured: Iterable[Block]) -> bool:
 
 
 def _others(measured: Family, columns: tuple[Column, ...]) -> Blocks:
-    """Measured functions of the columns that are neither tables nor conditions."""
     found: Blocks = []
     for block in measured.blocks:
         if isinstance(block, Table | Indicator):

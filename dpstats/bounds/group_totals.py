@@ -12,15 +12,15 @@ groups that share a set of merged cells go together, and none that shares one wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arrays import Codes
-from dpstats.bounds.sums import Sums
+from dpstats.arrays import Codes, Floats
+from dpstats.error_rates import bonferroni
 from dpstats.families.block import Block, Family
 from dpstats.families.features import Term, is_level
 from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
@@ -32,24 +32,70 @@ from dpstats.measured.combining import Sources
 from dpstats.schema import Column
 from dpstats.schema.conditions import cell_set
 
+UNKNOWN = "nothing that limits it"
 Numbering = Mapping[Column, Codes]
 """For the columns of a program, a number of each bin: bins with one number are merged."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Groups:
-    """Disjoint groups of rows, as sets of cells.
+class Sums:
+    """The d sums of a block, each from some measured functions.
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        Of the cells, those that may be missing among them.
-    number_of : array of int64, one axis per column
-        The group of each cell, -1 for none.
+    The noises of a block are independent and symmetric, so a combination with weights 1 and -1 of k
+    of them, all of one scale, has the law of a sum of k. A sum that is a multiple of another, such
+    as 4 K^2 times a number of rows, is divided by it: what it bounds is a whole number again.
     """
 
-    columns: tuple[Column, ...]
-    number_of: NDArray[np.int64]
+    block: Block
+    members: tuple[Codes, ...]  # (k,) each: numbers in `Sources` of functions of one scale
+    signs: Codes  # (k,) weights of the members, 1 or -1
+    unit: int = 1  # the combination is so many times the function's sum
+
+    @property
+    def measured(self) -> bool:
+        """True if the functions are themselves measured ones."""
+        return self.unit == 1 and all(len(own) == 1 for own in self.members)
+
+    def variance(self, sources: Sources) -> float:
+        """Largest variance of the noise on a function, in units of its sum."""
+        return max(float(sources.variances[own].sum()) for own in self.members) / self.unit**2
+
+    def ends(self, sources: Sources, error: float) -> tuple[Floats, Floats]:
+        """Whole numbers (d,) that each sum is between, but for a probability `error` at most."""
+        law, lows, highs = sources.measurements.budget.law, [], []
+        for own in self.members:
+            total = int(sources.sums[own] @ self.signs)
+            q = int(law(float(sources.scales[own[0]]), len(own)).quantile(error))
+            lows.append(-((q - total) // self.unit))  # rounded up
+            highs.append((total + q) // self.unit)
+        return np.array(lows, dtype=np.float64), np.array(highs, dtype=np.float64)
+
+
+def joint_ends(
+    sources: Sources, sums: Sequence[Sums], alpha: float, *, with_count: bool
+) -> tuple[Floats, Floats, tuple[float, float] | None]:
+    """Bounds (d,) on all sums, and on the number of rows if asked, jointly (Bonferroni)."""
+    law = sources.rows.law if with_count else None
+    each = bonferroni(alpha, sum(one.block.size for one in sums) + (law is not None))
+    rows = None
+    if law is not None:
+        low, high = sources.rows.within(law.quantile(each))
+        rows = (float(low), float(high))
+    lows, highs = zip(*(one.ends(sources, each) for one in sums), strict=True)
+    return np.concatenate(lows), np.concatenate(highs), rows
+
+
+def known_from(sources: Sources, blocks: Iterable[Block]) -> str:
+    """Name the columns of the measured functions that an interval is known from."""
+    used = {column for block in blocks for column in block.columns}
+    names = [column.name for column in sources.measurements.schema if column in used]
+    return f"measured functions of {', '.join(names)}" if names else UNKNOWN
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    columns: tuple[Column, ...]  # of the cells, those that may be missing among them
+    number_of: NDArray[np.int64]  # one axis per column: the group of each cell, -1 for none
 
     def masks(self, columns: tuple[Column, ...]) -> Iterator[tuple[tuple[Column, ...], Any]]:
         """The cells of some columns with rows in groups, and those with no others."""
@@ -121,11 +167,7 @@ def that_tell_groups(measured: Family, numbering: Numbering) -> set[Column]:
 
 
 def sums_that_follow(sources: Sources, numbering: Numbering) -> list[Sums]:
-    """Sums of functions of numbered bins, and of codes of unmerged numbers, least noise first.
-
-    Each from the block that gives it the least noise; among them are measured functions themselves.
-    Which these are depends on what was measured, never on an answer.
-    """
+    """Sums of functions of numbered bins and unmerged codes, each from the block of least noise."""
     found: dict[Block, Sums] = {}
     for noisy, start in zip(sources.blocks, sources.starts, strict=True):
         for sums in _of_block(sources, noisy.block, start, numbering):
@@ -209,7 +251,7 @@ def _of_moments(
 
 
 def _distinguished(column: Column, level: int | None, numbering: Numbering) -> bool:
-    """Whether a feature depends on numbered bins or, if it is a number, on codes."""
+    """True if a feature depends on numbered bins or, if it is a number, on codes."""
     if column not in numbering:
         return False
     return level is None or int(numbering[column].max()) + 1 == column.bins

@@ -36,53 +36,26 @@ class Contradiction(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Program(Cached):
-    """The tables that agree with bounds on sums.
+    """The tables that agree with bounds on sums."""
 
-    Attributes
-    ----------
-    matrix : (d, m) sparse
-        Values of d functions in m states.
-    low, high : (d,) float64
-        Bounds on their sums over the rows; may be infinite.
-    rows : (float, float)
-        Bounds on the number of rows, at least 1.
-    """
-
-    matrix: csr_array[Any]
-    low: Floats
+    matrix: csr_array[Any]  # (d, m) values of functions in states
+    low: Floats  # (d,) bounds on their sums over the rows; may be infinite
     high: Floats
-    rows: tuple[float, float]
+    rows: tuple[float, float]  # bounds on the number of rows, at least 1
 
     def least_sum(self, values: Floats) -> float:
-        """A number that no table's sum of `values` (m,) is below.
-
-        Raises
-        ------
-        Contradiction
-            If no table agrees with the bounds.
-        """
+        """Lower bound of the sum of `values` (m,); Contradiction if no table agrees."""
         matrix, limits = self._inequalities
         found = self._solved(values, A_ub=matrix, b_ub=limits)
         return self._certified(values, self._multipliers(found))
 
     def least_ratio(self, numerator: Floats, denominator: Floats, at_least: float) -> float:
-        """A number that no table's ratio of two sums (m,) is below.
+        """Lower bound of the ratio of two sums (m,); `at_least` > 0 is one of the denominator.
 
         By Charnes and Cooper's substitution w = t c, t = 1 / (denominator'c), one more linear
         program. If it gives the ratio x, the least sum of numerator - x denominator is near 0;
         where the certified one is below 0, the ratio is lower by that over the least denominator.
-
-        Parameters
-        ----------
-        numerator, denominator : (m,) float64
-            The second not negative.
-        at_least : float
-            A positive lower bound of the sum of the denominator.
-
-        Raises
-        ------
-        Contradiction
-            If no table with such a denominator agrees with the bounds.
+        Contradiction if no table with such a denominator agrees with the bounds.
         """
         from scipy import sparse
 
@@ -115,7 +88,6 @@ class Program(Cached):
         )
 
     def _solved(self, values: Floats, **constraints: Any) -> Any:
-        """Result of the solver, at an optimum or where it stopped."""
         from scipy import optimize
 
         method: Any = "highs-ipm" if len(values) > _LARGE else "highs"
@@ -141,10 +113,7 @@ class Program(Cached):
         return sparse.vstack(blocks, format="csr"), np.concatenate(sums) / self.rows[1]
 
     def _multipliers(self, found: Any) -> Floats:
-        """One multiplier (d,) per function from those of its two bounds; zeros if there are none.
-
-        Those of the solver are at most 0, up to its tolerance.
-        """
+        """One multiplier (d,) per function from those of its two bounds; zeros without any."""
         joined = np.zeros(len(self.low))
         given = getattr(found.ineqlin, "marginals", None)
         if given is None or not np.all(np.isfinite(given)):

@@ -37,10 +37,7 @@ def add_commands(commands: Commands) -> None:
         "names", nargs="*", help="names of planned analyses (default: all; with --ask, none)"
     )
     infer.add_argument(
-        "--alpha",
-        type=float,
-        default=0.05,
-        help="error probability of each interval (default: 0.05)",
+        "--alpha", type=float, default=0.05, help="error of each interval (default: 0.05)"
     )
     infer.add_argument(
         "--target",
@@ -49,10 +46,7 @@ def add_commands(commands: Commands) -> None:
         help="what the intervals cover: the population (default) or the private table itself",
     )
     infer.add_argument(
-        "--most",
-        type=_row_limit,
-        metavar="N",
-        help="print at most so many rows of each table, or all (default: 60)",
+        "--most", type=_row_limit, metavar="N", help="most rows of a table, or all (default: 60)"
     )
     infer.add_argument(
         "--ask",
@@ -89,12 +83,8 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_shown(parser: argparse.ArgumentParser) -> None:
-    """Options of `summary` that some results have."""
     parser.add_argument(
-        "--simultaneous",
-        action="store_true",
-        default=None,
-        help="intervals that cover all parameters of an analysis jointly",
+        "--simultaneous", action="store_true", default=None, help="cover all parameters jointly"
     )
     parser.add_argument(
         "--method",
@@ -113,7 +103,6 @@ def _add_shown(parser: argparse.ArgumentParser) -> None:
 
 
 def _row_limit(text: str) -> int:
-    """A number of rows to print."""
     if text == "all":
         return sys.maxsize
     if not text.isdecimal() or int(text) < 1:
@@ -194,7 +183,6 @@ def _frame_of(result: Result, options: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _as_csv(frames: Mapping[str, pd.DataFrame]) -> str:
-    """One table, the name of the analysis first; cells are empty where a column is of others."""
     import pandas as pd
 
     for name, frame in frames.items():
@@ -258,9 +246,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         "--alpha", type=float, default=0.05, help="error probability (default: 0.05)"
     )
     parser.add_argument(
-        "--totals",
-        action="store_true",
-        help="use public totals of the table, which the custodian asserts",
+        "--totals", action="store_true", help="use public totals, which the custodian asserts"
     )
 
 

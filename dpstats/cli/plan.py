@@ -69,11 +69,6 @@ def add_commands(commands: Commands) -> None:
         help="the analysis that --width, --delta or --power is for; or one that --curve shows, "
         "instead of all. May be repeated",
     )
-    preview.add_argument(
-        "--theory",
-        action="store_true",
-        help="print what a theorem promises of the synthetic rows, beside their expected error",
-    )
     add_output(preview, "for --curve: curve.svg (or .png, .pdf)", required=False)
     _add_solve(preview)
     preview.set_defaults(run=_preview)
@@ -114,7 +109,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
-    """The options of `Plan.solve`."""
     solve = parser.add_argument_group(
         "the least budget, or number of rows",
         "for the analysis --of NAME: give --width, --delta or --power. With a number of rows "
@@ -192,7 +186,7 @@ def _preview(options: argparse.Namespace) -> None:
         _curve(plan, like, options)
         return
     if not given and not options.of:
-        show(plan.preview(options.n, like=like, theory=options.theory, progress=progress()))
+        show(plan.preview(options.n, like=like, progress=progress()))
         return
     if "budget" in given:
         delta = getattr(plan.budget, "delta", None)
@@ -208,7 +202,6 @@ def _preview(options: argparse.Namespace) -> None:
 
 
 def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespace) -> None:
-    """The table or figure of widths against the budget."""
     from dpstats.files import check_place, write_atomically
     from dpstats.plots.curves import check_drawn, curve
     from dpstats.releases.paid import check_apart
@@ -241,7 +234,6 @@ def _curve(plan: Plan, like: Release | Guesses | None, options: argparse.Namespa
 
 
 def _effect(text: str) -> float | list[float]:
-    """An effect size: a number, or several."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:

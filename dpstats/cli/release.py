@@ -51,27 +51,18 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_synthesis(parser: argparse.ArgumentParser) -> None:
-    """The options of `dps.synthesize`."""
     parser.add_argument("--fit", choices=("entropy", "minimax"), default="entropy")
-    parser.add_argument(
-        "--solver",
-        choices=("columns", "highs", "pulp"),
-        default="columns",
-        help="for --fit minimax",
-    )
+    solvers = ("columns", "highs", "pulp")
+    parser.add_argument("--solver", choices=solvers, default="columns", help="for --fit minimax")
     parser.add_argument("--draw", choices=("systematic", "iid"), default="systematic")
     parser.add_argument(
-        "--m",
-        type=int,
-        metavar="M",
-        help="default: 20000; as many as rows where rows are edited to fit tables",
+        "--m", type=int, metavar="M", help="default: 20000; as many as rows where these are edited"
     )
     parser.add_argument("--k", type=int, metavar="K", help="default: as many as rows")
     parser.add_argument("--rng", type=int, help="seed of candidates and rows, never of noise")
 
 
 def _check_digest(plan: Plan, given: str | None) -> None:
-    """Refuse a plan that is not the one that was approved."""
     from dpstats.files import short_digest
 
     if given is None:
@@ -90,7 +81,7 @@ def _check_digest(plan: Plan, given: str | None) -> None:
 
 
 def _question(plan: Plan, options: argparse.Namespace, book: Ledger | None) -> str:
-    """What is spent, under which plan, from which ledger, and what is written."""
+    """Question to a person: what is spent, under which plan, from which ledger."""
     from dpstats.files import short_digest
     from dpstats.privacy.rationals import amount_text
 
@@ -106,10 +97,7 @@ def _question(plan: Plan, options: argparse.Namespace, book: Ledger | None) -> s
 
 
 def _let_a_person_look(plan: Plan, options: argparse.Namespace) -> None:
-    """Offer the fit of the schema on a terminal; elsewhere a flag says that somebody decided.
-
-    The program decides nothing by the fit: a refusal that depends on the data is an output.
-    """
+    """Offer the fit of the schema on a terminal; the program decides nothing by it."""
     if options.checked or options.unchecked:
         return
     if not attended():
@@ -202,7 +190,6 @@ def _synthesize(options: argparse.Namespace) -> None:
 
 
 def _synthesis(options: argparse.Namespace) -> dict[str, Any]:
-    """Arguments of `dps.synthesize`, checked."""
     from dpstats.rows.generator import check_options
 
     fit, solver, draw = options.fit, options.solver, options.draw
@@ -219,7 +206,6 @@ def _finish(
     output: Path,
     force: bool,
 ) -> None:
-    """From measurements that are on disk to a release that is."""
     from dpstats.files import formula_note
     from dpstats.releases.paid import remove_paid
     from dpstats.schema import Category

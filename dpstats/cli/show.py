@@ -32,15 +32,10 @@ def add_commands(commands: Commands) -> None:
         "--croissant", action="store_true", help="describe a release in Croissant (JSON-LD)"
     )
     form.add_argument(
-        "--frictionless",
-        action="store_true",
-        help="the schema of a release, measurements or a plan as a Frictionless Table Schema",
+        "--frictionless", action="store_true", help="the schema as a Frictionless Table Schema"
     )
     form.add_argument(
-        "--parquet",
-        type=a_path,
-        metavar="FILE",
-        help="write the rows of a release to a Parquet file",
+        "--parquet", type=a_path, metavar="FILE", help="write the rows to a Parquet file"
     )
     shown.add_argument(
         "--overwrite", action="store_true", help="overwrite an existing --parquet file"
@@ -94,7 +89,6 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _parts(held: Release | Measurements | Plan) -> list[str]:
-    """The schema, the analyses as they are written, and what was or will be measured."""
     from dpstats.checks import lines_shown
     from dpstats.display import fitted_table, line_width
     from dpstats.results.rendering import more_rows
@@ -135,7 +129,7 @@ def _measured(held: Release | Measurements | Plan) -> tuple[pd.DataFrame, str, s
     """A table of the blocks, its title, and the code that gives all of it."""
     import pandas as pd
 
-    from dpstats.measured.contents import kind_of, options_of
+    from dpstats.measured.contents import describe
     from dpstats.planning.plan import Plan
     from dpstats.releases.release import Release
 
@@ -148,14 +142,7 @@ def _measured(held: Release | Measurements | Plan) -> tuple[pd.DataFrame, str, s
         start = held.start if isinstance(held, Plan) else None
         before = () if start is None else start.strategy.blocks
         rows = [
-            (
-                kind_of(planned.block),
-                ", ".join(column.name for column in planned.block.columns),
-                planned.block.size,
-                planned.block.names[0],
-                options_of(planned.block),
-                strategy.budget.natural_scale(planned.multiplier),
-            )
+            (*describe(planned.block), strategy.budget.natural_scale(planned.multiplier))
             for planned in strategy.blocks
             if planned not in before
         ]

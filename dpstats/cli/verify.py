@@ -17,10 +17,7 @@ def add_commands(commands: Commands) -> None:
     )
     audit.add_argument("plan", type=a_path, help="plan.json or request.toml")
     audit.add_argument(
-        "--draws",
-        type=int,
-        metavar="N",
-        help="releases of noise on either of two tables (default: about half a minute's)",
+        "--draws", type=int, metavar="N", help="of noise on either table (default: half a minute)"
     )
     audit.add_argument("--json", action="store_true", help="print JSON")
     audit.set_defaults(run=_audit)
@@ -33,7 +30,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _audit(options: argparse.Namespace) -> bool:
-    """Whether the audit passed."""
     from dpstats.auditing.audit import audit
     from dpstats.files import to_json
 

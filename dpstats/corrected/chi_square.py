@@ -340,7 +340,6 @@ def _bound(low: Floats, high: Floats, boxes: Floats, *, largest: bool) -> float:
 
 
 def _split(boxes: Floats) -> Floats:
-    """Halve every rectangle along its longer side."""
     side = np.where(boxes[:, 1] - boxes[:, 0] >= boxes[:, 3] - boxes[:, 2], 0, 2)
     index = np.arange(len(boxes))
     middle = (boxes[index, side] + boxes[index, side + 1]) / 2
@@ -434,7 +433,6 @@ def _collapse_bound(low: Floats, high: Floats) -> float:
 
 
 def _groups(levels: int) -> list[NDArray[np.bool_]]:
-    """Ways to merge levels into two groups: the levels of the first."""
     index = np.arange(levels)
     if levels <= _MOST_LEVELS:
         patterns = np.arange(1, 2 ** (levels - 1))

@@ -16,10 +16,7 @@ LEAST_VARIANCE = 1e-12  # of a column in [-1, 1]: at most this may be rounding
 
 def divided(low: Floats, high: Floats, least: float, most: float) -> tuple[Floats, Floats]:
     """Interval over a positive interval."""
-    return (
-        np.minimum(low / least, low / most),
-        np.maximum(high / least, high / most),
-    )
+    return (np.minimum(low / least, low / most), np.maximum(high / least, high / most))
 
 
 def outer(low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -70,7 +67,6 @@ def correlation_range(x: Range, y: Range, xx: Range, yy: Range, xy: Range) -> Ra
 
 
 def _most(mean: Range, square: Range) -> float:
-    """The largest variance."""
     return square[1] - min(max(mean[0], -mean[1], 0.0) ** 2, square[1])
 
 

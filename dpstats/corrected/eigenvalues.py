@@ -127,10 +127,7 @@ def _spectral_norm(radius: ArrayLike | None, spectral_radius: float | None, p: i
 
 
 def descending(matrix: Floats) -> tuple[Floats, Floats]:
-    """Eigenvalues (p,) of a symmetric matrix from the largest down, and vectors (p, p) as rows.
-
-    The largest loading of every vector, by absolute value, is positive, as in scikit-learn.
-    """
+    """Eigenvalues (p,), the largest first, and vectors (p, p) as rows with a positive maximum."""
     values, vectors = np.linalg.eigh(matrix)
     rows = vectors.T[::-1]
     largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, np.newaxis], axis=1)
@@ -143,29 +140,14 @@ def sampling_radii(
     """Distance of the population's covariance from that of n rows, in spectral norm and in trace.
 
     With d the error of the mean, the rows' covariance is mean(yy') - dd'. The first is within the
-    matrix Bernstein bound [1]_ (Theorem 6.1) of its expectation, the trace within Bernstein's; E
-    yy' is bounded by the lower tail of a mean of non-negative variables [2]_ at its own top vector;
-    |d| has mean at most the root of ball / n and moves by at most 2 sqrt(ball) / n with one row
-    (McDiarmid).
+    matrix Bernstein bound (Tropp 2012, Theorem 6.1) of its expectation, the trace within
+    Bernstein's; E yy' is bounded by the lower tail of a mean of non-negative variables (Maurer
+    2003, J. Inequal. Pure Appl. Math. 4, 15) at its own top vector; |d| has mean at most the root
+    of ball / n and moves by at most 2 sqrt(ball) / n with one row (McDiarmid).
 
-    Parameters
-    ----------
-    top, trace : float
-        Upper bounds of the largest eigenvalue and of the trace of the rows' covariance.
-    n, p : int
-    ball : float
-        Largest squared distance of a row from some fixed point; 0 for second moments.
-    reach : float
-        Largest squared distance of a row from the mean of the population (from the fixed point).
-    gamma : float
-        Error probability.
-
-    References
-    ----------
-    .. [1] J. A. Tropp (2012), User-friendly tail bounds for sums of random matrices. Found.
-       Comput. Math. 12, 389-434.
-    .. [2] A. Maurer (2003), A bound on the deviation probability for sums of non-negative random
-       variables. J. Inequal. Pure Appl. Math. 4, 15.
+    `top` and `trace` bound the largest eigenvalue and the trace of the rows' covariance, `ball` the
+    squared distance of a row from a fixed point (0 for second moments), `reach` that from the mean
+    of the population; `gamma` is the error probability.
     """
     each = bonferroni(gamma, _EVENTS)
     single, double = math.log(1 / each), math.log(2 / each)
@@ -218,10 +200,7 @@ def _sines(gap: Floats, radius: float) -> Floats:
 
 
 def loading_bounds(vectors: Floats, sines: Floats) -> tuple[Floats, Floats]:
-    """Bounds on the loadings of all unit vectors within an angle of given ones (k, p).
-
-    A loading is the cosine of the angle with an axis. With a sine of 1 the sign is unknown too.
-    """
+    """Bounds on the loadings of all unit vectors within an angle of given ones (k, p)."""
     angles = np.arccos(np.clip(vectors, -1, 1))
     turn = np.where(sines < 1, np.arcsin(np.clip(sines, 0, 1)), np.pi)[:, np.newaxis]
     low, high = np.cos(np.minimum(angles + turn, np.pi)), np.cos(np.maximum(angles - turn, 0))

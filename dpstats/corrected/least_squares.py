@@ -223,24 +223,12 @@ def combination_bounds(
 ) -> tuple[Floats, Floats]:
     """Bounds (k,) on linear combinations of coefficients, with a penalty or for a new response.
 
-    Parameters
-    ----------
-    moments, radii : (p + 1, p + 1) float64
-        As in `ols`, entry by entry.
-    directions : (k, p) float64
-    rows : (int, int), optional
-        Number of private rows, and the fewest if the radii hold: then bounds are for the
-        population, with error probability `error` of the sampling part. Default: for the private
-        rows themselves.
-    ridge : (p,) float64, optional
-        Penalty on the diagonal of the mean products of the regressors.
-    extra : float
-        Multiple of the error variance to add, to predict a new response; with `rows`.
-    bounds : (p + 1,) float64, optional
-        Largest absolute values of the regressors and the response, for `rows` and `ridge` together.
+    Moments and radii are as in `ols`, entry by entry. With `rows`, their number and the fewest if
+    the radii hold, bounds are for the population, and the sampling part has probability `error`.
+    `ridge` (p,) is a penalty on the diagonal of the mean products, `extra` a multiple of the error
+    variance to predict a new response, `bounds` (p + 1,) the largest absolute values of regressors
+    and response.
 
-    Notes
-    -----
     The sampling part is the t quantile times the largest standard error that the radii D admit:
     with D' the diagonal matrix of row sums of D, columns of mean square 1, A >= A0 - D', and the
     residual mean square is at most that of the centre's plus |v|'D|v|, v = (-b0, 1). With a penalty
@@ -394,7 +382,7 @@ def largest_leverage(inverse: Floats, bounds: Floats) -> float:
 
 
 def positive_definite(matrix: Floats) -> bool:
-    """Whether a symmetric matrix is positive definite by more than rounding, in any units."""
+    """True if a symmetric matrix is positive definite by more than rounding, in any units."""
     own = np.diag(matrix)
     if not np.all(own > 0):
         return False

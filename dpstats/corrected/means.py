@@ -24,7 +24,6 @@ def chernoff_confint(low: Floats, high: Floats, n: float, alpha: float) -> tuple
 
 
 def _upper(mean: Floats, rate: float) -> Floats:
-    """Largest m with kl(mean, m) <= rate."""
     from scipy import special
 
     def excess(m: Floats, which: NDArray[np.intp]) -> Floats:

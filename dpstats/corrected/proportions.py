@@ -103,11 +103,7 @@ def proportion_confint(
 
 
 def clopper_pearson(
-    low_yes: Floats,
-    high_yes: Floats,
-    high_no: Floats,
-    low_no: Floats,
-    alpha: float,
+    low_yes: Floats, high_yes: Floats, high_no: Floats, low_no: Floats, alpha: float
 ) -> tuple[Floats, Floats]:
     """Union of the Clopper-Pearson intervals over a box of counts of yes and no.
 

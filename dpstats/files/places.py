@@ -1,10 +1,16 @@
-"""Where files are written and read: whole files or nothing, and no record of spending replaced."""
+"""Where files are written and read, whole or not at all, and what a file is.
+
+No record of spending is replaced. The kind of a file shows by its name and by marks that programs
+write: no cell of a table is looked at.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,12 +19,80 @@ from pathlib import Path
 from uuid import uuid4
 
 from dpstats.errors import FileFormatError, RequestError
-from dpstats.files.mistaken import mistaken
 
+_START = 2**12  # bytes that hold the marks of a text file
+_LARGEST = 2**24  # bytes of a .toml file that is read to see what it declares
+_OPENED_BY = {
+    "a release": "open it with dps.load ('dpstats show' or 'dpstats infer')",
+    "measurements": "open them with dps.Measurements.load ('dpstats show'), and make a release of "
+    "them with dps.synthesize ('dpstats synthesize')",
+    "a plan": "open it with dps.Plan.load ('dpstats show'), and make a release under it with "
+    "dps.release ('dpstats release')",
+    "a ledger": "open it with dps.Ledger.open ('dpstats ledger show')",
+    "a request": "make its plan with 'dpstats plan'",
+    "a schema": "open it with dps.Schema.load (on the command line: name it in a request, as in "
+    'schema = "FILE")',
+    "guesses": "open them with dps.Guesses.load (on the command line: give them to "
+    "'dpstats preview' with --like)",
+    "a table": "make a plan, and pass both to dps.check or dps.release ('dpstats check' or "
+    "'dpstats release')",
+    "a workbook": "save its table as CSV",
+    "a page": "open it with a browser",
+}
+_NAMED = re.compile(  # what has a name of its own
+    r"\.(?:(?P<table>[ct]sv(?:\.gz)?|parquet)|(?P<workbook>xlsx?|ods)|(?P<page>html?))$",
+    re.IGNORECASE,
+)
+_DECLARED = {"analysis": "a request", "column": "a schema", "guesses": "guesses"}
 MOST_BYTES = 2**31  # of a file, or of a member of an archive when expanded
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # longer than the letter of a drive
 _FIRST_LINE = 2**12  # bytes of a line that may be the header of a ledger
 _MEASUREMENTS = "an archive of measurements, which a budget has paid for, without their release"
+
+
+def mistaken(path: Path, *wanted: str) -> str:
+    """Say what a file is instead: "x.csv is a table, not a release; make a plan, ...".
+
+    "" for a file that is one of the wanted kinds, or that is not recognised.
+    """
+    kind = kind_of_file(path)
+    if not kind or kind in wanted:
+        return ""
+    verb = "holds" if kind in ("measurements", "guesses") else "is"
+    return f"{path.name} {verb} {kind}, not {wanted[0]}; {_OPENED_BY[kind]}"
+
+
+def kind_of_file(path: Path) -> str:
+    """The kind of a file; "" if it is not recognised, or cannot be read."""
+    try:
+        if not path.is_file():  # a pipe, perhaps, which would be waited for
+            return ""
+        with path.open("rb") as file:
+            start = file.read(_START)
+            if start.startswith(b"PK"):
+                return _of_archive(zipfile.ZipFile(file).namelist())
+        if b'"dpstats_ledger"' in start.partition(b"\n")[0]:
+            return "a ledger"
+        if start.startswith(b"PAR1"):
+            return "a table"
+        if named := _NAMED.search(path.name):
+            return f"a {named.lastgroup}"
+        if path.suffix.lower() == ".toml" and path.stat().st_size <= _LARGEST:
+            declared = tomllib.loads(path.read_text("utf-8-sig"))
+            return next((kind for key, kind in _DECLARED.items() if key in declared), "")
+        if start.lstrip().startswith(b"{") and b'"dpstats"' in start:
+            return "a plan" if json.loads(path.read_bytes()).get("dpstats") == "plan" else ""
+    except Exception:  # damaged: whoever reads it says so
+        return ""
+    return ""
+
+
+def _of_archive(members: list[str]) -> str:
+    if "release.json" in members:
+        return "a release"
+    if "measurements.json" in members and "rows.csv" not in members:  # else it is damaged
+        return "measurements"
+    return "a workbook" if any(name.startswith("xl/") for name in members) else ""
 
 
 def as_path(path: object) -> Path:
@@ -61,7 +135,7 @@ def check_place(path: str | Path, *, overwrite: bool = False) -> Path:
 
 
 def _kept_for_ever(path: Path) -> str | None:
-    """What an existing file is, if it holds what cannot be made again; else None."""
+    """Name an existing file that holds what cannot be made again; else None."""
     if not path.is_file():  # a link to nothing
         return None
     try:
@@ -80,7 +154,7 @@ def _kept_for_ever(path: Path) -> str | None:
 
 
 def holds_measurements(path: Path) -> bool:
-    """Whether a file is an archive of measurements without their release."""
+    """True if a file is an archive of measurements without their release."""
     return _kept_for_ever(path) == _MEASUREMENTS
 
 
@@ -90,9 +164,8 @@ def reserved(
 ) -> Iterator[Callable[[bytes], None]]:
     """Open the place of a file before the work whose result it will hold.
 
-    Gives a function that writes the whole file, or nothing: to a temporary file beside it, which
-    is open from the start, then renames it. The temporary file is filled with `size` zeros first,
-    so that a full disk is seen now.
+    Gives a function that writes the whole file, or nothing, by a temporary file beside it, which is
+    filled with `size` zeros first so that a full disk is seen now.
     """
     path = check_place(path, overwrite=overwrite)
     with _temporary(path) as (file, temporary):
@@ -208,7 +281,7 @@ def check_regular(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """What is at a path that is no regular file."""
+    """Name the kind of what is at a path that is no regular file."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -69,10 +69,7 @@ def named_in_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(what: str, passed: type[DpstatsError] = FileFormatError) -> Iterator[None]:
-    """Turn whatever goes wrong while the content of a file is read into FileFormatError.
-
-    Errors of the class `passed` are raised as they are.
-    """
+    """Turn errors while a file's content is read into FileFormatError, but for those `passed`."""
     try:
         yield
     except Exception as error:  # any value may be anywhere in a file
@@ -136,10 +133,7 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def formula_note(texts: Iterable[str], file: str) -> str:
-    """What to mind with a CSV file in a spreadsheet, if it would take a text of it for a formula.
-
-    The file keeps the text: with an apostrophe before it, it would be another level.
-    """
+    """Note on texts of a CSV file that a spreadsheet would run as formulas; "" without any."""
     for text in texts:
         if _FORMULA.match(text):
             return (

@@ -194,7 +194,7 @@ class Answers(Cached):
 
     @property
     def bound_only(self) -> bool:
-        """Whether only bounds on the noise are known, whose error is counted elsewhere."""
+        """True if only bounds on the noise are known, whose error is counted elsewhere."""
         return all(law.bound_only for law in self.law_table)
 
     @cached_property
@@ -248,14 +248,14 @@ class Answers(Cached):
 
     @cached_property
     def independent(self) -> bool:
-        """Whether no two answers share a measured noise; False, too, where there are very many."""
+        """True if no two answers share a measured noise; False, too, where there are very many."""
         if len(self.sums) * len(self._measured[1]) > _MOST_WEIGHTS:
             return False
         return bool(np.all(np.count_nonzero(self.weights, axis=0) <= 1))
 
     @cached_property
     def share_noise(self) -> bool:
-        """Whether some answers share a measured noise, as far as noises are known."""
+        """True if some answers share a measured noise, as far as noises are known."""
         return not (self.bound_only or self.independent)
 
     @property
@@ -304,10 +304,7 @@ def answer(
     disjoint: bool = False,
     with_count: bool = False,
 ) -> Answers:
-    """Estimate functions from the measurements; see `Release.answers`.
-
-    `Sources` combines the tables once, for many requests to the same measurements.
-    """
+    """Estimate functions from the measurements; see `Release.answers`."""
     sources = measured if isinstance(measured, Sources) else Sources(measured)
     blocks = [sources.as_measured(b) for b in blocks_of(wanted, sources.measurements.schema)]
     if with_count and sources.n is None:

@@ -33,16 +33,10 @@ ONLY_CERTIFIED = (
 
 @dataclass(frozen=True)
 class Bounded:
-    """A noise of which nothing is known but a bound.
+    """A noise of which nothing is known but a bound on its absolute value.
 
     Its variance counts as zero, since whatever is computed from it is not shown, see
-    `dpstats.releases.rows_only`; with `strict` it is refused.
-
-    Attributes
-    ----------
-    bound : float
-        On its absolute value.
-    strict : bool
+    `dpstats.releases.published_rows`.
     """
 
     lattice: ClassVar[bool] = False
@@ -51,35 +45,25 @@ class Bounded:
     invertible: ClassVar[bool] = False
 
     bound: float
-    strict: bool = False
-
-    @property
-    def variance(self) -> float:
-        """Not known; see the class."""
-        if self.strict:
-            self._refuse()
-        return 0.0
+    variance: float = 0.0
 
     def quantile(self, beta: float) -> float:
         """The bound, whatever `beta`."""
         return self.bound
 
-    def pmf(self, z: ArrayLike) -> Floats:
+    def pmf(self, z: ArrayLike) -> NoReturn:
         """Not known."""
-        self._refuse()
+        raise RequestError(ONLY_CERTIFIED)
 
     cdf = tail = smoothed_cdf = log_characteristic = pmf
 
-    def support(self, tail: float = 1e-12) -> int:
+    def support(self, tail: float = 1e-12) -> NoReturn:
         """Not known."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
         raise RequestError(ONLY_CERTIFIED)
 
 
 class Switch:
-    """Whether draws of the noise are refused; they are after `infer` of an analysis."""
+    """True if draws of the noise are refused; they are after `infer` of an analysis."""
 
     def __init__(self, *, refused: bool) -> None:
         self.refused = refused
@@ -87,15 +71,9 @@ class Switch:
 
 @dataclass(frozen=True)
 class BoundedAnswers(Answers):
-    """Means over published rows as answers, each within a bound of the private one.
+    """Means over published rows as answers, each within a bound of the private one."""
 
-    Attributes
-    ----------
-    spectral : SpectralRadius or None
-        A bound on the error of the covariance matrix of the functions as a whole.
-    """
-
-    spectral: SpectralRadius | None = None
+    spectral: SpectralRadius | None = None  # of the covariance matrix of the functions
     _asked: tuple[Block, ...] = ()
     _draws: Switch = field(default_factory=lambda: Switch(refused=True), repr=False)
 
@@ -120,7 +98,6 @@ class BoundedAnswers(Answers):
         return []
 
     def _under(self, constraints: Constraints) -> BoundedAnswers:
-        """These answers, which use no totals."""
         return self
 
     def _check(self) -> None:

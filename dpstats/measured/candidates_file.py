@@ -17,16 +17,9 @@ _MOST_BYTES = 2**30  # of rows.csv: half of what a file that is read may hold
 
 
 def candidates_to_members(
-    columns: Schema,
-    candidates: Mapping[str, Codes],
-    weights: Floats,
-    counts: Codes,
-    order: Codes,
+    columns: Schema, candidates: Mapping[str, Codes], weights: Floats, counts: Codes, order: Codes
 ) -> dict[str, str]:
-    """The texts of ``candidates.csv`` and, for other programs, ``rows.csv``.
-
-    Codes, weights and counts are (m,); `order` (k,) says which candidate each row is a copy of.
-    """
+    """Texts of ``candidates.csv`` and ``rows.csv``; `order` (k,) has the candidate of each row."""
     names = columns.names
     coded = [candidates[name].tolist() for name in names]
     lines = zip(*coded, map(repr, weights.tolist()), counts, strict=True)

@@ -193,8 +193,7 @@ class Accuracy:
             + f"It assumes nothing about the data, the candidates or the fit.{empty}"
         )
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         largest = np.argsort(-self.joint_bounds, kind="stable")[:_LARGEST]
@@ -211,11 +210,7 @@ class Accuracy:
 
 
 def block_of_largest(block: str, of_tables: float | None) -> str:
-    """Whose error a headline is, and that of tables where theirs is less; "" for one kind.
-
-    Coarse blocks, such as offsets in bins, are measured with more noise than the tables beside
-    them: without this a reader would take their error for that of all functions.
-    """
+    """Name the block whose error a headline is, and that of tables where theirs is less."""
     tables = "" if of_tables is None else f"; the tables alone: {of_tables:.3g}"
     return f"the largest error allowed is that of {block}{tables}" if block else ""
 
@@ -247,11 +242,11 @@ def certify(
     measurements = sources.measurements
     if measurements.strategy.tables:
         family = measurements.published.answering
-        chosen = _places(family, measurements.published)
+        chosen = places_in(measurements.published, family)
         answers = answer(sources, family, with_count=True)
         return certify_answers(answers, family, synthetic[chosen], alpha=alpha, target=target)
     rows, family = measurements.rows, measurements.family
-    chosen = _places(family.answering, family)
+    chosen = places_in(family, family.answering)
     laws, which = measurements.laws
     single = np.array([law.quantile(alpha - rows.spent(alpha)) for law in laws])[which[chosen]]
     together = joint_with_count(measurements, [laws[i] for i in which[chosen]], alpha)
@@ -345,14 +340,13 @@ def _accuracy(
     )
 
 
-def _places(chosen: Family, whole: Family) -> NDArray[np.intp]:
+def places_in(whole: Family, chosen: Family) -> NDArray[np.intp]:
     """Numbers of the functions of some blocks of a family."""
     kept = [np.full(block.size, block in chosen.blocks) for block in whole.blocks]
     return np.flatnonzero(np.concatenate(kept))
 
 
 def _furthest(means: Floats, ends: Floats) -> Floats:
-    """Distance of each mean from the further end of its interval."""
     return np.asarray(np.abs(means - ends).max(axis=0), dtype=np.float64)
 
 
@@ -366,10 +360,7 @@ def _mean_ends(family: Family, sums: Floats, q: Floats, sizes: tuple[int, int]) 
 
 
 def written(whole: Accuracy, own: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """Plain data: the headline and the radius of each analysis, every one with its level.
-
-    Bounds are rounded up to four digits, so that they hold and are the same on all machines.
-    """
+    """Plain data: headline and radius of each analysis with their levels, rounded up."""
     return {
         "of": whole.target,
         "level": _level(whole),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
+from dpstats.checks import first_few
 from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Block
@@ -92,7 +93,7 @@ class WeightRows:
         return keys
 
     def _estimates(self) -> Iterator[tuple[BlockEstimate, list[int]]]:
-        """Of every block that holds wanted functions: its estimate, and their numbers in it."""
+        """Estimate of every block with wanted functions, and their numbers in it."""
         wanted = np.array(self.functions)
         edges = np.cumsum([0, *(block.size for block in self.blocks)])
         for block, first, last in zip(self.blocks, edges[:-1], edges[1:], strict=True):
@@ -135,24 +136,12 @@ class BlockEstimate:
 
 @dataclass(frozen=True, eq=False)
 class _Facts(Cached):
-    """Sums of m functions that tables estimate, and that something else says too.
+    """Sums of m functions that tables estimate, and that something else says too."""
 
-    Attributes
-    ----------
-    rows : (m, measured functions) float64
-        Weights of their estimates from the tables.
-    discrepancies : (m,) float64
-        The sums less these estimates.
-    measured_by : (m,) int64
-        The measured function that says the sum with noise, -1 where it is exact.
-    variances : (measured functions,) float64
-        Of the measured noises.
-    """
-
-    rows: Floats
-    discrepancies: Floats
-    measured_by: Codes
-    variances: Floats
+    rows: Floats  # (m, measured functions) weights of their estimates from the tables
+    discrepancies: Floats  # (m,) the sums less these estimates
+    measured_by: Codes  # (m,) function that says the sum with noise, -1 where it is exact
+    variances: Floats  # (measured functions,) of the noises
 
     @property
     def least_variance(self) -> float:
@@ -169,10 +158,7 @@ class _Facts(Cached):
 
     @cached_property
     def _factor(self) -> tuple[Floats, Codes, Floats]:
-        """Cholesky factor of the correlations of independent facts, their places, and 1 / sd.
-
-        The others follow from these to every digit.
-        """
+        """Cholesky factor of the correlations of independent facts, their places, and 1 / sd."""
         from scipy import linalg
 
         weights = self.weights
@@ -212,7 +198,7 @@ class Sources(Cached):
 
     @property
     def is_constrained(self) -> bool:
-        """Whether answers use more than the noisy sums."""
+        """True if answers use more than the noisy sums."""
         schema = self.measurements.schema
         return self.constraints != "none" and (schema.is_linked or bool(self.totals))
 
@@ -378,7 +364,7 @@ class Sources(Cached):
                 if impossible.any():
                     estimate.fix(impossible, np.zeros(block.size))
         if np.any(np.isinf(estimate.variances)):
-            raise _not_measured(self.measurements, block, estimate.variances)
+            raise _not_measured(block, estimate.variances)
         return estimate
 
     def impossible(self, block: Block) -> Mask:
@@ -392,7 +378,6 @@ class Sources(Cached):
         return ~possible.ravel()
 
     def _holds_always(self, condition: Indicator) -> bool:
-        """Whether a condition holds in every row that the rules allow."""
         possible = self.possible_cells(condition.columns)
         return possible is not None and bool(np.all(condition.cells.array >= possible))
 
@@ -401,7 +386,6 @@ class Sources(Cached):
         return self.best(ROWS, disjoint=False) if self.n is None else self._exact(float(self.n))
 
     def _exact(self, count: float) -> BlockEstimate:
-        """A sum without noise, of one function."""
         zero, uniforms = np.zeros(1), np.concatenate([noisy.uniforms for noisy in self.blocks])
         uniform = uniforms.sum()
         return BlockEstimate(
@@ -549,7 +533,6 @@ class Sources(Cached):
         return determined_bins(self.measurements.schema) if use else []
 
     def _facts_about(self, columns: tuple[Column, ...]) -> _Facts | None:
-        """Facts about sums of tables that are linked to some columns; None if there are none."""
         linked = self._linked_to(columns)
         return self._once(("facts", linked), lambda: self._facts(linked))
 
@@ -570,10 +553,9 @@ class Sources(Cached):
         return tuple(sorted(linked))
 
     def _links(self, columns: tuple[Column, ...]) -> tuple[set[int], dict[int, set[str]]]:
-        """Numbers of the blocks that are linked to some columns, and names of columns by block.
+        """Numbers of the blocks that share a column, even through others; names by block.
 
-        Blocks are linked that share a column, directly or through others. Where the number of rows
-        is estimated all are: they share it.
+        Where the number of rows is estimated all are linked: they share it.
         """
         names, linked = {c.name for c in columns}, set[int]()
         own = {
@@ -690,7 +672,6 @@ class Sources(Cached):
 def _rows_of(
     chosen: Sequence[int], members: Sequence[Codes], signs: Sequence[int], size: int
 ) -> Floats:
-    """Plain sums as rows of weights."""
     rows = np.zeros((len(chosen), size))
     for row, f in zip(rows, chosen, strict=True):
         row[members[f]] = signs[f]
@@ -705,23 +686,16 @@ def _functions_of(wanted: Table | Indicator) -> Floats:
 
 
 def _cells_of(table: Table, chosen: Sequence[int]) -> Floats:
-    """Indicators of some cells of a table, (d, bins of each column...)."""
     functions = np.zeros((len(chosen), table.size))
     functions[np.arange(len(chosen)), list(chosen)] = 1
     return functions.reshape(-1, *table.shape)
 
 
-def _not_measured(measurements: Measurements, wanted: Block, variances: Floats) -> NotMeasuredError:
+def _not_measured(wanted: Block, variances: Floats) -> NotMeasuredError:
     lacking = [name for name, v in zip(wanted.names, variances, strict=True) if np.isinf(v)]
-    columns = tuple(column.name for column in wanted.columns)
-    measured = dict.fromkeys(
-        repr(block.names[0]) if block.size == 1 else str(tuple(c.name for c in block.columns))
-        for block in measurements.strategy.published.blocks
-    )
-    shown = ", ".join(list(measured)[:8]) + (", ..." if len(measured) > 8 else "")
+    columns = ", ".join(repr(column.name) for column in wanted.columns)
     return NotMeasuredError(
-        f"this release has no measurement of {columns} that gives {lacking[0]!r}"
-        + (f" and {len(lacking) - 1} more" if lacking[1:] else "")
-        + f"; measured: {shown}; ask the custodian for "
-        + ("their moments" if wanted.needs_codes else f"dps.Marginals({list(columns)})")
+        f"this release has no measurement of {columns or 'all rows'} that gives "
+        f"{first_few(lacking, 1)}; release.measured() lists what there is, and the custodian can "
+        "plan it"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +11,7 @@ import numpy as np
 from dpstats.errors import NotMeasuredError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block, Family
-from dpstats.families.features import is_level
-from dpstats.families.merging import BlockIndex
-from dpstats.families.moments import Moments
-from dpstats.families.tables.cells import ROWS, Table
+from dpstats.families.tables.cells import ROWS
 from dpstats.measured.answers import Answers
 from dpstats.measured.measurements import Measurements
 
@@ -36,7 +32,6 @@ _KINDS = {
     "person_shares": "products of person totals",
     "person_moments": "products of person totals",
 }
-_MOST = 4  # names that a sentence lists
 
 
 def kind_of(block: Block) -> str:
@@ -61,6 +56,12 @@ def options_of(block: Block) -> str:
     return f"clip_norm={float(block.clip_norm)}, center={center}, scale={scale}"
 
 
+def describe(block: Block) -> tuple[str, str, int, str, str]:
+    """Kind, columns, number of functions, the first of them, and options of a block."""
+    columns = ", ".join(column.name for column in block.columns)
+    return kind_of(block), columns, block.size, block.names[0], options_of(block)
+
+
 def contents(
     measurements: Measurements, answer: Answer, asked: Mapping[str, Family]
 ) -> pd.DataFrame:
@@ -72,11 +73,7 @@ def contents(
     blocks = (*measurements.published.blocks, *further, *(() if public else (ROWS,)))
     rows = [
         (
-            kind_of(block),
-            ", ".join(column.name for column in block.columns),
-            block.size,
-            block.names[0],
-            options_of(block),
+            *describe(block),
             float(np.sqrt(np.median(answer(block).noise_variances))),
             ", ".join(
                 name
@@ -120,55 +117,19 @@ def lacking(measurements: Measurements, answer: Answer, wanted: Family) -> str:
     """Describe what is missing for a family: "'age' was not measured"; "" if nothing is."""
     unseen = wanted.column_names - measurements.family.column_names
     if unseen:
-        names = [repr(name) for name in measurements.schema.names if name in unseen]
-        return f"{_listed(names)} {'was' if len(names) == 1 else 'were'} not measured"
-    functions: list[str] = []
+        names = [name for name in measurements.schema.names if name in unseen]
+        return f"{_quoted(names)} {'was' if len(names) == 1 else 'were'} not measured"
+    parts = []
     for block in wanted.blocks:
         try:
             answer(block)
         except NotMeasuredError:
-            functions += _functions(measurements, answer, block)
-    return f"it lacks {_listed(list(dict.fromkeys(functions)))}" if functions else ""
+            options = options_of(block)
+            of = _quoted([column.name for column in block.columns])
+            parts.append(f"the {kind_of(block)} of {of}{options and ' with ' + options}")
+    return f"it lacks {' and '.join(dict.fromkeys(parts))}" if parts else ""
 
 
-def _functions(measurements: Measurements, answer: Answer, wanted: Block) -> Iterable[str]:
-    """The part of a block that does not follow: a description of it, or its functions by name."""
-    kind = kind_of(wanted)
-    if kind == "condition":
-        return [f"the condition {wanted.names[0]!r}"]
-    if kind != "moments":
-        options = options_of(wanted)
-        of = _listed([repr(column.name) for column in wanted.columns])
-        return [f"the {kind} of {of}{options and ' with ' + options}"]
-    sources = BlockIndex([noisy.block for noisy in measurements.sources])
-    follows = sources.derivable(wanted, complements=measurements.count is None)
-    names = wanted.names
-    lacked = [f for f, known in enumerate(follows) if not known]
-    if isinstance(wanted, Moments) and wanted.given is None:
-        shares = _shares(answer, wanted)
-        lacked = [f for f in lacked if f not in shares] or lacked
-    return [f"the mean of {names[f]!r}" for f in lacked]
-
-
-def _shares(answer: Answer, wanted: Moments) -> set[int]:
-    """Moments of levels alone of which a table follows, so that they are not what is missing.
-
-    Products with numbers follow from no table, and are measured together with such shares.
-    """
-    levels = {
-        f: tuple(name for name, _ in term)
-        for f, term in enumerate(wanted.terms)
-        if all(map(is_level, term))
-    }
-    follow = set()
-    for columns in set(levels.values()):
-        with suppress(NotMeasuredError):
-            answer(Table(tuple(c for c in wanted.columns if c.name in columns)))
-            follow.add(columns)
-    return {f for f, columns in levels.items() if columns in follow}
-
-
-def _listed(texts: Sequence[str]) -> str:
-    if len(texts) > _MOST:
-        texts = [*texts[: _MOST - 1], f"{len(texts) - _MOST + 1} more"]
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts)
+def _quoted(names: Sequence[str]) -> str:
+    *first, last = [repr(name) for name in names]
+    return f"{', '.join(first)} and {last}" if first else last

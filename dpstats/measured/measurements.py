@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw
 
 _SPENT = "keep them until then, since the budget is spent"
-_FAR = 10  # standard deviations; noise alone is beyond them less than once in a million
 _ARCHIVE, _ANSWER = 4_096, 48  # bytes of an archive beside its texts, and of two numbers
 _FOR_READERS = ("person", "assumes")  # sentences, whose words have changed between versions
 ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
@@ -35,24 +34,12 @@ ANSWERS_HEADER = ("block", "function", "name", "noisy_sum", "uniform")
 
 @dataclass(frozen=True)
 class NoisyBlock:
-    """A block with its noisy sums.
-
-    Attributes
-    ----------
-    block : Block
-        d test functions.
-    scales : (d,) float64
-        Scale of the noise on each sum.
-    sums : (d,) int64
-        S_f + Z_f, unclipped.
-    uniforms : (d,) float64
-        Drawn once with the noise, uniform on (-1/2, 1/2); they make tests and intervals exact.
-    """
+    """A block of d test functions with its noisy sums."""
 
     block: Block
-    scales: Floats
-    sums: Codes
-    uniforms: Floats
+    scales: Floats  # (d,) of the noise on each sum
+    sums: Codes  # (d,) S_f + Z_f, unclipped
+    uniforms: Floats  # (d,) on (-1/2, 1/2), drawn once: they make tests and intervals exact
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,27 +124,9 @@ class Measurements(HasStrategy):
             ),
             self.columns.missing_rules(),
         ]
-        lines += self._count_notes()
         if self.not_private:
             lines.append("NOT PRIVATE: the noise came from a source for testing; do not publish")
         return lines
-
-    def _count_notes(self) -> list[str]:
-        """A note on tables whose noisy counts do not add up to the public number of rows."""
-        if not self.rows.public:
-            return []
-        notes = []
-        for noisy in self.measured:
-            if isinstance(noisy.block, Table):  # every row is in one cell
-                total = int(noisy.sums.sum())
-                variance = sum(self.budget.law(s).variance for s in noisy.scales.tolist())
-                if abs(total - self.n) > _FAR * variance**0.5:
-                    names = ", ".join(column.name for column in noisy.block.columns)
-                    notes.append(
-                        f"Note: the counts of {names} add up to about {total}, far from n = "
-                        f"{self.n}: the number of rows may have been changed after the measurement"
-                    )
-        return notes
 
     def __post_init__(self) -> None:
         size = sum(planned.block.size for planned in self.strategy.blocks)
@@ -175,7 +144,6 @@ class Measurements(HasStrategy):
 
     @cached_property
     def _noisy(self) -> tuple[tuple[Role, NoisyBlock], ...]:
-        """All blocks in the strategy's order, with what each was measured for."""
         ends = np.cumsum([planned.block.size for planned in self.strategy.blocks])[:-1]
         sums, uniforms = np.split(self.noisy_sums, ends), np.split(self.uniforms, ends)
         return tuple(
@@ -235,7 +203,7 @@ class Measurements(HasStrategy):
 
     @property
     def counted_alone(self) -> bool:
-        """Whether `rows` is the measured number of rows, whose noise no other answer shares."""
+        """True if `rows` is the measured number of rows, whose noise no other answer shares."""
         return self._total is self.count
 
     @cached_property
@@ -332,7 +300,6 @@ class Measurements(HasStrategy):
 
     @property
     def _of_several_rows(self) -> str:
-        """The guarantee for a person with several rows."""
         if self.neighbours == Neighbours(self.unit):
             return self.budget.rows_of_one
         return "all rows of a person are protected together at the budget"
@@ -357,7 +324,11 @@ class Measurements(HasStrategy):
             "analyses": {name: dict(plain) for name, plain in self.requests.items()},
             "plan": self.plan_digest,
         }
-        functions = _functions(self.strategy)
+        functions = [
+            (number, f, name)
+            for number, planned in enumerate(self.strategy.blocks)
+            for f, name in enumerate(planned.block.names)
+        ]
         cells = zip(functions, self.noisy_sums.tolist(), self.uniforms.tolist(), strict=True)
         rows = [(*function, noisy_sum, repr(uniform)) for function, noisy_sum, uniform in cells]
         return {
@@ -382,16 +353,11 @@ class Measurements(HasStrategy):
             if any(planned.pending for planned in strategy.blocks):
                 raise ValueError("a second stage lacks the pilot that it was measured at")
             size = sum(planned.block.size for planned in strategy.blocks)
-            if len(rows) != size or [tuple(row[:3]) for row in rows] != _functions(strategy):
-                raise ValueError(
-                    f"answers.csv holds {len(rows)} answers; it must hold those to the {size} "
-                    "functions of the blocks, with their names, in their order"
-                )
+            if len(rows) != size:
+                raise ValueError(f"answers.csv holds {len(rows)} answers to {size} functions")
             uniforms = np.array([float(row[4]) for row in rows], dtype=np.float64)
             if not np.all(np.abs(uniforms) < 0.5):  # at an end a law has an infinite quantile
                 raise ValueError("answers.csv holds a uniform outside (-1/2, 1/2)")
-            if not all(isinstance(document[key], dict) for key in ("reference", "analyses")):
-                raise TypeError("reference and analyses must be mappings")
             if not isinstance(document["not_private"], bool):
                 raise TypeError("not_private must be true or false")
             measurements = cls(
@@ -422,12 +388,3 @@ class Measurements(HasStrategy):
             changed = "answers.csv"
         if changed is not None:
             raise ValueError(f"{changed.lstrip('.')} is not as dpstats writes it")
-
-
-def _functions(strategy: Strategy) -> list[tuple[str, str, str]]:
-    """Number of the block, number in the block and name of every function, as the file has them."""
-    return [
-        (str(number), str(f), name)
-        for number, planned in enumerate(strategy.blocks)
-        for f, name in enumerate(planned.block.names)
-    ]

@@ -31,27 +31,16 @@ _NOTHING = 1e-12
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """A measured table.
+    """A measured table, or a residual.
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        Empty for the measured number of rows.
-    counts : float64 array with one axis per column
-        Noisy counts.
-    variance : float
-        Noise variance of each.
-    start : int
-        Number of its first cell among all measured functions.
-    residual : bool
-        The counts are sums of the functions of `Residual`: prod n_a times the residual of all its
-        columns, which is the only one that it holds.
+    A residual holds sums of the functions of `Residual`: prod n_a times the residual of all its
+    columns, which is the only one that it holds.
     """
 
-    columns: tuple[Column, ...]
-    counts: Floats
-    variance: float
-    start: int
+    columns: tuple[Column, ...]  # none for the measured number of rows
+    counts: Floats  # noisy, one axis per column
+    variance: float  # of the noise on each
+    start: int  # number of the first cell among all measured functions
     residual: bool = False
 
     def precision(self, subset: Subset) -> float:
@@ -115,9 +104,9 @@ class OverlappingTables(Cached):
     def rows(self, columns: tuple[Column, ...], functions: Floats, size: int) -> Floats | None:
         """Weights (d, size) on the measured functions of the sums of d functions of some columns.
 
-        `functions` has their values on the cells, (d, bins of each column...). The estimate is the
-        weighted sum of noisy counts, plus the public n times the mean of the function; None if it
-        does not follow from the tables.
+        `functions` has their values on the cells, (d, bins of each column...). To the weighted sum
+        of noisy counts comes the public n times the mean of the function; None if it does not
+        follow.
         """
         rows = np.zeros((len(functions), size))
         for subset in self._subsets(columns):
@@ -137,8 +126,6 @@ class OverlappingTables(Cached):
         return rows
 
     def _total(self, size: int) -> Floats:
-        """Weights (size,) on the measured functions of the total."""
-
         def found() -> Floats:
             row = np.zeros(size)
             for table, share in self.shares(frozenset()):
@@ -157,10 +144,7 @@ class OverlappingTables(Cached):
 def _residual(
     array: Floats, columns: tuple[Column, ...], subset: Subset, *, sum_others: bool
 ) -> Floats:
-    """Sum (or average) over the columns outside the subset, then centre along those inside.
-
-    Axes of `array` are its columns, last; leading axes are kept.
-    """
+    """Sum (or average) over columns outside the subset, then centre along those inside."""
     first = array.ndim - len(columns)
     others = tuple(first + i for i, c in enumerate(columns) if c not in subset)
     reduced = array.sum(axis=others) if sum_others else array.mean(axis=others)

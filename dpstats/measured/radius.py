@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dpstats.arrays import Floats
 from dpstats.checks import lines_shown
 from dpstats.error_rates import percent
@@ -26,21 +24,12 @@ class SpectralRadius:
 
     They hold together with the probability of the radius that they belong to, but not jointly with
     its functions.
-
-    Attributes
-    ----------
-    norm, trace : float
-        On the spectral norm of the error, and on its trace.
-    mean : float
-        On the Euclidean length of the error of the means.
-    n : (int, int)
-        Bounds on the number of private rows, equal where it is public.
     """
 
-    norm: float
+    norm: float  # of the error, spectral
     trace: float
-    mean: float
-    n: tuple[int, int]
+    mean: float  # Euclidean length of the error of the means
+    n: tuple[int, int]  # bounds on the number of private rows, equal where it is public
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -148,14 +137,3 @@ class Radius(Mapping[str, float]):
         ])  # fmt: skip
 
     __repr__ = __str__
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Radius):
-            return NotImplemented
-        same = (self.analysis, self.names, self.alpha, self.n, self.spectral) == (
-            other.analysis, other.names, other.alpha, other.n, other.spectral
-        )  # fmt: skip
-        return same and np.array_equal(self.values_of, other.values_of)
-
-    def __hash__(self) -> int:
-        return hash((self.analysis, self.names, self.alpha))

@@ -15,30 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowCount:
-    """An estimate of the number of rows with the law of its error.
+    """An estimate of the number of rows with the law of its error."""
 
-    Attributes
-    ----------
-    estimate : float
-        The number itself where it is public.
-    law : NoiseLaw or None
-        Law of the estimate's noise; None where the number is public.
-    rows_per_person : int
-        The most rows of one person, which are not independent of each other.
-    allowed_for : bool
-        Whether the noise-aware intervals of a result allow for that.
-    from_totals : bool
-        Whether they do so from products of person totals, rather than by the bound.
-    whole : bool
-        Whether the number itself is; a number of rows over another need not be.
-    """
-
-    estimate: float
-    law: NoiseLaw | None = None
-    rows_per_person: int = 1
-    allowed_for: bool = False
-    from_totals: bool = False
-    whole: bool = True
+    estimate: float  # the number itself where it is public
+    law: NoiseLaw | None = None  # None where the number is public
+    rows_per_person: int = 1  # the most of one person, which are not independent
+    allowed_for: bool = False  # by the noise-aware intervals of a result
+    from_totals: bool = False  # by products of person totals, rather than by the bound
+    whole: bool = True  # a number of rows over another need not be
 
     @property
     def of_persons(self) -> RowCount:
@@ -70,7 +54,7 @@ class RowCount:
 
     @property
     def public(self) -> bool:
-        """Whether the number is exact."""
+        """True if the number is exact."""
         return self.law is None
 
     @property
@@ -91,10 +75,7 @@ class RowCount:
         return self.within(0 if self.law is None else self.law.quantile(beta))
 
     def within(self, q: float) -> tuple[int, int]:
-        """Bounds on the numbers of rows whose distance from the estimate is at most q.
-
-        The next whole numbers outside, for a number that need not be whole.
-        """
+        """Bounds on the numbers of rows whose distance from the estimate is at most q."""
         low, high = self.estimate - q, self.estimate + q
         if not self.whole:
             return max(1, math.floor(low)), max(1, math.ceil(high))

@@ -45,26 +45,18 @@ SAFE_TOTAL = 2**62
 class PlannedBlock:
     """A block, the noise on it and what it is measured for.
 
-    Attributes
-    ----------
-    block : Block
-        d test functions.
-    multiplier : Fraction
-        Scale of Laplace noise, squared scale of Gaussian noise, in natural units (those of f, in
-        [-1, 1]); see `noise_scales`.
-    role : {"family", "score", "persons", "reference", "count"}
-        To answer analyses; to be the second stage of a regression, or products of person totals,
-        which no rows are fitted to; to place candidates, paid from the reference's own share; or to
-        estimate the number of rows where neighbours add or remove one.
+    The roles: to answer analyses; to be the second stage of a regression, or products of person
+    totals, which no rows are fitted to; to place candidates, paid from the reference's own share;
+    or to estimate the number of rows where neighbours add or remove one.
     """
 
     block: Block
-    multiplier: Fraction
+    multiplier: Fraction  # scale of Laplace noise, squared scale of Gaussian, see `noise_scales`
     role: Role = "family"
 
     @property
     def pending(self) -> bool:
-        """Whether it can be measured only once others have given its pilot."""
+        """True if it can be measured only once others have given its pilot."""
         return isinstance(self.block, PilotScore) and self.block.pilot is None
 
     def at(self, coefficient: float) -> PlannedBlock:
@@ -90,10 +82,7 @@ class PlannedBlock:
 
 
 def noise_scales(block: Block, multiplier: Fraction, noise: Noise = "laplace") -> Floats:
-    """Scale of the noise on each function's sum, (d,) float64.
-
-    It is multiplier * B_f for Laplace noise and sqrt(multiplier) * B_f for Gaussian, rounded up.
-    """
+    """Scale of the noise on each sum, (d,): B_f times the multiplier or its root, rounded up."""
     if np.ptp(block.bounds) == 0:
         return np.broadcast_to(scale_for(multiplier, int(block.bounds[0]), noise), block.size)
     bounds, which = np.unique(block.bounds, return_inverse=True)
@@ -123,42 +112,18 @@ def residuals_cost(
 class Strategy(Cached):
     """The blocks to measure, the noise on each and the budget that it spends.
 
-    Attributes
-    ----------
-    schema : Schema
-        All that the custodian declared; `columns` are the ones in use.
-    blocks : tuple of PlannedBlock
-        The family, then second stages, products of person totals, the reference's own block and the
-        count of rows, where there are any.
-    budget : PureDP or ZCDP
-        For everything that is measured.
-    unit : {"replace", "add_remove"}
-        Neighbour relation.
-    n : int or None
-        The public number of rows, or None where it is not known yet. Under ``"add_remove"`` a
-        number that sizes are planned for, never compared with the rows.
-    tables : tuple of Table
-        Published tables that follow from measured residuals; empty where tables are measured whole.
-    rows_per_person : int
-        The most rows of one person; neighbours differ in all of them.
-    person : str or None
-        The column of keys by which persons are known, which no block depends on.
-
-    Raises
-    ------
-    RequestError
-        If the roles of the blocks do not fit together or to the neighbour relation, or a table does
-        not follow from the residuals.
+    RequestError if the roles of the blocks do not fit together or to the neighbour relation, or a
+    table does not follow from the residuals.
     """
 
-    schema: Schema
-    blocks: tuple[PlannedBlock, ...]
+    schema: Schema  # all that the custodian declared; `columns` are the ones in use
+    blocks: tuple[PlannedBlock, ...]  # in the order of `Role`
     budget: Budget
     unit: Unit = "replace"
-    n: int | None = None
-    tables: tuple[Table, ...] = ()
+    n: int | None = None  # public; under "add_remove" a number that sizes are planned for
+    tables: tuple[Table, ...] = ()  # published, from measured residuals
     rows_per_person: int = 1
-    person: str | None = None
+    person: str | None = None  # the column of keys, which no block depends on
 
     def __post_init__(self) -> None:
         self.neighbours  # noqa: B018, refuses unknown relations
@@ -180,9 +145,8 @@ class Strategy(Cached):
         if self.of_persons:
             check_person_totals(self.neighbours)
         if ("count" in roles) != (self.unit == "add_remove"):
-            raise RequestError(
-                "the number of rows is measured under unit='add_remove' and public under "
-                "unit='replace'; the plan was edited by hand: make it again with dps.plan"
+            raise edited(
+                "measures the number of rows under unit='replace', or not under unit='add_remove'"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
         if self.person is not None and self.person in self.read_columns.raw.names:
@@ -193,10 +157,7 @@ class Strategy(Cached):
             )
         needed = residuals_of(self.tables)
         if set(needed) != {p.block for p in self.measured if isinstance(p.block, Residual)}:
-            raise RequestError(
-                "the plan does not measure the residuals of its tables; it was edited by hand: "
-                "make it again with dps.plan"
-            )
+            raise edited("does not measure the residuals of its tables")
 
     @cached_property
     def neighbours(self) -> Neighbours:
@@ -392,6 +353,11 @@ class HasStrategy(Cached):
         return self.strategy.neighbours
 
 
+def edited(what: str) -> RequestError:
+    """Error for a plan that `dps.plan` would not make."""
+    return RequestError(f"the plan {what}; it was edited by hand: make it again with dps.plan")
+
+
 def check_rows(n: object) -> None:
     """Refuse what is not a number of rows."""
     if type(n) is not int or not 1 <= n <= MOST_ROWS:
@@ -420,10 +386,7 @@ def check_person_totals(neighbours: Neighbours) -> None:
 def plan_digest(
     strategy: Strategy, analyses: Mapping[str, Any], reference: Mapping[str, Any]
 ) -> str:
-    """SHA-256 of all that decides what is measured and released; not the number of rows.
-
-    Nor the pilots of second stages, which follow from the first and are not known beforehand.
-    """
+    """SHA-256 of all that decides what is measured; neither n nor pilots, which come later."""
     plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
     del plain["rows"]
     plain["blocks"] = [{**b, "pilot": None} if "pilot" in b else b for b in plain["blocks"]]

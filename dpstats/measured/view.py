@@ -9,7 +9,8 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Block, Family
-from dpstats.measured.answers import Answers
+from dpstats.measured.answers import Answers, answer
+from dpstats.measured.combining import Sources
 from dpstats.privacy.budget import Budget
 from dpstats.schema import Schema
 
@@ -61,11 +62,32 @@ class ReleaseView(Protocol):
         """Noisy sums of functions, with the exact law of their noise; see `Release.answers`."""
 
 
+class View:
+    """Answers of some sources, and points of a density with their weights (m,)."""
+
+    candidates: Mapping[str, Codes]
+    weights: Floats
+
+    def __init__(self, sources: Sources, n: int) -> None:
+        measurements = sources.measurements
+        self.schema, self.n, self.budget = measurements.schema, n, measurements.budget
+        self.sources = sources
+
+    def answers(
+        self,
+        wanted: Family | Block | Sequence[Block],
+        *,
+        disjoint: bool = False,
+        with_count: bool = False,
+    ) -> Answers:
+        """Noisy sums of functions; see `Release.answers`."""
+        return answer(self.sources, wanted, disjoint=disjoint, with_count=with_count)
+
+
 def density_of(release: ReleaseView) -> tuple[Mapping[str, Codes], Floats]:
     """Points, codes (m,) per column, and weights (m,) of a density fitted to the answers alone.
 
-    Published candidates of a `Release` need not be that: analyses get a view of it from
-    `Release.infer`, and the same one here if they are given the release itself.
+    Published candidates of a `Release` need not be that, so its view has them.
     """
     view: ReleaseView = getattr(release, "_view", release)
     return view.candidates, np.asarray(view.weights)

@@ -1,4 +1,4 @@
-"""What analyses ask for, compared with what a plan measures."""
+"""Requests of analyses, compared with what a plan measures."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import Strategy, check_person_totals, check_rows
+from dpstats.measured.strategy import Strategy, check_person_totals, check_rows, edited
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.neighbours import Neighbours
 from dpstats.results.base import Result
 from dpstats.rows.base import Reference
 from dpstats.schema import Schema
-
-_EDITED = "it was edited by hand: make it again with dps.plan"
 
 PersonTotals: TypeAlias = bool | Sequence[str]
 
@@ -98,10 +96,7 @@ def _about(name: str) -> Iterator[None]:
 
 
 def with_even_edges(schema: Schema, analyses: Mapping[str, Analysis[Result]]) -> Schema:
-    """The schema with even bins for the numbers without edges that regressions count rows in.
-
-    The others must do without: what they refuse of the schema as it is declared, they still refuse.
-    """
+    """Schema with even bins for the numbers without edges that regressions count rows in."""
     lacking: dict[str, tuple[str, ...]] = {}
     for name, analysis in analyses.items():
         with _about(name):
@@ -183,21 +178,16 @@ def check_measured(strategy: Strategy, analyses: Mapping[str, Analysis[Result]])
     scores = [planned.block for planned in strategy.scores]
     fits = [any(score == stage or score.settles(stage) for score in scores) for stage in stages]
     if len(scores) != len(stages) or not all(fits):
-        raise RequestError(
-            f"the plan does not measure the second stages of its analyses; {_EDITED}"
-        )
+        raise edited("does not measure the second stages of its analyses")
     totals = [planned.block for planned in strategy.of_persons]
     used = {block for of in with_person_totals(strategy, analyses).values() for block in of}
     if len(set(totals)) < len(totals) or not used.issuperset(totals):
-        raise RequestError(
-            "the plan measures person totals that none of its analyses has, or has some twice; "
-            + _EDITED
-        )
+        raise edited("measures person totals that none of its analyses has, or has some twice")
 
 
 def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
     if not analyses:
-        raise RequestError("the plan asks for no analysis; make it again with dps.plan")
+        raise edited("asks for no analysis")
     blocks, asked = strategy.published.blocks, []
     published, measured = BlockIndex(blocks), BlockIndex(strategy.family.blocks)
     for name, analysis in analyses.items():
@@ -206,31 +196,21 @@ def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
             asked.append(wanted)
             follows = sources.derivable(wanted, complements=strategy.unit == "replace")
             if not follows.all():
-                lacking = wanted.names[int(np.argmin(follows))]
-                raise RequestError(
-                    f"analysis {name!r} needs {excerpt(lacking)}, which the plan does not measure; "
-                    f"{_EDITED}"
-                )
+                lacking = excerpt(wanted.names[int(np.argmin(follows))])
+                raise edited(f"does not measure {lacking}, which analysis {name!r} needs")
     for block, times in Counter(blocks).items():
         if times > 1:
-            raise RequestError(f"the plan measures {excerpt(block.names[0])} twice; {_EDITED}")
+            raise edited(f"measures {excerpt(block.names[0])} twice")
     for block in unasked(blocks, asked):
-        raise RequestError(
-            f"the plan measures {excerpt(block.names[0])} by functions that none of its analyses "
-            f"asks for; {_EDITED}"
-        )
+        name = excerpt(block.names[0])
+        raise edited(f"measures {name} by functions that none of its analyses asks for")
 
 
 def check_start(strategy: Strategy, start: Measurements | None) -> None:
-    """Refuse a plan that does not add known second stages alone to what was measured before.
-
-    Or that knows pilots without a release that they come from.
-    """
+    """Refuse a plan that does not add known second stages alone to what its start measured."""
     if start is None:
         if not all(planned.pending for planned in strategy.scores):
-            raise RequestError(
-                f"the plan has the pilot of a second stage, which its first stage gives; {_EDITED}"
-            )
+            raise edited("has the pilot of a second stage, which its first stage gives")
         return
     old = start.strategy
     new = [planned for planned in strategy.blocks if planned not in old.blocks]
@@ -242,6 +222,4 @@ def check_start(strategy: Strategy, start: Measurements | None) -> None:
         != (old.schema, old.neighbours, old.n, old.tables)
         or strategy.budget.kind != old.budget.kind
     ):
-        raise RequestError(
-            f"the plan does not add second stages to what its start measured; {_EDITED}"
-        )
+        raise edited("does not add second stages to what its start measured")

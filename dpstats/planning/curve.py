@@ -88,7 +88,7 @@ class Curve:
 
     @property
     def title(self) -> str:
-        """What the widths are of, in one line."""
+        """Title of the widths, in one line."""
         kind = f"{self.method.replace('_', '-')} {1 - self.alpha:.6g}"
         return f"Median width of {kind} intervals at n = {self.n}, {self.said}"
 
@@ -98,7 +98,6 @@ class Curve:
 
     @property
     def _cells(self) -> list[tuple[str, ...]]:
-        """A header, and a row for every budget."""
         columns = [[self.parameter, *(f"{budget:.4g}" for budget in self.budgets)]]
         for name, widths in self.widths.items():
             columns.append([self.label(name), *map(width_text, widths.tolist())])
@@ -125,10 +124,7 @@ def curve_of(
     required: bool,
     progress: Progress | None,
 ) -> Curve:
-    """The widths of analyses of one plan under the strategies of several budgets.
-
-    RequestError if none has intervals, or if one that is `required` has none.
-    """
+    """Widths of analyses of one plan under the strategies of several budgets."""
     widths: dict[str, Floats] = {}
     whose: dict[str, str] = {}
     notes, total = [], len(subjects) * len(at)

@@ -1,4 +1,4 @@
-"""What a plan measures: the blocks of all analyses, merged, with their parts of the budget."""
+"""Division of a plan: the blocks of all analyses, merged, with their parts of the budget."""
 
 from __future__ import annotations
 
@@ -6,38 +6,158 @@ import operator
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, cast, get_args
+from functools import lru_cache
+from typing import Any, Literal, get_args
 
 from dpstats.analyses.base import Analysis, combines
 from dpstats.analyses.second_stage import at_pilots, second_stages
-from dpstats.checks import short
+from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.merging import merge
+from dpstats.families.merging import BlockIndex, merge
 from dpstats.families.persons.products import PersonProducts
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.contents import lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy
-from dpstats.planning.allocation import Allocation, Split, relative_price
 from dpstats.planning.table_split import TableSplit, Weights
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Neighbours, Sensitivity
+from dpstats.privacy.rationals import read_rational, total_of
 from dpstats.results.base import Result
 from dpstats.schema import Schema
 
-_SAME = Fraction(1, 1_000)  # relative, of two searches for the least noise
+Allocation = Literal["equal", "optimal"]
 _WIDER = Fraction(103, 100)  # the most by which noise may grow where all rows are of one kind
 
 
 @dataclass(frozen=True)
-class Division:
-    """What is measured for the family, and the amount for the number of rows, zero if it is public.
+class Split:
+    """A rule for the noise multiplier of every block.
 
-    The `tables` are published and follow from residuals among the blocks.
+    Equal noise in natural units, as in BL24, times r for blocks that tolerate more noise
+    (`noise_factor`); or the least sum of the noise variances over r^2 over all functions.
+    Without r that is sum_b d_b v_b for blocks of d_b functions, where block b spends e_b and
+    v_b = 2 (D1_b / e_b)^2 (Laplace) or v_b = D2_b / (2 e_b) (Gaussian); by Lagrange's rule
+    e_b is proportional to (d_b D1_b^2)^(1/3) or (d_b D2_b)^(1/2): large tables get more.
+    Noise r times as large is the same as a sensitivity D1_b / r, D2_b / r^2. A share of an
+    analysis is spread over its blocks in proportion to their cost; a block that several
+    analyses need takes its largest part.
     """
+
+    asked: Mapping[str, Sequence[Block]]  # by the name of the analysis
+    budget: Budget
+    amount: Fraction  # of the budget, to spend on the blocks exactly
+    neighbours: Neighbours
+    allocation: Allocation = "equal"
+    shares: Mapping[str, Fraction] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("allocation", self.allocation, get_args(Allocation))
+        if self.shares is not None and self.allocation != "equal":
+            raise RequestError(
+                "give shares or allocation='optimal', not both: each decides the split"
+            )
+
+    def __call__(
+        self, blocks: Sequence[Block], chosen: Iterable[int] | None = None
+    ) -> list[Fraction]:
+        """Noise multipliers of all blocks, which spend the amount exactly, or of some by number."""
+        numbers = range(len(blocks)) if chosen is None else list(chosen)
+        if self.shares is None and self.allocation == "equal":
+            # Then every multiplier is the total over the amount, times the factor.
+            some = [relative_price([blocks[i]], self.budget, self.neighbours) for i in numbers]
+            total = relative_price(blocks, self.budget, self.neighbours)
+        else:
+            optimal = self.shares is None
+            parts = [self._optimal(b) for b in blocks] if optimal else self._by_shares(blocks)
+            some, total = [parts[i] for i in numbers], total_of(parts)
+        return [
+            blocks[i].multiplier(self.budget, self.neighbours, self.amount * part / total)
+            for i, part in zip(numbers, some, strict=True)
+        ]
+
+    def beside(
+        self, blocks: Sequence[Block], weights: Sequence[float], variances: float
+    ) -> list[Fraction]:
+        """Multipliers of blocks that leave a part of the amount, for the least sum of variances.
+
+        `variances` is the weighted sum for what gets the rest, if it spends one.
+        """
+        parts = [self._optimal(one, weight) for one, weight in zip(blocks, weights, strict=True)]
+        rest = self._least(Fraction(variances / (1 if self.budget.noise == "gaussian" else 2)))
+        total = total_of([*parts, rest])
+        return [
+            block.multiplier(self.budget, self.neighbours, self.amount * part / total)
+            for block, part in zip(blocks, parts, strict=True)
+        ]
+
+    def _optimal(self, block: Block, weight: float = 1) -> Fraction:
+        price = relative_price([block], self.budget, self.neighbours)
+        squared = price if self.budget.noise == "gaussian" else price**2
+        return self._least(Fraction(weight) * block.size * squared)
+
+    def _least(self, squared: Fraction) -> Fraction:
+        """Part that a block spends, up to a factor, by its weighted squared sensitivities."""
+        return _root(squared, 2 if self.budget.noise == "gaussian" else 3)
+
+    def _by_shares(self, blocks: Sequence[Block]) -> list[Fraction]:
+        assert self.shares is not None
+        prices = [relative_price([block], self.budget, self.neighbours) for block in blocks]
+        number = {block: i for i, block in reversed(list(enumerate(blocks)))}
+        sources = BlockIndex(blocks)
+        parts = [Fraction(0)] * len(blocks)
+        for name, wanted in self.asked.items():
+            serving = dict.fromkeys(
+                i for block in wanted for i in self._serving(block, blocks, number, sources)
+            )
+            whole = total_of([prices[i] for i in serving])
+            for i in serving:
+                parts[i] = max(parts[i], self.shares[name] * prices[i] / whole)
+        return parts
+
+    def _serving(
+        self,
+        wanted: Block,
+        blocks: Sequence[Block],
+        number: Mapping[Block, int],
+        sources: BlockIndex,
+    ) -> list[int]:
+        """Numbers of the measured blocks that answer a block: itself, or those it follows from."""
+        if wanted in number:
+            return [number[wanted]]
+        complements = self.neighbours.unit == "replace"
+        return [
+            i
+            for i in sources.of(wanted)
+            if blocks[i].terms_of(wanted, complements=complements) is not None
+        ]
+
+
+def relative_price(blocks: Sequence[Block], budget: Budget, neighbours: Neighbours) -> Fraction:
+    """Sum of the blocks' relative prices: what they spend in an equal split with unit scale."""
+    return total_of([block.relative_price(budget, neighbours) for block in blocks])
+
+
+@lru_cache(maxsize=4096)
+def _root(value: Fraction, power: int) -> Fraction:
+    """A root, rounded: any positive parts are private; rounding them costs nothing."""
+    return Fraction(float(value) ** (1 / power)).limit_denominator(10**6)
+
+
+def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:
+    """Positive rational shares of all analyses."""
+    if not isinstance(shares, Mapping) or set(shares) != set(names):
+        given = list(shares) if isinstance(shares, Mapping) else shares
+        raise RequestError(f"shares must name every analysis: {names}; got {short(given)}")
+    return {name: read_rational(share, f"share of {name!r}") for name, share in shares.items()}
+
+
+@dataclass(frozen=True)
+class Division:
+    """Blocks of the family, tables that follow from residuals, and the amount for a private n."""
 
     blocks: list[PlannedBlock]
     tables: tuple[Table, ...]
@@ -90,30 +210,6 @@ def divide(
         for residual, multiplier in zip(residuals, multipliers, strict=True)
     ]
     return Division([*made, *others], tuple(together), count + amount * part)
-
-
-def weights_of(
-    planned: Sequence[PlannedBlock], rule: Split, analyses: Mapping[str, Analysis[Result]],
-    schema: Schema,
-) -> Weights | None:  # fmt: skip
-    """The weights under which `divide` gives this noise; None where all give the same.
-
-    A plan keeps its noise, which is all that weights decide. With shares, or another release of the
-    search for the least noise, it may be the noise of none.
-    """
-    for allocation in get_args(Allocation):
-        by_rule = replace(rule, allocation=allocation)
-        equal = divide(by_rule, analyses, schema, "equal").blocks
-        for weights in get_args(Weights):
-            made = divide(by_rule, analyses, schema, weights).blocks
-            if weights != "equal" and made == equal:
-                return None  # no tables share
-            if [p.block for p in made] == [p.block for p in planned] and all(
-                abs(p.multiplier / q.multiplier - 1) <= _SAME
-                for p, q in zip(made, planned, strict=True)
-            ):
-                return cast("Weights", weights)
-    return None
 
 
 def _combined_tables(rule: Split, combined: Container[str], family: Family) -> list[Table]:
@@ -204,11 +300,10 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
 def split_stages(
     rule: Split, stages: Mapping[str, PilotScore]
 ) -> tuple[Split, tuple[PlannedBlock, ...]]:
-    """The rule for what is measured first, and the second stages with their noise.
+    """Rule for what is measured first, and the second stages with their noise.
 
-    A second stage gets as much as the first one of its analysis: half of the analysis' share where
-    shares are given, otherwise as much as its functions would cost by themselves in an equal split
-    of what all analyses ask for.
+    A second stage gets half of its analysis' share, or as much as its functions would cost by
+    themselves in an equal split of what all analyses ask for.
     """
     if not stages:
         return rule, ()
@@ -254,11 +349,7 @@ def continued(
     start: Any,
     shares: Mapping[str, Fraction] | None,
 ) -> Strategy:
-    """What a release measured, and second stages at its pilots; the budget is that of all of it.
-
-    RequestError if `start` is not a release of this schema, with a budget of the same kind, that
-    holds the first stage of all analyses and the second of none.
-    """
+    """Strategy of a release and of second stages at its pilots, with both budgets together."""
     measured = getattr(start, "measurements", None)
     if not isinstance(measured, Measurements) or not hasattr(start, "candidates"):
         raise RequestError(f"start must be a dps.Release, got {short(start)}")

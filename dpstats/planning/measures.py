@@ -1,4 +1,4 @@
-"""What can be asked of one analysis of a plan: a width, an accuracy, the power of its test."""
+"""Targets for one analysis of a plan: a width, an accuracy, the power of its test."""
 
 from __future__ import annotations
 
@@ -50,21 +50,11 @@ class Subject:
 
 
 class Measure(ABC):
-    """A quantity of one analysis, from simulated releases of a strategy.
+    """A quantity of one analysis, from simulated releases of a strategy."""
 
-    Attributes
-    ----------
-    details : str
-        What it is.
-    advice : str
-        What to ask for where the target is out of reach.
-    chosen : str
-        Which of several parameters it is of, if the request does not say, and how to say it.
-    """
-
-    details: str
-    advice: str
-    chosen: str = ""
+    details: str  # what it is
+    advice: str  # what to ask for where the target is out of reach
+    chosen: str = ""  # which of several parameters it is of, and how to ask for another
 
     @abstractmethod
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
@@ -92,10 +82,7 @@ class Width(Measure):
         self.advice = f"{edges and edges + ', or '}ask for a larger width"
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
-        """The median over as many simulated releases as a preview has, or over its first few.
-
-        A search takes few, and the same at every step.
-        """
+        """Median width, over as many releases as a preview has or the first few of a search."""
         simulation = Simulation(strategy, n, self.rows, base)
         infer = simulation.few if self.few else simulation.results
         results = infer(self.subject.analysis)
@@ -146,10 +133,7 @@ class Width(Measure):
 
 
 class Delta(Measure):
-    """Largest joint bound on the noise of the analysis' functions: the certificate's own.
-
-    A release adds the distance between its rows and the noisy answers, which the fit makes small.
-    """
+    """Largest joint bound on the noise of the analysis' functions: the certificate's own."""
 
     advice = "ask for a larger delta"
 
@@ -239,7 +223,7 @@ class Power(Measure):
     def _rejects(
         self, strategy: Strategy, n: int, base: int, chosen: NDArray[np.intp], value: float
     ) -> NDArray[np.bool_]:
-        """Whether each of the chosen releases rejects; none is inferred twice at a value."""
+        """Rejections by the chosen releases; none is inferred twice at a value."""
         known = self.known.setdefault(value, {})
         for i in chosen.tolist():
             if i not in known:
@@ -268,8 +252,7 @@ def under_alternative(
 ) -> Floats:
     """Probabilities (m,) of points under an alternative; as before within each condition.
 
-    The analysis has a method ``alternative(schema, effect)``, see `AlternativeShares`, which says
-    what the effect is; `null` is the value of its null hypothesis where it has none of its own.
+    What the effect is, the method ``alternative(schema, effect)`` of the analysis says.
     """
     if not hasattr(analysis, "alternative"):
         raise RequestError(
@@ -318,10 +301,7 @@ def pvalue_in(
 
 
 def pvalue_of(result: Result, name: str, null: float | None, term: str | None) -> float:
-    """The two-sided noise-aware p-value of the test of an analysis.
-
-    RequestError if it has no test, or several; or if the hypothesis is not clear.
-    """
+    """Two-sided noise-aware p-value of the one test of an analysis."""
     if len(result.pvalues) and isinstance(result, EstimateResult):
         return _pvalue_of_term(result.pvalues, list(result.terms), name, null, term)
     if term is not None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +17,23 @@ from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict, chec
 from dpstats.analyses.second_stage import second_stages
 from dpstats.checks import Method, check_alpha, check_method, counted, did_you_mean, listed, short
 from dpstats.display import Shown, as_html, shown_progress, wrapped
-from dpstats.errors import DpstatsError, FileFormatError, RequestError
+from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.persons.products import PersonProducts
 from dpstats.families.tables.cells import ROWS
 from dpstats.measured.measurements import Measurements
-from dpstats.measured.strategy import HasStrategy, PlannedBlock, Strategy, check_rows, plan_digest
+from dpstats.measured.strategy import (
+    HasStrategy,
+    PlannedBlock,
+    Strategy,
+    check_rows,
+    edited,
+    plan_digest,
+)
 from dpstats.measured.view import ReleaseView
-from dpstats.planning.allocation import Allocation, Split, read_shares
 from dpstats.planning.asked import (
     PersonTotals,
     asked_by_name,
-    blocks_asked,
     check_arguments,
     check_measured,
     check_start,
@@ -40,36 +43,32 @@ from dpstats.planning.asked import (
     with_person_totals,
 )
 from dpstats.planning.curve import Curve, curve_of
-from dpstats.planning.division import continued, divide, split_stages, weights_of
-from dpstats.planning.measures import Delta, Effect, Measure, Power, Subject, Width
-from dpstats.planning.previews.advice import Change, clipped
-from dpstats.planning.previews.likeness import Likeness, likeness
-from dpstats.planning.previews.preview import Preview, preview_strategy
-from dpstats.planning.solve import (
-    Problem,
-    Solution,
-    check_reference,
-    target_of,
-    text_of,
-    with_budget,
+from dpstats.planning.division import (
+    Allocation,
+    Split,
+    continued,
+    divide,
+    read_shares,
+    split_stages,
 )
-from dpstats.planning.table_split import WEIGHTS, Weights, check_weights
+from dpstats.planning.measures import Delta, Effect, Measure, Power, Subject, Width
+from dpstats.planning.previews.likeness import likeness
+from dpstats.planning.previews.preview import Preview, preview_strategy
+from dpstats.planning.solve import Problem, Solution, check_reference, target_of, with_budget
+from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.cautions import cautions
 from dpstats.privacy.neighbours import Neighbours, Unit
 from dpstats.results.base import Result
 from dpstats.rows import default_reference, reference_from_dict
 from dpstats.rows.base import Reference
-from dpstats.rows.uniform import Uniform
 from dpstats.schema import Guesses, Number, Schema
 from dpstats.schema.totals import check_totals
-
-_MORE_BUDGET = (2, 4, 8, 16)  # times the budget, which a preview tries where intervals need more
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(HasStrategy):
-    """What will be measured, and how the budget is split; made before any row is read.
+    """Plan of what is measured and how the budget is split, made before any row is read.
 
     Attributes
     ----------
@@ -110,7 +109,7 @@ class Plan(HasStrategy):
 
     @property
     def reference_block(self) -> PlannedBlock | None:
-        """What the reference itself measures, paid by its own share."""
+        """Block that the reference itself measures, paid by its own share."""
         return self.strategy.own_block("reference")
 
     @property
@@ -119,27 +118,6 @@ class Plan(HasStrategy):
         if self.start is None:
             return self.budget
         return self.budget.of_total(self.budget.total - self.start.budget.total)
-
-    @property
-    def weights(self) -> Weights | None:
-        """How tables with common columns share the budget, as their noise shows; see `plan`.
-
-        None where no tables share, or where shares or a release to start from were given.
-        """
-
-        def read_off() -> Weights | None:
-            if self.start is not None:
-                return None
-            asked = {name: blocks_asked(a, self.schema) for name, a in self.analyses.items()}
-            for name, blocks in with_person_totals(self.strategy, self.analyses).items():
-                asked[name] = (*asked[name], *blocks)
-            amount = self.budget.total * (1 - self.reference.share)
-            rule = Split(asked, self.budget, amount, self.neighbours, "equal", None)
-            rule, _ = split_stages(rule, second_stages(self.analyses, self.schema))
-            measured = (*self.blocks, *self.strategy.of_persons)
-            return weights_of(measured, rule, self.analyses, self.schema)
-
-        return self._once("weights", read_off)
 
     @property
     def requests(self) -> dict[str, Any]:
@@ -170,7 +148,7 @@ class Plan(HasStrategy):
 
     @property
     def in_two_stages(self) -> bool:
-        """Whether something is measured at a pilot that comes first: the rows are read twice."""
+        """True if something is measured at a pilot that comes first: the rows are read twice."""
         return any(planned.pending for planned in self.strategy.blocks)
 
     def cost(self) -> Fraction:
@@ -191,10 +169,7 @@ class Plan(HasStrategy):
         check_start(self.strategy, self.start)
         own = self.reference_block
         if self.reference.block(self.columns, self.n) != (None if own is None else own.block):
-            raise RequestError(
-                "the plan does not measure what its reference needs; it was edited by hand: make "
-                "it again with dps.plan"
-            )
+            raise edited("does not measure what its reference needs")
         if n is not None:
             if self.unit == "replace":
                 check_totals(self.schema, n)
@@ -215,7 +190,7 @@ class Plan(HasStrategy):
         return self._unmeasured(not_private=False).most_bytes
 
     def _unmeasured(self, not_private: bool) -> Measurements:
-        """What will be kept, with zeros for the noisy sums."""
+        """Measurements as they will be kept, with zeros for the noisy sums."""
         n = (self.n or 1) if self.unit == "replace" else None
         size = sum(planned.block.size for planned in self.strategy.blocks)
         widest = tuple(planned.at(-np.inf) for planned in self.strategy.blocks)
@@ -237,22 +212,11 @@ class Plan(HasStrategy):
         """
         check_reference(self.strategy, self.reference, n)
 
-    def asking(self, analyses: Mapping[str, Analysis[Result]]) -> Plan:
-        """A plan of other analyses with the same schema, budget, n, unit and reference."""
-        reference = self.reference if self.reference.share else None
-        totals = with_person_totals(self.strategy, self.analyses)
-        return plan(
-            self.schema, analyses, budget=self.budget, n=self.n, unit=self.unit,
-            rows_per_person=self.rows_per_person, person=self.person, reference=reference,
-            person_totals=[name for name in totals if name in analyses] or False,
-        )  # fmt: skip
-
     def costing(self, budget: Budget) -> Plan:
-        """The same plan at another budget of its kind, every noise in proportion."""
+        """Change the budget to another of its kind, and every noise in proportion."""
         return replace(self, strategy=with_budget(self.strategy, self.reference, budget))
 
     def _assumed_rows(self, n: int | None) -> int:
-        """The number of rows that is given, or declared."""
         rows = self.n if n is None else n
         if rows is None:
             raise RequestError("preview needs a number of rows: give n=")
@@ -271,37 +235,7 @@ class Plan(HasStrategy):
                     f"{short(name)}{did_you_mean(name, self.analyses)}"
                 )
 
-    def _changes(self, name: str, like: Likeness) -> Iterator[Iterable[Change]]:
-        """Changes that may help an analysis: to what is asked, and then to the budget."""
-
-        def asking_less() -> Iterator[Change]:
-            own = self.analyses[name]
-            for text, changed in clipped(own, self.schema, like):
-                with suppress(DpstatsError):
-                    made = self.asking({**self.analyses, name: changed})
-                    yield Change(text, made.strategy, changed)
-            others = [other for other in self.analyses if other != name]
-            if others:
-                text = "alone in its plan" if len(others) > 1 else f"without {others[0]!r}"
-                with suppress(DpstatsError):
-                    yield Change(text, self.asking({name: own}).strategy, own)
-
-        def spending_more() -> Iterator[Change]:
-            for times in _MORE_BUDGET:
-                budget = self.budget.of_total(self.budget.total * times)
-                yield Change(text_of(budget), self.costing(budget).strategy, self.analyses[name])
-
-        yield asking_less()
-        yield spending_more()
-
-    def preview(
-        self,
-        n: int | None = None,
-        *,
-        like: Any = None,
-        theory: bool = False,
-        progress: Shown = None,
-    ) -> Preview:
+    def preview(self, n: int | None = None, *, like: Any = None, progress: Shown = None) -> Preview:
         """Functions, noise and expected interval widths, from public numbers alone.
 
         Every analysis runs on simulated releases of n rows, which come from the guesses of the
@@ -322,9 +256,6 @@ class Plan(HasStrategy):
             ``dps.Guesses()`` means even rows; or a frame (pandas, polars, Arrow) of invented or
             public rows, such as those of `dps.pretend`. Never the private rows: widths that were
             computed from them are not private.
-        theory : bool
-            Print what a theorem promises of the synthetic rows as well; `Preview.accuracy` has it
-            in any case.
         progress : callable, optional
             Called with a text, the number of analyses so far, and that of all. By default a bar,
             as in `measure`.
@@ -337,12 +268,9 @@ class Plan(HasStrategy):
         rows = self._assumed_rows(n)
         rows_like = likeness(like, self.strategy)
         with shown_progress(progress) as say:
-            made = preview_strategy(
-                self.strategy, self.analyses, rows, rows_like, heading=str(self), progress=say,
-                fixed=isinstance(self.reference, Uniform),
-            )  # fmt: skip
-        changes = None if self.start is not None else partial(self._changes, like=rows_like)
-        return replace(made, changes=changes, theory=bool(theory), silent=progress is False)
+            return preview_strategy(
+                self.strategy, self.analyses, rows, rows_like, heading=str(self), progress=say
+            )
 
     def curve(
         self,
@@ -629,7 +557,6 @@ class Plan(HasStrategy):
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
         summed = f"from {counted(self.family.size, 'sum')} " if self.strategy.tables else ""
         public = self.neighbours.counts_are_public
-        shared = [] if self.weights is None else [f"Overlapping tables: {WEIGHTS[self.weights]}"]
         return [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
             f"{counted(self.published.size, 'test function')} {summed}in "
@@ -650,7 +577,6 @@ class Plan(HasStrategy):
             *self._person_totals,
             f"Reference: {reference.to_dict()['kind']}, share of the budget {reference.share}"
             + paid,
-            *shared,
             *(
                 f"Bins of {column.name}, which declares no edges: {' '.join(column.bin_labels)}; "
                 "conditions cannot use them"
@@ -666,7 +592,6 @@ class Plan(HasStrategy):
 
     @property
     def _person_totals(self) -> list[str]:
-        """A line on the products of person totals, if there are any."""
         totals = self.strategy.of_persons
         if not totals:
             return []

@@ -34,33 +34,10 @@ def load_request(
     person_totals: bool | None = None,
     start: ReleaseView | None = None,
 ) -> Plan:
-    """Read a request and make its plan; reads no data.
+    """Plan of the request in a TOML file, of which options replace some keys; reads no data.
 
-    Parameters
-    ----------
-    path : path of a TOML file
-        ``[budget]`` with ``epsilon``, with ``rho``, or with ``epsilon`` and ``delta``;
-        ``[[column]]`` tables, or ``schema = "file.toml"`` beside the request;
-        optional ``[guesses]`` and ``[file]``, which replace those of the schema file;
-        ``[[analysis]]`` tables with ``name``, ``kind``, the parameters of the analysis, and
-        ``share`` to set its share of the budget; optional ``rows``, ``unit``,
-        ``rows_per_person``, ``person``, ``person_totals``, ``allocation``, ``weights`` and
-        ``[reference]``.
-    rows : int, optional
-        Public number of rows, instead of the one in the file.
-    rows_per_person : int, optional
-        The most rows of one person, instead of the number in the file.
-    person : str, optional
-        The column that tells persons apart, instead of the one in the file.
-    person_totals : bool, optional
-        Whether products of person totals are measured, instead of what the file says.
-    start : Release, optional
-        As in `dps.plan`.
-
-    Raises
-    ------
-    RequestError
-        Naming the key that is missing, unknown or wrong.
+    The keys are in ``docs/reference/request-file.md``. RequestError names the one that is missing,
+    unknown or wrong.
     """
     path = files.as_path(path)
     document = read_toml(path, "request")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from dpstats.checks import Progress, check_alpha, check_finite, short
@@ -17,7 +17,6 @@ from dpstats.display import wrapped
 from dpstats.errors import BudgetError, RequestError
 from dpstats.measured.strategy import Strategy
 from dpstats.planning import measures
-from dpstats.planning.least import CLOSE, Search
 from dpstats.planning.measures import Measure, Power
 from dpstats.planning.previews.pretended import seen_by_analyses
 from dpstats.privacy.budget import ZCDP, Budget
@@ -25,13 +24,120 @@ from dpstats.privacy.rationals import decimal_text
 from dpstats.results.rendering import significant
 from dpstats.rows.base import Reference
 
+CLOSE = 1.02  # a value that reaches the target is at most this times one that does not
+_FIRST = 8.0  # factor where the shortfall is unknown
+_MOST = 50.0  # of one step
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
 USUAL_ROWS = 10_000
 MOST_POWER = 0.99  # four of 400 simulated releases keep the hypothesis
-
 Quantity = Literal["width", "delta", "power"]
 P = TypeVar("P")  # the plan, which this module makes from a strategy and does not look into
+
+
+@dataclass(frozen=True)
+class Search:
+    """The least value in a range from low to high at which a shortfall is at most zero.
+
+    The shortfall should fall as the value grows. Whether it does or not, the value found was
+    evaluated and reaches the target, and the one below was evaluated and does not; their ratio is
+    at most `close`. The shortfall is on a scale like a logarithm, and infinite where nothing is
+    known of it but that it is positive. Values of the `grid` are tried, which rounds.
+
+    If `power` is positive, the shortfall is the logarithm of a width w, and w^2 is about
+    a + b / v^power at a value v: the variances of sampling and of the noise. Else it is about
+    linear in log v. Where one value is known it is taken to fall with log v as `slope` says: widths
+    fall with about this power of the budget or of n, between 1/2 and 1.
+    """
+
+    shortfall: Callable[[float], float]
+    low: float
+    high: float
+    grid: Callable[[float], float]
+    power: float = 0.0
+    slope: float = 0.7
+    close: float = CLOSE
+    seen: dict[float, float] = field(default_factory=dict)
+
+    def least(self, start: float) -> tuple[float | None, float | None]:
+        """Value that reaches the target, and one close below that does not, or None."""
+        miss: float | None = None
+        hit: float | None = None
+        value, sides = self.grid(min(max(start, self.low), self.high)), 0
+        while True:
+            if self._at(value) > 0:
+                miss, sides = value, min(sides, 0) - 1
+            else:
+                hit, sides = value, max(sides, 0) + 1
+            if hit is None:
+                if value >= self.high:
+                    return None, miss
+                value = self._outwards(value, +1)
+            elif miss is None:
+                if value <= self.low:
+                    return hit, None
+                value = self._outwards(value, -1)
+            else:
+                if hit <= miss * self.close:
+                    return hit, miss
+                value = self._between(miss, hit, sides)
+                if value in (miss, hit):
+                    return hit, miss
+
+    def beside(self, miss: float, hit: float, shortfall: float) -> float:
+        """A value from miss to hit where a line through both has about this shortfall."""
+        gaps = self.seen[miss], self.seen[hit]
+        share = (gaps[0] - shortfall) / (gaps[0] - gaps[1]) if math.isfinite(gaps[0]) else 0.5
+        return float(miss * (hit / miss) ** min(max(share, 0.0), 1.0))
+
+    def _at(self, value: float) -> float:
+        if value not in self.seen:
+            self.seen[value] = self.shortfall(value)
+        return self.seen[value]
+
+    def _outwards(self, value: float, sign: int) -> float:
+        here, step = self.seen[value], math.log(_FIRST)
+        if math.isfinite(here):
+            step = abs(here) / self.slope
+            others = [v for v in self.seen if v != value and math.isfinite(self.seen[v])]
+            if others:
+                near = min(others, key=lambda other: abs(math.log(other / value)))
+                root = self._root(value, near)
+                if root == self.high:  # it seems out of reach: look there
+                    return self.high
+                step = step if root is None else sign * math.log(root / value)
+        least = math.log(1.03) * 2 ** len(self.seen)  # never creep
+        step = sign * min(max(1.1 * step, least), math.log(_MOST))
+        return self.grid(min(max(value * math.exp(step), self.low), self.high))
+
+    def _between(self, miss: float, hit: float, sides: int) -> float:
+        """Value between the two, beside where a line through both crosses zero, or their middle."""
+        middle = math.sqrt(miss * hit)
+        root = self._root(miss, hit) if abs(sides) < 3 else None
+        if root is None:
+            return self.grid(middle)
+        # Next to the root, on the side of the end that is still far from it.
+        beside = self.close**0.4
+        tried = root * beside if root < middle else root / beside
+        tried = self.grid(min(max(tried, miss * beside**0.25), hit / beside**0.25))
+        return self.grid(middle) if tried in (miss, hit) else tried
+
+    def _root(self, one: float, other: float) -> float | None:
+        """Where the line through two points crosses zero; None if it does not say."""
+        gaps = self.seen[one], self.seen[other]
+        if not all(map(math.isfinite, gaps)) or max(gaps) > 100:
+            return None
+        q = self.power
+        if not q:
+            (x, y), (a, b) = (math.log(one), math.log(other)), gaps
+        else:
+            (x, y), (a, b) = (one**-q, other**-q), map(math.expm1, (2 * gap for gap in gaps))
+        if a == b:
+            return None
+        root = x - a * (y - x) / (b - a)
+        if not q:
+            return math.exp(root) if abs(root) < 100 else None
+        return float(root ** (-1 / q)) if root > 0 else self.high
 
 
 @dataclass(frozen=True, repr=False)
@@ -265,7 +371,6 @@ class Problem(Generic[P]):
         return hit, miss, measured
 
     def _possible(self, strategy: Strategy, n: int) -> bool:
-        """Whether the noise can be drawn, and candidates placed."""
         try:
             check_reference(strategy, self.reference, n)
             _ = strategy.block_scales
@@ -315,10 +420,7 @@ def check_reference(strategy: Strategy, reference: Reference, n: int) -> None:
 def with_budget(
     old: Strategy, reference: Reference, budget: Budget, n: int | None = None
 ) -> Strategy:
-    """The strategy at another budget of its kind, and for n rows if it declares their number.
-
-    Every noise changes in proportion.
-    """
+    """Strategy at another budget of its kind, every noise in proportion, and for n rows."""
     scale = old.budget.total / budget.total
     planned = [replace(p, multiplier=p.multiplier * scale) for p in old.blocks]
     rows = old.n if n is None or old.n is None else n

@@ -52,12 +52,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Weights = Literal["balanced", "cells", "max", "equal"]
-WEIGHTS: dict[Weights, str] = {
-    "balanced": "weights 'balanced', the least variances of all cells, large tables weighted down",
-    "cells": "weights 'cells', the least sum of the variances of all cells",
-    "max": "weights 'max', the least largest variance of a cell",
-    "equal": "weights 'equal', the same noise on every cell",
-}
 _ROUNDS = 60
 _CLOSE = 1e-4  # relative gap at which a search ends
 _TIGHT: Any = {"ftol": 1e-13, "gtol": 1e-9, "maxiter": 2_000, "maxfun": 20_000}
@@ -136,14 +130,14 @@ class TableSplit(Cached):
         return np.asarray(self.cells ** {"cells": 0.0, "balanced": -0.5, "max": -1.0}[self.weights])
 
     def value(self, variances: Floats) -> float:
-        """What is to be small, for residuals of variances v_A (S,)."""
+        """Criterion to be minimised, for residuals of variances v_A (S,)."""
         of_tables = self.spread @ variances
         if self.weights == "max":
             return float(np.max(of_tables / self.cells))
         return float(self._first_weights @ of_tables)
 
     def weight(self, block: Block) -> float:
-        """Of the variances of another block, beside those of the tables."""
+        """Weight of the variances of another block, beside those of the tables."""
         return float(block.size**-0.5) if self.weights == "balanced" else 1.0
 
     def least(self, noise: Noise) -> float:
@@ -169,7 +163,7 @@ class TableSplit(Cached):
     def changes(self) -> Floats:
         """(D, S) squared change of every residual for one row, over the same when it is added.
 
-        One line per set of differing columns, or one line of their maxima where there are too many.
+        One line per set of differing columns, or one of their maxima where there are too many.
         """
         if self.unit == "add_remove":
             return np.ones((1, len(self.sets)))
@@ -226,7 +220,7 @@ class TableSplit(Cached):
     def _least(self, weights: Floats, prices: Floats, used: list[int]) -> Floats:
         """(S,) r_A with the least weighted variances where the `used` changes cost at most one.
 
-        Multiplicative steps on the prices of the changes, which are left in `prices`.
+        By multiplicative steps on the prices of the changes, which are left in `prices`.
         """
         wanted = np.sqrt(self.shrinkage * (weights @ self.spread))
         changes = self.changes[used]
@@ -243,10 +237,7 @@ class TableSplit(Cached):
         return np.asarray(spent)
 
     def measured_residuals(self) -> tuple[list[Residual], list[Fraction], Fraction]:
-        """The residuals, their squared noise scales and the part of the number of rows.
-
-        Scales in natural units for a budget rho = 1, which residuals and count spend exactly.
-        """
+        """Residuals, their squared noise scales for rho = 1, and the part of the number of rows."""
         count = self.precisions[0] if self.unit == "add_remove" else 0.0
         own = self.precisions[1:] if self.unit == "add_remove" else self.precisions
         part = Fraction(float(count)).limit_denominator(10**6)
@@ -265,7 +256,7 @@ class TableSplit(Cached):
 
     @property
     def whole_is_better(self) -> bool:
-        """Whether whole tables have less Gaussian noise, as when the cost is only bounded."""
+        """True if whole tables have less Gaussian noise, as when the cost is only bounded."""
         if self.unit == "add_remove" or len(self.changes) > 1:
             return False  # whole tables are residuals of certain scales
         whole = self.value(1 / (self.seen @ self.shares("gaussian")))  # a share e has variance 1/e

@@ -1,6 +1,5 @@
 """Releases: what is published, its file, and inference from its rows alone."""
 
-from dpstats.releases.archive import load
-from dpstats.releases.release import Release
+from dpstats.releases.release import Release, load
 
 __all__ = ["Release", "load"]

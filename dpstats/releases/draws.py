@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from dpstats.arrays import Integers
-from dpstats.checks import check_whole
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import RequestError
 from dpstats.results.pooled import Pooled, pool
 from dpstats.rows.drawing import random_order
-from dpstats.rows.generator import Seed
-from dpstats.rows.plausible import PlausibleTables, seeds_of
+from dpstats.rows.plausible import PlausibleTables
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -130,9 +128,3 @@ class Draws:
 
     def __repr__(self) -> str:
         return f"<dpstats Draws: {len(self)} plausible tables of about {self.n} rows>"
-
-
-def draws_of(schema: Schema, tables: PlausibleTables, count: int, rng: Seed) -> Draws:
-    """As many draws, with seeds from a generator."""
-    check_whole("the number of draws", count, 2, MOST)
-    return Draws(schema, tables, seeds_of(rng, count), tables.sources.rows.value)

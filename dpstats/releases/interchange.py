@@ -25,21 +25,19 @@ CAUTION = (
     "privacy noise, and there may be more or fewer rows than people. Use release.infer, or with "
     "the rows alone dps.corrected.infer with the radius of the analysis and n."
 )
-LIMITS = (
-    "Guaranteed for any data: the privacy of one row, and the certificate. Intervals for a "
-    "population assume rows drawn independently from it, one row per person, without survey "
-    "weights."
-)
 
 
 def limits(neighbours: Neighbours) -> str:
     """State what a release promises, and what its intervals assume."""
-    if neighbours.rows_per_person == 1:
-        return LIMITS
+    one = ", one row per person, without survey weights."
+    several = (
+        ", which several rows of one person are not, unless they say that they allow for that; "
+        "without survey weights."
+    )
     return (
         f"Guaranteed for any data: the privacy of {neighbours.rows}, and the certificate. "
-        "Intervals for a population assume rows drawn independently from it, which several rows "
-        "of one person are not, unless they say that they allow for that; without survey weights."
+        "Intervals for a population assume rows drawn independently from it"
+        f"{one if neighbours.rows_per_person == 1 else several}"
     )
 
 
@@ -82,11 +80,7 @@ def croissant_of(
     limitations: Sequence[str],
     details: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The description of a release with k rows in Croissant 1.0 (MLCommons 2024).
-
-    `archive` and `digest` are the name of its file and the SHA-256 of its bytes, `details` further
-    properties of the data set, such as its license.
-    """
+    """Describe a release with k rows in Croissant 1.0 (MLCommons 2024)."""
     held, rows = measurements, "rows.csv"
     context = resources.files("dpstats.releases").joinpath("croissant.json").read_text("utf-8")
     about = (
@@ -176,7 +170,6 @@ def _data_type(column: Column) -> str:
 
 
 def _levels(column: Category) -> dict[str, Any]:
-    """The declared levels of a column as an enumeration."""
     name = f"levels/{_quoted(column)}"
     return {
         "@type": "cr:RecordSet",

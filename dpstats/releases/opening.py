@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-import zipfile
 from pathlib import Path
 
 from dpstats import files
-from dpstats.errors import FileFormatError, RequestError
+from dpstats.errors import FileFormatError
 from dpstats.measured.measurements import Measurements
 from dpstats.planning.plan import Plan
 from dpstats.planning.requests import load_request
 from dpstats.privacy.ledger import Ledger
-from dpstats.releases.archive import load
-from dpstats.releases.release import Release
+from dpstats.releases.release import Release, load
 
 _START = 2**12  # bytes that show what a text file is
 
@@ -22,7 +19,8 @@ def open_file(path: Path) -> Release | Measurements | Plan | Ledger:
     """The object that a file holds; a request gives its plan."""
     start = files.read_bytes(path, most=_START)
     if start.startswith(b"PK"):
-        return load(path) if _holds_release(path) else Measurements.load(path)
+        measured = files.kind_of_file(path) == "measurements"
+        return Measurements.load(path) if measured else load(path)
     if b'"dpstats_ledger"' in start:
         return Ledger.open(path)
     if start.lstrip().startswith(b"{"):
@@ -43,27 +41,8 @@ def not_wanted(path: Path, *wanted: str) -> FileFormatError:
 
 def open_release(path: Path) -> Release:
     """The release that a file holds."""
-    if path.suffix.lower() == ".toml":  # a request, perhaps, whose plan would open
-        files.check_kind(path, "a release")
+    files.check_kind(path, "a release")
     opened = open_file(path)
-    match opened:
-        case Release():
-            return opened
-        case Measurements():
-            finish = f"dpstats synthesize {shlex.quote(path.name)} -o RELEASE.zip"
-            what = f"measurements: make a release of them with: {finish}"
-        case Plan():
-            what = "a plan: make a release under it with 'dpstats release'"
-        case Ledger():
-            what = "a ledger: see 'dpstats ledger show'"
-    raise RequestError(f"{path.name} is not a release; it holds {what}")
-
-
-def _holds_release(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "release.json" in archive.namelist() or (
-                "measurements.json" not in archive.namelist()
-            )
-    except Exception:  # damaged; reading it as a release says so
-        return True
+    if not isinstance(opened, Release):
+        raise not_wanted(path, "a release")
+    return opened

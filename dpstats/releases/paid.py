@@ -1,4 +1,4 @@
-"""What a budget has paid for, on disk: never overwritten, never lost when a run stops halfway."""
+"""Files that a budget has paid for: never overwritten, never lost when a run stops halfway."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from dpstats import files
 from dpstats.errors import RequestError
 from dpstats.measured.measurements import Measurements
-from dpstats.releases.archive import load
+from dpstats.releases.release import load
 
 _SUFFIX = ".measurements.zip"
 _ATTACHED = (
@@ -33,10 +33,9 @@ def place_of_measurements(output: Path) -> Path:
 
 
 def how_to_finish(paid: Path, output: Path, *, overwrite: bool) -> str:
-    """The command that makes the release from its measurements.
+    """Command that makes the release from its measurements.
 
-    Only with `overwrite`, for an output that was there and was to be replaced, does the command
-    replace it: otherwise it is of another run, and the command names another output.
+    It replaces an output only if that was there and was to be replaced; else it names another.
     """
     force = " --overwrite" if overwrite and output.exists() else ""
     output = output if force else _free(output, paid)
@@ -71,10 +70,7 @@ def _same(one: Path, other: Path) -> bool:
 
 @contextmanager
 def places(output: Path, *, overwrite: bool, size: int) -> Iterator[tuple[Write, Write]]:
-    """Open the places of the measurements and of the release, before anything is spent.
-
-    `size` bytes are kept free for the measurements.
-    """
+    """Open the places of the measurements, of `size` bytes, and of the release, before spending."""
     paid = place_of_measurements(output)
     try:
         paid.lstat()
@@ -165,10 +161,7 @@ def unspent(when: str) -> Iterator[None]:
 
 @contextmanager
 def attached() -> Iterator[list[Measurements]]:
-    """Any exception of the block, an interrupt too, carries the measurements that it was given.
-
-    The budget has paid for them: they are its attribute ``measurements``, and a note says so.
-    """
+    """Any exception of the block carries the measurements that the budget has paid for."""
     held: list[Measurements] = []
     try:
         yield held
@@ -180,11 +173,7 @@ def attached() -> Iterator[list[Measurements]]:
 
 
 def keep_measurements(measurements: Measurements, keep: Write, output: Path) -> Path:
-    """Write the measurements where they are expected, or else where they can be; the place.
-
-    That is beside the output under another name, if another run has taken theirs, or else in a
-    temporary folder.
-    """
+    """Write the measurements where they are expected, or else where they can be; the place."""
     paid, data = place_of_measurements(output), measurements.to_bytes()
     try:
         keep(data)
@@ -209,10 +198,7 @@ def keep_measurements(measurements: Measurements, keep: Write, output: Path) -> 
 
 
 def remove_paid(paid: Path, output: Path, measurements: Measurements) -> bool:
-    """Remove measurements once the release holds them; whether they were removed.
-
-    Only those that a run left beside its output, and only if the release can be read back.
-    """
+    """Remove measurements beside their output once the release can be read back; whether it did."""
     if not _same(paid, place_of_measurements(output)) or load(output).measurements != measurements:
         return False
     paid.unlink()

@@ -23,10 +23,7 @@ def pilots(
     blocks: tuple[PlannedBlock, ...],
     analyses: Mapping[str, Analysis[Result]],
 ) -> tuple[PlannedBlock, ...]:
-    """The blocks, with second stages at the estimates of a release of these measurements.
-
-    Always the same ones for the same measurements; zero where they give no estimate.
-    """
+    """Blocks with second stages at the estimates of these measurements; zero without any."""
     try:
         rng = check_options("entropy", "systematic", CANDIDATES, 1, SEED)
         candidates, weights = fit_density(measurements, CANDIDATES, rng)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 
@@ -24,36 +23,30 @@ from dpstats.checks import (
     check_alpha,
     check_method,
     check_target,
+    check_whole,
     counted,
     did_you_mean,
-    excerpt,
-    first_few,
     short,
 )
 from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, bonferroni
-from dpstats.errors import ConditionError, NotMeasuredError, RequestError
+from dpstats.errors import ConditionError, FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.answers import Answers, answer
-from dpstats.measured.candidates_file import candidates_to_members
-from dpstats.measured.certificate import (
-    Accuracy,
-    certify,
-    certify_answers,
-    printed,
-    written,
-)
+from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
+from dpstats.measured.certificate import Accuracy, certify, certify_answers, printed, written
 from dpstats.measured.combining import Sources
-from dpstats.measured.contents import contents, lacking, unasked
+from dpstats.measured.contents import contents, lacking
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.radius import Radius
-from dpstats.measured.view import ReleaseView
+from dpstats.measured.view import ReleaseView, View
 from dpstats.privacy.budget import Budget
 from dpstats.releases.interchange import CAUTION, croissant_of, limits, row_batches
 from dpstats.results.base import INTERVAL_COLUMNS, Result
-from dpstats.rows.drawing import random_order
-from dpstats.rows.generator import inference_density
+from dpstats.rows import reference_from_dict
+from dpstats.rows.drawing import Draw, random_order
+from dpstats.rows.generator import Fit, inference_density
 from dpstats.schema import Schema
 
 if TYPE_CHECKING:
@@ -65,9 +58,11 @@ if TYPE_CHECKING:
     from dpstats.results.explanation import Explanation
     from dpstats.rows.generator import Seed
 
-
 MOST_PUBLISHED = 2_000  # functions of an analysis whose radius is published; more take long
-_LONE_NAME = re.compile(r"(?!.*\b(and|or|not|in)\b)[\w\s.-]+")  # without operators or quotes
+_KEYS = {
+    "serves_inference", "dpstats", "version", "fit", "draw", "row_seed", "notes", "accuracy",
+    "limits",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -147,7 +142,6 @@ class Release(Cached):
 
     @cached_property
     def _view(self) -> ReleaseView:
-        """The view that analyses get."""
         return _View(self)
 
     @property
@@ -331,11 +325,7 @@ class Release(Cached):
         )
 
     def intervals(
-        self,
-        *,
-        alpha: float = 0.05,
-        method: Method = "noise_aware",
-        target: Target = "population",
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
         """Intervals of all planned estimates that hold jointly with probability 1 - alpha.
 
@@ -500,7 +490,6 @@ class Release(Cached):
 
     @cached_property
     def _whole(self) -> Accuracy:
-        """The certificate of all functions, at its usual level."""
         return self.accuracy()
 
     def bound(
@@ -609,15 +598,16 @@ class Release(Cached):
         >>> print(pooled.params.round(2))
         [0.3]
         """
-        from dpstats.releases.draws import draws_of
-        from dpstats.rows.plausible import PlausibleTables
+        from dpstats.releases.draws import MOST, Draws
+        from dpstats.rows.plausible import PlausibleTables, seeds_of
 
         def tables_near() -> PlausibleTables:
             view = self._view
             return PlausibleTables.near(self._sources, view.candidates, np.asarray(view.weights))
 
+        check_whole("the number of draws", count, 2, MOST)
         tables = self._once("plausible tables", tables_near)
-        return draws_of(self.columns, tables, count, rng)
+        return Draws(self.columns, tables, seeds_of(rng, count), self.n)
 
     def explain(
         self,
@@ -658,7 +648,7 @@ class Release(Cached):
         >>> release.explain("not smoker").verdict, release.explain("ill").verdict
         ('derivable', 'out of reach')
         """
-        from dpstats.bounds.explaining import explain
+        from dpstats.bounds.bounding import explain
 
         options = {"given": given, "minus": minus, "over": over}
         query = self._asked(query, *options.values())
@@ -666,21 +656,11 @@ class Release(Cached):
 
     def _asked(self, query: Any, *options: str | None) -> Any:
         """The planned analysis that a text names, unless it reads as a condition."""
-        if not isinstance(query, str) or any(options):
-            return query
-        planned = self.measurements.requests
-        try:
-            Cells.condition(self.schema, query)
-        except ConditionError as error:
-            if query in planned:
+        if isinstance(query, str) and query in self.measurements.requests and not any(options):
+            try:
+                Cells.condition(self.schema, query)
+            except ConditionError:
                 return self._named(query)
-            if planned and _LONE_NAME.fullmatch(query) and query.strip() not in self.schema:
-                raise ConditionError(
-                    f"{excerpt(query)} names an unknown column, and no planned analysis"
-                    f"{did_you_mean(query, [*self.schema.names, *planned])}; columns: "
-                    f"{list(self.schema.names)}; planned: {list(planned)}; or write a "
-                    'condition, such as "age >= 65"'
-                ) from error
         return query
 
     def to_frame(self, *, weighted: bool = False) -> pd.DataFrame:
@@ -722,7 +702,6 @@ class Release(Cached):
         return self._batches().__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> pa.RecordBatchReader:
-        """The synthetic rows in their order, some at a time."""
         return row_batches(self.columns, self.candidates, self.counts, self.row_seed)
 
     def to_parquet(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -835,7 +814,6 @@ class Release(Cached):
         return files.pack(self._members())
 
     def _members(self) -> dict[str, str]:
-        """The texts of the archive, by member name."""
         document = {
             "dpstats": "release",
             "version": files.VERSION,
@@ -879,27 +857,12 @@ class Release(Cached):
                 for note in self._sources.with_constraints("totals").constraint_notes(())
             ),
             *(f"Note: {reason}" for reason in self.unread.values()),
-            *(f"Note: {note}" for note in (*self._notes_of_functions(), *self.notes)),
+            *(f"Note: {note}" for note in self.notes),
             *printed(self._published, self._whole),
         ]
         return "\n".join([*lines, limits(held.neighbours)])
 
-    def _notes_of_functions(self) -> list[str]:
-        """A note where blocks were measured that no analysis asks for, as it is read here."""
-        analyses, unread = read_analyses(self.measurements)
-        families = [family_of(analysis, self.schema) for analysis in analyses.values()]
-        wanted = [block for family in families for block in family.blocks]
-        lone = [block.names[0] for block in unasked(self.measurements.published.blocks, wanted)]
-        if not lone:
-            return []
-        why = "an analysis that cannot be read here" if unread else "an earlier version"
-        return [
-            f"{first_few(lone, 4)} were measured, and no analysis asks for them as it is read "
-            f"here; {why} may have"
-        ]
-
     def _origin(self) -> str:
-        """Where the rows come from."""
         if self.fit == "entropy" and self.measurements.reference_spec.get("kind") == "log_linear":
             return "from the log-linear model"
         return f"{self.draw}, {self.fit} fit on {counted(len(self.weights), 'candidate')}"
@@ -912,9 +875,7 @@ class Release(Cached):
         return f"<dpstats Release: {names}; n = {self.n}, k = {self.k}>"
 
 
-def read_analyses(
-    measurements: Measurements,
-) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
+def read_analyses(measurements: Measurements) -> tuple[dict[str, Analysis[Result]], dict[str, str]]:
     """The analyses asked for that can be read here by name, and the reasons for the others."""
     analyses, unread = {}, {}
     for name, plain in measurements.requests.items():
@@ -927,22 +888,12 @@ def read_analyses(
     return analyses, unread
 
 
-class _View:
-    """A release as analyses see it: its answers, and a density that follows from them alone."""
+class _View(View):
+    """View of a release, whose density follows from the answers alone; it is fitted when used."""
 
     def __init__(self, release: Release) -> None:
+        super().__init__(release._sources, release.n)
         self._release = release
-        self.schema, self.n, self.budget = release.schema, release.n, release.budget
-
-    def answers(
-        self,
-        wanted: Family | Block | Sequence[Block],
-        *,
-        disjoint: bool = False,
-        with_count: bool = False,
-    ) -> Answers:
-        """Noisy sums of functions; see `Release.answers`."""
-        return self._release.answers(wanted, disjoint=disjoint, with_count=with_count)
 
     @cached_property
     def _density(self) -> tuple[Mapping[str, Codes], Floats]:
@@ -952,20 +903,77 @@ class _View:
         return candidates.codes, weights
 
     @property
-    def candidates(self) -> Mapping[str, Codes]:
+    def candidates(self) -> Mapping[str, Codes]:  # type: ignore[override]
         """Points of the density, (m,) codes per column."""
         return self._density[0]
 
     @property
-    def weights(self) -> Floats:
+    def weights(self) -> Floats:  # type: ignore[override]
         """Their weights (m,)."""
         return self._density[1]
 
 
 def _check_analysis(method: str, given: object) -> None:
-    """Refuse what is neither the name of an analysis nor an analysis."""
     if not isinstance(given, str) and (isinstance(given, type) or not hasattr(given, "infer")):
         raise RequestError(
             f"{method} takes the name of an analysis, or an analysis with its parameters such as "
             f"dps.Proportion(\"smoker == 'yes'\"); got {short(given)}"
         )
+
+
+def load(path: str | Path) -> Release:
+    """Read a release file.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not a release that this version can read.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([dps.Boolean("smoker")])
+    >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
+    >>> release = dps.release(plan, rows)
+    >>> release.save("survey-2026.zip")
+    >>> dps.load("survey-2026.zip")
+    <dpstats Release: smoking; n = 10000, k = 10000>
+    """
+    members = files.load_archive(path, files.RELEASE)
+    document = files.from_json(members["release.json"], "release", Path(path).name)
+    measurements = Measurements.from_members(members)
+    try:
+        fit, draw, notes = document["fit"], document["draw"], document["notes"]
+        if fit not in get_args(Fit) or draw not in get_args(Draw):
+            raise ValueError("fit and draw must name ways in which dpstats makes rows")
+        if type(notes) is not list or not all(isinstance(note, str) for note in notes):
+            raise TypeError("notes must be a list of texts")
+        row_seed = document.get("row_seed", 0)
+        if type(row_seed) is not int or row_seed < 0:
+            raise TypeError("row_seed must be a whole number of at least 0")
+        if not (isinstance(document["accuracy"], dict) and isinstance(document["limits"], str)):
+            raise TypeError("accuracy must be a mapping and limits a text")
+        if unknown := set(document) - _KEYS:
+            raise ValueError(f"release.json has unknown keys {sorted(unknown)}")
+        serves = document.get("serves_inference", False)
+        if type(serves) is not bool:
+            raise TypeError("serves_inference must be true or false")
+        if not all(isinstance(plain["kind"], str) for plain in measurements.requests.values()):
+            raise TypeError("every analysis needs a kind")
+        reference_from_dict(measurements.reference_spec)
+        candidates, weights, counts = candidates_from_members(members, measurements.columns)
+        order = (
+            random_order(counts, row_seed)
+            if "row_seed" in document  # else rows are sorted, as they were before
+            else np.repeat(np.arange(len(counts)), counts)
+        )
+        written = candidates_to_members(measurements.columns, candidates, weights, counts, order)
+        if changed := [name for name, text in written.items() if members[name] != text]:
+            raise ValueError(f"{changed[0]} does not hold the candidates and rows of the release")
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+        raise FileFormatError(f"{Path(path).name} is damaged: {error}") from None
+    return Release(
+        measurements, candidates, weights, counts, fit, draw, row_seed, tuple(notes), serves
+    )

@@ -8,14 +8,13 @@ from __future__ import annotations
 import html
 import importlib.util
 import io
-import itertools
 import math
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dpstats import plots
 from dpstats.analyses.base import Analysis
@@ -29,7 +28,7 @@ from dpstats.results.base import Result
 from dpstats.results.rendering import MOST
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 WIDTH = 5.2  # inches
 _SETTINGS: dict[str, Any] = {
@@ -47,26 +46,27 @@ _COLOURS = {
     "#1f77b4": "--blue", "#ff7f0e": "--orange", "#2ca02c": "--green", "#d62728": "--red",
     "#9467bd": "--purple",
 }  # fmt: skip
+_TABLES = 6  # of two columns, drawn for one analysis
+_CELLS = 600  # of a table that is drawn
+_LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
+_SPLIT = (
+    "Thin lines are 95% intervals for the population, with sampling and privacy noise; thick ones "
+    "are those for the private table, whose only error is the privacy noise."
+)
+_MARGIN = (
+    "Points are the noisy answers with 95% intervals for the privacy noise; bars are the shares in "
+    "the synthetic rows."
+)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot to be drawn.
-
-    Attributes
-    ----------
-    title, description : str
-        Its name, and what it shows, for those who do not see it.
-    draw : callable
-        Draws on the Axes that it gets.
-    height : float
-        In inches; the width is that of all pictures.
-    """
+    """A plot to be drawn, with a description for those who do not see it."""
 
     title: str
     description: str
-    draw: Callable[[Axes], object]
-    height: float = 3.4
+    draw: Callable[..., object]  # on the Axes that it gets as `ax`
+    height: float = 3.4  # inches
 
     def svg(self, key: str) -> str:
         """The drawing with a title and a description."""
@@ -81,39 +81,32 @@ class Picture:
             rcdefaults()  # a report does not depend on anyone's settings
             rcParams.update(_SETTINGS)
             figure = Figure(figsize=(WIDTH, self.height), layout="constrained")
-            self.draw(figure.subplots())
+            self.draw(ax=figure.subplots())
             figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
         named = f'<title id="{key}-title">{html.escape(self.title)}</title>'
         named += f'<desc id="{key}-desc">{html.escape(self.description)}</desc>'
         return _inlined(buffer.getvalue(), key, named)
 
 
-class Drawing:
-    """Draws the figures of a page, each with ids of its own."""
-
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
-
-    def __call__(self, pictures: Iterable[Picture]) -> list[dict[str, Any]]:
-        """Each with its title, description and svg, or the error that stopped it."""
-        figures: list[dict[str, Any]] = []
-        for picture in pictures if can_draw() else ():
-            texts = {"title": picture.title, "description": picture.description}
-            try:
-                svg = picture.svg(f"figure{next(self._numbers)}")
-                figures.append({**texts, "svg": svg, "error": None})
-            except Exception as error:  # the rest of the page does not depend on it
-                figures.append({**texts, "error": str(error)})
-        return figures
+def drawn(pictures: Iterable[Picture], numbers: Iterator[int]) -> list[dict[str, Any]]:
+    """Title, description and svg of each, with ids of its own, or the error that stopped it."""
+    figures: list[dict[str, Any]] = []
+    for picture in pictures if can_draw() else ():
+        texts = {"title": picture.title, "description": picture.description}
+        try:
+            svg = picture.svg(f"figure{next(numbers)}")
+            figures.append({**texts, "svg": svg, "error": None})
+        except Exception as error:  # the rest of the page does not depend on it
+            figures.append({**texts, "error": str(error)})
+    return figures
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """True if matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def _inlined(svg: str, key: str, named: str) -> str:
-    """Turn the SVG of matplotlib into a part of a page."""
     text = svg[svg.index("<svg") :]
     for cut in (r"<metadata>.*?</metadata>", r"<style.*?</style>", r"<!--.*?-->"):
         text = re.sub(cut, "", text, flags=re.DOTALL)
@@ -139,65 +132,33 @@ def _inlined(svg: str, key: str, named: str) -> str:
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
 
 
-_TABLES = 6  # of two columns, drawn for one analysis
-_CELLS = 600  # of a table that is drawn
-_LEAST, _ROW = 1.35, 0.36  # inches: of a plot without rows, and of each of them
-_SPLIT = (
-    "Thin lines are 95% intervals for the population, with sampling and privacy noise; thick ones "
-    "are those for the private table, whose only error is the privacy noise."
-)
-_MARGIN = (
-    "Points are the noisy answers with 95% intervals for the privacy noise; bars are the shares in "
-    "the synthetic rows."
-)
-
-
-class _Plot(NamedTuple):
-    """A plot of a result: of which name, what it shows, and how it is drawn."""
-
-    title: str
-    text: str
-    draw: Callable[[Any, Axes], object]
-    height: float = 3.4  # inches
-
-
-_PLOTS = {  # by their names in `plots`, which results have in `figures`
-    "distribution": _Plot(
+_PLOTS: dict[str, tuple[str, str, float]] = {  # by name in `plots`: title, text and height
+    "distribution": (
         "distribution function",
         "Estimates at the declared edges or values, and a band that holds for all values jointly "
         "at 95%, with sampling and privacy noise.",
-        lambda result, ax: plots.distribution(result, ax=ax),
+        3.4,
     ),
-    "scree": _Plot(
-        "eigenvalues",
-        "Eigenvalues with 95% intervals, sampling and privacy noise together.",
-        lambda result, ax: plots.scree(result, ax=ax),
-        2.6,
+    "scree": (
+        "eigenvalues", "Eigenvalues with 95% intervals, sampling and privacy noise together.", 2.6,
     ),
-    "loadings": _Plot(
-        "loadings",
-        "Loadings on the first components with 95% intervals.",
-        lambda result, ax: plots.loadings(result, components=[1, 2][: result.n_components_], ax=ax),
-    ),
-    "network": _Plot(
-        "network",
-        "Columns, joined where they are related; wider lines are stronger relations.",
-        lambda result, ax: plots.network(result, ax=ax),
+    "loadings": ("loadings", "Loadings on the first components with 95% intervals.", 3.4),
+    "network": (
+        "network", "Columns, joined where they are related; wider lines are stronger relations.",
         4.2,
     ),
-    "risk": _Plot(
+    "risk": (
         "mean loss",
         "Noisy mean loss; the shaded parameters can have the least, certified at 95%.",
-        lambda result, ax: plots.risk(result, ax=ax),
         3.8,
     ),
-    "path": _Plot(
+    "path": (
         "path of the penalty",
         "Coefficients along the penalty, for columns scaled to run from -1 to 1 between their "
         "bounds; the dashed line is the penalty asked for.",
-        lambda result, ax: plots.path(result, ax=ax),
+        3.4,
     ),
-}
+}  # fmt: skip
 
 
 def of_result(
@@ -213,8 +174,12 @@ def of_result(
         if plot == "forest":
             yield from _forest(name, result)
             continue
-        title, text, draw, height = _PLOTS[plot]
-        yield Picture(f"{name}: {title}", text, partial(draw, result), height)
+        title, text, height = _PLOTS[plot]
+        options: dict[str, Any] = {}
+        if plot == "loadings":
+            options["components"] = [1, 2][: result.n_components_]  # type: ignore[attr-defined]
+        draw = partial(getattr(plots, plot), result, **options)
+        yield Picture(f"{name}: {title}", text, draw, height)
 
 
 def of_margin(release: Release, column: str) -> Iterator[Picture]:
@@ -261,7 +226,6 @@ def _forest(name: str, result: Any) -> Iterator[Picture]:
 
 
 def _table(release: Release, a: str, b: str) -> Iterator[Picture]:
-    """A table of two columns, the one with more levels down."""
     down, across = sorted((a, b), key=lambda name: -release.schema[name].bins)
     sizes = [release.schema[name].bins for name in (down, across)]
     if math.prod(sizes) <= _CELLS and _follows(release, Marginals((a, b), 2)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -42,10 +41,7 @@ class Explanation(Printed):
         Certified intervals for the private table. Of a table whose cells need a linear program
         each, those of the first few, and on to the first that is limited; `Release.bound` has all.
     ask : str
-        The analysis to ask the custodian for.
-    expected_width : float
-        Median width of its 95% noise-aware intervals if it alone were planned, with the budget and
-        the number of rows of the release, on even rows; nan where there are none.
+        The analysis to ask the custodian for; of functions, their columns.
     left : int
         Cells that `bounds` leaves out.
 
@@ -73,7 +69,6 @@ class Explanation(Printed):
     verdict: Verdict
     bounds: Bounds
     ask: str
-    expected_width: float
     left: int = 0
 
     def _page(self) -> Page:
@@ -92,14 +87,7 @@ class Explanation(Printed):
             known = dict.fromkeys(self.bounds.known_from)
             lines += [f"  {text}" for text in known if text.startswith("no limit")][:SHOWN]
         if self.verdict in ("bounded", "out of reach"):
-            width = (
-                ""
-                if math.isnan(self.expected_width)
-                else f"; alone, with this budget, its 95% intervals for the population are about "
-                f"{significant(self.expected_width)} wide (the median, on even rows, which "
-                "can be far from real ones)"
-            )
-            lines.append(f"To know it, ask the custodian to plan {self.ask}{width}")
+            lines.append(f"To know it, ask the custodian to plan {self.ask}")
         inferred = self.verdict in ("measured", "derivable") and COMPARED not in self.bounds.notes
         target = [INFERRED if inferred else BOUNDED] if self.verdict != "out of reach" else []
         return Page(self.query, lines, after=[*target, *map("Note: {}".format, self.bounds.notes)])

@@ -1,4 +1,4 @@
-"""What the theorems promise: sizes for an accuracy, the accuracy that n affords, and what follows.
+"""Promises of the theorems: sizes for an accuracy, the accuracy that n affords, consequences.
 
 `UniformSampling`, `HistogramSampling` and `KernelSampling` are the theorems of Bojkovic & Loh
 (2024), `ReferenceSampling` that of Boedihardjo, Strohmer & Vershynin (2022) on which they rest. A
@@ -22,9 +22,9 @@ from dpstats.theory.sampling import (
     HistogramSampling,
     KernelSampling,
     ReferenceSampling,
+    Sizes,
     UniformSampling,
 )
-from dpstats.theory.theorem import Sizes
 
 __all__ = [
     "HistogramSampling",

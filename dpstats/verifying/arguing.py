@@ -40,7 +40,7 @@ _WHAT = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the program concludes: the cost of what rows reach and of what none exceeds."""
+    """Conclusion of the program: the cost that rows reach and that none exceeds."""
 
     findings: tuple[Finding, ...]
     reached: Fraction
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether everything is as the file states."""
+        """True if everything is as the file states."""
         return not self.wrong and not self.undecided
 
 
@@ -70,13 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def verify(path: Path) -> Verdict:
-    """Compute everything in a file again.
-
-    Raises
-    ------
-    NotReadError
-        If it is no file of dpstats, or cannot be understood.
-    """
+    """Compute everything in a file again; NotReadError if it cannot be understood."""
     try:
         return _argue(open_file(path), path.name)
     except OSError as error:
@@ -175,7 +169,6 @@ def _argue(contents: Contents, name: str) -> Verdict:
 
 
 def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power: int) -> list[str]:
-    """The argument for a block."""
     bounds, norm = one.block.bounds, "L1" if power == 1 else "squared L2"
     low, high = (scale_of(one.multiplier, b, power) for b in (min(bounds), max(bounds)))
     known = f"{norm} = {_text(finding.bound)}, which rows reach"
@@ -191,6 +184,5 @@ def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power
 
 
 def _text(value: Fraction) -> str:
-    """A fraction, or its decimal if that is long."""
     exact = str(value)
     return exact if len(exact) <= 12 else f"{float(value):.9g}"

@@ -34,7 +34,7 @@ _MOST_COMPARED = 3_000_000  # values that are subtracted
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known of a sensitivity: what some rows reach, what none exceeds, and why."""
+    """Knowledge of a sensitivity: what some rows reach, what none exceeds, and why."""
 
     reached: Fraction
     bound: Fraction
@@ -104,12 +104,12 @@ def sets_of(terms: Iterable[Term]) -> list[tuple[bool, int]]:
 
 
 def is_level(feature: Feature) -> bool:
-    """Whether a feature is the indicator of a level, and not a number or a sign."""
+    """True if a feature is the indicator of a level, and not a number or a sign."""
     return feature[1] is not None and feature[1] != SIGN
 
 
 def is_signed(term: Term) -> bool:
-    """Whether a product can be negative: some number or sign has an odd power."""
+    """True if a product can be negative: some number or sign has an odd power."""
     return any(n % 2 for f, n in Counter(term).items() if not is_level(f))
 
 

@@ -78,7 +78,6 @@ def day(value: Any) -> Any:
 
 
 def _exact(value: float) -> Fraction:
-    """A declared number as its shortest decimal."""
     return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 

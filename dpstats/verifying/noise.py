@@ -69,10 +69,7 @@ def quantile(scale: float, power: int, beta: float) -> int:
 
 
 def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, int]:
-    """Bounds by scale that hold for all of these independent noises with probability 1 - alpha.
-
-    All get one tail; then, the smallest first, what whole numbers leave is used up.
-    """
+    """Bounds by scale that hold for all of these independent noises with probability 1 - alpha."""
     counts = Counter(scales)
     target = math.log1p(-alpha)
     tail = -math.expm1(target / len(scales)) * (1 - 1e-12)
@@ -90,7 +87,7 @@ def jointly(scales: Sequence[float], power: int, alpha: float) -> dict[float, in
 
 
 def variance(scale: float, power: int) -> float:
-    """Of discrete Laplace (power 1) or discrete Gaussian (2) noise."""
+    """Variance of discrete Laplace (power 1) or discrete Gaussian (2) noise."""
     if power == 1:
         return 0.5 / math.sinh(min(0.5 / scale, 700.0)) ** 2
     if scale > _SUMMED:
@@ -166,7 +163,7 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:
 
 
 def promises(rho: Fraction, epsilon: Fraction, delta: Fraction) -> tuple[bool, Decimal, str]:
-    """Whether rho is proven to be (epsilon, delta)-private, and the proven delta."""
+    """Compare rho with (epsilon, delta): whether that is proven, and the proven delta."""
     found, how = delta_of(rho, epsilon)
     with localcontext() as context:
         context.prec = _DIGITS

@@ -51,7 +51,7 @@ class Measured:
 
 @dataclass
 class Contents:
-    """What a file holds: its document is that of the plan or of the measurements."""
+    """Contents of a file: its document is that of the plan or of the measurements."""
 
     kind: str
     document: dict[str, Any]
@@ -78,7 +78,7 @@ class Contents:
 
     @property
     def power(self) -> int:
-        """Of changes: 1 for Laplace noise, 2 for Gaussian."""
+        """Power of changes: 1 for Laplace noise, 2 for Gaussian."""
         return 1 if self.document["budget"]["kind"] == "pure" else 2
 
     @property
@@ -142,7 +142,6 @@ def _archive(data: bytes) -> Contents:
 
 
 def _measured(kind: str, texts: dict[str, str]) -> Contents:
-    """Measurements from the texts of their members."""
     contents = _contents(kind, read_json(texts["measurements.json"], "measurements"))
     contents.members, document = texts, contents.document
     _check_digest(contents)
@@ -170,7 +169,6 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
 
 
 def _read_answers(contents: Contents) -> None:
-    """Give every block its noisy sums."""
     names, *answers = csv_rows(contents, "answers.csv")
     if names != _ANSWERS:
         raise NotReadError("has answers without the columns of dpstats")
@@ -219,7 +217,7 @@ def _check_digest(contents: Contents) -> None:
 
 
 def _contents(kind: str, document: dict[str, Any]) -> Contents:
-    """What a document says is measured, and whether it can be."""
+    """Read what a document says is measured, and check that it can be."""
     for plain in document["schema"]:
         check(plain, SHAPES["column"], "column")
     for plain in document["blocks"]:

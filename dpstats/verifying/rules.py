@@ -78,7 +78,6 @@ def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
 
 
 def _value(column: Column, code: int) -> Any:
-    """Label of a level, a number, or None if missing."""
     return None if code == column.missing else column.values[code]
 
 
@@ -209,7 +208,7 @@ def _condition(text: str, columns: Mapping[str, Column]) -> tuple[ast.expr, set[
 
 
 def _holds(node: ast.expr, row: Values) -> bool | None:
-    """Whether a condition is true of a row, false, or neither."""
+    """Truth of a condition for a row: True, False, or None for neither."""
     match node:
         case ast.BoolOp(op, parts):
             known = {_holds(part, row) for part in parts}

@@ -1,4 +1,4 @@
-"""What every value of a file may be: keys, types and the one way in which it is written."""
+"""Shapes of every value of a file: keys, types and the one way in which it is written."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def fraction(text: object, sign: bool = False) -> Fraction:
 
 
 def is_number(text: str, kind: type[int] | type[float] = float) -> bool:
-    """Whether a cell is a finite number in its shortest form."""
+    """True if a cell is a finite number in its shortest form."""
     try:
         value = kind(text)
         return math.isfinite(value) and text == repr(value)

@@ -171,8 +171,6 @@ def test_plans_and_releases_keep_person_totals(tmp_path, released):
     assert "for the intervals of share, share in a group, mean, mean in a group" in " ".join(
         str(plan).split()
     )
-    assert plan.asking({"mean": ASKED["mean"]}).strategy.of_persons
-    assert not plan.asking({"other": dps.Mean("x")}).strategy.of_persons
     named = dps.plan(SCHEMA, ASKED, budget=dps.PureDP(1), rows_per_person=3, person="id",
                      person_totals=["mean"], shares=dict.fromkeys(ASKED, 1))  # fmt: skip
     assert [p.block.names for p in named.strategy.of_persons] == [

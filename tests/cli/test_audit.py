@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.auditing.audit import _usual, audit_blocks
-from dpstats.auditing.findings import NoiseAudit
+from dpstats.auditing.audit import NoiseAudit, _usual, audit_blocks
 from dpstats.auditing.noise_source import Event
 from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
 from dpstats.families import KINDS
 from dpstats.families.tables.cells import Table
-from dpstats.planning import allocation
+from dpstats.planning import division
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
@@ -231,9 +230,9 @@ def test_p65_a_backend_of_half_the_noise_is_seen(command, monkeypatch):
 
 
 def test_p63_a_block_left_out_of_the_sensitivity_is_seen(command, monkeypatch):
-    real = allocation.relative_price
+    real = division.relative_price
     monkeypatch.setattr(
-        allocation, "relative_price", lambda blocks, *rest: real(blocks[1:] or blocks, *rest)
+        division, "relative_price", lambda blocks, *rest: real(blocks[1:] or blocks, *rest)
     )
     unchecked(monkeypatch)
     code, printed = command(planned("moments", dps.ZCDP(1)))

@@ -53,7 +53,7 @@ def test_refusals_are_one_sentence_and_exit_code_two(folder, capsys):
             ["release", "--unchecked", "request.toml", "request.toml", "-o", "x.zip"],
             "only .csv, .tsv|never be one of the files",
         ),
-        (["infer", "survey.csv"], "not a file of dpstats"),
+        (["infer", "survey.csv"], "is a table, not a release"),
         (["infer", "none.zip"], "cannot read none.zip"),
         (["ledger", "show", "survey.csv"], "survey.csv|line 1"),
     ]:

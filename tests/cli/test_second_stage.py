@@ -62,7 +62,7 @@ def test_two_stages_at_once_or_one_after_the_other(with_outcomes, capsys):
     assert "the score itself was measured" in capsys.readouterr().out
     assert dps.load("later.zip").budget == dps.ZCDP(0.4)
     assert main(["plan", "two.toml", "--start", "plan.json", "-o", "x.json"]) == REFUSED
-    assert "is not a release" in capsys.readouterr().err
+    assert "plan.json is a plan, not a release" in capsys.readouterr().err
     (with_outcomes / "rows.toml").write_text("rows = 2000\n" + TWO_STAGES + "stages = 2\n")
     assert main(["plan", "rows.toml", "--start", "one.zip", "-o", "x.json"]) == REFUSED
     assert "leave out" in capsys.readouterr().err

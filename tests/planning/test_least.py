@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dpstats.planning.least import CLOSE, Search
+from dpstats.planning.solve import CLOSE, Search
 
 
 def digits(value):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.planning.allocation import Split
+from dpstats.planning.division import Split
 from dpstats.planning.plan import Plan
 from dpstats.privacy.neighbours import Neighbours
 

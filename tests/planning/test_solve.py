@@ -12,11 +12,10 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses.base import answered
 from dpstats.planning import measures
-from dpstats.planning.least import CLOSE
 from dpstats.planning.measures import pvalue_in, pvalue_of, under_alternative
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.solve import with_budget
+from dpstats.planning.solve import CLOSE, with_budget
 
 ALONE = dps.Schema([dps.Boolean("smoker")])
 SCHEMA = dps.Schema(

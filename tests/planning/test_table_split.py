@@ -14,7 +14,6 @@ from dpstats.families.tables.cells import Table, tables_of_degree
 from dpstats.families.tables.residuals import Residual
 from dpstats.measured.answers import answer
 from dpstats.measured.measurements import Measurements
-from dpstats.planning.plan import Plan
 from dpstats.planning.table_split import TableSplit
 
 EIGHT = (9, 16, 7, 15, 6, 5, 2, 2)  # levels of eight columns of Adult
@@ -187,29 +186,6 @@ def test_an_edited_list_of_tables_is_refused():
     plain["tables"] = plain["tables"][:-1]
     with pytest.raises(RequestError, match="residuals of its tables"):
         dps.Plan.from_dict(plain)
-
-
-@pytest.mark.parametrize(("budget", "unit", "allocation"), [
-    (dps.PureDP(1), "replace", "optimal"), (dps.ZCDP(0.1), "add_remove", "equal"),
-])  # fmt: skip
-def test_the_noise_of_a_plan_shows_its_weights(budget, unit, allocation):
-    """A file keeps the noise alone; what weights it came from is read off it."""
-    schema = dps.Schema([dps.Category(f"c{i}", list("abcdefg")[: 2 + i]) for i in range(4)])
-    asked = {
-        "tables": dps.Marginals([f"c{i}" for i in range(3)], degree=2),
-        "gap": dps.Difference("c3 == 'a'", by="c0"),
-    }
-    for weights in ("balanced", "cells", "max", "equal"):
-        options = {"unit": unit, "allocation": allocation, "weights": weights}
-        plan = dps.plan(schema, asked, budget=budget, **options)
-        loaded = Plan.from_dict(plan.to_dict())
-        assert loaded.weights == weights
-        assert f"Overlapping tables: weights '{weights}', the " in str(loaded)
-    alone = dps.plan(schema, {"gap": asked["gap"]}, budget=budget, unit=unit)
-    assert alone.weights is None
-    assert "weights" not in str(alone)
-    shares = dps.plan(schema, asked, budget=budget, unit=unit, shares={"tables": 1, "gap": 2})
-    assert shares.weights is None
 
 
 @pytest.mark.parametrize(("budget", "unit", "weights"), [

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.reports.answerable import answerable
+from dpstats.reports.analysts import answerable
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from scipy.stats import norm
 import dpstats as dps
 from dpstats.privacy.laws import DiscreteLaplace
 from dpstats.privacy.neighbours import Neighbours
-from dpstats.reports.words import (
+from dpstats.reports.page import (
     most_power,
     most_power_under,
     of_several,

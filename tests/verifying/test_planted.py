@@ -16,7 +16,7 @@ from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.privacy.neighbours import Sensitivity
-from dpstats.verifying import arguing, blocks, kinds, losses, products, reading
+from dpstats.verifying import arguing, blocks, kinds, products, reading
 from dpstats.verifying.arguing import verify
 from dpstats.verifying.shapes import NotReadError
 
@@ -171,7 +171,7 @@ PLANTS = {
     "full height on faces": (kinds, "kernel", lambda *given: 512),
     "sets of one": (blocks, "by_sets", lambda *given: Fraction(1)),
     "one pair of losses": (blocks, "divide", lambda *given: (1, 1)),
-    "another loss": (losses, "loss_of", lambda loss, y, t: abs(y - t)),
+    "another loss": (kinds, "loss_of", lambda loss, y, t: abs(y - t)),
     "another mean": (kinds, "mean_response", lambda *given: 0),
     "one of two relations": (blocks, "find", lambda block, unit, power: (
         REAL["find"](block, "add_remove", power))),

@@ -170,11 +170,7 @@ def _beta(column: Number, mean: float, sd: float) -> Floats:
 
 
 def _tilted(shares: Floats, functions: Floats, wanted: Floats) -> Floats | None:
-    """Shares (c,) times exp(a f + ...) with wanted means of the functions f (k, c), or None.
-
-    By Newton's method. A few values can have no such mean and deviation: two of them have the
-    deviation that follows from the mean.
-    """
+    """Shares (c,) times exp(a f + ...) with wanted means of functions (k, c); None without any."""
     slopes = np.zeros(len(functions))
     for _ in range(_NEWTON):
         exponent = slopes @ functions
@@ -199,7 +195,6 @@ def _missing(column: Column, guesses: Guesses) -> float:
 
 
 def _stored(column: Column, codes: Codes) -> Any:
-    """Cells (n,) as the private table stores them."""
     if isinstance(column, Number):
         return column.decode(codes)
     if not column.holds_text and not column.allow_missing:
@@ -232,10 +227,7 @@ def _normal_factor(
     margins: Mapping[str, tuple[Codes, Floats]],
     correlations: Mapping[tuple[str, str], float],
 ) -> Floats:
-    """A matrix (p, p) that gives independent normal scores the wanted correlations.
-
-    Pairs without a guess get what makes the matrix positive semidefinite, near zero where they can.
-    """
+    """Matrix (p, p) that gives normal scores the wanted correlations, others near zero."""
     wanted = np.eye(len(names))
     known = np.eye(len(names), dtype=bool)
     for (one, other), r in correlations.items():
@@ -305,7 +297,6 @@ def _places(shares: Floats, uniform: Floats) -> Codes:
 
 
 def _standard(cells: Codes, codes: Codes, shares: Floats) -> Floats:
-    """Codes with the mean 0 and variance 1 of their margin."""
     mean = float(shares @ codes)
     variance = float(shares @ (codes - mean) ** 2)
     return (cells - mean) / np.sqrt(variance) if variance else np.zeros(cells.shape)

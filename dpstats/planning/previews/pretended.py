@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.families.block import Block, Family
 from dpstats.inference.simulation import draw_from
-from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
+from dpstats.measured.view import View
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 
@@ -38,13 +37,8 @@ class PretendRows:
 
     A table of n rows is one multinomial draw S_n of sums. For another n near it, the mean of the
     table is moved towards the density's, mu + sqrt(base / n) (S_base / base - mu) with base <= n.
-    That has the mean and covariance of n rows exactly, and is a mean of possible rows, as a mixture
-    of S_base / base and mu. So a search over n sees a smooth curve.
-
-    Person totals are those of persons with equal rows, as many as they may have: the most that
-    these can show. The density (m,) is that of points, (m,) codes by column. There is one table for
-    every generator, which is not changed, and then one for every `further` one; these are drawn
-    when the first of them is asked for.
+    That has the mean and covariance of n rows exactly, so a search over n sees a smooth curve.
+    Person totals are those of persons with equal rows, as many as they may have.
     """
 
     def __init__(
@@ -66,11 +60,7 @@ class PretendRows:
     def table(
         self, number: int, n: int, base: int | None = None
     ) -> tuple[Mapping[str, Codes], Floats, Floats]:
-        """The points, their weights (m,) in one table, and the sums (d,) of what is measured.
-
-        After the last table comes the first again. `base` is the number of rows of the draw that
-        is moved to n, at most n; by default n itself.
-        """
+        """Points, their weights (m,) in one table of n rows, and sums (d,) of what is measured."""
         base = n if base is None else base
         number, own = number % self.tables, len(self._generators)
         if self._further is not None and number >= own:
@@ -93,7 +83,6 @@ class PretendRows:
 
     @cached_property
     def _means(self) -> Floats:
-        """Means (d,) of the functions under the density."""
         return np.asarray(self._sums(self.density[None])[0])
 
     def _sums(self, rows: Codes | Floats) -> Floats:
@@ -112,11 +101,7 @@ class PretendRows:
 
 
 def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
-    """Tables from so many sets of points.
-
-    Points of guesses, and even ones, give further tables. Rows of a release or a frame give one
-    table per set of points.
-    """
+    """Tables from so many sets of points; several of each but for rows of a release or a frame."""
     made = []
     again = _FURTHER if like.source in ("even", "guesses") else 0
     for seed in range(count):
@@ -128,21 +113,13 @@ def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[Pretend
 
 
 def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
-    """The strategy of n rows, without what the reference would measure.
-
-    That places candidates only; no analysis looks at it.
-    """
+    """Strategy of n rows, without what the reference would measure to place candidates."""
     seen = tuple(planned for planned in strategy.blocks if planned.role != "reference")
     return replace(strategy, blocks=seen, n=n if strategy.unit == "replace" else None)
 
 
-class PretendRelease:
-    """What analyses would see of n rows, under a strategy as `seen_by_analyses` gives it.
-
-    `codes` are points, `weights` (m,) the shares of the rows at each, `sums` (d,) those of the
-    family, second stages and person totals. The `seed` gives the same draw of the noise, up to its
-    scale, whatever n and the budget.
-    """
+class PretendRelease(View):
+    """Simulated release of n rows; a seed gives one draw of the noise, up to its scale."""
 
     def __init__(
         self,
@@ -159,23 +136,11 @@ class PretendRelease:
         scales = np.concatenate(strategy.block_scales)
         noisy = _with_noise(sums, scales, strategy.budget, rng)
         measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))
-        self.candidates, self.weights = codes, weights
-        self.schema, self.n, self.budget = strategy.schema, measurements.n, strategy.budget
-        self.measurements, self._sources = measurements, Sources(measurements)
-
-    def answers(
-        self,
-        wanted: Family | Block | Sequence[Block],
-        *,
-        disjoint: bool = False,
-        with_count: bool = False,
-    ) -> Answers:
-        """Answers with the strategy's noise laws and the simulated values."""
-        return answer(self._sources, wanted, disjoint=disjoint, with_count=with_count)
+        super().__init__(Sources(measurements), measurements.n)
+        self.measurements, self.candidates, self.weights = measurements, codes, weights
 
 
 def _with_noise(sums: Floats, scales: Floats, budget: Budget, rng: np.random.Generator) -> Codes:
-    """Sums (D,) with simulated noise of the law that each would get."""
     noisy = sums.copy()
     for scale in np.unique(scales):
         same = np.flatnonzero(scales == scale)

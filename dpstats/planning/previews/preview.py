@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from dpstats.analyses.second_stage import at_pilots
-from dpstats.checks import Method, Progress, Target, check_alpha, check_method, check_target
-from dpstats.display import as_html, fitted_table, html_table, shown_progress, wrapped
+from dpstats.checks import (
+    Method,
+    Progress,
+    Target,
+    check_alpha,
+    check_method,
+    check_target,
+    counted,
+)
+from dpstats.display import as_html, fitted_table, html_table, wrapped
+from dpstats.measured.certificate import block_of_largest, certify, published_answers
+from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import ReleaseView
 from dpstats.planning.previews import simulated
-from dpstats.planning.previews.advice import LISTED, Change, Remedy, listed, remedies
-from dpstats.planning.previews.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from dpstats.planning.previews.likeness import Likeness, likeness
 from dpstats.planning.previews.pretended import PretendRelease, pretend_rows, seen_by_analyses
 from dpstats.planning.previews.simulated import PreviewedWidths, Simulation, tells_nothing
@@ -30,15 +38,21 @@ if TYPE_CHECKING:
     from dpstats.analyses.base import Analysis
 
 _USUAL = (
-    "what helps in general: more rows or budget, fewer or wider columns, 8 to 16 bins of a number "
-    "that a logistic regression sees by its bins, ridge= or clip_norm="
+    "what helps: more rows or budget (plan.curve and plan.solve say how much), fewer analyses, "
+    "fewer or wider columns, 8 to 16 bins of a number that a logistic regression sees by its bins, "
+    "ridge= or clip_norm="
 )
-_USUAL_OF_RANGE = "what helps in general: more rows or budget, fewer analyses, tables or cells"
+_USUAL_OF_RANGE = (
+    "what helps: more rows or budget (plan.curve and plan.solve say how much), fewer analyses, "
+    "tables or cells"
+)
 _HEADER = ("analysis", "functions", "noise sd", "95% width", "certified", "of")
 _TABLE = " (table)"
 _FEW_BINS = 3  # of an interval of a quantile that more of them would shorten
 _MANY_BINS = 16  # of a column that has enough
+_LISTED = 8  # terms that a line names
 WITHOUT = "no intervals"
+SCALED = "means of functions with values between -1 and 1: for a table, shares of the rows"
 FOR_TABLE = 'certified "(table)": for the effect in the private table, not in the population'
 _INVENT = (
     "For better widths, state guesses in the schema, or give rows that resemble the real ones as "
@@ -52,16 +66,10 @@ def preview_strategy(
     n: int,
     like: Any = None,
     *,
-    fixed: bool,
     heading: str = "",
     progress: Progress | None = None,
 ) -> Preview:
-    """Run analyses on simulated releases: n rows, and noise of the strategy's laws.
-
-    `like` says where rows come from, see `likeness`; noise is a public simulation with a fixed
-    seed. Both decide the width of intervals. `fixed` is whether candidates come from a density that
-    is fixed beforehand.
-    """
+    """Run analyses on simulated releases: n rows like `like`, and noise of the strategy's laws."""
     like = likeness(like, strategy)
     strategy = with_pilots(strategy, analyses, like, n)
     rows = pretend_rows(strategy, like, simulated.PRETEND_RELEASES)
@@ -74,7 +82,7 @@ def preview_strategy(
     if progress is not None:
         progress("done", total, total)
     pretended = simulation.first
-    accuracy = expected_accuracy(pretended[0].measurements, fixed=fixed)
+    accuracy = expected_accuracy(pretended[0].measurements)
     return Preview(heading, analyses, n, results, pretended, accuracy, like)
 
 
@@ -94,34 +102,53 @@ def with_pilots(
 
 @dataclass(frozen=True)
 class Outlook:
-    """What one analysis can expect.
-
-    Attributes
-    ----------
-    name, analysis : str
-    functions : int
-    noise : float
-        Median standard deviation of the noise on a measured mean.
-    width, certified_width : float
-        Median width of its 95% intervals; nan for a result without intervals.
-    of : str
-        What the intervals estimate, whose unit the widths have.
-    certified_target : {"population", "table"}
-        What the certified intervals are for: the private table only, for the effect of a test.
-    whole : float
-        Width of all values that they could have, in the median; infinite where these have no ends.
-        An interval as wide tells nothing.
-    """
+    """Expectation of one analysis; widths are medians over simulated releases."""
 
     name: str
     analysis: str
     functions: int
-    noise: float
-    width: float
+    noise: float  # median standard deviation on a measured mean
+    width: float  # of 95% intervals; nan for a result without any
     certified_width: float
-    of: str
-    certified_target: Target
-    whole: float
+    of: str  # what the intervals estimate, whose unit the widths have
+    certified_target: Target  # the private table only, for the effect of a test
+    whole: float  # width of all possible values; infinite where these have no ends
+
+
+@dataclass(frozen=True)
+class ExpectedAccuracy:
+    """Expected error of synthetic rows, unit scale: the largest over all functions that answer.
+
+    Attributes
+    ----------
+    delta : float
+        The median of the largest noise on an answer, from the noise laws. Rows that are fitted to
+        the answers end at a third of it (large noise) to 1.3 times it (few functions): a figure for
+        planning, and no bound.
+    functions : int
+    whose : str
+        Which block the largest error is that of, and the error of the tables alone.
+    """
+
+    delta: float
+    functions: int
+    whose: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"Synthetic rows: expected error (delta) {significant(self.delta)}, the median of the "
+            f"largest noise on {counted(self.functions, 'function')}"
+            f"{self.whose and '; ' + self.whose}; {SCALED}."
+        )
+
+
+def expected_accuracy(measurements: Measurements) -> ExpectedAccuracy:
+    """Expected error under a strategy, given simulated measurements at its n."""
+    means = published_answers(measurements).means
+    accuracy = certify(measurements, means, alpha=0.5, target="rows")
+    functions = measurements.published.answering.size
+    whose = block_of_largest(accuracy.block, accuracy.of_tables)
+    return ExpectedAccuracy(accuracy.delta, functions, whose)
 
 
 def previewed_width(result: Result, method: Method, alpha: float = 0.05) -> float:
@@ -144,15 +171,9 @@ class Preview:
         no ends; widths are medians over them.
     pretended : tuple of simulated releases
     accuracy : ExpectedAccuracy
-        Of the synthetic rows, beside what a theorem promises.
+        Expected error of the synthetic rows.
     like : Likeness
         What the rows were made from.
-    changes : function of the name of an analysis, or None
-        Changes to the plan that may help it, in lists of one kind each, the cheapest first.
-    theory : bool
-        Whether the promise of the theorem is printed.
-    silent : bool
-        Whether no bar is shown while `advice` is computed.
     """
 
     heading: str
@@ -162,9 +183,6 @@ class Preview:
     pretended: tuple[PretendRelease, ...]
     accuracy: ExpectedAccuracy
     like: Likeness = field(default_factory=Likeness)
-    changes: Callable[[str], Iterable[Iterable[Change]]] | None = None
-    theory: bool = False
-    silent: bool = False
 
     @property
     def _strategy(self) -> Strategy:
@@ -172,7 +190,7 @@ class Preview:
 
     @property
     def said(self) -> str:
-        """What the rows were made from, in words."""
+        """Source of the rows, in words."""
         return self.like.said(self._strategy.columns)
 
     @cached_property
@@ -257,31 +275,8 @@ class Preview:
         """Terms whose intervals have no ends in most of the simulated releases, by analysis."""
         return {name: found.unbounded for name, found in self._widths.items() if found.unbounded}
 
-    @cached_property
-    def whole_range(self) -> dict[str, tuple[str, ...]]:
-        """Terms whose intervals are as wide as the range of all values in most of them."""
-        found = {name: widths.of_whole_range for name, widths in self._widths.items()}
-        return {name: terms for name, terms in found.items() if terms}
-
-    @cached_property
-    def advice(self) -> dict[str, tuple[Remedy, ...]]:
-        """Changes that would help analyses with intervals that tell nothing, see `lost`, by name.
-
-        In this order: rows are clipped, which costs a small bias, or the other analyses are left
-        out; the budget grows, to 16 times. Each was planned and previewed again, on the same rows
-        and noise.
-        """
-        if self.changes is None:
-            return {}
-        with shown_progress(False if self.silent else None) as say:
-            return {
-                name: remedies(self.changes(name), tuple(terms), self.like, self.n, say)
-                for name, terms in self.lost.items()
-            }
-
     @property
     def _before(self) -> list[str]:
-        """Lines above the table."""
         made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
         if self.like.source != "even":
             return [made]
@@ -297,7 +292,6 @@ class Preview:
 
     @cached_property
     def _rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table: an analysis, and its other parameters where units differ."""
         rows: list[tuple[str, ...]] = []
         for o in self.outlooks:
             certified = certified_text(o.certified_width, o.whole, o.certified_target)
@@ -307,7 +301,6 @@ class Preview:
         return rows
 
     def _further(self, results: Sequence[Result]) -> list[tuple[str, ...]]:
-        """The cells of the other parameters of an analysis, if units differ."""
         first = results[0].preview_widths("certified")
         if set(first.terms) <= set(results[0].main_terms):
             return []
@@ -323,7 +316,6 @@ class Preview:
 
     @property
     def _after(self) -> list[str]:
-        """Lines below it."""
         lines = []
         for name, results in self.results.items():
             lines += self._warning(name)
@@ -342,10 +334,10 @@ class Preview:
             for o in self.outlooks
         ):
             lines.append(OF_INDEPENDENT_ROWS.strip())
-        return [*lines, *self.accuracy.lines(theory=self.theory)]
+        return [*lines, str(self.accuracy)]
 
     def _warning(self, name: str) -> list[str]:
-        """Lines on intervals that tell nothing, and on changes that would help."""
+        """Lines on intervals that tell nothing, and on what helps."""
         lost, found = self.lost.get(name, {}), self._widths[name]
         if not lost:
             analysis, results = self.analyses[name], self.results[name]
@@ -363,13 +355,10 @@ class Preview:
         if texts:
             lines.append(f"{name}: unbounded {'; '.join(texts)}")
         if found.of_whole_range:
-            few = len(found.terms) <= LISTED
+            few = len(found.terms) <= _LISTED
             some = f"{len(found.of_whole_range)} of {len(found.terms)} intervals"
             which = f"intervals of {listed(found.of_whole_range)}" if few else some
             lines.append(f"{name}: {which} likely as wide as the whole range: tells nothing")
-        if helping := self.advice.get(name):
-            what = f"{name}: what would help, the cheapest first:"
-            return [*lines, what, *(f"  {remedy}" for remedy in helping)]
         return [*lines, f"{name}: {_USUAL if found.unbounded else _USUAL_OF_RANGE}"]
 
     def __str__(self) -> str:
@@ -387,14 +376,16 @@ class Preview:
         return as_html("dpstats preview", before, table, self._after)
 
 
+def listed(terms: Sequence[str]) -> str:
+    """The first terms, with semicolons between them where one has a comma."""
+    more = f" and {len(terms) - _LISTED} more" if len(terms) > _LISTED else ""
+    return ("; " if any(", " in term for term in terms) else ", ").join(terms[:_LISTED]) + more
+
+
 def edges_of_quantile(
     analysis: Analysis[Result], schema: Schema, results: Sequence[Result] = ()
 ) -> str:
-    """What to declare for narrower intervals of a quantile, which end at edges; "" for others.
-
-    With `results`, also "" where no median interval of theirs is as short as a few bins, or where
-    there are many bins.
-    """
+    """Advise edges for narrower intervals of a quantile; "" where nothing helps."""
     if not getattr(analysis, "ends_at_edges", False):
         return ""
     column = schema[analysis.column]  # type: ignore[attr-defined]

@@ -40,11 +40,7 @@ _ROUNDED = 1e-9  # relative error of a width
 
 @dataclass(frozen=True)
 class Simulation:
-    """Simulated releases of n rows under a strategy, see `seen_by_analyses`.
-
-    Each of `rows` gives a table to one of the first releases, and its further ones to later
-    releases; `base` is as in `PretendRows.table`.
-    """
+    """Simulated releases of n rows under a strategy, each with its table and noise."""
 
     strategy: Strategy
     n: int
@@ -65,22 +61,15 @@ class Simulation:
         """One from each set of points."""
         return tuple(self.release(seed) for seed in range(len(self.rows)))
 
-    def few(self, analysis: Analysis[Result], most: int | None = None) -> tuple[Result, ...]:
-        """Results of an analysis on these, or on so many of them."""
-        return tuple(_infer(analysis, release) for release in self.first[:most])
+    def few(self, analysis: Analysis[Result]) -> tuple[Result, ...]:
+        """Results of an analysis on these."""
+        return tuple(_infer(analysis, release) for release in self.first)
 
     def results(
-        self,
-        analysis: Analysis[Result],
-        progress: Progress | None = None,
-        known: Sequence[Result] = (),
+        self, analysis: Analysis[Result], progress: Progress | None = None
     ) -> tuple[Result, ...]:
-        """Results on as many releases as show whether an interval may have no ends.
-
-        No clock decides: the number follows from the widths and from the size of the analysis.
-        Those of the first releases may be `known`.
-        """
-        results = [*known, *(_infer(analysis, release) for release in self.first[len(known) :])]
+        """Results on as many releases as show whether an interval may have no ends."""
+        results = list(self.few(analysis))
         widths = [result.preview_widths("noise_aware").widths for result in results]
         ranges = results[0].preview_widths("noise_aware").ranges
         if len(results) == 1 or not np.isinf(ranges).any():
@@ -107,7 +96,7 @@ def _infer(analysis: Analysis[Result], release: PretendRelease) -> Result:
 
 
 def _settled(widths: Floats) -> bool:
-    """Whether more than these widths (r, d) would say little: finite and known, or often not."""
+    """True if more than these widths (r, d) would say little: all known, or often infinite."""
     releases = len(widths)
     lost = np.isinf(widths).sum(axis=0)
     if releases >= _FEWEST and lost.max(initial=0) == releases:
@@ -118,7 +107,7 @@ def _settled(widths: Floats) -> bool:
 
 
 def _known(widths: Floats) -> NDArray[np.bool_]:
-    """Whether the medians of finite widths (r, d) are: (d,)."""
+    """Mask (d,) of the medians of widths (r, d) that more releases would hardly change."""
     known: NDArray[np.bool_] = widths.min(axis=0) == widths.max(axis=0)
     varying = np.isfinite(widths).all(axis=0) & (widths.min(axis=0) > 0)
     logs, releases = np.log(widths[:, varying]), len(widths)
@@ -132,11 +121,7 @@ def _known(widths: Floats) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class PreviewedWidths:
-    """Widths (r, d) of 95% intervals of an analysis over simulated releases.
-
-    Of the method that a preview shows first. `ranges` (d,) are the widths of all values that the
-    terms (d,) could have; infinite where these have no ends.
-    """
+    """Widths of 95% intervals of an analysis over simulated releases, by its first method."""
 
     terms: list[str]
     ranges: Floats
@@ -150,25 +135,11 @@ class PreviewedWidths:
         return cls(each[0].terms, each[0].ranges, np.array([widths.widths for widths in each]))
 
     @cached_property
-    def medians(self) -> dict[str, float]:
-        """By term; infinite where the interval is mostly as wide as the range."""
-        medians = np.median(np.where(self._lost, np.inf, self.widths), axis=0)
-        return dict(zip(self.terms, medians.tolist(), strict=True))
-
-    @cached_property
     def lost(self) -> dict[str, int]:
-        """In how many releases an interval tells nothing, by term.
-
-        Of intervals without ends, where that is not rare; of others, where it is usual.
-        """
+        """Number of releases in which an interval tells nothing, by term, unless that is rare."""
         counts = self._lost.sum(axis=0)
         worth = np.where(np.isinf(self.ranges), counts > RARE * len(self.widths), self._usual)
         return {self.terms[i]: int(counts[i]) for i in np.flatnonzero(worth)}
-
-    @property
-    def always_lost(self) -> tuple[str, ...]:
-        """Terms whose interval tells nothing in any release."""
-        return self._terms(np.all(self._lost, axis=0))
 
     @property
     def of_whole_range(self) -> tuple[str, ...]:
@@ -179,11 +150,6 @@ class PreviewedWidths:
     def unbounded(self) -> tuple[str, ...]:
         """Terms whose intervals usually have no ends."""
         return self._terms(self._usual & np.isinf(self.ranges))
-
-    @property
-    def alike(self) -> bool:
-        """Whether all have the same range, as cells of tables do."""
-        return bool(np.isfinite(self.ranges).all() and np.ptp(self.ranges) == 0)
 
     def _terms(self, chosen: NDArray[np.bool_] | np.bool_) -> tuple[str, ...]:
         return tuple(self.terms[i] for i in np.flatnonzero(chosen))
@@ -199,5 +165,5 @@ class PreviewedWidths:
 
 
 def tells_nothing(widths: Floats | float, ranges: Floats | float) -> NDArray[np.bool_]:
-    """Whether intervals have no ends, or are as wide as the range of all values."""
+    """True if intervals have no ends, or are as wide as the range of all values."""
     return np.asarray(widths) >= np.multiply(ranges, 1 - _ROUNDED)

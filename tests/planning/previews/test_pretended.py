@@ -54,7 +54,7 @@ def test_tables_of_nearby_sizes_resemble_each_other():
 def noise(n, epsilon, seed=0):
     strategy = seen_by_analyses(PLAN.costing(dps.PureDP(epsilon)).strategy, n)
     codes, weights, sums = rows_of(tables=1).table(0, n)
-    return PretendRelease(strategy, n, codes, weights, sums, seed)._sources.sums - sums
+    return PretendRelease(strategy, n, codes, weights, sums, seed).sources.sums - sums
 
 
 def test_noise_is_the_same_draw_at_every_n_and_up_to_its_scale_at_every_budget():

@@ -23,7 +23,7 @@ from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.measured.strategy import PlannedBlock
-from dpstats.planning import allocation
+from dpstats.planning import division
 from dpstats.privacy import noise
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.private import measure as measuring
@@ -336,9 +336,9 @@ def test_p62_planted_double_epsilon_fails_the_guard(guard, monkeypatch, make_pla
 def test_p63_planted_block_left_out_of_the_sensitivity_fails_the_guard(
     guard, monkeypatch, make_plan
 ):
-    real = allocation.relative_price
+    real = division.relative_price
     monkeypatch.setattr(
-        allocation,
+        division,
         "relative_price",
         lambda blocks, *rest: real(blocks[1:] or blocks, *rest),
     )

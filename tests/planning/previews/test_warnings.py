@@ -1,6 +1,5 @@
-"""What is said of intervals without ends, and the change that would help: planned and previewed."""
+"""What a preview says of intervals without ends, and of those that end at declared edges."""
 
-import ast
 import re
 
 import numpy as np
@@ -30,34 +29,18 @@ def widths(found, terms):
     return [table["line", term] for term in terms]
 
 
-def test_every_unbounded_term_is_named_with_the_budget_that_would_help():
+def test_every_unbounded_term_is_named():
     found = preview("y ~ x + C(g)", 0.5)
     terms = found.unbounded["line"]
     assert "C(g)[T.d]" in terms
     assert np.isinf(widths(found, terms)).all()
     rest = set(found.widths()["term"]) - set(terms)
     assert np.isfinite(widths(found, rest)).all()
-    (more,) = found.advice["line"]
-    again = preview("y ~ x + C(g)", float(more.change.removeprefix("epsilon = ")))
-    assert list(more.widths.values()) == pytest.approx(widths(again, more.widths))
     text = str(found)
     assert "line: likely unbounded intervals of " + ", ".join(terms) in text
-    assert f"line: what would help, the cheapest first:\n  {more.change}: width " in text
+    assert "line: what helps: more rows or budget (plan.curve and plan.solve" in text
     for term in terms:
         assert re.search(rf"unbounded +none  .*{re.escape(term)}", text)
-
-
-def test_clipping_comes_first_and_its_effect_is_that_of_the_plan_with_it():
-    first, second = preview("y ~ x + z", 0.3).advice["line"]
-    clip, center, scale = re.fullmatch(
-        r"clip_norm=(\S+) with center=(\{.*\}), scale=(\{.*\})", first.change
-    ).groups()
-    assert (clip, center) == ("3.5", "{'x': 50.0, 'y': 50.0, 'z': 50.0}")
-    options = {"center": ast.literal_eval(center), "scale": ast.literal_eval(scale)}
-    other = dps.OLS("y ~ x + z", clip_norm=float(clip), **options)
-    again = dps.plan(SCHEMA, {"line": other}, budget=dps.PureDP(0.3)).preview(N)
-    assert list(first.widths.values()) == pytest.approx(widths(again, first.widths))
-    assert second.change.startswith("epsilon = ")
 
 
 @pytest.mark.parametrize(("edges", "said"), [([18, 40, 65, 80], True), (range(5, 120, 5), False)])
@@ -70,16 +53,3 @@ def test_quantiles_whose_intervals_end_at_few_edges_are_told_so(edges, said):
         "edges of 'age' in the schema"
     )
     assert (finer in " ".join(str(plan.preview(6_000)).split())) == said
-
-
-def test_a_plan_for_other_analyses_keeps_the_rest():
-    reference = dps.PerturbedHistogram(share=0.25)
-    plan = dps.plan(
-        SCHEMA, {"g": dps.Marginals(["g"], degree=1)}, budget=dps.ZCDP(0.1), n=100,
-        unit="add_remove", reference=reference,
-    )  # fmt: skip
-    other = plan.asking({"share": dps.Proportion("g == 'a'")})
-    assert (other.budget, other.n, other.unit) == (plan.budget, 100, "add_remove")
-    assert other.reference == plan.reference
-    assert list(other.analyses) == ["share"]
-    assert plan.costing(dps.ZCDP(0.2)).cost() == dps.ZCDP(0.2).total
