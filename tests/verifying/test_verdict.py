@@ -2,6 +2,7 @@
 
 import json
 import math
+import zipfile
 from dataclasses import replace
 from fractions import Fraction
 
@@ -86,3 +87,18 @@ def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, tmp_path):
     verdict = verify(tmp_path / "plan.json")
     assert verdict.bound < 2
     assert "the measurements that the plan adds to" in verdict.wrong[0]
+
+
+def test_a_certificate_of_combined_tables_just_too_small(whole, rows, tmp_path):
+    path = tmp_path / "r.zip"
+    dps.release(whole(dps.ZCDP(1), "replace", "tables"), rows, m=60, rng=1).save(path)
+    with zipfile.ZipFile(path) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    plain = json.loads(texts["release.json"])
+    plain["accuracy"]["delta"] *= 0.99
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in (texts | {"release.json": json.dumps(plain)}).items():
+            archive.writestr(name, text)
+    wrong, digests = sorted(verify(path).wrong, key=lambda one: "SHA-256" in one)
+    assert "the certificate states delta" in wrong
+    assert "SHA-256" in digests
