@@ -29,6 +29,19 @@ def test_lines_hold_the_widths_and_crosses_what_is_unbounded():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.5", "1", "2"]
 
 
+def test_crosses_alone_are_drawn():
+    ax = dps.plots.curve(made({"a": [np.inf] * 3}))
+    ax.figure.draw_without_rendering()
+    assert len(ax.collections[0].get_offsets()) == 3
+    assert not len(ax.get_yticks())
+    assert ax.get_xlim()[0] < 0.5 < 2 < ax.get_xlim()[1]
+
+
+def test_refusals_of_curves():
+    with pytest.raises(dps.RequestError, match="at most 10 analyses, not 11"):
+        dps.plots.curve(made({f"a{i}": [1, 1, 1] for i in range(11)}))
+
+
 @pytest.fixture(scope="module")
 def ages():
     schema = dps.Schema([

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 import dpstats as dps
 
@@ -72,6 +73,16 @@ def test_departures_are_those_of_the_certificate(release):
     np.testing.assert_array_equal(whole.lines[0].get_xdata(), ax.lines[0].get_xdata())
 
 
+def test_a_large_table_shows_a_scale_in_place_of_numbers():
+    many = [str(i) for i in range(13)]
+    schema = dps.Schema([dps.Category("a", many), dps.Boolean("b")])
+    plan = dps.plan(schema, {"t": dps.Marginals(["a", "b"])}, budget=dps.PureDP(9))
+    rows = pd.DataFrame({"a": [many[i % 13] for i in range(260)], "b": True})
+    ax = closed(dps.plots.table(dps.release(plan, rows, m=50, k=50, rng=0), "a", "b"))
+    assert not ax.texts
+    assert len(ax.figure.axes) == 2
+
+
 def test_what_cannot_be_drawn_is_refused(release):
     with pytest.raises(dps.NotMeasuredError, match="cannot answer"):
         dps.plots.table(release, "pay", "smoker")
@@ -95,3 +106,24 @@ def test_labels_of_many_rows_do_not_cover_each_other():
         places = sorted((box.y0, box.y1) for box in boxes)
         assert len(places) == 30
         assert all(above[0] > below[1] for below, above in itertools.pairwise(places))
+
+
+def test_labels_that_do_not_fit_are_left_out():
+    edges = [f"{year}-{month:02}-01" for year in (2020, 2021) for month in range(1, 13)][1:]
+    schema = dps.Schema([
+        dps.Number("day", "2020-01-01", "2021-12-31", edges=edges), dps.Category("x", ["a", "b"])
+    ])  # fmt: skip
+    plan = dps.plan(schema, {"t": dps.Independence("x", "day")}, budget=dps.PureDP(1))
+    rows = pd.DataFrame({"day": ["2020-05-05"] * 500, "x": ["a"] * 500})
+    release = dps.release(plan, rows, m=50, k=50, rng=0)
+    shown = {}
+    for width in (4, 12):
+        ax = pyplot.subplots(layout="constrained", figsize=(width, 5))[1]
+        dps.plots.table(release, "x", "day", ax=ax)
+        ax.figure.canvas.draw()
+        labels = ax.get_xticklabels()
+        boxes = [label.get_window_extent() for label in labels]
+        assert all(one.x1 < two.x0 for one, two in itertools.pairwise(boxes))
+        assert labels[0].get_text() == "[2020-01-01, 2020-02-01)"
+        shown[width] = len(labels)
+    assert shown[4] < shown[12] == 24
