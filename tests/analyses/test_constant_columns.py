@@ -1,5 +1,7 @@
 """Columns that do not vary, and columns that follow from others, at budgets without noise."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -81,3 +83,20 @@ def test_a_column_that_does_not_vary_has_no_correlation(budget, value, analysis)
         for target in ("population", "table"):
             ends = found.intervals_frame(method=method, target=target).set_index("term")
             assert (ends.loc[own, ["conf_low", "conf_high"]].to_numpy() == [-1, 1]).all()
+
+
+@pytest.mark.parametrize(("analysis", "budget"), list(zip([
+    dps.OLS("y ~ a + k"), dps.OLS("y ~ a + b"), dps.OLS("y ~ a + k", ridge=0.1),
+    dps.OLS("b ~ a"), dps.Lasso("y ~ a + k"), dps.Lasso("y ~ a + b"), dps.Lasso("k ~ a"),
+    dps.PCA(["a", "k", "y"]), dps.PCA(["a", "k"], standardize=True), dps.GroupMeans("k", "g"),
+    dps.Covariance(["a", "k"]), dps.Mean("k"), dps.MeanDifference("k", "g", ("a", "b")),
+    dps.GraphicalModel(["a", "k", "y"], estimator="glasso"),
+], itertools.cycle(BUDGETS), strict=False)), ids=str)  # fmt: skip
+def test_every_analysis_has_a_summary(budget, analysis):
+    found = released(analysis, budget)
+    assert str(found.summary())
+    if isinstance(analysis, dps.OLS) and analysis.formula.endswith(("+ k", "+ b")):
+        if analysis.ridge:
+            assert np.asarray(found.pvalues)[2] > 1e-3  # of the constant column
+        else:
+            assert np.isinf(found.conf_int()).all()

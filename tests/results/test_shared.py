@@ -108,6 +108,26 @@ def test_vectors_go_by_name(release):
         float(release.infer("gap"))
 
 
+def test_all_results_print_frame_and_have_intervals_or_not(release):
+    for name, result in results_of(release).items():
+        assert isinstance(result, dps.Result)
+        assert len(result.to_frame()) > 0
+        tested = name in ("fit", "link", "joint", "test")
+        assert result.has_intervals == (not tested)
+        frame = result.intervals_frame(alpha=0.1)
+        assert list(frame.columns) == ["term", "estimate", "conf_low", "conf_high"]
+        assert (len(frame) == 0) == tested
+        for target in ("population", "table"):
+            text = result.summary(alpha=0.1, target=target)
+            assert text.startswith(result.title)
+            assert ("the private table" in text) == (target == "table") or name in ("fit", "link")
+        if not tested:
+            ends = np.reshape(result.conf_int(alpha=0.1), (-1, 2))
+            np.testing.assert_array_equal(frame[["conf_low", "conf_high"]], ends)
+    for name in ("joint", "test"):
+        assert "no test for the private table" in results_of(release)[name].summary(target="table")
+
+
 def test_a_result_whose_parts_differ_in_length_is_refused(release):
     result = release.infer("mean")
     with pytest.raises(dps.RequestError, match=r"needs params of shape \(1,\), got \(2,\)"):

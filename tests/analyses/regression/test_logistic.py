@@ -401,6 +401,13 @@ def test_intervals_do_not_depend_on_the_candidates_of_the_rows(analysis, fine, s
         assert "allow counts to vary more" in usual.summary()
 
 
+def test_counts_that_are_all_zero_have_no_estimate_with_few_candidates(fine, seeded_noise):
+    plan = dps.plan(FINE, {"it": dps.Poisson("count ~ x + z")}, budget=dps.PureDP(1000))
+    with _noise_from(seeded_noise(0)):
+        found = dps.release(plan, fine.assign(count=0), m=200, k=100, rng=0).infer("it")
+    assert np.all(found.pvalues == 1)
+
+
 @pytest.mark.parametrize(("analysis", "unit"), [
     (dps.Logistic("y ~ bare"), "replace"), (dps.Logistic("y ~ gap + bare"), "add_remove"),
     (dps.Poisson("count ~ bare"), "replace"),

@@ -56,6 +56,14 @@ def test_two_groups_have_the_test_of_their_difference():
     assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a / 20 - 1)))
 
 
+def test_constant_groups_have_a_statistic():
+    zero = np.zeros(3)
+    statistic, pvalue, *_ = groups(zero, sds=zero).welch()
+    assert (statistic, pvalue) == (0, 1)
+    assert np.isnan(groups(zero, sds=zero).eta_squared)
+    assert groups(np.array([0.0, 0.1, 0.1]), sds=zero).welch()[1] < 1e-6
+
+
 def test_groups_without_rows_change_nothing():
     means, sds = np.array([0.0, 0.1, -0.05]), SDS
     plain = groups(means)
@@ -75,3 +83,10 @@ def test_groups_without_rows_change_nothing():
     assert noisy.levels.used.tolist() == [True, True, True, False, False]
     statistic, pvalue, *df = fewer.welch()
     assert noisy.test() == (statistic, pytest.approx(pvalue + min(pvalue / 49, 0.001)), *df)
+
+
+def test_fewer_than_two_groups_have_no_test():
+    one = groups(np.zeros(3), sizes=np.array([400.0, 1.0, 0.0]))
+    statistic, pvalue, *df = one.test()
+    assert pvalue == 1
+    assert np.isnan([statistic, *df, one.used.eta_squared, one.used.omega_squared]).all()
