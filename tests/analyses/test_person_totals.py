@@ -182,6 +182,16 @@ def test_plans_and_releases_keep_person_totals(tmp_path, released):
     assert named.cost() == plan.cost() == 1
 
 
+def test_previews_take_the_rows_of_a_person_to_be_equal():
+    asked = {name: ASKED[name] for name in ("mean", "share", "ols")}
+    options = {"budget": dps.ZCDP(20_000), "rows_per_person": 4, "person": "id"}
+    totals, bound = (
+        dps.plan(SCHEMA, asked, person_totals=some, **options)
+        .preview(n=4_000).widths()["width"].to_numpy() for some in (True, False)
+    )  # fmt: skip
+    np.testing.assert_allclose(totals, bound, rtol=0.1)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -39,6 +39,11 @@ def test_fourfold_bounds_are_the_extremes_of_a_dense_grid(seed):
     assert upper <= values.max() * 1.002 + slack + 1e-8
 
 
+def test_a_wide_or_empty_box_says_nothing():
+    assert fourfold_bounds(np.zeros((2, 2)), np.ones((2, 2))) == (0, 1)
+    assert fourfold_bounds(np.full((2, 2), 0.4), np.full((2, 2), 0.5)) == (0, 1)
+
+
 @pytest.mark.parametrize("shape", [(2, 2), (2, 3), (3, 4), (4, 7)])
 @pytest.mark.parametrize("radius", [3, 40])
 def test_every_table_in_the_box_is_within_the_bounds(shape, radius):

@@ -69,3 +69,8 @@ def test_a_value_beside_the_target():
     assert found.beside(miss, hit, 0.1) == pytest.approx(5 * math.exp(-0.1))
     assert found.beside(miss, hit, 9.0) == miss
     assert found.beside(miss, hit, -9.0) == hit
+
+
+def test_whole_numbers_end_at_neighbours():
+    found = Search(lambda v: math.log(5.5 / v), 1, 100, lambda v: float(int(v))).least(50)
+    assert found == (6, 5)

@@ -47,6 +47,34 @@ def test_intervals_are_computed_once(schema, survey, monkeypatch):
     assert pickle.dumps(result) == fresh
 
 
+@pytest.mark.parametrize(("unit", "far"), [("replace", 0), ("add_remove", 99)])
+def test_no_cell_has_an_interval_without_width(unit, far, seeded_noise):
+    """Cell number `far` is far below zero: its limits are those of a noisy count of zero."""
+    schema = dps.Schema([dps.Category(f"c{i}", list("abcdefghij")) for i in range(2)])
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{i}": rng.choice(list("abcdefghij"), 3000) for i in range(2)})
+    source = seeded_noise(0)
+
+    def one_far(scale, size):
+        return source(scale, size) - 1_000 * (np.arange(size) == far) * (size == 100)
+
+    one_far.uniforms = source.uniforms
+    plan = dps.plan(schema, {"t": dps.Marginals(["c0", "c1"])}, budget=dps.PureDP(5), unit=unit)
+    with noise._noise_from(one_far):
+        result = dps.release(plan, frame, rng=0, m=500).infer("t")
+    for options in (
+        {}, {"target": "table"}, {"method": "certified"}, {"simultaneous": True},
+        {"method": "certified", "target": "table"},
+    ):  # fmt: skip
+        low, high = np.transpose(result.conf_int(**options))
+        assert low[far] == 0 < 0.0002 < high[far]
+        assert (high - low).min() > 0.0002
+    assert result.test(0.0, term=result.terms[far]).pvalue > (
+        0.05 if unit == "add_remove" else 0.99
+    )
+    assert result.test(0.2, term=result.terms[far]).pvalue < 0.01
+
+
 def test_tiny_errors_have_limits(schema, survey):
     """They contain certified ones, and limits at larger errors; none says nothing."""
     analyses = {
