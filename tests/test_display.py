@@ -177,12 +177,6 @@ def test_notebooks_show_all_of_it_escaped(shown):
         assert "<script" not in shown[name]
 
 
-def test_completion_offers_public_names_only():
-    for module in [dps, dps.plots, dps.corrected]:
-        offered = {name for name in dir(module) if not name.startswith("_")}
-        assert offered <= set(module.__all__)
-
-
 def test_a_certified_interval_without_ends_is_none_in_text_alone(seeded_noise):
     columns = [dps.Number("x", 0, 9, edges=[2, 4, 6, 8], missing=0), dps.Boolean("ill")]
     plan = dps.plan(dps.Schema(columns), {"risk": dps.Logistic("ill ~ x")}, budget=dps.PureDP(20))

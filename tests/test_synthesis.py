@@ -104,16 +104,6 @@ def test_sizes(held):
     assert one.accuracy().delta > release.accuracy().delta  # and the certificate says how bad
 
 
-def test_weights_are_a_density_and_rows_are_whole(held):
-    for fit in ("entropy", "minimax"):
-        release = dps.synthesize(held, fit=fit, m=300, rng=0)
-        assert release.weights.sum() == pytest.approx(1, abs=1e-9)
-        assert np.all(release.weights >= 0)
-        assert release.counts.dtype == np.int64
-        np.testing.assert_array_equal(release.counts[release.weights == 0], 0)
-        assert len(release.notes) == (fit == "minimax")  # its certificate
-
-
 def test_all_solvers_reach_the_same_largest_misfit(held):
     target = np.clip(held.means, 0, 1)
     releases = [
@@ -200,19 +190,6 @@ def test_any_noise_gives_rows_and_an_honest_certificate():
             certificate = release.accuracy()
             assert (np.abs(certificate.synthetic - certificate.noisy).max() > 10**8) == (noise != 0)
             assert certificate.delta <= 1  # no share of rows can be further away
-
-
-def test_refusals(held):
-    for options, message in [
-        ({"m": 0}, "m must be a positive whole number"),
-        ({"m": 2.0}, "m must be a positive whole number"),
-        ({"k": 0}, "k must be a positive whole number"),
-        ({"k": True}, "k must be a positive whole number"),
-        ({"fit": "lp"}, r"fit must be one of \['entropy', 'minimax'\]"),
-        ({"draw": "systematically"}, "draw must be one of"),
-    ]:
-        with pytest.raises(RequestError, match=message):
-            dps.synthesize(held, **options)
 
 
 def test_no_more_rows_than_a_file_can_hold_are_drawn_unasked(schema, survey, monkeypatch):

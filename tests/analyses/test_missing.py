@@ -106,19 +106,6 @@ def test_without_noise_correlations_are_those_of_complete_cases(no_noise):
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_without_noise_covariances_are_those_of_complete_cases(no_noise, unit):
-    release, complete = exact(unit), rows()[["pay", "rent"]].dropna()
-    found = release.infer("covariance")
-    np.testing.assert_allclose(
-        found.params, complete.cov().to_numpy()[np.triu_indices(2)], rtol=1e-7
-    )
-    np.testing.assert_allclose(found.location_, complete.mean(), rtol=1e-7)
-    half = np.array([20, 10])
-    spectrum = np.linalg.eigvalsh(complete.cov() / np.outer(half, half))[::-1]
-    np.testing.assert_allclose(release.infer("components").params[:2], spectrum, rtol=1e-5)
-
-
-@pytest.mark.parametrize("unit", UNITS)
 def test_without_noise_regressions_are_those_of_complete_cases(no_noise, unit):
     release, frame = exact(unit), rows()
     adult, old = frame[frame["age"] >= 18], frame[frame["age"] >= 40]

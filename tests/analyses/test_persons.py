@@ -79,17 +79,6 @@ def test_sampling_variances_are_k_times_those_of_independent_rows(name, silent):
         np.testing.assert_allclose(*same, atol=2e-3)  # noise of another scale, which is hardly any
 
 
-def test_limits_of_a_mean_are_those_of_t(silent, frame):
-    n, k, column = len(frame), 4, frame["y"]
-    result = silent[0].infer("mean")
-    error = np.sqrt(k * column.var() / n)
-    reach = stats.t.ppf(0.975, n / k - 1) * error
-    wanted = [column.mean() - reach, column.mean() + reach]
-    np.testing.assert_allclose(np.ravel(result.conf_int()), wanted, rtol=2e-4)
-    p = 2 * stats.t.sf(1.3, n / k - 1)
-    np.testing.assert_allclose(result.test(column.mean() + 1.3 * error).pvalue, p, rtol=2e-3)
-
-
 @pytest.mark.parametrize(("ill", "alpha"), [(None, 0.05), (0, 1e-5), (7, 0.05)])
 def test_limits_of_a_share_are_the_exact_ones_of_a_count_of_persons(ill, alpha, released, frame):
     """The tails of the binomial count of n / k persons and of a uniform, here without noise."""

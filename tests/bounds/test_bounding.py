@@ -132,15 +132,6 @@ def test_differences_of_groups_that_were_not_measured(unplanned, survey_rows):
     assert found.informative.all()
 
 
-def test_nothing_measured_says_nothing(unplanned):
-    found = unplanned["one, n hidden"].bound("ill & region == 'north'")
-    assert list(found) == [(0.0, 1.0)]
-    assert found.known_from == [bounding.UNKNOWN]
-    assert not found.informative.any()
-    mean = unplanned["one, n hidden"].bound(dps.Mean("age"))
-    assert list(mean) == [(0.0, 120.0)]
-
-
 def test_answers_that_contradict_each_other_conclude_nothing(unplanned, monkeypatch):
     def none(self, *args):
         raise programs.Contradiction

@@ -5,31 +5,6 @@ import re
 from dpstats.cli import DONE, OVER_BUDGET, REFUSED, main
 
 
-def test_impossible_caps(folder, capsys):
-    for cap in ["0", "-1", "much", "nan"]:
-        assert main(["ledger", "new", "book", f"--cap={cap}"]) == REFUSED
-        assert "--cap: epsilon must be a positive finite number" in capsys.readouterr().err
-        assert not (folder / "book").exists()
-
-
-def test_a_ledger_and_a_request_of_zero_concentrated_privacy(folder, capsys):
-    request = (folder / "request.toml").read_text().replace("epsilon = 1", "rho = 0.1", 1)
-    assert "rho = 0.1" in request
-    (folder / "request.toml").write_text(request)
-    assert main(["ledger", "new", "book", "--kind", "zcdp", "--cap", "0.15"]) == DONE
-    assert "cap       rho = 0.15" in capsys.readouterr().out
-    release = ["release", "--unchecked", "request.toml", "survey.csv", "--m", "50", "-o", "out.zip"]
-    assert main([*release, "--ledger", "book"]) == DONE
-    assert "rho = 0.1 (zero-concentrated" in capsys.readouterr().out
-    assert main([*release, "--overwrite", "--ledger", "book"]) == OVER_BUDGET
-    assert "remaining 0.05 (1/20)" in capsys.readouterr().err
-    assert main(["infer", "out.zip", "smoking"]) == DONE
-    assert "at delta = 1e-09" in capsys.readouterr().out
-    assert main(["ledger", "new", "pure", "--cap", "1"]) == DONE
-    assert main([*release, "--overwrite", "--ledger", "pure"]) == OVER_BUDGET
-    assert "different kinds cannot be added" in capsys.readouterr().err
-
-
 def test_a_ledger_of_persons_counts_no_rows(folder, capsys):
     new = ["ledger", "new", "book", "--cap", "1", "--person", "id"]
     assert main([*new, "--rows-per-person", "3"]) == REFUSED

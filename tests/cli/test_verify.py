@@ -4,19 +4,6 @@ import json
 
 from dpstats.cli import DONE, FAILED, REFUSED, main
 
-RELEASE = ["release", "--unchecked", "request.toml", "survey.csv", "-o", "out.zip"]
-
-
-def test_a_plan_and_a_release(folder, capsys):
-    assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE
-    assert main(RELEASE) == DONE
-    capsys.readouterr()
-    for name in ("plan.json", "out.zip"):
-        assert main(["verify", name]) == DONE
-        out, err = capsys.readouterr()
-        assert out.endswith("\nagrees\n")
-        assert not err
-
 
 def test_a_plan_that_was_edited(folder, capsys):
     assert main(["plan", "request.toml", "-o", "plan.json"]) == DONE

@@ -39,12 +39,6 @@ def test_fourfold_bounds_are_the_extremes_of_a_dense_grid(seed):
     assert upper <= values.max() * 1.002 + slack + 1e-8
 
 
-def test_fourfold_bounds_of_a_point_are_its_phi_squared():
-    table = np.array([[0.3, 0.2], [0.1, 0.4]])
-    phi = chi_square(table[np.newaxis])[0]
-    np.testing.assert_allclose(fourfold_bounds(table - 1e-9, table + 1e-9), phi, rtol=3e-3)
-
-
 def test_a_wide_or_empty_box_says_nothing():
     assert fourfold_bounds(np.zeros((2, 2)), np.ones((2, 2))) == (0, 1)
     assert fourfold_bounds(np.full((2, 2), 0.4), np.full((2, 2), 0.5)) == (0, 1)

@@ -39,14 +39,6 @@ def test_without_noise_a_level_needs_the_rows_and_nothing_is_added():
             assert not levels.shifts.any()
 
 
-def test_the_share_for_empty_levels_is_a_fiftieth_and_at_most_a_thousandth():
-    levels = DeclaredLevels.of(np.array([1e6, 1e6]), [(DiscreteLaplace(9.0), 1.0)] * 2)
-    for plain, wanted in [(1e-9, 1e-9 * 50 / 49), (0.0049, 0.005), (0.049, 0.05), (0.5, 0.501),
-                          (0.9999, 1.0), (1.0, 1.0)]:  # fmt: skip
-        assert levels.pvalue(lambda used, plain=plain: plain) == pytest.approx(wanted, rel=1e-12)
-    assert levels.shifts.tolist() == [0, 0]
-
-
 def test_levels_drop_out_as_alpha_falls():
     levels = DeclaredLevels(np.array([0, 1e-3, 0.5, 1e-5, 0]), 1.0, np.zeros(5))
     asked = []

@@ -84,26 +84,6 @@ def test_noise_has_the_stated_standard_deviations_and_shared_entries(unit):
     assert 0.88 < inside.mean() < 0.95
 
 
-def test_products_of_signs_without_their_squares():
-    age, smoker, ill = ("age", None), ("smoker", SIGN), ("ill", SIGN)
-    group = Subgroup.of(SCHEMA, None, ["ill"])
-    block = moments_block(SCHEMA, (age, smoker, ill), given=group)
-    assert len(block.terms) == 8
-    assert block.terms[-1] == ()
-    with pytest.raises(dps.RequestError, match="distinct columns"):
-        moments_block(SCHEMA, (smoker, ("smoker", 1)), [(smoker,)])
-
-
-def test_unit_rows_are_the_features():
-    found = held()
-    codes = {"pay": np.array([-200, 0]), "region": np.array([1, 2]), "age": np.array([100, -50]),
-             "smoker": np.array([0, 1])}  # fmt: skip
-    expected = [[-1, 1, 0, 1, -1], [0, 0, 1, -0.5, 1]]
-    np.testing.assert_allclose(found.unit_rows(codes), expected)
-    assert found.origin.tolist() == [10, 0, 0, 50, 0]
-    assert found.spread.tolist() == [20, 1, 1, 50, 1]
-
-
 @dps.register
 @dataclass(frozen=True)
 class Answered(Everything):

@@ -68,14 +68,6 @@ def test_unbounded_intervals_are_said_to_be(curve):
     assert len(frame) == 6
 
 
-def test_by_default_an_eighth_to_eight_times_the_budget(plan):
-    found = plan.curve(N, of=["smoking"])
-    assert found.budgets.tolist() == [0.125, 0.25, 0.5, 1, 2, 4, 8]
-    assert np.all(np.diff(found.widths["smoking"]) < 0)
-    zcdp = dps.plan(SCHEMA, {"s": ASKED["smoking"]}, budget=dps.ZCDP(0.5)).curve(N)
-    assert (zcdp.parameter, zcdp.budgets[3]) == ("rho", 0.5)
-
-
 def test_refusals(plan):
     for options, message in (
         ({"n": None}, "needs a number of rows"),

@@ -54,16 +54,6 @@ def test_other_curves_only_take_longer(curve):
         assert len(tried) <= 40
 
 
-def test_a_curve_with_waves_still_ends_beside_a_crossing():
-    def waves(value):
-        return math.log(5 / value) + 0.3 * math.sin(40 * math.log(value))
-
-    for start in (0.01, 4.0, 9.0):
-        hit, miss, _ = search(waves, start)
-        assert waves(hit) <= 0 < waves(miss)
-        assert miss < hit <= miss * CLOSE
-
-
 def test_out_of_reach_and_always_reached():
     hit, miss, tried = search(lambda v: 0.5 * math.log(2 + 1 / v**2), power=2.0)
     assert (hit, miss) == (None, 1e4)

@@ -221,13 +221,6 @@ def test_preview_matches_what_a_release_gives(schema, survey):
     assert "no data were read" in str(plan.preview())
 
 
-def test_a_preview_reports_its_progress(schema):
-    asked = {"share": dps.Proportion("smoker == 'yes'"), "age": dps.Quantile("age")}
-    plan, seen = dps.plan(schema, asked, budget=dps.PureDP(1)), []
-    plan.preview(1_000, progress=lambda *report: seen.append(report))
-    assert seen == [("previewing", 0, 2), ("previewing", 1, 2), ("done", 2, 2)]
-
-
 def test_impossible_plans_and_previews_are_refused(schema):
     for change, message in (
         ({"budget": 1.0}, "PureDP"),
@@ -335,17 +328,6 @@ def test_a_pattern_must_declare_the_columns_as_the_plan_does(patterned, schema):
     changed = dps.plan(dps.Schema(wider), analyses, budget=dps.PureDP(1))
     with pytest.raises(dps.RequestError, match="no column 'x' declared as in the plan"):
         changed.preview(n, like=like)
-
-
-def test_widths_of_an_unknown_kind_are_refused(patterned):
-    schema, analyses, n, _ = patterned
-    preview = dps.plan(schema, {"even": analyses["even"]}, budget=dps.PureDP(1)).preview(n)
-    assert preview.widths().empty
-    assert preview.widths().columns.tolist() == ["analysis", "term", "width", "unbounded"]
-    with pytest.raises(dps.RequestError, match="method"):
-        preview.widths(method="naive")
-    with pytest.raises(dps.RequestError, match="alpha"):
-        preview.widths(alpha=95)
 
 
 def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():

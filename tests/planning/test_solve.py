@@ -94,15 +94,6 @@ def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(pla
     assert widths[0] > 0.1
 
 
-def test_rows_for_a_width_agree_with_the_preview(plan):
-    solution = plan.solve(width=0.05, of="line", budget=dps.PureDP(1))
-    assert solution.found == "n"
-    assert solution.budget == dps.PureDP(1) == solution.plan.budget
-    shown = {o.name: o.width for o in solution.plan.preview(solution.n).outlooks}
-    assert shown["line"] == pytest.approx(0.05, rel=0.03)
-    assert solution.n <= CLOSE * solution.below[0]
-
-
 def test_the_plan_of_a_solution_is_the_plan_made_with_its_budget(plan):
     scaled = plan.costing(dps.PureDP(0.3))
     scaled.check()
@@ -285,17 +276,6 @@ def test_each_analysis_has_its_own_pvalue(like):
     several = like.infer(dps.Marginals(["region"], degree=1))
     with pytest.raises(dps.RequestError, match="no single test"):
         pvalue_of(several, "tables", None, None)
-
-
-def test_power_of_a_coefficient_under_rows_that_resemble_a_release(like, monkeypatch):
-    monkeypatch.setattr(measures, "RELEASES", 30)
-    monkeypatch.setattr(measures, "FEW_RELEASES", 10)
-    plan = dps.plan(SCHEMA, {"line": ASKED["line"]}, budget=dps.PureDP(1))
-    more, less = (
-        plan.solve(power=power, of="line", term="x", n=2_000, like=like).budget.epsilon
-        for power in (0.9, 0.4)
-    )
-    assert more > 1.2 * less
 
 
 def test_the_width_is_that_of_a_named_term(plan):

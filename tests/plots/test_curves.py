@@ -86,15 +86,6 @@ def test_between_values_the_function_is_constant(ages):
     assert ax.get_ylabel() == "share of the rows up to"
 
 
-def test_dates_are_dates(ages):
-    from matplotlib import dates
-
-    ax = dps.plots.distribution(ages.infer("day"))
-    ax.figure.canvas.draw()
-    assert dates.num2date(ax.lines[0].get_xdata()[0]).strftime("%Y-%m-%d") == "2020-07-01"
-    assert ax.get_xticklabels()[0].get_text().startswith("2020")
-
-
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=21, missing=0), dps.Number("z", -1, 1, points=21, missing=0),
     dps.Number("y", -4, 4, points=81, missing=0),

@@ -130,12 +130,3 @@ def test_units_have_panels_and_scales_their_axes(no_noise):
     figure = pyplot.figure()
     with pytest.raises(dps.RequestError, match="several panels"):
         dps.plots.forest(found, ax=figure.add_axes((0, 0, 1, 1)))
-
-
-def test_a_forest_of_a_graph_has_its_pairs():
-    schema = dps.Schema([dps.Number(name, 0, 1, missing=0) for name in "abc"])
-    plan = dps.plan(schema, {"graph": dps.GraphicalModel(list("abc"))}, budget=dps.PureDP(20))
-    rows = pd.DataFrame(np.random.default_rng(0).random((500, 3)), columns=list("abc"))
-    found = dps.release(plan, rows, m=50, k=10).infer("graph")
-    ax = dps.plots.forest(found)
-    assert [label.get_text() for label in ax.get_yticklabels()] == found.terms

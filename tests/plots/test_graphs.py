@@ -30,13 +30,6 @@ def test_edges_are_lines_of_their_strength(release, ax):
     assert {text.get_text() for text in ax.texts} >= set(NAMES)
 
 
-def test_lines_of_certified_edges_are_solid(release, ax):
-    result = release.infer("g")
-    dps.plots.network(result, ax=ax)
-    solid = sum(line.get_linestyle() == "-" for line in ax.lines)
-    assert solid == (result.edges()["certified"] == "present").sum()
-
-
 def test_trees_and_pictures(release, ax):
     tree = release.infer(dps.GraphicalModel(NAMES, structure="tree"))
     dps.plots.network(tree, ax=ax)
@@ -105,9 +98,3 @@ def test_declared_pairs_that_are_certified_present_are_solid(ax):
     assert ({first, second}, found["tested"], found["certified"]) == ({"p", "q"}, False, "present")
     assert found["weight"] == result.params["p, q"]
     assert "p_value" not in found
-
-
-@pytest.mark.parametrize("plot", [dps.plots.network, dps.plots.matrix])
-def test_a_penalty_is_for_pictures_alone(plot, release, ax):
-    with pytest.raises(RequestError, match="penalty= is for the result of estimator='glasso'"):
-        plot(release.infer("g"), penalty=0.1, ax=ax)

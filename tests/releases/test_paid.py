@@ -388,7 +388,8 @@ def test_a_run_that_is_stopped_leaves_no_temporary_file(folder, monkeypatch, cap
 def test_sizes_are_bounded_before_anything_is_spent(folder):
     measurements = dps.measure(PLAN, "survey.csv")
     options = [{name: size} for size in (10**11, 10**5_000, 0, -1, 2.0, True, "9") for name in "mk"]
-    others = [{"m": "many"}, {"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1}]
+    others = [{"m": "many"}, {"rng": -1}, {"progress": "x"}, {"fit": None}, {"solver": 1},
+              {"draw": "x"}]  # fmt: skip
     for option in options + others:
         with pytest.raises(dps.RequestError, match=f"{next(iter(option))} must be"):
             dps.release(PLAN, "survey.csv", ledger="book", **option)

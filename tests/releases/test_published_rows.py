@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import zipfile
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -200,16 +199,6 @@ def test_estimates_are_those_of_the_rows(one_release):
     observed = pd.crosstab(rows["smoker"], rows["region"], normalize=True).to_numpy()
     found = inferred(one_release, "link")
     np.testing.assert_allclose(np.sort(found.shares), np.sort(observed.ravel()), rtol=1e-6)
-
-
-def test_the_rows_of_the_file_serve_too(one_release, tmp_path):
-    one_release.save(tmp_path / "r.zip")
-    with zipfile.ZipFile(tmp_path / "r.zip") as archive:
-        rows = pd.read_csv(io.BytesIO(archive.read("rows.csv")))
-    again = dps.load(tmp_path / "r.zip")
-    for name in ("share", "line", "shape"):
-        found = dps.corrected.infer(ASKED[name], rows, radius=again.radius(name), schema=SCHEMA)
-        np.testing.assert_array_equal(found.conf_int(), inferred(one_release, name).conf_int())
 
 
 def test_nothing_noise_aware_is_shown(one_release):

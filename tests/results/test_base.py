@@ -102,15 +102,6 @@ def test_tiny_errors_have_limits(schema, survey):
         assert np.all(widths[-1] < 5 * widths[0]), name
 
 
-def test_options_are_checked_before_anything_is_spent(schema, survey, tmp_path):
-    plan = dps.plan(schema, {"a": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1))
-    ledger = dps.Ledger.create(tmp_path / "ledger", dps.PureDP(3))
-    for wrong in ({"fit": "x"}, {"draw": "x"}, {"m": 0}, {"k": 0}, {"rng": "a"}):
-        with pytest.raises(dps.RequestError, match=next(iter(wrong))):
-            dps.release(plan, survey, ledger=ledger, **wrong)
-    assert ledger.spent == 0
-
-
 def test_rows_that_miss_the_answers_are_confessed(schema, survey, seeded_noise):
     plan = dps.plan(schema, {"t": dps.Marginals(["smoker", "age"])}, budget=dps.PureDP(10))
     with noise._noise_from(seeded_noise(0)):  # with some noise 2,000 rows miss by one row too

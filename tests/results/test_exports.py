@@ -158,11 +158,3 @@ def test_rows_and_results_through_arrow(release, read):
         assert names == list(result.to_frame().columns)
         assert len(found) == len(result.to_frame())
     assert len(read(release)) == release.k
-
-
-def test_rows_keep_their_types(release):
-    table = pa.table(release)
-    assert table.schema.field("day").type == pa.date32()
-    assert pa.types.is_dictionary(table.schema.field("a&b").type)
-    assert table.column("c").to_pylist() == release.to_frame()["c"].tolist()
-    assert b"leave out the privacy noise" in table.schema.metadata[b"dpstats"]

@@ -102,14 +102,6 @@ def test_other_labels_are_refused(other):
         dps.pool([first, other], [[1.0] * len(first), [1.0] * len(other)])
 
 
-def test_names_are_those_of_a_series_and_few_draws_are_noted():
-    series = [pd.Series({"age": 0.1 * i, "pay": 2.0}) for i in range(4)]
-    pooled = dps.pool(series, [[0.01, 0.02]] * 4, n=100)
-    assert pooled.terms == list(pooled.to_frame()["term"]) == ["age", "pay"]
-    assert "Make 5 draws or more" in str(pooled)
-    assert "Make 5 draws" not in str(dps.pool([0.3] * 5, [0.1] * 5))
-
-
 @pytest.mark.parametrize(
     ("estimates", "variances", "options", "sentence"),
     [

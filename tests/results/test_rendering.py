@@ -7,7 +7,6 @@ import pytest
 import dpstats as dps
 from dpstats.results.rendering import (
     Numerals,
-    Page,
     fixed,
     html_table,
     share,
@@ -73,29 +72,6 @@ def check_decimals(estimate, error):
         ):
             step = 10.0 ** (show.exponent - show.decimals)
             assert step <= 0.0100001 * error or show.decimals == 0  # three digits of the error
-
-
-@pytest.mark.parametrize("estimate", AWKWARD)
-def test_awkward_numbers_in_a_table(estimate):
-    for error in ERRORS:
-        check_table(estimate, error)
-
-
-def check_table(estimate, error):
-    shown = pd.DataFrame({
-        "term": ["a"], "estimate": [estimate], "std_error": [error], "statistic": [estimate],
-        "p_value": [-0.0], "conf_low": [-np.inf], "conf_high": [estimate],
-        "privacy_share": [-0.0], "certified_low": [-1e-12], "certified_high": [np.inf],
-    })  # fmt: skip
-    page = Page("title", ["line"], *table_of(shown, 0.05), after=["end"])
-    cells = re.split(r"\s{2,}", page.text().splitlines()[5])
-    header = ["", "estimate", "std err", "t", "P>|t|", "95% noise-aware", "95% certified"]
-    assert list(page.header) == [*header, "privacy"]
-    assert cells_of(page.html()) == list(page.rows[0])
-    assert cells == [cell for cell in page.rows[0] if cell]
-    text = page.text()
-    assert "nan" not in text
-    assert not re.search(r"-0(\.0*)?([],%e ]|$)", text)
 
 
 def test_a_bounded_parameter_keeps_its_decimals_below_a_large_standard_error():

@@ -166,32 +166,6 @@ def test_no_bias_at_the_faces(p, options):
     np.testing.assert_allclose(density.pdf(corners), 1, atol=0.03)
 
 
-def truth(n, p, rng):
-    """Rows of a smooth density of p dependent columns, and the density."""
-    first = rng.random((n, 1)) < 0.5
-    rows = np.where(first, rng.beta(2, 5, (n, p)), rng.beta(5, 3, (n, p)))
-    return (
-        rows,
-        lambda y: (
-            0.5 * stats.beta.pdf(y, 2, 5).prod(axis=1) + 0.5 * stats.beta.pdf(y, 5, 3).prod(axis=1)
-        ),
-    )
-
-
-@pytest.mark.parametrize(("p", "most"), [(1, 0.2), (4, 0.9)])
-def test_a_smooth_density_is_followed_better_than_by_uniform(p, most):
-    """epsilon = 1, half of it for the reference, n = 10,000: total variation over uniform's.
-
-    Twenty runs with the noise of the library: ratios of .05-.10 (p = 1) and .77-.80 (p = 4).
-    """
-    rng = np.random.default_rng(p)
-    rows, pdf = truth(10_000, p, rng)
-    density = estimate(rows)
-    y = rng.random((20_000, p))
-    ours = np.abs(density.pdf(y) - pdf(y)).mean()
-    assert ours < most * np.abs(1 - pdf(y)).mean()
-
-
 # The block of sums
 
 

@@ -51,14 +51,6 @@ def wild(scale, size):
     return np.full(size, -(10**15))
 
 
-def seeded(times=1, seed=0):
-    """Noise of the planned size, the same in every run."""
-    rng = np.random.default_rng(seed)
-    return _noise_from(
-        lambda scale, size: np.rint(times * rng.laplace(0, scale, size)).astype(np.int64)
-    )
-
-
 # Plans and refusals
 
 
@@ -159,32 +151,6 @@ def test_candidates_follow_the_numbers_and_the_rest_is_uniform(no_noise):
         bins = made.columns[name].bins_of(points[name])
         assert stats.chisquare(np.bincount(bins, minlength=size)).pvalue > 1e-6
     assert made.reference.cells(made.columns, held.reference) == (0, None)
-
-
-def test_draws_are_moved_to_the_nearest_code():
-    made = planned("age", "income")
-    with seeded():
-        held = dps.measure(made, people())
-    points = made.reference.draw(500, made.columns, held.reference, np.random.default_rng(7))
-    rng = np.random.default_rng(7)
-    dps.Uniform().draw(500, made.columns, None, rng)
-    sample = made.reference.density(held.reference).sample(500, rng)
-    for name, y in zip(("age", "income"), sample.T, strict=True):
-        column = made.columns[name]
-        values = float(column.low) + y * (float(column.high) - float(column.low))
-        step = column.grid[1] - column.grid[0]
-        assert np.abs(column.decode(points[name]) - values).max() <= step * (0.5 + 1e-6)
-
-
-@pytest.mark.parametrize(("fit", "columns"), [("entropy", ()), ("minimax", ("age",))])
-def test_releases(columns, fit, tmp_path):
-    with seeded():
-        release = dps.release(planned(*columns), people(), fit=fit, rng=1)
-    assert len(release.notes) == (fit == "minimax")  # its certificate
-    assert release.accuracy().delta < 0.1
-    release.save(tmp_path / "release.zip")
-    again = dps.load(tmp_path / "release.zip")
-    pd.testing.assert_frame_equal(again.to_frame(), columns_of(release))
 
 
 def test_wild_noise_falls_back_to_uniform_and_says_so(tmp_path):

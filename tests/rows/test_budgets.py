@@ -12,8 +12,8 @@ LEVELS = (9, 12, 7, 10, 6, 5, 2, 2)
 SCHEMA = dps.Schema([
     dps.Category(f"c{i}", [f"v{j}" for j in range(n)]) for i, n in enumerate(LEVELS)
 ])  # fmt: skip
-PAIRS, TRIPLES = (dps.Marginals(SCHEMA.names, degree=d) for d in (2, 3))
-N = 10_000
+PAIRS = dps.Marginals(SCHEMA.names, degree=2)
+N = 4_000
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,13 @@ def measured(rows, rho, seed=1):
     )
 
 
-def distance(release, rows, asked):
-    """Mean total variation over the tables of an analysis, between synthetic and private rows."""
-    family, shares = asked.family(SCHEMA), release.counts / release.k
-    found = [
+def distance(release, rows):
+    """Mean total variation over all pairs, between synthetic and private rows."""
+    shares = release.counts / release.k
+    return float(np.mean([
         np.abs(b.evaluate(release.candidates).average(shares) - b.sums(rows) / N).sum() / 2
-        for b in family.blocks
-    ]
-    return float(np.mean(found))
+        for b in PAIRS.family(SCHEMA).blocks
+    ]))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def much(rows):
 
 def test_more_budget_gives_better_rows(rows, much):
     little = dps.synthesize(measured(rows, "1/100"), rng=1)
-    assert distance(much, rows, PAIRS) < 0.2 * distance(little, rows, PAIRS)
+    assert distance(much, rows) < 0.2 * distance(little, rows)
 
 
 def test_the_most_common_row_is_as_common_as_in_the_table(rows, much):
@@ -67,15 +66,3 @@ def test_the_most_common_row_is_as_common_as_in_the_table(rows, much):
     most = np.unique(keys, return_counts=True)[1].max()
     assert much.counts.max() < 1.5 * most + 20
     assert np.count_nonzero(much.counts) > 0.5 * len(np.unique(keys))
-
-
-@pytest.mark.slow
-def test_rows_get_no_worse_with_the_budget(rows):
-    """Pairs and unmeasured triples, from rho .01 to 1000; 2% and 5% for chance."""
-    found = []
-    for rho in ("1/100", "1/10", "1", "10", "100", "1000"):
-        release = dps.synthesize(measured(rows, rho), rng=1)
-        found.append([distance(release, rows, asked) for asked in (PAIRS, TRIPLES)])
-    pairs, triples = np.array(found).T
-    assert np.all(pairs[1:] <= 1.02 * pairs[:-1])
-    assert np.all(triples[1:] <= 1.05 * triples[:-1])

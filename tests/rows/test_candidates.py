@@ -9,7 +9,7 @@ import dpstats as dps
 from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.measurements import NoisyBlock
-from dpstats.rows.candidates import Candidates, _distinct, seen_by
+from dpstats.rows.candidates import _distinct, seen_by
 from dpstats.rows.histogram import PerturbedHistogram
 from dpstats.rows.uniform import Uniform
 
@@ -110,10 +110,3 @@ def test_spread_keeps_every_mean_and_the_reference_inside_a_class():
             seen.values.average(density),
             atol=1e-12,
         )
-
-
-def test_one_candidate():
-    rng = np.random.default_rng(0)
-    candidates = Uniform().draw_candidates(1, SCHEMA, None, rng, stratified=True)
-    assert isinstance(candidates, Candidates)
-    np.testing.assert_array_equal(candidates.weights, [1.0])

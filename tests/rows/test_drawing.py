@@ -50,20 +50,6 @@ def test_systematic_counts(weights, k):
 
 
 @settings(max_examples=80)
-@given(
-    weights=weights_of_any_shape,
-    k=st.sampled_from([1, 2, 7, 60, 1000, 10**7]),
-    draw=st.sampled_from(["systematic", "iid"]),
-)
-def test_counts_are_whole_rows_and_sum_to_k(weights, k, draw):
-    counts = draw_counts(weights, k, draw, VALUES, np.random.default_rng(4))
-    assert counts.shape == (M,)
-    assert counts.dtype == np.int64
-    assert counts.sum() == k
-    assert np.all(counts >= 0)
-
-
-@settings(max_examples=80)
 @given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000]))
 def test_exchanges_never_increase_the_misfit(weights, k):
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -72,17 +58,6 @@ def test_exchanges_never_increase_the_misfit(weights, k):
     exchanged = draw_counts(weights, k, "systematic", VALUES, np.random.default_rng(5))
     assert misfit(exchanged, weights) <= misfit(plain, weights)
     np.testing.assert_array_equal(exchanged[weights == 0], 0)
-
-
-def test_exchanges_help():
-    """At k = 200 the misfit falls by far more than half, on every one of 20 densities."""
-    for seed in range(20):
-        weights = np.random.default_rng(seed).dirichlet(np.full(M, 0.5))
-        exchanged, iid = (
-            draw_counts(weights, 200, draw, VALUES, np.random.default_rng(6))
-            for draw in ("systematic", "iid")
-        )
-        assert misfit(exchanged, weights) < misfit(iid, weights) / 4
 
 
 def test_exchanges_help_systematic_rows_too():
@@ -95,14 +70,6 @@ def test_exchanges_help_systematic_rows_too():
         left.append(misfit(exchanged, weights) / misfit(plain, weights))
     assert np.mean(left) < 0.5
     assert max(left) < 0.9
-
-
-def test_rows_only_go_where_the_density_is():
-    weights = np.zeros(M)
-    weights[[3, 17, 41]] = [0.2, 0.3, 0.5]
-    for draw in ("systematic", "iid"):
-        counts = draw_counts(weights, 1000, draw, VALUES, np.random.default_rng(0))
-        assert counts[[3, 17, 41]].sum() == 1000
 
 
 def test_one_row_falls_on_each_candidate_with_its_weight(monkeypatch):
@@ -139,17 +106,6 @@ def test_plain_systematic_counts_are_right_on_average(monkeypatch):
         [draw_counts(weights, 100, "systematic", VALUES, rng) for _ in range(4000)], axis=0
     )
     assert np.abs(total - 100 * weights).max() < 5 * 0.5 / np.sqrt(4000)
-
-
-def test_repeatable_and_not_dependent_on_scaling():
-    weights = np.random.default_rng(0).dirichlet(np.ones(M))
-    for draw in ("systematic", "iid"):
-        first, again, scaled = (
-            draw_counts(w, 500, draw, VALUES, np.random.default_rng(9))
-            for w in (weights, weights, weights / weights.sum())
-        )
-        np.testing.assert_array_equal(first, again)
-        np.testing.assert_array_equal(first, scaled)
 
 
 def test_rows_come_in_random_order():

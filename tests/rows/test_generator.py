@@ -61,16 +61,6 @@ def test_what_is_generated_is_what_a_release_holds(measured, fit):
     assert made.counts.sum() == measured.n
 
 
-def test_every_reference_offers_the_same(measured):
-    reference = reference_from_dict(measured.reference_spec)
-    reference.check_family(measured.family)
-    proposal = reference.candidates(measured, 300, np.random.default_rng(2), stratified=False)
-    assert set(proposal.candidates.codes) == set(measured.columns.names)
-    assert proposal.candidates.size <= 300
-    assert proposal.candidates.weights.sum() == pytest.approx(1)
-    assert (proposal.density is not None) == isinstance(reference, dps.LogLinear)
-
-
 def test_the_density_of_inference_follows_from_the_measurements_alone(measured):
     candidates, weights = inference_density(measured)
     usual = generate(measured, np.random.default_rng(1))
@@ -124,12 +114,6 @@ def test_rows_that_are_exchanged_are_as_many_as_private_ones_and_not_few(seeded_
     )
     _, answers, _ = targets(measured)
     assert np.abs(rows - answers).max() < np.abs(points - answers).max()
-
-
-def test_edited_rows_are_released_as_they_are(seeded_noise):
-    made = generate(pairs_of(2_000, seeded_noise(1), bins=12), np.random.default_rng(0))
-    np.testing.assert_array_equal(made.counts, np.rint(2_000 * made.weights))
-    assert made.notes == ()
 
 
 @pytest.mark.parametrize("reference", [

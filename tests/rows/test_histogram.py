@@ -50,13 +50,6 @@ def planned(**options):
     )
 
 
-def test_negative_counts_are_clipped_and_the_rest_normalised():
-    counts = np.arange(-5, CELLS - 5)
-    cells, probabilities = PerturbedHistogram().cells(SCHEMA, measured(counts))
-    assert cells == CELLS
-    np.testing.assert_allclose(probabilities, np.clip(counts, 0, None) / np.sum(range(13)))
-
-
 @pytest.mark.parametrize("counts", [np.full(CELLS, -3), np.zeros(CELLS, int)])
 def test_all_noise_negative_falls_back_to_uniform(counts):
     reference = PerturbedHistogram()

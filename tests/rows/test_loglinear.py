@@ -78,12 +78,6 @@ def test_candidates_of_pair_tables_are_rows_of_equal_weight(pairs, m):
         assert codes.max() < column.bins
 
 
-def test_rng_makes_it_repeatable(pairs):
-    first, second = (dps.synthesize(pairs, m=2000, rng=1) for _ in range(2))
-    np.testing.assert_array_equal(first.weights, second.weights)
-    np.testing.assert_array_equal(first.counts, second.counts)
-
-
 def test_rows_are_as_good_as_the_weights(pairs):
     release = dps.synthesize(pairs, rng=0)
     weights, rows = (np.abs(release.accuracy(of=of).synthetic - pairs.means)
@@ -267,18 +261,6 @@ def test_an_empty_level_stays_empty_where_the_answers_say_so():
     asked = {"pairs": dps.Marginals(SCHEMA.names)}
     release = dps.synthesize(measured(frame, SCHEMA, asked, 1e4, reference=LogLinear()), rng=0)
     assert release.to_frame()["c4"].max() <= 2
-
-
-def test_columns_in_one_way_tables_beside_pairs_get_their_margins():
-    frame = table()
-    asked = {"pair": dps.Marginals(["c0", "c1"]), "c2": dps.Marginals(["c2"], degree=1),
-             "c4": dps.Marginals(["c4"], degree=1)}  # fmt: skip
-    release = dps.synthesize(measured(frame, SCHEMA, asked, 20, reference=LogLinear()), rng=0)
-    rows = release.to_frame()
-    for name in ("c2", "c4"):
-        ours, true = (f[name].value_counts(normalize=True, sort=False).sort_index()
-                      for f in (rows, frame))  # fmt: skip
-        assert np.abs(ours - true).max() < 0.01
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])

@@ -11,11 +11,10 @@ from dpstats.families.moments import Moments
 from dpstats.families.tables.cells import Cells, tables_of_degree
 from dpstats.rows import interior
 from dpstats.rows import minimax as module
-from dpstats.rows.candidates import Candidates, seen_by
+from dpstats.rows.candidates import seen_by
 from dpstats.rows.minimax import (
     SolverError,
     feasible,
-    minimax,
     minimax_columns,
     minimax_highs,
     minimax_pulp,
@@ -119,34 +118,6 @@ def test_the_optimum_is_that_of_an_independent_formulation():
         y = -y if target @ -y - (matrix.T @ -y).max() > target @ y - (matrix.T @ y).max() else y
         assert np.abs(y).sum() <= 1 + 1e-9
         assert optimum == pytest.approx(target @ y - (matrix.T @ y).max(), abs=1e-7)
-
-
-def test_merging_leaves_the_optimum_unchanged():
-    """Also where candidates differ in columns that the family never looks at."""
-    for name in FAMILIES:
-        schema, family, _, target = instance(name, 4)
-        wider = dps.Schema([*schema.columns, dps.Category("unseen", ["u", "v", "w"])])
-        points = Uniform("grid").draw(300, wider, None, np.random.default_rng(6))
-        rows = {name: codes.copy() for name, codes in points.items()}
-        every_one = Candidates(rows, np.full(300, 1 / 300))
-        seen = seen_by(family, every_one)
-        _, optimum = minimax_highs(seen.values.matrix(), target)
-        _, unmerged = minimax_highs(family.evaluate(points).matrix(), target)
-        assert len(seen.reference) < len(np.unique(np.stack(list(rows.values())), axis=1).T)
-        assert optimum == pytest.approx(unmerged, abs=1e-7)
-
-
-def test_a_solver_goes_by_its_name():
-    _, family, points, target = instance("tables", 10, m=50)
-    values = family.evaluate(points)
-    for solver, solve in (("highs", minimax_highs), ("pulp", minimax_pulp)):
-        fit = minimax(values, target, solver, 1e-6)
-        density, optimum = solve(values.matrix(), target)
-        np.testing.assert_array_equal(fit.density, density)
-        assert fit.bound == optimum
-        assert fit.gap < 1e-7
-    fit = minimax(values, target, "columns", 1e-6)
-    assert np.array_equal(fit.density, minimax_columns(values, target, 1e-6).density)
 
 
 def mixed():

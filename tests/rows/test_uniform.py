@@ -56,14 +56,6 @@ def test_over_grid_points_are_equally_likely():
     assert abs(share - 1 / 21) < 5 * math.sqrt(1 / 21 / DRAWS)
 
 
-@pytest.mark.parametrize("over", ["cells", "grid"])
-def test_columns_are_independent(over):
-    points = draw(over)
-    table = np.zeros((3, 21))
-    np.add.at(table, (points["colour"], points["age"] + 10), 1)
-    assert stats.chi2_contingency(table).pvalue > 1e-6
-
-
 def test_draws_inside_given_cells():
     rng = np.random.default_rng(0)
     cells = rng.integers(36, size=500)

@@ -14,7 +14,6 @@ import pytest
 import dpstats as dps
 from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.requests import load_request
-from dpstats.privacy.noise import _noise_from
 from dpstats.private.kernel import Kernel
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.conditions import read_combinations
@@ -407,13 +406,13 @@ def test_a_release_is_made_where_all_candidates_break_rules():
 
 
 def test_plausible_tables_break_no_rule():
-    columns = [AGE, MARITAL, *(dps.Category(f"c{i}", list("uvwxyz")) for i in range(5))]
+    columns = [AGE, MARITAL, *(dps.Category(f"c{i}", list("uvw")) for i in range(2))]
     schema = dps.Schema(columns, rules=[CHILD])
     rng = np.random.default_rng(5)
-    rows = random_rows(1_000, 5)[["age", "marital"]].assign(
-        **{f"c{i}": rng.choice(list("uvwxyz"), 1_000) for i in range(5)}
+    rows = random_rows(400, 5)[["age", "marital"]].assign(
+        **{f"c{i}": rng.choice(list("uvw"), 400) for i in range(2)}
     )
-    plan = dps.plan(schema, {"p": dps.Marginals(list(schema.names))}, budget=dps.PureDP(1), n=1_000)
+    plan = dps.plan(schema, {"p": dps.Marginals(list(schema.names))}, budget=dps.PureDP(1), n=400)
     release = dps.release(plan, rows, rng=0)
     for drawn in release.draws(2, rng=0):
         assert not ((drawn.age < 15) & drawn.marital.isin(["married", "widowed"])).any()
@@ -460,23 +459,6 @@ def test_no_synthetic_row_breaks_a_rule(asked, options, epsilon):
         assert rules.rules
         assert sum(rules.broken(release.candidates)) == 0
         assert release.counts.sum() == 400
-
-
-def test_rules_bring_rows_nearer_to_the_table(seeded_noise):
-    """Since they take the noise off cells that cannot occur."""
-    rows, distances = read_by_hand(random_rows(3_000, 4)), []
-    names = ["age", "marital", "town", "area"]
-    block = dps.Cells.table(SCHEMA, names)
-    truth = block.sums(SCHEMA.encode(pa.RecordBatch.from_pandas(rows))) / 3_000
-    for schema in (SCHEMA, dps.Schema(COLUMNS)):
-        plan = dps.plan(schema, {"pairs": PAIRS}, budget=dps.PureDP(0.1), n=3_000,
-                        reference=dps.LogLinear())  # fmt: skip
-        with _noise_from(seeded_noise(0)):
-            measured = dps.measure(plan, rows)
-        release = dps.synthesize(measured, rng=0)
-        found = block.evaluate(release.candidates).average(release.counts / release.k)
-        distances.append(np.abs(found - truth).sum() / 2)
-    assert distances[0] < 0.75 * distances[1]
 
 
 def test_previews_are_of_rows_that_break_no_rule():

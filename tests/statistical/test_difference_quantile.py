@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from statsmodels.stats.proportion import confint_proportions_2indep
 
 import dpstats as dps
 from dpstats.analyses.counts.group_shares import (
@@ -129,13 +128,3 @@ def test_distributions(setting, runs, table, tools):
         covered = np.sum(np.all((low <= below[:-1] + 1e-12) & (below[:-1] <= high + 1e-12), axis=1))
         width = np.mean((high - low).max(axis=1))
         table.covers(f"{setting}, band", method, covered, few, width=float(width))
-
-
-def test_the_check_sees_intervals_that_ignore_the_noise(tools):
-    """The score interval at the noisy counts, in a setting where noise is most of the error."""
-    covered, setting = 0, (2_000, 0.1, dps.PureDP(0.1), 0.3, 0.2)
-    for _, answers in two_groups(setting, 60, tools):
-        a, b, c, d = np.maximum(answers.sums, 1)
-        low, high = confint_proportions_2indep(a, a + b, c, c + d, compare="diff", method="newcomb")
-        covered += low <= 0.3 - 0.2 <= high
-    assert not tools.at_least(int(covered), 60, 0.95)

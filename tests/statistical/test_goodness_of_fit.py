@@ -6,12 +6,10 @@ Published figures: Gaboardi et al. (2016) and Kifer and Rogers (2017), rerun in 
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.privacy.noise import _noise_from
 
 SHARES = {
     "equal": np.full(4, 0.25),
@@ -96,25 +94,3 @@ def test_power_next_to_other_private_tests(setting, runs, table, tools):
     table.check(setting, *ours, "", "<= .05", runs, most=most)
     ours = "calibrated, power", power["calibrated"] / runs
     table.check(setting, *ours, "", power_of, runs, least=powers[0], most=powers[1])
-
-
-@pytest.mark.simulate([(1_000, dps.PureDP(0.1))], few=(0,), runs=(60, 1_000))
-def test_synthetic_rows_taken_for_data(setting, runs, table, tools):
-    """Naive: the synthetic rows taken for data, k = n = 1000."""
-    n, budget = setting
-    schema = dps.Schema([dps.Category("c", list("abcd"))])
-    rng, source = np.random.default_rng(9), tools.Laplace(10)
-    naive = ours = 0
-    asked = dps.GoodnessOfFit("c", [0.25] * 4, simulations=99 if runs < 100 else 399)
-    for run in range(runs):
-        plan = dps.plan(schema, {"g": replace(asked, seed=run)}, budget=budget, n=n)
-        rows = pd.DataFrame({"c": rng.choice(list("abcd"), n)})
-        with _noise_from(source):
-            release = dps.release(plan, rows, m=400, k=n, rng=run)
-        counts = release.to_frame()["c"].value_counts().reindex(list("abcd"), fill_value=0)
-        naive += stats.chisquare(counts).pvalue <= 0.05
-        ours += release.infer("g").pvalue <= 0.05
-    table.level("n = k = 1000, eps .1", "calibrated, level", ours, runs)
-    chance = (stats.binom.isf(5e-4, runs, 0.05) + 1) / runs  # more than a level of .05 has
-    table.check("n = k = 1000, eps .1", "naive on synthetic rows, level", naive / runs, "", ".375",
-                runs, least=chance)  # fmt: skip

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.tables.independence import Association, _verdict, noisy_table
-from dpstats.privacy.noise import _noise_from
 
 ALPHA = 0.05
 EVEN = np.full((1, 2, 2), 0.25)
@@ -72,29 +70,6 @@ def test_power(setting, runs, table, tools):
     table.check("+-.01, n=4000, eps .1", "ours: power", found / runs, "", reference, runs, least)
 
 
-@pytest.mark.simulate([(1_000, dps.PureDP(0.1))], few=(0,), runs=(40, 1_000))
-def test_synthetic_rows(setting, runs, table, tools):
-    """Rows synthesised from a release, taken for data, and our test on the same release."""
-    n, budget = setting
-    schema = dps.Schema([dps.Category("a", ["x", "y"]), dps.Category("b", ["u", "v"])])
-    test = dps.Independence("a", "b", simulations=199)
-    plan = dps.plan(schema, {"t": test}, budget=budget, n=n)
-    rng, source = np.random.default_rng(9), tools.Laplace(10)
-    naive = ours = 0
-    for run in range(runs):
-        rows = schema.to_frame({name: rng.integers(0, 2, n) for name in "ab"})
-        with _noise_from(source):
-            release = dps.release(plan, rows, rng=run, m=200, k=n)
-        frame = release.to_frame()
-        counts = np.histogram2d(frame["a"] == "x", frame["b"] == "u", bins=2)[0]
-        naive += stats.chi2_contingency(counts, correction=False).pvalue <= ALPHA
-        ours += noisy_table(test, release).test(199, rng)[1] <= ALPHA
-    setting = "k = n = 1000, eps .1"
-    table.level(setting, "ours: level", ours, runs)
-    least = 0.0 if runs < 500 else (stats.binom.isf(5e-7, runs, 0.06) + 1) / runs
-    table.check(setting, "naive: level", naive / runs, "", ".375 (no fit)", runs, least=least)
-
-
 def cramers_v(p):
     expected = p.sum(axis=2, keepdims=True) * p.sum(axis=1, keepdims=True) / p.sum((1, 2))
     return float(np.sqrt(np.sum((p - expected) ** 2 / expected) / (min(p.shape[1:]) - 1)))
@@ -137,15 +112,3 @@ def test_certified_verdicts(setting, runs, table, tools):
             table.level(*row, verdicts.count(verdict), runs, ALPHA)
         else:
             table.row(*row, verdicts.count(verdict) / runs, runs=runs)
-
-
-@pytest.mark.parametrize("p", [EVEN, SPARSE], ids=["even", "sparse"])
-def test_the_check_sees_a_test_that_ignores_the_noise(p, table, tools):
-    """The classical test, with the noisy counts taken for data."""
-    found, df = 0, (p.shape[1] - 1) * (p.shape[2] - 1)
-    for noisy in draws(p, 1_000, dps.PureDP(0.1), 100, tools, 77):
-        expected = noisy.expected(noisy.observed)
-        pearson = np.sum((noisy.observed - expected) ** 2 / expected)
-        found += stats.chi2.sf(pearson, df) <= ALPHA
-    table.row(f"{p.shape[1:]}, eps .1", "naive: level", found / 100, "", "beyond .06", 100)
-    assert tools.clopper_pearson(found, 100)[0] > 0.06

@@ -6,58 +6,10 @@ import numpy as np
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.moments.noisy_mean import NoisyMean
-from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.tables.independence import NoisyTable, noisy_table
-from dpstats.families.group_moments import TO_MOMENTS
 from dpstats.inference.simulation import draw_from
-from dpstats.privacy.gaussian import DiscreteGaussian
-from dpstats.privacy.laws import DiscreteLaplace
 
 LEVELS = (0.05, 0.01, 0.001)
-UNIT = 400.0
-NOISE = 10.0  # standard deviation of a group's size
-LAWS = {
-    "Laplace": DiscreteLaplace(NOISE * UNIT / 6**0.5),
-    "Gaussian": DiscreteGaussian(NOISE * UNIT / 3**0.5),
-}
-EXTRA = {
-    "none": [],
-    "1 empty": [0],
-    "5 empty": [0] * 5,
-    "1 row": [1],
-    "1, 2 and 3 sd, 5 empty": [10, 20, 30, *[0] * 5],
-    "six of 2.5 sd": [25] * 6,
-    "six of 3.5 sd": [35] * 6,
-}
-WELCH = [(name, mean, extra) for name in LAWS for mean in (0.0, 0.9) for extra in EXTRA]
-
-
-def welch(law, mean, sizes, runs, seed):
-    """P-values of groups with equal means and sd .3, at most the distance to the bounds."""
-    rng = np.random.default_rng(seed)
-    noise = draw_from(law, runs * len(sizes) * 3, rng).reshape(runs, len(sizes), 3)
-    sd, found = min(0.3, 1 - abs(mean)), []
-    for drawn in noise:
-        groups = []
-        for n, own in zip(sizes, drawn, strict=True):
-            x = np.clip(mean + sd * rng.standard_normal(n), -1, 1)
-            moments = np.array([n, x.sum(), (x**2).sum()]) + TO_MOMENTS @ own / UNIT
-            seed = int(rng.integers(2**40))
-            groups.append(
-                NoisyMean(moments, TO_MOMENTS, (law,) * 3, np.full(3, UNIT), sum(sizes), seed)
-            )
-        found.append(OneWay(tuple(groups)).test()[1])
-    return np.array(found)
-
-
-@pytest.mark.simulate(WELCH, few=(), runs=(0, 1_000))
-def test_welch(setting, runs, table):
-    name, mean, extra = setting
-    found = welch(LAWS[name], mean, [400, 400, *EXTRA[extra]], runs, 11)
-    for alpha in LEVELS:
-        rejected = np.sum(found <= alpha)
-        table.level(f"{name}, mean {mean}, {extra}", f"Welch's F, {alpha}", rejected, runs, alpha)
 
 
 def independence(budget, unit, sizes, columns, runs, seed):

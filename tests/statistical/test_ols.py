@@ -175,15 +175,6 @@ def test_coverage(setting, runs, table, tools):
     check(setting, runs, table, tools, runs // 10 if runs > 50 else 5)
 
 
-def test_the_check_sees_intervals_that_forget_the_noise(tools):
-    """The classical interval at the noisy moments, where noise is most of the error."""
-    held, runs = 0, 60
-    for found in results(SETTINGS[7], runs, tools):
-        reach = 1.96 * np.sqrt(found.sampling_variance[1])
-        held += abs(found.params[1] - 1) <= reach
-    assert not tools.at_least(int(held), runs, 0.95)
-
-
 @pytest.mark.parametrize("cov_type", ["nonrobust", "HC1"])
 def test_the_check_sees_errors_of_equal_variance_assumed_where_they_are_not(cov_type, tools):
     analysis = dps.OLS("y ~ x", cov_type=cov_type)

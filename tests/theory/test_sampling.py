@@ -59,20 +59,6 @@ def test_the_printed_sizes_of_the_histogram():
     assert many.sizes(0.5).least_n["reference"] == pytest.approx(third, rel=1e-6)
 
 
-def test_the_paper_s_own_simulation():
-    """Performance section: d = 2, eps = .2, delta = .5, gamma = .25, and p = 3."""
-    about = {"epsilon": 0.2, "gamma": 0.25, "functions": 7, "cells": 8}
-    uniform = UniformSampling(**about).sizes(0.5)
-    assert (uniform.n, uniform.k, uniform.m) == (467, 14, 896)
-    histogram = HistogramSampling(**about, printed=True).sizes(0.5)
-    assert histogram.n == 8 * 512 + math.ceil(16 * 64 * math.log(4))
-    assert histogram.m < uniform.m / 2
-    assert uniform.error == 4  # means of functions in [-1, 1] differ by 2 at most
-    assert uniform.probability == 0
-    with pytest.raises(RequestError, match="gamma must be a number above 0 and at most"):
-        UniformSampling(**{**about, "gamma": 0.26})
-
-
 def test_the_printed_sizes_of_the_kernel_density():
     """BL24, Theorem IV.1: (3 / .5)^3 * 2 / (.5 * 2 pi) * log 10."""
     theorem = KernelSampling(**BASE, columns=2, smallest=0.5, printed=True)

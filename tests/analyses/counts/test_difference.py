@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -61,15 +60,6 @@ def test_intervals_approach_the_score_intervals_as_noise_vanishes(a, n, b, m):
         np.testing.assert_allclose([low[i], high[i]], expected, atol=0.1 * width)
 
 
-def test_exchanging_the_groups_mirrors_the_intervals():
-    one, other = (
-        intervals_of(*groups, epsilon=0.125).conf_int(0.05, "noise_aware", "population")
-        for groups in (((330, 1_000), (1_010, 4_000)), ((1_010, 4_000), (330, 1_000)))
-    )
-    np.testing.assert_allclose(other[0][0], -one[1][0], atol=2e-3)
-    np.testing.assert_allclose(other[0][1:], 1 / one[1][1:], rtol=1e-2)
-
-
 def test_certified_is_wider_and_spans_the_corners(schema, survey):
     result = released(schema, survey, {"a": NORTH_SOUTH}).infer("a")
     aware, certified = result.conf_int(), result.conf_int(method="certified")
@@ -123,20 +113,6 @@ def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_no
     assert "nan" not in result.summary()
 
 
-ODD = [(-60, 1), (-20, 8), (-12, 8), (-9, 3), (-8, 3), (-3, 1)]
-
-
-def test_noise_far_beyond_its_law_leaves_intervals_nested():
-    for yes, scale in ODD:
-        gap = intervals_of((yes, 80 + yes), (30, 100), epsilon=1 / scale)
-        levels = (0.001, 0.05, 0.1, 0.2, 0.3, 0.5)
-        ends = [gap.conf_int(alpha, "noise_aware", "population") for alpha in levels]
-        for wide, inner in pairwise(np.array(ends)):
-            assert (wide[0] <= inner[0]).all()
-            assert (wide[1] >= inner[1]).all()
-            assert (inner[0] <= inner[1]).all()
-
-
 def test_groups_by_boolean_number_and_missing_level(no_noise):
     schema = dps.Schema(
         [
@@ -170,12 +146,6 @@ def test_family_is_what_has_less_noise(schema):
     family = dps.Difference("a == 'u'", by="b").family(wide)  # 5 cells without the trait
     assert family.size == 4
     assert family.sensitivity("replace").l1 == 4
-
-
-def test_the_four_noises_are_independent(schema, survey):
-    release = released(schema, survey, {"a": NORTH_SOUTH, "t": dps.Marginals(["smoker", "region"])})
-    covariance = release.infer("a").intervals.answers.noise_covariance
-    assert np.count_nonzero(covariance - np.diag(np.diag(covariance))) == 0
 
 
 def test_tests_of_the_measures_agree_and_impossible_values_are_refused(schema, survey):

@@ -35,22 +35,6 @@ def test_monomials_are_the_papers_family():
     assert abs(result.params[0] - frame["b0"].mean()) < 0.15
 
 
-def test_cells_carry_the_share_of_the_fitted_density(survey, schema):
-    asked = dps.Marginals(["smoker", "region"])
-    plan = dps.plan(schema, {"m": asked}, budget=dps.PureDP(0.02))
-    release = dps.release(plan, survey, rng=0)
-    result = release.infer("m")
-    rows = release.to_frame(weighted=True)
-    weights = rows.groupby(["smoker", "region"])[rows.columns[-1]].sum()
-    frame = result.to_frame().set_index("term")
-    for (smoker, region), share in (weights / weights.sum()).items():
-        found = frame.loc[f"smoker={smoker}, region={region}", "fitted"]
-        assert found == pytest.approx(share, abs=2 / 2_000)  # rows are whole
-    assert frame["fitted"].min() >= 0
-    assert frame["fitted"].sum() == pytest.approx(1)
-    assert "fitted" not in release.infer(dps.Proportion("smoker == 'yes'")).to_frame()
-
-
 @pytest.mark.parametrize(("budget", "unit"), [
     (dps.PureDP(1), "add_remove"), (dps.ApproxDP(1, 1e-9), "replace"),
 ])  # fmt: skip

@@ -1,4 +1,3 @@
-import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -66,46 +65,12 @@ def test_zero_noise_quantiles_are_in_the_bin_of_pandas(schema, people, no_noise)
     assert release.infer("score").params.tolist() == exact.tolist()
 
 
-def test_linear_interpolation_is_exact_for_even_rows(no_noise):
-    schema = dps.Schema([dps.Number("x", 0, 100, points=1001, edges=[20, 50, 60])])
-    frame = pd.DataFrame({"x": np.arange(1_000) / 10})
-    result = released(schema, frame, {"x": dps.Quantile("x", [0.1, 0.35, 0.5, 0.95])}).infer("x")
-    np.testing.assert_allclose(result.params, [10, 35, 50, 95], atol=1e-9)
-    # density 1/100: the variance of the sample quantile, less what a bin's evenness tells
-    classical = np.array([0.1, 0.35, 0.5, 0.95]) * [0.9, 0.65, 0.5, 0.05] / 1_000 * 100**2
-    place = np.array([20, 30, 30, 40]) ** 2 / 12  # inside the bin
-    assert np.all(result.sampling_variance - place <= classical + 1e-9)
-    assert result.sampling_variance[2] - place[2] == pytest.approx(classical[2])
-
-
 def test_interval_is_the_classical_one_rounded_outwards_as_noise_vanishes(schema, people):
     result = released(schema, people, {"a": dps.Quantile("age", 0.3)}, epsilon=50).infer("a")
     ordered = np.sort(people["age"].to_numpy())
     low, high = (ordered[int(stats.binom.ppf(p, 3_000, 0.3))] for p in (0.025, 0.975))
     cuts = np.array([0, *EDGES, 100])
     assert tuple(result.conf_int()) == (cuts[cuts <= low].max(), cuts[cuts > high].min())
-
-
-def test_simultaneous_intervals_share_the_error(people, seeded_noise):
-    fine = dps.Schema([dps.Number("age", 0, 100, edges=list(range(1, 100, 2)))])
-    with _noise_from(seeded_noise(1)):
-        release = released(fine, people, {"a": dps.Quantile("age", [0.25, 0.5, 0.75])}, 0.05)
-    result = release.infer("a")
-    for method, target in itertools.product(("noise_aware", "certified"), ("population", "table")):
-        options = {"method": method, "target": target}
-        together = result.conf_int(**options, simultaneous=True)
-        np.testing.assert_array_equal(together, result.conf_int(**options, alpha=0.05 / 3))
-        assert np.all(np.diff(together) > np.diff(result.conf_int(**options)))
-
-
-def test_drowned_interval_is_the_whole_range(schema, people, seeded_noise):
-    analyses = {"a": dps.Quantile("age"), "s": dps.Quantile("score")}
-    with _noise_from(seeded_noise(1)):
-        release = released(schema, people, analyses, epsilon=0.0005)
-    assert tuple(release.infer("a").conf_int()) == (0, 100)
-    assert tuple(release.infer("s").conf_int(method="certified")) == (0, 40)
-    band = release.infer("a").distribution(method="certified")
-    assert (band["band_low"].min(), band["band_high"].max()) == (0, 1)
 
 
 def test_runs_stop_at_the_first_edge_that_is_not_rejected(schema, people):
@@ -137,23 +102,6 @@ def test_tests_agree_with_intervals(schema, people):
     assert score.test(0).pvalue < 0.01
     with pytest.raises(dps.RequestError, match="declared value"):
         score.test(23)
-
-
-def test_bins_are_those_that_the_tests_of_the_edges_keep(schema, people):
-    """From either end, up to the first edge whose one-sided test does not reject at alpha / 2."""
-    asked = dps.Quantile("age", np.arange(1, 20) / 20)
-    intervals = released(schema, people, {"a": asked}, epsilon=0.1).infer("a").intervals
-    edges, some = [intervals._of_edge(j) for j in range(len(EDGES))], 0
-    for i, p in enumerate(asked.probability):
-        below = np.array([edge.pvalues(p, "smaller").item() for edge in edges])
-        above = np.array([edge.pvalues(p, "larger").item() for edge in edges])
-        for alpha in (0.02, 0.2):
-            low, high = (ends[i] for ends in intervals.noise_aware(alpha, "population"))
-            first, last = np.searchsorted(intervals.cuts, [low, high]) - [0, 1]
-            assert first == [*(below <= alpha / 2), False].index(False)
-            assert last == len(edges) - [*(above <= alpha / 2)[::-1], False].index(False)
-            some += first < last
-    assert some > 5
 
 
 def test_certified_band_is_dkw_as_noise_vanishes(schema, people, no_noise):

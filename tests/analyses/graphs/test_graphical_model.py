@@ -109,30 +109,6 @@ def test_edges_and_adjustments(release):
         result.adjusted_pvalues("bonferroni")
 
 
-def test_pvalues_alone_are_those_of_the_result(release):
-    for name in ("numbers", "mixed", "given"):
-        alone = release.analyses[name].pvalues(release._view)
-        result = release.infer(name)
-        assert list(alone.names) == result.terms
-        np.testing.assert_array_equal(alone, result.pvalues)
-    assert dps.GraphicalModel(NAMES, structure="tree").pvalues(release) is None
-    assert dps.GraphicalModel(NAMES, estimator="clime").pvalues(release) is None
-
-
-def test_the_frame_has_a_row_for_every_pair(release):
-    result = release.infer("numbers")
-    frame = result.to_frame()
-    assert len(frame) == 10
-    assert (frame["first"] + ", " + frame["second"] == frame["term"]).all()
-    assert (frame["p_value"] >= frame["p_unadjusted"]).all()
-    assert set(frame["certified"]) <= {"present", "absent", "undecided"}
-    table = result.to_frame(target="table")
-    assert "p_unadjusted" not in table
-    assert (table["certified"] == "present").sum() >= 4  # hardly any noise
-    assert (table["certified"] == "absent").sum() >= 4
-    assert (table["std_error"] < 0.01).all()
-
-
 VARIANTS = {
     "any": ({}, {"alpha": 1e-9}),
     "tree": ({"structure": "tree"}, {"alpha": 1e-9}),

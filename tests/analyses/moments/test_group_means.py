@@ -172,14 +172,6 @@ def test_the_groups_of_another_analysis_follow(noisy):
         release.infer(dps.GroupMeans("age", by="region"))
 
 
-def test_as_many_groups_as_you_like_have_the_noise_of_one():
-    asked = {"g": ASKED["regions"]}, {"g": dps.GroupMeans("pay", by="region", groups=("n", "w"))}
-    for unit, price in (("replace", 2), ("add_remove", 1)):
-        for one in asked:
-            (block,) = dps.plan(SCHEMA, one, budget=dps.PureDP(1), unit=unit).family.blocks
-            assert block.sensitivity(unit).l1 == block.sensitivity(unit).l2_squared == price
-
-
 def with_empty(unit, rows_per_person, empty, frame, noise=nothing):
     """Means of two groups in a schema that declares more levels, first and last."""
     levels = [*[f"x{i}" for i in range(empty // 2)], "n", "s",
@@ -232,15 +224,3 @@ def test_declared_levels_without_rows_change_no_test(unit, rows_per_person):
         assert all(unused[0].removeprefix("region=") in str(page) for page in (found, pairs))
         (line,) = (text for text in str(found).splitlines() if text.startswith(f"{unused[0]} "))
         assert line.removeprefix(unused[0]).strip().startswith("[")  # no estimate, no error
-
-
-def test_one_group_with_rows_has_no_test():
-    frame = rows()[["pay", "region"]].assign(region="s")
-    found = with_empty("replace", 1, 2, frame)
-    test = found.anova()
-    assert (test.pvalue, found.used) == (1, ("s",))
-    assert np.isnan([test.statistic, found.eta_squared]).all()
-    assert "there is no test" in str(test)
-    assert "there is no test" in str(found)
-    assert "nan" not in str(found) + str(test)
-    np.testing.assert_allclose(found.params["region=s"], frame["pay"].mean())

@@ -113,19 +113,6 @@ def test_the_two_levels_count_the_second(no_noise):
     np.testing.assert_allclose(result.params[:3], expected)
 
 
-def test_overlapping_tables_answer_them():
-    asked = dps.Marginals(["ward", "ill", "vote"], 2)
-    release = released(asked, budget=dps.ApproxDP(1, 1e-6))
-    assert release.infer(RATES).params[2] == pytest.approx(0.4, abs=0.1)
-
-
-def test_persons_have_wider_intervals():
-    one, several = (released(RATES, rows_per_person=k).infer("asked") for k in (1, 4))
-    widths = [np.diff(np.asarray(result.conf_int()))[0] for result in (one, several)]
-    assert widths[1] > 1.5 * widths[0]
-    assert np.ptp(several.pairwise().conf_int()[0]) > 1.5 * np.ptp(one.pairwise().conf_int()[0])
-
-
 def test_level_of_the_test_of_equal_shares():
     """200 samples at 5%: fails above .05 by 5 standard errors of .0154, probability below 1e-6."""
     sizes, share, scale = (400, 200, 60), 0.3, 8

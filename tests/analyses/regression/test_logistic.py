@@ -177,11 +177,6 @@ def test_a_larger_model_answers_smaller_ones(rows):
         release.infer(dps.Logistic("y ~ x*u"))
 
 
-def test_the_second_stage_of_rows_with_a_condition(rows):
-    ours = fitted(dps.Logistic("y ~ gap + u", given="g != 'c'", stages=2), rows)
-    agree(ours, smf.logit, "y ~ gap + u", rows[rows["g"] != "c"].dropna(), 0.15)
-
-
 @pytest.mark.parametrize(("stages", "apart", "ratio"), [(1, 0.6, 0.4), (2, 0.1, 1e3)])
 def test_counts_with_little_noise_are_near_statsmodels(stages, apart, ratio, rows):
     ours = fitted(dps.Poisson("count ~ x + C(g)", stages=stages), rows)
@@ -413,16 +408,6 @@ def test_counts_that_are_all_zero_have_no_estimate_with_few_candidates(fine, see
     assert np.all(found.pvalues == 1)
 
 
-def test_a_saved_release_with_few_candidates_infers_the_same(rows, tmp_path):
-    plan = dps.plan(SCHEMA, {"it": dps.Logistic("y ~ x + u + C(g)")}, budget=dps.PureDP(3))
-    held = dps.measure(plan, rows)
-    for options in ({}, {"m": 100}):
-        release = dps.synthesize(held, k=100, rng=0, **options)
-        assert release.serves_inference == (not options)
-        release.save(tmp_path / "release.zip", overwrite=True)
-        assert dps.load(tmp_path / "release.zip").infer("it") == release.infer("it")
-
-
 @pytest.mark.parametrize(("analysis", "unit"), [
     (dps.Logistic("y ~ bare"), "replace"), (dps.Logistic("y ~ gap + bare"), "add_remove"),
     (dps.Poisson("count ~ bare"), "replace"),
@@ -450,15 +435,6 @@ def test_declared_edges_win_and_conditions_use_no_others():
     for other in (dps.Proportion("bare >= 0.5"), dps.Marginals(["bare"], 1)):
         with pytest.raises(RequestError, match=r"'other'.*'bare'.*edges"):
             dps.plan(SCHEMA, {"it": regression, "other": other}, budget=dps.PureDP(1))
-
-
-def test_the_second_stage_of_a_number_without_edges(rows):
-    asked = {"it": dps.Logistic("y ~ bare + u + x", stages=1)}
-    first = dps.release(dps.plan(SCHEMA, asked, budget=dps.PureDP(5)), rows, k=100, rng=0)
-    asked = {"it": dps.Logistic("y ~ bare + u + x", stages=2)}
-    plan = dps.plan(SCHEMA, asked, budget=dps.PureDP(5), start=first)
-    found = dps.release(plan, rows, k=100, rng=0).infer("it")
-    assert any("the score itself was measured" in note for note in found.notes)
 
 
 FOUR = dps.Schema([

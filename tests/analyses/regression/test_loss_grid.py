@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import re
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from scipy import optimize
 
 import dpstats as dps
-from dpstats.analyses.registry import analysis_from_dict, analysis_to_dict
 from dpstats.analyses.regression.loss_grid import NearMinimisers, RiskSurface
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.answers import answer
@@ -239,15 +237,6 @@ def test_a_result_tells_its_grid_and_refuses_other_points():
         found.contains({"x": 1})
     with pytest.raises(dps.RequestError, match="alpha"):
         found.conf_int(alpha=0.95)
-
-
-def test_files_hold_it():
-    table = dps.TabulatedLoss.of(SCHEMA, ["score"], {"m": (1, 5, 5)}, absolute, convex=True)
-    for analysis in (LOGISTIC, HUBER, dps.LossGrid(dps.HuberLoss(2), "pay ~ x", SQUARE),
-                     dps.LossGrid(table), dps.Huber("pay ~ x", 2)):  # fmt: skip
-        plain = json.loads(json.dumps(analysis_to_dict(analysis)))
-        assert analysis_from_dict(plain) == analysis
-        assert hash(analysis_from_dict(plain)) == hash(analysis)
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "regression" / "m-estimation.md"

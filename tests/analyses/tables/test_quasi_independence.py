@@ -9,7 +9,7 @@ import statsmodels.api as sm
 from scipy import linalg, stats
 
 import dpstats as dps
-from dpstats.analyses.tables.score_statistic import degrees_of_freedom, fit_independence
+from dpstats.analyses.tables.score_statistic import degrees_of_freedom
 
 ROWS, COLUMNS = ["r0", "r1", "r2", "r3"], ["c0", "c1", "c2"]
 RULES = [
@@ -121,20 +121,6 @@ def test_degrees_of_freedom_are_the_rank_of_the_possible_cells():
         ], dtype=float)[possible.ravel()]  # fmt: skip
         assert degrees_of_freedom(possible) == possible.sum() - np.linalg.matrix_rank(design)
     assert degrees_of_freedom(np.ones((3, 4, 5), bool)) == 12
-
-
-def test_fits_of_apart_tables_keep_their_margins():
-    """Rows 0 and 1 share no column with 2 and 3: two tables, each with its own total."""
-    possible = np.zeros((1, 4, 4), bool)
-    possible[0, :2, :2] = possible[0, 2:, 2:] = True
-    rng = np.random.default_rng(1)
-    tables = rng.integers(5, 40, (7, 1, 4, 4)) * possible.astype(float)
-    fitted = fit_independence(tables, tables.sum(axis=(1, 2, 3)), possible)
-    for axis in (-1, -2):
-        np.testing.assert_allclose(fitted.sum(axis=axis), tables.sum(axis=axis), rtol=1e-8)
-    assert not fitted[:, ~possible].any()
-    odds = fitted[:, 0, 0, 0] * fitted[:, 0, 1, 1] / (fitted[:, 0, 0, 1] * fitted[:, 0, 1, 0])
-    np.testing.assert_allclose(odds, 1, rtol=1e-6)
 
 
 def test_columns_that_follow_leave_no_test():

@@ -111,10 +111,3 @@ def test_few_draws_decide_as_all_do(graph_tools, monkeypatch, ratio):
     assert len(drawn) <= (1 if ratio in (0.2, 5.0) else 2)
     assert radii.exceed(np.nan, 0.05)
     assert radii.exceed(-radius, 0.05)
-
-
-def test_few_rows_are_singular(graph_tools):
-    covariance, _, _ = graph_tools.covariance_of(
-        graph_tools.chain_rows(5), budget=dps.PureDP(10**7)
-    )
-    assert NoisyPrecision(covariance).singular

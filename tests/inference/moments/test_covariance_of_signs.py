@@ -8,10 +8,8 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.moments.correlation import correlation_spread
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.families.coarse_moments import third_and_fourth_powers
-from dpstats.inference.moment_matrix import moments_block
 from dpstats.inference.simulation import draw_noise
 from dpstats.privacy.noise import _noise_from
 
@@ -149,16 +147,3 @@ def test_the_kurtosis_of_a_rare_sign_is_known():
     hidden = replace(found, weights=np.eye(len(found.weights))[0])
     assert hidden.sampling.laws == ("kurtosis",)
     assert hidden.sampling.kurtosis[1] == found.kurtosis[1]
-
-
-def test_spreads_of_mixed_pairs_need_no_products_of_powers():
-    found, _, release = exact(standardize=True)
-    spread = correlation_spread(release, found, np.zeros((4, 4)))
-    assert spread.shape == (4, 4)
-    assert np.all(spread >= 1)
-
-
-def test_it_agrees_with_the_block_of_its_products():
-    block = Products(NAMES).family(SCHEMA).blocks[0]
-    found, *_ = exact()
-    assert moments_block(SCHEMA, found.moments.features, block.terms) == block

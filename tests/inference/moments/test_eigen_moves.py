@@ -141,15 +141,3 @@ def test_the_number_of_draws_depends_on_estimates_level_and_largest_norm_alone()
     few, many = min(usual, key=lambda found: found[1])[1], len(first.errors)
     smaller = [size for _, size in sizes(first, 1.0, LEVEL / 2)]
     assert few < min(smaller) < max(smaller) == many
-
-
-def test_reaches_grow_as_the_level_falls():
-    """But for the accuracy of the bounds; by the quantile of each level alone one shrinks by 3%."""
-    seen, before = SPECTRA["a few and a floor"], 0.0
-    draws = errors(len(seen), seed=1)
-    for level in 0.06 / 2 ** np.arange(0, 6, 0.5):
-        slack = outer(draws.norms, level / 4.5)
-        found = rises(draws, seen, ANY, slack, level, range(len(seen)))
-        reaches = np.concatenate([np.full(len(moves.numbers), moves.reach) for moves in found])
-        assert np.all(reaches > 0.995 * before)
-        before = reaches

@@ -22,18 +22,6 @@ def test_one_more_draw_exceeds_the_outer_quantile_no_more_often_than_said(size, 
     assert level - 3 / (size + 2) < above / (size + 2) <= level
 
 
-def test_quantiles_do_not_shrink_as_the_level_falls():
-    """Those of one number of draws at each level do."""
-    draws = np.random.default_rng(0).standard_normal(4_000)
-    tails = [Tail.of(level, 300, 4_000) for level in np.geomspace(0.1, 0.001, 60)]
-    quantiles = [tail.quantile(draws[: tail.size]) for tail in tails]
-    alone = [outer(draws[: tail.size], tail.parts[-1][1]) for tail in tails]
-    assert np.all(np.diff(quantiles) >= 0)
-    assert np.any(np.diff(alone) < 0)
-    assert np.all(np.array(quantiles) >= alone)
-    assert {tail.size for tail in tails} == {300, 600, 1_200, 2_400, 4_000}
-
-
 def test_draws_beyond_the_quantile_are_those_that_decide_it():
     draws = np.random.default_rng(0).standard_normal(4_000)
     tail = Tail.of(0.004, 300, 4_000)

@@ -39,13 +39,6 @@ def test_the_noise_of_the_means_is_no_effect():
     assert np.mean(drawn) == pytest.approx(true, abs=4 * np.std(drawn) / 300**0.5)
 
 
-def test_the_order_of_groups_and_a_common_shift_do_not_matter():
-    means = np.array([0.0, 0.1, -0.05])
-    one, other = groups(means), groups(means[::-1], sizes=SIZES[::-1], sds=SDS[::-1])
-    np.testing.assert_allclose(one.welch(), other.welch(), rtol=1e-10)
-    np.testing.assert_allclose(one.welch(), groups(means + 0.3).welch(), rtol=1e-10)
-
-
 def test_two_groups_have_the_test_of_their_difference():
     means, (a, b) = np.array([0.0, 0.1]), (SIZES[:2], SDS[:2])
     statistic, pvalue, df_num, df = groups(means, sizes=a, sds=b).welch()
@@ -61,22 +54,6 @@ def test_two_groups_have_the_test_of_their_difference():
     rows = groups(means, sizes=a, sds=b).groups
     *_, df = OneWay(tuple(replace(group, clustering=20.0) for group in rows)).welch()
     assert df == pytest.approx(errors.sum() ** 2 / np.sum(errors**2 / (a / 20 - 1)))
-
-
-def test_the_level_under_equal_means():
-    """80 runs: fails with probability below 1e-6 where the level is .05, and sees one of .3.
-
-    Without the draws of the noise the level is .068 in a setting of tests/statistical, which has
-    more runs.
-    """
-    law, rng, runs = DiscreteLaplace(12.0), np.random.default_rng(3), 80
-    rejected = 0
-    for _ in range(runs):
-        means = SDS / SIZES**0.5 * rng.standard_normal(3)
-        sds = SDS * (rng.chisquare(SIZES - 1) / SIZES) ** 0.5
-        rejected += groups(means, law, rng, sds=sds).welch()[1] <= 0.05
-    assert rejected <= stats.binom.isf(1e-6, runs, 0.05)
-    assert rejected >= 1  # and it is no test that never rejects
 
 
 def test_constant_groups_have_a_statistic():

@@ -62,14 +62,6 @@ def test_fitted_is_that_of_its_points():
     np.testing.assert_allclose(np.cov(seen.T), wanted, rtol=0.1, atol=0.02 * wanted.max())
 
 
-def test_which_laws_serve():
-    rows = np.random.default_rng(5).normal(size=(2_000, 2))
-    assert law_of(rows).laws == ("kurtosis", "fitted")
-    assert law_of(rows, two_valued=True).laws == ("fitted",)
-    assert law_of(rows[:20]).laws == ("kurtosis",)
-    assert law_of(rows[:20], two_valued=True).laws == ("kurtosis", "fitted")
-
-
 NOISES = {"normal": stats.norm, "laplace": stats.laplace(scale=np.sqrt(0.5))}
 
 

@@ -5,9 +5,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.least_squares import EqualVariances, LeastSquares, LinearIntervals
-from dpstats.families.formula import Design
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.simulation import calibration_generator
 from dpstats.privacy.noise import _noise_from
@@ -16,17 +14,6 @@ SCHEMA = dps.Schema([
     dps.Number("a", -1, 1, points=21, missing=0), dps.Number("b", 0, 4, points=21, missing=0),
     dps.Number("y", -3, 3, points=61, missing=0), dps.Category("g", ["n", "s", "w"]),
 ])  # fmt: skip
-
-
-@pytest.mark.parametrize(("formula", "size", "basis"), [
-    ("y ~ a - 1", 3, 1),  # a a, a y, y y: no constant is needed
-    ("y ~ a", 5, 2), ("y ~ b - 1", 5, 1), ("y ~ C(g)", 2 + 2 + 2, 3), ("y ~ a*b", 13, 4),
-    ("y ~ a + a:b", 9, 3),
-])  # fmt: skip
-def test_no_more_is_measured_than_least_squares_needs(formula, size, basis):
-    moments = DesignMoments(SCHEMA, Design.of(formula, SCHEMA))
-    assert sum(block.size for block in moments.blocks) == size
-    assert len(moments.rows) == basis + 1
 
 
 def fitted(unit="replace", epsilon=5.0, n=400):
@@ -78,22 +65,6 @@ def law_of(spread, df, fixed, moving, estimate=0.0):
     return ConfidenceLaw.of_moving_noise(estimate, spread, df, fixed, moving, gaussian=False)
 
 
-def test_the_interval_is_what_the_test_does_not_reject():
-    rng = np.random.default_rng(1)
-    fixed, moving = rng.laplace(0, 0.5, 4000), rng.laplace(0, 0.1, 4000)
-    law = law_of(0.3, 20.0, fixed, moving)
-    for alpha in (0.01, 0.1):
-        low, high = law.limits(alpha)
-        for end in (low, high):
-            assert law.pvalue(end, "two-sided") == pytest.approx(alpha, rel=1e-6)
-            beyond, inside = (law.pvalue(x * end, "two-sided") for x in (1.01, 0.99))
-            assert inside > alpha > beyond
-    t = 0.7
-    drawn = fixed + t * moving + 0.3 * rng.standard_t(20, 4000)  # of the estimate less the truth
-    assert law.pvalue(t, "larger") == pytest.approx(np.mean(drawn >= -t), abs=0.03)
-    assert law.pvalue(t, "smaller") == pytest.approx(np.mean(drawn <= -t), abs=0.03)
-
-
 def test_noise_alone_and_sampling_alone():
     rng = np.random.default_rng(2)
     fixed, moving = rng.laplace(0, 0.5, 4000), rng.laplace(0, 0.1, 4000)
@@ -124,17 +95,6 @@ def test_no_end_where_the_noise_may_hide_a_singular_matrix():
     law = LeastSquares(noisier, model.rows, model.ridge, EqualVariances).law(np.eye(5)[1])
     assert np.isfinite(law.error).any()
     assert law.unbounded(0.05)
-
-
-@pytest.mark.parametrize("epsilon", [5.0, 50.0])
-def test_a_joint_test_of_one_combination_is_its_test(epsilon, seeded_noise):
-    with _noise_from(seeded_noise(0)):
-        model = fitted(epsilon=epsilon)
-    for value in (0.0, 0.1, 0.4):
-        combination = np.eye(5)[1]
-        _, pvalue = model.wald(combination[None, :], np.array([value]))
-        single = model.law(combination).pvalue(value, "two-sided")
-        assert pvalue == pytest.approx(single, abs=0.02)
 
 
 @pytest.mark.parametrize("deviations", [2.5, 3.5, 40])

@@ -85,16 +85,6 @@ def test_the_certificate_holds(exact, setting, runs, table, tools):
     check_certificate(exact, setting, of, 500 if many else 40, table, tools)
 
 
-def test_a_certificate_that_is_too_small_would_be_seen(exact, tools):
-    """The same check on eight tenths of the radius fails: so it can."""
-    held, source, truth = 0, tools.Laplace(21), exact[1].means
-    for _ in range(300):
-        noisy = tools.with_noise(exact[1], source)
-        certificate = certificates(noisy, "perfect fit", 0, 0)
-        held += bool(np.all(np.abs(noisy.means - truth) <= 0.8 * certificate.joint_radius))
-    assert not tools.at_least(held, 300, 1 - ALPHA)
-
-
 @pytest.mark.simulate(EPSILONS, few=(), runs=(0, 10))
 def test_the_certificate_is_small(exact, setting, runs, table, tools):
     """delta <= 1.7 q in every release; entropy's true error no larger than minimax's on average."""

@@ -260,12 +260,3 @@ def test_the_chosen_penalty_is_nearly_the_best_everywhere(table, tools):
         for setting in itertools.product(REFERENCES, FAMILIES, DEVIATIONS, NOISES)
     }  # fmt: skip
     check(cells, 20, table, log_linear=1.2 * FEW)
-
-
-@pytest.mark.parametrize(("deviation", "power"), [(0.001, 1), (0.3, -9)])
-def test_a_penalty_that_does_not_adapt_would_be_seen(deviation, power, tools):
-    """The first of the path where there is little noise, or almost none where there is much."""
-    problem = Problem("overlapping tables", "laplace", deviation, 0, tools)
-    *_, path = problem.uniform()
-    fixed, size = path[5 - power], problem.family.size
-    assert size * fixed > allowed(min(path), size)
