@@ -11,6 +11,7 @@ import dpstats as dps
 BINS = 20
 EDGES = np.arange(1, BINS) / BINS
 EXACT = 1e-9
+BOXES = 50
 
 
 def draw(rng, n, hazards, censoring, start=0.0):
@@ -60,7 +61,7 @@ COVERED = [
 ]
 
 
-@pytest.mark.simulate(COVERED, few=(4,), runs=(100, 500))
+@pytest.mark.simulate(COVERED, few=(4,), runs=(100, 400))
 def test_curves_are_covered(setting, runs, table, tools):
     name, hazards, censoring, start, n, budget, unit = setting
     groups = len(hazards)
@@ -76,16 +77,16 @@ def test_curves_are_covered(setting, runs, table, tools):
     horizon = EDGES[9]
     area = min(start, horizon) + (1 - np.exp(-hazards[0] * max(horizon - start, 0))) / hazards[0]
     tenth = start - np.log(0.9) / hazards[0]
-    for counts, _, view in tools.fresh(
-        plan, n, lambda rng: draw(rng, n, hazards, censoring, start), runs, 1
-    ):
+    fresh = tools.fresh(plan, n, lambda rng: draw(rng, n, hazards, censoring, start), runs, 1)
+    for run, (counts, _, view) in enumerate(fresh):
         result, own = asked.infer(view), own_curve(counts, groups).ravel()
         known = ~np.isnan(np.asarray(result.params))
         inside[0] += holds(result.conf_int(), truth)
         inside[1] += holds(result.conf_int(target="table"), own)
         band += holds(result.conf_int(simultaneous=True), truth).all()
-        limits = result.conf_int(method="certified", target="table", simultaneous=True)
-        certified += holds(limits, own).all()
+        if run < BOXES:  # they hold far more often than they claim
+            limits = result.conf_int(method="certified", target="table", simultaneous=True)
+            certified += holds(limits, own).all()
         low, high = np.asarray(result.conf_int()).reshape(-1, 2)[known].T
         error += np.sum((np.asarray(result.params) - own)[known] ** 2)
         width, used = width + np.sum(high - low), used + np.count_nonzero(known)
@@ -103,7 +104,7 @@ def test_curves_are_covered(setting, runs, table, tools):
     table.check(text, "mean over edges", inside[0].mean() / runs, least=0.94, most=0.985, runs=runs)
     table.covers(text, "table, mean", inside[1].mean(), runs, 0.94)
     table.covers(text, "band", band, runs, 0.93)
-    table.covers(text, "certified, all edges", certified, runs)
+    table.covers(text, "certified, all edges", certified, BOXES)
     table.covers(text, "mean to .5", mean, runs, 0.93)
     table.covers(text, "time of a tenth", median, runs, 0.95)
     table.row(text, "root mean squared error to the table", float(root))
@@ -134,7 +135,7 @@ def test_log_rank_tests_keep_their_level(setting, runs, table, tools):
         table.level(f"{len(hazards)} groups, {budget}, n = {n}", "log-rank", count, runs, level)
 
 
-@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(100, 500))
+@pytest.mark.simulate([dps.PureDP(1)], few=(0,), runs=(100, 400))
 def test_persons_with_several_rows_are_covered(setting, runs, table, tools):
     """Three rows of each person that are all alike, as the bound allows."""
     n, hazards = 3_000, [1.0]
