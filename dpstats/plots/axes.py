@@ -30,6 +30,7 @@ _BIN = re.compile(r"([\[(][^\s\[\]()]+,) ([^\s\[\]()]+[\])])")
 _COMPARED = re.compile(r"([=!<>]=|[<>]) ")
 _LINE_HEIGHT = 1.3  # in units of the size of the font
 _YEAR = 366  # days
+_TICKS = 8  # at most, along an axis of declared edges
 _DARK, _LIGHT = "0.05", "white"  # numbers on a coloured cell
 
 
@@ -180,6 +181,17 @@ def fits_across(names: Sequence[str], room: float) -> bool:
 def characters_in(room: float) -> int:
     """How many characters a line of so many points has."""
     return max(int(room / (_CHARACTER * _points("medium"))), 12)
+
+
+def fitting_ticks(ax: Axes, places: Floats, texts: Sequence[str]) -> list[int]:
+    """Numbers of the places along the axis whose texts fit beside each other, from the first on."""
+    room = (_longest(texts) + 2) * _CHARACTER * _points("medium")
+    apart = max(room / _across(ax)[1], 1 / _TICKS) * float(places[-1] - places[0])
+    chosen = [0]
+    for i, place in enumerate(places.tolist()):
+        if place - places[chosen[-1]] >= apart:
+            chosen.append(i)
+    return chosen
 
 
 def axis_of(ax: Axes, *, dates: bool = False, log: bool = False) -> None:

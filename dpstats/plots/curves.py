@@ -1,4 +1,4 @@
-"""Plots of curves: widths against the budget, distribution functions, penalties and losses."""
+"""Plots of curves: widths against the budget, distributions, survival, penalties and losses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.checks import counted, short
+from dpstats.checks import counted, first_few, short
 from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError
 from dpstats.planning.curve import Curve
@@ -16,22 +16,31 @@ from dpstats.plots.axes import (
     axes_of,
     axis_of,
     check_figure,
+    fitting_ticks,
     labels_of,
     log_ticks,
+    panels_of,
     titled,
 )
+from dpstats.schema.dates import day_text
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from dpstats.analyses.counts.quantile import QuantileResult
     from dpstats.analyses.regression.elastic_net import ElasticNetResult
     from dpstats.analyses.regression.loss_grid import LossGridResult
+    from dpstats.analyses.survival.survival import SurvivalResult
     from dpstats.checks import Method, Target
 
 MOST = 10  # lines
 _HALF = 36  # characters of a legend in half the width of a figure
 _FINE = 121  # points along each axis of a picture
+_BELOW, _LINE = 42, 13  # points: from a time axis to the numbers at risk, and between their lines
+_LIGHT, _DARKER = 0.1, 0.22  # opacity of bands, and of intervals
+_PANEL = 8  # rows of labels that are as high as a panel of curves
 
 
 def check_drawn(analyses: int) -> None:
@@ -171,6 +180,203 @@ def distribution(
     titled(ax, f"Distribution function of {number.name}")
     add_legend(ax, room=36, ncols=2)
     return ax
+
+
+def survival(
+    result: SurvivalResult,
+    *,
+    groups: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    method: Method = "noise_aware",
+    target: Target = "population",
+    band: bool = True,
+    ax: Axes | None = None,
+) -> Axes | NDArray[np.object_]:
+    """Survival curves or cumulative incidences, with the numbers at risk below the time axis.
+
+    The lines are the monotone estimates: straight between declared edges, as the median and the
+    restricted mean take them, and steps between declared values. The darker area has the interval
+    at every edge, the lighter one the band that holds for all edges of a curve jointly; between
+    edges nothing is measured. Numbers at risk are noisy and rounded: rows at risk in the bin that
+    begins at the time.
+
+    Cumulative incidences of several groups have a panel for every kind of event, and those of all
+    rows a colour for it.
+
+    Parameters
+    ----------
+    result : SurvivalResult
+    groups : sequence of str, optional
+        Labels of the groups to draw, of ``result.labels``. By default all; at most 10 curves.
+    alpha : float
+        Error probability of each interval, and of each band as a whole.
+    method : {"noise_aware", "certified"}
+    target : {"population", "table"}
+    band : bool
+        Draw the bands too.
+    ax : Axes, optional
+        Where to draw; a new figure by default. Several panels take its place.
+
+    Returns
+    -------
+    Axes, or an array of them for several panels
+
+    Raises
+    ------
+    RequestError
+        If matplotlib is not installed, or for another result, axes, group or option.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> schema = dps.Schema([
+    ...     dps.Number("days", 0, 500, edges=range(50, 500, 50), missing=0),
+    ...     dps.Boolean("died"), dps.Category("arm", ["new", "old"]),
+    ... ])
+    >>> curves = dps.Survival("days", "died", by="arm")
+    >>> plan = dps.plan(schema, {"curves": curves}, budget=dps.PureDP(1))
+    >>> numbers = pd.Series(range(6_000))
+    >>> arm = numbers.mod(2).map({0: "new", 1: "old"})
+    >>> rows = pd.DataFrame({"days": numbers * 7 % 400, "died": numbers % 3 > 0, "arm": arm})
+    >>> ax = dps.plots.survival(dps.release(plan, rows, m=2_000).infer("curves"))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('days', 'survival')
+    >>> ax.figure.savefig("survival.png")
+    """
+    wanted = "the result of a dps.Survival, such as release.infer('curves')"
+    check_figure("survival", result, wanted)
+    drawn, events = _drawn_groups(result, groups), list(result.events)
+    frame = result.curve(alpha=alpha, method=method, target=target)
+    bins = [curve.bins for curve in result.curves for _ in events]
+    frame["time"] = np.concatenate([result.cuts[1 : last + 1] for last in bins])  # dates too
+    both = frame.assign(
+        group=frame.get("group", result.labels[0]), event=frame.get("event", events[0])
+    )
+    by_event = len(events) > 1 and len(drawn) > 1
+    ax = axes_of(ax, _PANEL * len(events) if by_event else 0)
+    axes = panels_of(ax, [_PANEL] * len(events)) if by_event else [ax]
+    for i, panel in enumerate(axes):
+        event = events[i]
+        curves = [(event, group) for group in drawn]
+        names = drawn
+        if len(events) > 1 and not by_event:
+            curves, names = [(event, drawn[0]) for event in events], events
+        for j, (curve, label) in enumerate(
+            zip(curves, labels_of(names, "curve", lines=3), strict=True)
+        ):
+            part = both[(both["event"] == curve[0]) & (both["group"] == curve[1])]
+            _draw_curve(panel, result, part, f"C{j}", label or None, band=band)
+        panel.set_ylabel(result.interval_of)
+        if by_event:
+            text = labels_of([event], "event", lines=2, line=40)[0]
+            panel.text(0.02, 0.96, text, transform=panel.transAxes, va="top", fontsize="small")
+    _time_axes(axes, result)
+    below = _add_numbers_at_risk(axes[-1], result, drawn, both[both["event"] == events[0]])
+    titled(axes[0], result.title)
+    handles = _curve_handles(axes[0], alpha, band=band)
+    add_legend(axes[-1], room=below, ncols=3, handles=handles)
+    return axes[0] if len(axes) == 1 else np.array(axes, dtype=np.object_)
+
+
+def _drawn_groups(result: SurvivalResult, groups: Sequence[str] | None) -> list[str]:
+    """Labels of the groups to draw: of those asked for, the ones that have a curve."""
+    wanted = list(result.labels if groups is None else groups)
+    if not wanted or not set(wanted) <= set(result.labels):
+        raise RequestError(
+            f"groups must be some of {first_few(result.labels)}, got {short(groups)}"
+        )
+    if len(wanted) > MOST:
+        raise RequestError(
+            f"a figure shows at most {MOST} curves, not {len(wanted)}; name some with groups="
+        )
+    started = {x for x, curve in zip(result.labels, result.curves, strict=True) if curve.bins}
+    if drawn := [label for label in wanted if label in started]:
+        return drawn
+    raise RequestError(f"no curve of {first_few(wanted)} has a start; see the notes of the result")
+
+
+def _in_steps(result: SurvivalResult) -> bool:
+    """Whether the times are declared values, between which a curve is constant."""
+    return result.clock.values is not None and not result.clock.edges
+
+
+def _draw_curve(
+    ax: Axes,
+    result: SurvivalResult,
+    part: pd.DataFrame,
+    color: str,
+    label: str | None,
+    *,
+    band: bool,
+) -> None:
+    """One curve from the start of time, with its intervals and its band."""
+    steps = _in_steps(result)
+    start = 1.0 if len(result.events) == 1 else 0.0
+    time = np.insert(part["time"].to_numpy(), 0, result.cuts[0])
+    monotone, low, high, band_low, band_high = (
+        np.insert(part[name].to_numpy(), 0, start)
+        for name in ("monotone", "low", "high", "band_low", "band_high")
+    )
+    shaded: dict[str, Any] = {"step": "post" if steps else None, "color": color, "linewidth": 0}
+    if band:
+        ax.fill_between(time, band_low, band_high, alpha=_LIGHT, **shaded)
+    ax.fill_between(time, low, high, alpha=_DARKER, **shaded)
+    style = "steps-post" if steps else "default"
+    ax.plot(time, monotone, color=color, drawstyle=style, label=label)
+
+
+def _time_axes(axes: Sequence[Axes], result: SurvivalResult) -> None:
+    """The same times and shares on all panels; times are declared edges, named on the last one."""
+    bins = max(curve.bins for curve in result.curves)
+    times = result.cuts[: bins + 1]
+    shown = result.clock.dates
+    texts = [day_text(x) if shown else f"{x:,.10g}" for x in times.tolist()]
+    top = 1.0 if len(result.events) == 1 else max(float(ax.dataLim.y1) for ax in axes)
+    for ax in axes:
+        ax.set_xlim(times[0], times[-1])
+        ax.margins(x=0)
+        ax.set_ylim(-0.02 * top, 1.02 * top)
+        some = fitting_ticks(ax, times, texts)
+        ax.set_xticks(times[some], [texts[i] for i in some])
+        if ax is not axes[-1]:
+            ax.tick_params(labelbottom=False)
+    axes[-1].set_xlabel(labels_of([result.clock.name], lines=3, line=50)[0])
+
+
+def _add_numbers_at_risk(
+    ax: Axes, result: SurvivalResult, drawn: Sequence[str], counts: pd.DataFrame
+) -> float:
+    """Write them below the ticks, a line for every group; returns the points below the axes."""
+
+    def write(text: str, x: float, line: float, side: str, aside: float = 0) -> None:
+        ax.annotate(
+            text, (x, 0), (aside, -_BELOW - line * _LINE), xycoords=ax.get_xaxis_transform(),
+            textcoords="offset points", ha=side, va="top", fontsize="small", annotation_clip=False,
+        )  # fmt: skip
+
+    ticks, start = ax.get_xticks(), float(ax.get_xlim()[0])
+    write("rows at risk (noisy)", start, 0, "left", -18)
+    for i, (group, label) in enumerate(zip(drawn, labels_of(drawn, "group"), strict=True)):
+        own = counts[counts["group"] == group]
+        write(label, start, i + 1, "right", -24)
+        begins = result.cuts[1:] if _in_steps(result) else result.cuts
+        for time, rows in zip(begins.tolist(), own["at_risk"].tolist(), strict=False):
+            if time in ticks:
+                write(f"{max(round(rows), 0):,}", time, i + 1, "center")
+    return _BELOW + (len(drawn) + 1.6) * _LINE
+
+
+def _curve_handles(ax: Axes, alpha: float, *, band: bool) -> list[Any]:
+    """Entries of the legend: the curves, intervals and bands."""
+    from matplotlib.patches import Patch
+
+    level = f"{100 * (1 - alpha):.4g}%"
+    entries = [(_DARKER + _LIGHT, f"{level} intervals"), (_LIGHT, f"{level} band, jointly")]
+    return ax.get_legend_handles_labels()[0] + [
+        Patch(color="0.4", alpha=2 * shade, linewidth=0, label=label)
+        for shade, label in entries[: 2 if band else 1]
+    ]
 
 
 def path(result: ElasticNetResult, *, size: int = 50, ax: Axes | None = None) -> Axes:

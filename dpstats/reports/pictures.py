@@ -22,6 +22,7 @@ from dpstats.analyses.counts.marginals import Marginals
 from dpstats.errors import DpstatsError
 from dpstats.measured.certificate import Accuracy
 from dpstats.plots.axes import label_rows
+from dpstats.plots.curves import MOST as MOST_CURVES
 from dpstats.plots.estimates import drawn_of
 from dpstats.releases.release import Release
 from dpstats.results.base import Result
@@ -132,7 +133,15 @@ def _inlined(svg: str, key: str, named: str) -> str:
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", text)
 
 
-_PLOTS: dict[str, tuple[str, str, float]] = {  # by name in `plots`: title, text and height
+def _height_of_curves(result: Any) -> float:
+    """In inches: of panels, and of a line for the numbers at risk of every group."""
+    groups = min(len(result.labels), MOST_CURVES)
+    panels = len(result.events) if groups > 1 else 1
+    return 1.6 + 2.0 * panels + 0.3 * groups
+
+
+# By name in `plots`: title, text and height.
+_PLOTS: dict[str, tuple[str, str, float | Callable[[Any], float]]] = {
     "distribution": (
         "distribution function",
         "Estimates at the declared edges or values, and a band that holds for all values jointly "
@@ -158,6 +167,13 @@ _PLOTS: dict[str, tuple[str, str, float]] = {  # by name in `plots`: title, text
         "bounds; the dashed line is the penalty asked for.",
         3.4,
     ),
+    "survival": (
+        "curves",
+        "Estimates at the declared edges of time with 95% intervals, sampling and privacy noise "
+        "together, and bands that hold at all edges jointly. Below are noisy numbers of rows at "
+        f"risk. At most {MOST_CURVES} groups are drawn.",
+        _height_of_curves,
+    ),
 }  # fmt: skip
 
 
@@ -175,11 +191,14 @@ def of_result(
             yield from _forest(name, result)
             continue
         title, text, height = _PLOTS[plot]
+        inches = height(result) if callable(height) else height
         options: dict[str, Any] = {}
         if plot == "loadings":
             options["components"] = [1, 2][: result.n_components_]  # type: ignore[attr-defined]
+        if plot == "survival":
+            options["groups"] = result.labels[:MOST_CURVES]  # type: ignore[attr-defined]
         draw = partial(getattr(plots, plot), result, **options)
-        yield Picture(f"{name}: {title}", text, draw, height)
+        yield Picture(f"{name}: {title}", text, draw, inches)
 
 
 def of_margin(release: Release, column: str) -> Iterator[Picture]:
