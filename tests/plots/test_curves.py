@@ -155,3 +155,121 @@ def test_a_path_has_a_line_per_coefficient_and_the_penalty():
     drawn = ax.lines[0].get_ydata()
     np.testing.assert_allclose(drawn, result.path_in_units(10)[1][:, 1])
     assert drawn[0] == 0
+
+
+@pytest.fixture(scope="module")
+def followed():
+    """Follow-up in two arms; the times are edges, values or dates."""
+    ends, edges = ["none", "dead", "relapse"], [100, 200, 300]
+    days = dps.Number("days", 0, 400, edges=edges, missing=0)
+    schema = dps.Schema([
+        days, dps.Number("visit", values=[1, 2, 3], missing=1),
+        dps.Number("day", "2020-01-01", "2020-12-31", edges=["2020-04-01", "2020-09-01"]),
+        dps.Category("end", ends), dps.Category("arm", ["new", "old"]), dps.Boolean("rare"),
+    ])  # fmt: skip
+    asked = {
+        "arms": dps.Survival("days", "end != 'none'", by="arm"),
+        "visits": dps.Survival("visit", "end != 'none'"),
+        "dates": dps.Survival("day", "end != 'none'"),
+        "kinds": dps.Survival("days", ["end == 'dead'", "end == 'relapse'"], by="arm"),
+        "whole": dps.Survival("days", ["end == 'dead'", "end == 'relapse'"]),
+        "rare": dps.Survival("days", "end != 'none'", by="rare"),
+    }
+    plan = dps.plan(schema, asked, budget=dps.PureDP(20))
+    i = np.arange(4_000)
+    rows = pd.DataFrame({
+        "days": i * 7 % 400, "visit": 1 + i % 3, "end": np.array(ends)[i * 11 // 5 % 3],
+        "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(i % 360, unit="D"),
+        "arm": np.where(i % 5 < 2, "new", "old"), "rare": False,
+    })  # fmt: skip
+    return dps.release(plan, rows, m=100, k=50, rng=0)
+
+
+def written_below(ax):
+    """Texts of the lines below the time axis, from the highest to the lowest."""
+    lines = {}
+    for text in ax.texts:
+        if hasattr(text, "xyann"):
+            lines.setdefault(-text.xyann[1], []).append(text)
+    return [[t.get_text() for t in lines[y]] for y in sorted(lines)]
+
+
+def test_curves_of_groups_run_through_the_edges_with_the_numbers_at_risk(followed):
+    result = followed.infer("arms")
+    frame = result.curve(alpha=0.1, target="table")
+    ax = dps.plots.survival(result, alpha=0.1, target="table")
+    groups = [part for _, part in frame.groupby("group")]
+    for line, part in zip(ax.lines, groups, strict=True):
+        x, y = line.get_data()
+        np.testing.assert_array_equal(x, [0, *part["time"]])
+        np.testing.assert_array_equal(y, [1, *part["monotone"]])
+        assert line.get_drawstyle() == "default"
+    for part, band, interval in zip(groups, ax.collections[::2], ax.collections[1::2], strict=True):
+        for area, names in ((band, ("band_low", "band_high")), (interval, ("low", "high"))):
+            ends = area.get_paths()[0].get_extents()
+            assert (ends.y0, ends.y1) == (part[names[0]].min(), 1)
+    header, *lines = written_below(ax)
+    assert header == ["rows at risk (noisy)"]
+    begins = [0, 100, 200]  # the bin that begins there
+    for (label, *numbers), part in zip(lines, groups, strict=True):
+        assert label == part["group"].iloc[0]
+        assert numbers == [f"{rows:,.0f}" for rows in part["at_risk"][: len(begins)]]
+    assert ax.get_xticks().tolist() == [0, 100, 200, 300]
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert shown == ["arm=new", "arm=old", "90% intervals", "90% band, jointly"]
+
+
+def test_between_declared_values_a_curve_is_constant(followed):
+    result = followed.infer("visits")
+    ax = dps.plots.survival(result)
+    assert ax.lines[0].get_drawstyle() == "steps-post"
+    assert ax.lines[0].get_xdata().tolist() == [0, 1, 2, 3][: 1 + result.curves[0].bins]
+    _, (label, first, *_) = written_below(ax)
+    assert (label, first) == ("", "4,000")  # before the events of the first value
+    place = next(text.xy[0] for text in ax.texts if text.get_text() == "4,000")
+    assert place == 1
+
+
+def test_times_that_are_dates_are_shown_as_dates(followed):
+    ax = dps.plots.survival(followed.infer("dates"), band=False)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == [
+        "2020-01-01", "2020-04-01", "2020-09-01"
+    ]  # fmt: skip
+    assert len(ax.collections) == 1  # without the band
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["95% intervals"]
+
+
+def test_kinds_of_events_have_a_panel_each_for_groups_and_a_colour_each_without(followed):
+    result = followed.infer("kinds")
+    panels = dps.plots.survival(result)
+    frame = result.curve()
+    for panel, event in zip(panels, result.events, strict=True):
+        assert event in [text.get_text() for text in panel.texts]
+        for line, group in zip(panel.lines, result.labels, strict=True):
+            part = frame[(frame["group"] == group) & (frame["event"] == event)]
+            np.testing.assert_array_equal(line.get_ydata(), [0, *part["monotone"]])
+    assert panels[0].get_ylim() == panels[1].get_ylim()
+    assert len(written_below(panels[0])) == 0
+    assert len(written_below(panels[1])) == 3
+    one = dps.plots.survival(result, groups=["arm=old"])
+    assert [line.get_label() for line in one.lines] == list(result.events)
+    whole = dps.plots.survival(followed.infer("whole"))
+    assert [line.get_label() for line in whole.lines] == list(result.events)
+    assert whole.get_ylabel() == "cumulative incidence"
+
+
+def test_groups_without_a_start_are_left_out(followed):
+    result = followed.infer("rare")
+    assert [line.get_label() for line in dps.plots.survival(result).lines] == ["rare=False"]
+    with pytest.raises(dps.RequestError, match=r"no curve of .*rare=True.* has a start"):
+        dps.plots.survival(result, groups=["rare=True"])
+
+
+def test_refusals_of_survival(followed):
+    result = followed.infer("arms")
+    with pytest.raises(dps.RequestError, match=r"groups must be some of \['arm=new', 'arm=old'\]"):
+        dps.plots.survival(result, groups=["x"])
+    with pytest.raises(dps.RequestError, match="at most 10 curves, not 11"):
+        dps.plots.survival(result, groups=["arm=new"] * 11)
+    with pytest.raises(dps.RequestError, match=r"needs the result of a dps.Survival"):
+        dps.plots.survival(followed)
