@@ -218,13 +218,14 @@ class EstimateResult(Cached, Result):
         return self.terms_by_unit[0]
 
     def preview_widths(self, method: Method, alpha: float = 0.05) -> Widths:
-        """Widths of the intervals for the population; of many in one unit, every so many only."""
+        """Widths of the intervals; of many in one unit, every so many only."""
+        target = "population" if method == "noise_aware" else self.certified_target
         many = len(self.main_terms) == len(self.terms)
         some = slice(0, None, -(-len(self.terms) // _PREVIEWED) if many else 1)
         if some.step > 1:
-            low, high = self.intervals.subset(some).conf_int(alpha, method, "population")
+            low, high = self.intervals.subset(some).conf_int(alpha, method, target)
         else:
-            ends = self.conf_int(alpha=alpha, method=method)
+            ends = self.conf_int(alpha=alpha, method=method, target=target)
             low, high = np.asarray(ends).reshape(-1, 2).T
         ranges = np.broadcast_to(self.intervals.range_widths, len(self.terms))
         return Widths(self.terms[some], high - low, ranges[some])
