@@ -257,7 +257,15 @@ class SurvivalResult(EstimateResult):
     >>> result = dps.release(plan, rows, m=2_000).infer("curves")
     >>> print(result.survival_at(200).params.round(1))
     [0.8 0.6]
-    >>> print(result.quantile(0.5).round(-1).to_string(index=False))
+    >>> medians, means = result.quantile(0.5)["estimate"], result.restricted_mean(300).params
+    >>> print(medians[0] > medians[1], means[0] > means[1])
+    True True
+    >>> print(result.differences(horizon=300).pvalues < 0.01, result.logrank().pvalue < 0.01)
+    [ True] True
+    >>> result.curve().columns.tolist()[:4], result.pairwise().columns.tolist()[:2]
+    (['group', 'time', 'estimate', 'monotone'], ['groups', 'statistic'])
+    >>> print(result.cumulative_hazard().terms[0])
+    arm=new: H(50)
     """
 
     figures = ("survival",)
