@@ -32,6 +32,7 @@ def hostile():
         "smoking": dps.Proportion("smoker"),
         "tables": dps.Marginals(["smoker", REGION], 2),
         "gap": dps.MeanDifference("pay", by="smoker"),
+        "curves": dps.Survival("age", "smoker", by=REGION),
     }
     plan = dps.plan(schema, asked, budget=dps.ApproxDP(5, 1e-9), unit="add_remove")
     rows = pd.DataFrame({
