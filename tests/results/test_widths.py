@@ -25,7 +25,6 @@ ANALYSES = {
     "means": dps.GroupMeans("age", by="area"),
     "two means": dps.MeanDifference("age", by="ill"),
     "quantile": dps.Quantile("age"),
-    "curves": dps.Survival("age", "ill", by="area"),
     "covariance": dps.Covariance(["age", "pay"]),
     "correlation": dps.Correlation(["age", "pay"]),
     "components": dps.PCA(["age", "pay"]),
@@ -78,7 +77,7 @@ def test_no_interval_is_one_value(unit, seeded_noise):
 
 def test_previewed_certified_widths_are_of_the_table_where_the_population_has_none():
     frame = pd.DataFrame({"ill": [True, False] * 500, "area": "a", "age": [10, 45, 70, 80] * 250})
-    plan = dps.plan(SCHEMA, {"curves": ANALYSES["curves"]}, budget=dps.PureDP(2))
+    plan = dps.plan(SCHEMA, {"curves": dps.Survival("age", "ill", by="area")}, budget=dps.PureDP(2))
     result = dps.release(plan, frame, rng=0, m=100).infer("curves")
     ends = result.conf_int(method="certified", target="table")
     found = result.preview_widths("certified").widths
