@@ -30,6 +30,7 @@ ANALYSES = {
     "components": dps.PCA(["age", "pay"]),
     "fit": dps.GoodnessOfFit("area", {"a": 0.5, "b": 0.3, "c": 0.2}),
     "link": dps.Independence("ill", "area"),
+    "curves": dps.Survival("age", "ill", by="area"),
 }
 
 

@@ -392,7 +392,8 @@ class GroupCurve(Cached):
             weights[cells] = 1
             noises = answers.noise_of(weights)
             part = bonferroni(each, max(len(noises), 1))
-            sums.append(float(weights @ answers.sums))
+            # At least 0, so that no sum is certified to be 0 by its noise.
+            sums.append(max(float(weights @ answers.sums), 0.0))
             radii.append(sum(abs(w) * law.quantile(part) for w, law in noises))
         if known:
             sums[-1], radii[-1] = float(answers.rows.exact or 0), 0.0

@@ -586,9 +586,10 @@ class SurvivalResult(EstimateResult):
             f"the hazards of {', '.join(names)} are equal in the population",
             statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
             df=len(names) - 1, observed=Named(observed, names), expected=Named(expected, names),
-            notes=tuple(
-                f"{name}: {o:.0f} events, {e:.0f} expected (noisy)"
-                for name, o, e in zip(names, observed.tolist(), expected.tolist(), strict=True)
+            notes=(
+                f"chi-square with {len(names) - 1} df without noise",
+                *(f"{name}: {o:.0f} events, {e:.0f} expected (noisy)"
+                  for name, o, e in zip(names, observed.tolist(), expected.tolist(), strict=True)),
             ),
         )  # fmt: skip
 
@@ -632,12 +633,42 @@ class SurvivalResult(EstimateResult):
         test.single_test(value)
         return test
 
+    @property
+    def headline(self) -> str:
+        """The medians of the first groups, and the log-rank test; of several kinds, shares."""
+        if len(self.events) > 1:
+            return super().headline
+        texts = self._medians(0.05, "population")
+        shown = "; ".join(texts[:3]) + ("; ..." if len(texts) > 3 else "")
+        if len(self.labels) < 2:
+            return f"median {shown}"
+        return f"median {shown}; log-rank p {shown_pvalue(self.logrank().pvalue, digits=2)}"
+
+    def _medians(self, alpha: float, target: Target) -> list[str]:
+        """The median of each group with its interval."""
+        frame = self.quantile(0.5, alpha=alpha, target=target)
+        numbers = frame[["estimate", "low", "high"]].to_numpy()
+        return [
+            (f"{label} " if label else "")
+            + ("not reached" if np.isinf(numbers[g, 0]) else self._shown_time(numbers[g, 0]))
+            + f" [{self._shown_time(numbers[g, 1])}, {self._shown_time(numbers[g, 2])}]"
+            for g, label in enumerate(self.labels)
+        ]
+
+    def _shown_time(self, value: float) -> str:
+        if np.isinf(value):
+            return "inf"
+        return _time_label(self.clock, value if self.clock.dates else float(f"{value:.4g}"))
+
     def _head(self, alpha: float, target: Target) -> list[str]:
-        if len(self.labels) < 2 or len(self.events) > 1 or target == "table":
+        if len(self.events) > 1:
             return [self.title]
+        lines = [self.title, f"median time (its bins): {'; '.join(self._medians(alpha, target))}"]
+        if len(self.labels) < 2 or target == "table":
+            return lines
         test = self.logrank()
         return [
-            self.title,
+            *lines,
             f"log-rank test: chi-square {significant(test.statistic)} on {test.df} df, p-value "
             f"{shown_pvalue(test.pvalue)} (allows for the noise)",
         ]
