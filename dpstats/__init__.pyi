@@ -34,6 +34,8 @@ from .analyses.regression.elastic_net import Lasso as Lasso
 from .analyses.regression.glm import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.glm import Poisson as Poisson
+from .analyses.survival.hazard import Hazard as Hazard
+from .analyses.survival.hazard import HazardResult as HazardResult
 from .analyses.survival.log_rank import LogRankResult as LogRankResult
 from .analyses.survival.survival import Survival as Survival
 from .analyses.survival.survival import SurvivalResult as SurvivalResult

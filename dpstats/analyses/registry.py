@@ -35,6 +35,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "goodness_of_fit": ("tables.goodness_of_fit", "GoodnessOfFit"),
     "graphical_model": ("graphs.graphical_model", "GraphicalModel"),
     "group_means": ("moments.group_means", "GroupMeans"),
+    "hazard": ("survival.hazard", "Hazard"),
     "huber": ("regression.loss_grid", "Huber"),
     "independence": ("tables.independence", "Independence"),
     "loss_grid": ("regression.loss_grid", "LossGrid"),
@@ -51,6 +52,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "survival": ("survival.survival", "Survival"),
 }
 _ALSO_CALLED = {  # what others call a kind -> the kind
+    "cox": "hazard",
     "median": "quantile",
     "regression": "ols",
     "t_test": "mean_difference",

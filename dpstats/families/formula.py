@@ -154,13 +154,20 @@ class Design:
         return {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
 
     @staticmethod
-    def of(formula: str, schema: Schema, *, constant_alone: bool = False) -> Design:
+    def of(
+        formula: str,
+        schema: Schema,
+        *,
+        constant_alone: bool = False,
+        response: Feature | None = None,
+    ) -> Design:
         """Read a formula against a schema; no data, nothing evaluated.
 
         The first level of a category is its baseline where there is an intercept, or the one that
         ``Treatment`` names: a level, or the label of a bin. In a product with a number, the levels
         of a category have a baseline if the number is there by itself; a product of two categories
-        needs one of them by itself, or no intercept: ``C(g):C(h) - 1`` has all cells.
+        needs one of them by itself, or no intercept: ``C(g):C(h) - 1`` has all cells. The column
+        on the left may be of any kind if its feature is given as the `response`.
 
         Raises
         ------
@@ -178,7 +185,7 @@ class Design:
                 )
         if len(left) != 1 or len(left[0]) != 1 or left[0][0] == "1":
             raise RequestError(f"{excerpt(formula)} needs one column on the left; {GRAMMAR}")
-        response = _response(left[0][0], schema)
+        response = response or _response(left[0][0], schema)
         terms = [tuple(_Factor.of(text, schema) for text in term if text != "1") for term in right]
         if not any(terms) and not (terms and constant_alone):
             raise RequestError(f"{excerpt(formula)} has no regressor; for a mean use dps.Mean")

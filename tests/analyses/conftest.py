@@ -41,6 +41,10 @@ EXAMPLES = {
         dps.GroupMeans("pay", by="region"),
         dps.GroupMeans("rent", by="age", given="smoker == 'yes'"),
     ],
+    "hazard": [
+        dps.Hazard("age, retired ~ smoker"),
+        dps.Hazard("age, retired ~ rent + C(region)", given="smoker == 'yes'"),
+    ],
     "huber": [
         dps.Huber("pay ~ 1", k=3),
         dps.Huber("pay ~ age", k=3, grid={"Intercept": (0, 20, 5), "age": (-0.1, 0.5, 5)}),
@@ -113,10 +117,9 @@ EXAMPLES = {
 # Those that a fast run has: one of each kind, or of each way that it goes.
 FAST = {
     "correlation": [0], "covariance": [0], "goodness_of_fit": [0], "graphical_model": [0, 3],
-    "group_means": [0], "huber": [0], "independence": [1], "lasso": [0], "logistic": [5],
-    "loss_grid": [0], "mean": [1], "mean_difference": [0], "ols": [2, 4], "pca": [2],
-    "poisson": [0], "proportion": [1], "quantile": [1],
-    "survival": [1, 2],
+    "group_means": [0], "hazard": [1], "huber": [0], "independence": [1], "lasso": [0],
+    "logistic": [5], "loss_grid": [0], "mean": [1], "mean_difference": [0], "ols": [2, 4],
+    "pca": [2], "poisson": [0], "proportion": [1], "quantile": [1], "survival": [1, 2],
 }  # fmt: skip
 
 

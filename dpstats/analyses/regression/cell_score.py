@@ -7,54 +7,41 @@ a bin, the score is to second order in the width of the bins
     U(b) = sum_c x_c [T_c1 - N_c (s(e_c) + v_c) - s'(e_c) d_c'b L_c],   e_c = x_c'b,
 
 v_c = s_2(e_c) (d_c'b)^2 / 6 for rows that are spread evenly in the bin. It is linear in the noisy
-counts. Values of h'b are tested by it, the other coefficients fitted under the hypothesis [1]_. See
-docs/explanation/regression/logistic-regression.md.
-
-References
-----------
-.. [1] C. R. Rao (1948), Large sample tests of statistical hypotheses concerning several parameters
-   with applications to problems of estimation. Proc. Camb. Phil. Soc. 44, 50-57.
+counts. See docs/explanation/regression/logistic-regression.md.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import linalg, optimize, special
+from scipy import linalg, special
 
-from dpstats.analyses.regression.score import DRAWS, Average, Score, derivatives, solved
+from dpstats.analyses.regression.linear_score import LinearScore
+from dpstats.analyses.regression.score import Average, derivatives
 from dpstats.arrays import Floats
-from dpstats.inference.joint_coverage import independent, joint_test, root_of
-from dpstats.inference.mixture_tails import MixtureTails
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ROUNDING = 1e-7  # standard deviations of the sampling error
-_LEAST_TAIL = 1e-300  # has a normal deviate
 _THIRD = 1 / 8  # largest |s'''| of the logistic function
 
 
 @dataclass(frozen=True, eq=False)
-class CellScore(Score):
-    """Noisy counts of C cells of the regressors, by a binary outcome."""
+class CellScore(LinearScore):
+    """Noisy counts of C cells of the regressors x (C, p), taken at the middle, by a binary outcome.
 
-    x: Floats  # (C, p) regressors at the middle of every cell, of size about one
+    The noise is on `counts` and `offsets`, in this order.
+    """
+
     slopes: Floats  # (J, C, p) their change over half a bin of each of the J numbers
     remainder: Floats  # (C, p) bounds on what slopes leave out, from squares and products
     counts: Floats  # (2, C) noisy counts of rows with the outcome 0 and 1
     offsets: Floats  # (J, C) noisy sums of the numbers' distance from the middle, in half bins
-    noise: Floats  # ((2 + J) C,) * 2 covariance of the noise on all of these, in this order
     n: int  # number of rows, or its estimate
-    # The Laplace part of the noise: weights (k, (2 + J) C) on k independent noises of variance one,
-    # and the number of equal Laplace noises (k,) that each of these is a sum of.
-    laplace: Floats = field(default_factory=lambda: np.zeros((0, 0)))
-    terms: Floats = field(default_factory=lambda: np.zeros(0))
-    seed: int = 0  # of the draws of these noises in a joint test
     clustering: float = 1.0  # factor of the sampling variance: the most rows of one person
 
     @cached_property
@@ -78,10 +65,6 @@ class CellScore(Score):
         """((2 + J) C,) counts and offsets."""
         return np.concatenate([self.counts.ravel(), self.offsets.ravel()])
 
-    def score(self, b: Floats) -> Floats:
-        """(p,) U(b)."""
-        return np.asarray(self._entries(b).T @ self._sums)
-
     def information(self, b: Floats) -> Floats:
         """(p, p) sum of x x' N s(1 - s), positive semidefinite."""
         slope = self._fit(b)[1]
@@ -102,11 +85,6 @@ class CellScore(Score):
         chance = chance + slope * (1 - 2 * chance) * (moved**2).sum(axis=0) / 6
         factors = [-chance, 1 - chance, *(-slope * moved)]
         return np.concatenate([self.x * factor[:, np.newaxis] for factor in factors])
-
-    def noise_covariance(self, b: Floats) -> Floats:
-        """(p, p) of U(b), of the privacy noise alone."""
-        entries = self._entries(b)
-        return np.asarray(entries.T @ self.noise @ entries)
 
     def _influences(self, combinations: Floats) -> Floats:
         """(p, k) effect of the score on combinations (k, p) of the estimate, to first order.
@@ -195,104 +173,6 @@ class CellScore(Score):
         slope = self._fit(b)[1]
         half = np.abs(self.slopes @ along).sum(axis=0) + self.remainder @ np.abs(along)
         return self.clustering * float((self._rows * slope) @ half**2)
-
-    @cached_property
-    def params(self) -> Floats | None:
-        """(p,) the solution of U(b) = 0; None without one."""
-        return self._find_root(np.zeros(self.x.shape[1]))
-
-    @cached_property
-    def _covariances_of_score(self) -> Floats:
-        """(2, p, p) of the score at the estimate, from sampling and from the noise."""
-        return np.array([self._sampling(self._estimate), self.noise_covariance(self._estimate)])
-
-    def covariances(self, combinations: Floats) -> Floats:
-        """(2, k, k) of combinations (k, p), from sampling and noise; infinite if not known."""
-        try:
-            along = self._influences(combinations)
-        except np.linalg.LinAlgError:
-            return np.full((2, len(combinations), len(combinations)), np.inf)
-        return np.asarray(along.T @ self._covariances_of_score @ along)
-
-    def _deviate_of(self, distance: float, b: Floats, along: Floats, rest: float) -> float:
-        """The normal deviate with the tail of an error along'U(b), `rest` the variance of its rows.
-
-        With Laplace noise on few cells that tail is heavier than the normal one (`MixtureTails`).
-        """
-        weights = self._entries(b) @ along
-        total = float(weights @ self.noise @ weights) + rest
-        if not len(self.terms):
-            return float(distance / np.sqrt(total))
-        laplace = (self.laplace @ weights) ** 2 / total
-        normal = max(1 - float(laplace.sum()), rest / total)
-        law = MixtureTails(np.array([normal]), laplace[np.newaxis, :], self.terms)
-        tail = float(law.tail(np.array([distance / np.sqrt(total)]))[0])
-        return float(-np.sign(distance) * special.ndtri(max(tail, _LEAST_TAIL) / 2))
-
-    def deviate(self, combination: Floats, value: float, *, sampled: bool) -> float | None:
-        """See `Score.deviate`; zero where the misfit inside the bins alone could explain it.
-
-        The value in the table has no sampling variance but that inside the bins.
-        """
-        b = self._under(combination[np.newaxis, :], np.array([value]))
-        if b is None:
-            return None
-        information = self.information(b)
-        try:
-            along = solved(information, combination)
-        except linalg.LinAlgError:
-            return None
-        spread = float(along @ self._sampling(b) @ along)
-        rest = spread if sampled else max(self._inside(b, along), _ROUNDING**2 * spread)
-        distance = float(along @ self.score(b))
-        low, high = self.misfit(b, along)
-        return self._deviate_of(distance - float(np.clip(distance, low, high)), b, along, rest)
-
-    def wald(self, combinations: Floats, values: Floats) -> tuple[float, float]:
-        """F test of the score under the hypothesis, as intervals are.
-
-        What the expansion in the bins leaves out has the value in its bounds that is most
-        favourable to the hypothesis.
-        """
-        inverse = np.linalg.inv(self._information_at_estimate)
-        covariance = np.asarray(inverse @ self._covariances_of_score.sum(axis=0) @ inverse)
-        reduced, difference = independent(combinations, values, self._estimate, covariance)
-        b = self._under(reduced, difference + reduced @ self._estimate) if len(reduced) else None
-        if b is None:
-            return 0.0, 1.0
-        try:
-            along = solved(self.information(b), reduced.T)
-        except linalg.LinAlgError:
-            return 0.0, 1.0
-        weights = self._entries(b) @ along
-        scaled = self.laplace @ weights if len(self.terms) else np.zeros((1, len(reduced)))
-        laplace = scaled.T @ scaled
-        normal = along.T @ self._sampling(b) @ along + weights.T @ self.noise @ weights - laplace
-        score = along.T @ self.score(b)
-        low, high = np.array([self.misfit(b, one) for one in along.T]).T
-        half = root_of(np.asarray(np.linalg.pinv(normal + laplace, hermitian=True)))
-        explained = low
-        if np.any(low < high):  # combinations have about unit variance
-            ends = low - _ROUNDING, high + _ROUNDING
-            explained = optimize.lsq_linear(half, half @ score, ends).x
-        rng, df = np.random.default_rng(self.seed), self._df
-        return joint_test(
-            score - explained, df, normal, laplace, lambda: self._draws(rng) @ scaled, rng
-        )
-
-    def _draws(self, rng: np.random.Generator) -> Floats:
-        """(DRAWS, k) of Laplace noises of unit variance."""
-        parts = rng.standard_gamma(self.terms, (2, DRAWS, len(self.terms)))
-        return np.asarray((parts[0] - parts[1]) / np.sqrt(2 * self.terms))
-
-    def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
-        """All values that are not rejected at level alpha, as an interval around the estimate."""
-        centre = float(combination @ self._estimate)
-        along = solved(self._information_at_estimate, combination)
-        deviation = float(np.sqrt(along @ self._covariances_of_score.sum(axis=0) @ along))
-        return self._rejected_beyond(
-            combination, alpha, (centre, centre), deviation, sampled=sampled
-        )
 
 
 def corners(numbers: int) -> Floats:

@@ -255,6 +255,10 @@ class RegressionResult(LinearResult, ABC):
     def _along(self, matrix: Floats) -> Any:
         """The intervals of combinations (k, d) of the coefficients."""
 
+    def _in_basis(self, matrix: Floats) -> Floats:
+        """Combinations (k, d) of the coefficients as combinations (k, p) in the basis."""
+        return np.asarray(matrix @ self.moments.to_basis)
+
     def t_test(self, r_matrix: Constraints) -> ContrastResult:
         """Linear combinations of the coefficients, each with interval and test.
 
@@ -294,7 +298,7 @@ class RegressionResult(LinearResult, ABC):
         statistic, pvalue, rank = 0.0, 1.0, 0
         if len(matrix):
             statistic, pvalue = self._along(matrix).wald(values)
-            rows = matrix @ self.moments.to_basis
+            rows = self._in_basis(matrix)
             rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
         return FTestResult(
             f"F test, {self.title}",

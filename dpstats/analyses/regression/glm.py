@@ -335,31 +335,13 @@ _UNMEASURED = (
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GeneralisedResult(RegressionResult):
-    """A generalised linear model, named as in statsmodels: ``params, bse, tvalues, pvalues``.
-
-    Attributes
-    ----------
-    link : Link
-    points : mapping of column name to (m,) float64
-        Of the columns of the regressors, where `get_margeff` averages over the rows.
-    unmeasured : (d,) float64
-        Share of each variance that allows for what no measured function determines, which
-        `privacy_share` counts too; zero where all that the score needs was measured.
-    """
-
-    link: Link = field(kw_only=True, compare=False)
-    points: Mapping[str, Floats] = field(kw_only=True, compare=False)
-    unmeasured: Floats = field(kw_only=True, compare=False)
+class ScoreResult(RegressionResult):
+    """Coefficients that a `Score` gives."""
 
     @property
     def _coefficients(self) -> CoefficientIntervals:
         assert isinstance(self.intervals, CoefficientIntervals)
         return self.intervals
-
-    @property
-    def _privacy(self) -> str:
-        return _UNMEASURED if np.any(self.unmeasured >= _LEAST_SHARE) else super()._privacy
 
     @property
     def converged(self) -> bool:
@@ -379,6 +361,42 @@ class GeneralisedResult(RegressionResult):
             columns = (np.exp(np.asarray(self.params)), np.exp(low), np.exp(high))
         names = (name, "conf_low", "conf_high")
         return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.terms)
+
+    @property
+    def _covariance(self) -> Floats:
+        return self._coefficients.covariance
+
+    @property
+    def df_resid(self) -> float:
+        """Rows less coefficients."""
+        return float(self.nobs - len(self.params))
+
+    def _along(self, matrix: Floats) -> CoefficientIntervals:
+        basis = self._in_basis(matrix) / self.moments.half_range
+        return replace(self._coefficients, combinations=basis)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GeneralisedResult(ScoreResult):
+    """A generalised linear model, named as in statsmodels: ``params, bse, tvalues, pvalues``.
+
+    Attributes
+    ----------
+    link : Link
+    points : mapping of column name to (m,) float64
+        Of the columns of the regressors, where `get_margeff` averages over the rows.
+    unmeasured : (d,) float64
+        Share of each variance that allows for what no measured function determines, which
+        `privacy_share` counts too; zero where all that the score needs was measured.
+    """
+
+    link: Link = field(kw_only=True, compare=False)
+    points: Mapping[str, Floats] = field(kw_only=True, compare=False)
+    unmeasured: Floats = field(kw_only=True, compare=False)
+
+    @property
+    def _privacy(self) -> str:
+        return _UNMEASURED if np.any(self.unmeasured >= _LEAST_SHARE) else super()._privacy
 
     def get_prediction(
         self, exog: pd.DataFrame | Mapping[str, Any] | None = None
@@ -426,19 +444,6 @@ class GeneralisedResult(RegressionResult):
         intervals = NormalIntervals(*means)
         title = f"Average marginal effects, {self.title}"
         return EstimateResult(**self._combined(title, names, intervals, [_FIRST_ORDER]))
-
-    @property
-    def _covariance(self) -> Floats:
-        return self._coefficients.covariance
-
-    @property
-    def df_resid(self) -> float:
-        """Rows less coefficients."""
-        return float(self.nobs - len(self.params))
-
-    def _along(self, matrix: Floats) -> CoefficientIntervals:
-        basis = matrix @ self.moments.to_basis / self.moments.half_range
-        return replace(self._coefficients, combinations=basis)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -592,7 +597,7 @@ class Generalised:
             rows=scored.rows.of_persons,
             budget=str(release.budget),
             notes=[
-                *_estimated(intervals, scored, names),
+                *notes_on_estimates(intervals, scored, names),
                 *subgroup_notes(moments.given, scored.rows),
                 *notes,
                 _NOT_CERTIFIED,
@@ -611,7 +616,9 @@ class Generalised:
         return f"{type(self).__name__} regression: {formula}{given}"
 
 
-def _estimated(intervals: CoefficientIntervals, scored: Scored, terms: Sequence[str]) -> list[str]:
+def notes_on_estimates(
+    intervals: CoefficientIntervals, scored: Scored, terms: Sequence[str]
+) -> list[str]:
     """Notes on what has no estimate: levels without rows, and what depends on them."""
     if not intervals.known:
         return [_NO_ESTIMATE]

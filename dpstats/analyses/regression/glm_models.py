@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
 from dpstats.analyses.regression.cell_score import CellScore, corners
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.arrays import Floats
+from dpstats.arrays import Codes, Floats
 from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
@@ -121,7 +121,13 @@ def _counted_in_subgroup(
     return (column,), enters
 
 
-def _regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
+def value_in_bins(column: Number, bins: Codes, shift: float = 0.0) -> Floats:
+    """Unit values (m,) at the middle of bins (m,) of a number, or `shift` half bins from it."""
+    first, last = column.bin_codes
+    return np.asarray((first + last + shift * (last - first))[bins] / 2 / column.half_points)
+
+
+def regressor_columns(moments: DesignMoments) -> tuple[Column, ...]:
     """In the order of the schema."""
     names = {name for regressor in moments.design.regressors for name, _ in regressor.factors}
     return tuple(column for column in moments.schema if column.name in names)
@@ -136,7 +142,7 @@ class BinnedModel:
     @staticmethod
     def serves(moments: DesignMoments) -> bool:
         """Whether the columns are few enough."""
-        columns = _regressor_columns(moments)
+        columns = regressor_columns(moments)
         cells = math.prod(column.bins for column in columns)
         whole = moments.given is None or not moments.given.label  # of all rows with a value
         return len(columns) <= _MOST_COLUMNS and cells <= _MOST_CELLS and whole
@@ -144,12 +150,12 @@ class BinnedModel:
     @cached_property
     def counted(self) -> tuple[Column, ...]:
         """Columns whose rows are counted: those of the regressors."""
-        return _regressor_columns(self.moments)
+        return regressor_columns(self.moments)
 
     @cached_property
     def numbers(self) -> tuple[Number, ...]:
         """Regressors that are numbers, not groups."""
-        return tuple(self.moments.schema[name] for name in _numbers(self.moments))  # type: ignore[misc]
+        return tuple(self.moments.schema[name] for name in number_names(self.moments))  # type: ignore[misc]
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -172,10 +178,7 @@ class BinnedModel:
             values[column.name] = flat.astype(np.float64)
             if column in self.numbers:
                 assert isinstance(column, Number)
-                first, last = column.bin_codes
-                moved = shifts.get(column.name, 0.0)
-                codes = (first + last + moved * (last - first))[flat] / 2
-                values[column.name] = codes / column.half_points
+                values[column.name] = value_in_bins(column, flat, shifts.get(column.name, 0.0))
         return values
 
     @cached_property
@@ -213,9 +216,11 @@ class BinnedModel:
         noises = [(w, law) for w, law in answers.noise_groups if not law.gaussian]
         laplace = np.array([w[order] / unit * law.variance**0.5 for w, law in noises])
         score = CellScore(
-            x, slopes, remainder, totals[:2], totals[2:], noise, n,
-            laplace.reshape(-1, len(order)), np.array([float(law.terms) for _, law in noises]),
-            calibration_seed(answers), float(answers.rows.rows_per_person),
+            x, slopes, remainder, totals[:2], totals[2:], n,
+            float(answers.rows.rows_per_person), noise=noise,
+            laplace=laplace.reshape(-1, len(order)),
+            terms=np.array([float(law.terms) for _, law in noises]),
+            seed=calibration_seed(answers),
         )  # fmt: skip
         rows, at = self._rows(release, answers), self._at_corners
         points = {name: np.concatenate([values[name][kept] for values in at]) for name in at[0]}
@@ -269,7 +274,7 @@ class DensityModel:
     def counted(self) -> tuple[Column, ...]:
         """Columns whose rows are counted: those of the regressors, and the response."""
         response = self.moments.schema[self.moments.design.response[0]]
-        return (*_regressor_columns(self.moments), response)
+        return (*regressor_columns(self.moments), response)
 
     @cached_property
     def second_stage(self) -> PilotScore:
@@ -335,7 +340,7 @@ class DensityModel:
     ) -> dict[str, Floats]:
         """The values with those of every number replaced by their mean in its bin."""
         means = dict(values)
-        for name in _numbers(self.moments):
+        for name in number_names(self.moments):
             bins = self.moments.schema[name].bins_of(codes[name])
             mass = np.bincount(bins, density)
             total = np.bincount(bins, density * values[name])
@@ -350,9 +355,9 @@ class DensityModel:
 
     def _points(self, codes: dict[str, NDArray[np.int64]]) -> dict[str, Floats]:
         """Values of the columns as `DesignMoments.regressors_at` takes them."""
-        numbers = _numbers(self.moments)
+        numbers = number_names(self.moments)
         values = {}
-        for column in _regressor_columns(self.moments):
+        for column in regressor_columns(self.moments):
             of = codes[column.name]
             if column.name in numbers:
                 assert isinstance(column, Number)
@@ -380,7 +385,7 @@ def _check_binned(columns: Sequence[Column]) -> None:
             )
 
 
-def _numbers(moments: DesignMoments) -> list[str]:
+def number_names(moments: DesignMoments) -> list[str]:
     """Names of the regressors' columns that enter as numbers."""
     factors = (f for regressor in moments.design.regressors for f in regressor.factors)
     return list(dict.fromkeys(name for name, level in factors if level is None))

@@ -23,7 +23,7 @@ from dpstats.caching import Cached
 from dpstats.checks import check_choice, listed, short
 from dpstats.error_rates import USUAL_ALPHA, for_empty_levels
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
+from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
 from dpstats.inference.mixture_tails import MixtureTails
@@ -78,6 +78,8 @@ class FollowUp:
     entry : str or None
         A Number: when a row came under observation, on the scale of `time`.
     ties : {"half", "last"} or None
+    with_missing : tuple of str
+        Those of `by` whose missing cells make groups too.
     """
 
     time: str
@@ -86,6 +88,7 @@ class FollowUp:
     given: str | None = None
     entry: str | None = None
     ties: Ties | None = None
+    with_missing: tuple[str, ...] = ()
 
     def clock(self, schema: Schema) -> Number:
         """The column of times."""
@@ -107,9 +110,15 @@ class FollowUp:
         return np.array([clock.low, *clock.edges, clock.high], dtype=np.float64)
 
     def groups(self, schema: Schema) -> list[tuple[int, ...]]:
-        """Bins of the columns `by` in each group, without those of missing cells."""
-        columns = [schema[name] for name in self.by]
-        named = [[i for i, x in enumerate(c.bin_labels) if x != MISSING_LABEL] for c in columns]
+        """Bins of the columns `by` in each group."""
+        named = [
+            [
+                i
+                for i, label in enumerate(schema[name].bin_labels)
+                if label != MISSING_LABEL or name in self.with_missing
+            ]
+            for name in self.by
+        ]
         return list(itertools.product(*named))
 
     def labels(self, schema: Schema) -> list[str]:
@@ -335,6 +344,29 @@ def _cell(
     return Indicator(cell_set(columns, held), name + (f" and {label}" if label else ""))
 
 
+def _single_cells(tables: Family, wanted: Family) -> list[int] | None:
+    """Where each of the wanted counts is among the cells of the tables; None if one is a sum.
+
+    Cells of tables are answered together, which is faster than each by itself.
+    """
+    places: dict[frozenset[Column], tuple[Block, int]] = {}
+    start = 0
+    for block in tables.blocks:
+        places[frozenset(block.columns)] = block, start
+        start += block.size
+    found = []
+    for block in wanted.blocks:
+        assert isinstance(block, Indicator)
+        if frozenset(block.cells.columns) not in places:
+            return None
+        table, first = places[frozenset(block.cells.columns)]
+        cells = np.flatnonzero(block.cells.over(table.columns))
+        if len(cells) != 1:
+            return None
+        found.append(first + int(cells[0]))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class RiskSets(Cached):
     """Noisy events and rows at risk, with the joint law of their noise.
@@ -362,7 +394,10 @@ class RiskSets(Cached):
     def of(cls, follow_up: FollowUp, release: ReleaseView) -> RiskSets:
         """Those of a release."""
         schema = release.schema
-        answers = release.answers(follow_up.answered(schema).blocks)
+        tables, wanted = follow_up.family(schema), follow_up.answered(schema)
+        places = _single_cells(tables, wanted)
+        answers = release.answers(wanted if places is None else tables)
+        answers = answers if places is None else answers.subset(places)
         shape = (
             len(follow_up.groups(schema)), follow_up.clock(schema).value_bins, len(follow_up.events)
         )  # fmt: skip
@@ -451,21 +486,36 @@ class RiskSets(Cached):
 
     def noise_tails(self, entries: Floats) -> MixtureTails:
         """Laws of the noise on combinations (d, k) of `sums`."""
-        squares = self._along(entries) ** 2 * self._parts[1][:, np.newaxis]
-        laws = [law for _, law in self._noises]
-        gaussian = np.array([law.gaussian for law in laws])
-        terms = np.array([float(getattr(law, "terms", 1)) for law in laws])
-        return MixtureTails(squares[gaussian].sum(axis=0), squares[~gaussian].T, terms[~gaussian])
+        laplace, terms = self.laplace(entries)
+        gaussian = self._along(entries)[self._gaussian] ** 2
+        normal = self._parts[1][self._gaussian] @ gaussian
+        return MixtureTails(normal, laplace.T**2, terms)
+
+    @cached_property
+    def _gaussian(self) -> NDArray[np.bool_]:
+        """(m,) which of the independent noises are Gaussian."""
+        return np.array([law.gaussian for _, law in self._noises], dtype=np.bool_)
+
+    def laplace(self, entries: Floats) -> tuple[Floats, Floats]:
+        """Weights (m, k) of Laplace noises of variance one in combinations (d, k) of `sums`.
+
+        With the number of equal terms (m,) of each noise.
+        """
+        weights = self._along(entries) * np.sqrt(self._parts[1])[:, np.newaxis]
+        terms = np.array([float(getattr(law, "terms", 1)) for _, law in self._noises])
+        return weights[~self._gaussian], terms[~self._gaussian]
 
     def bins_with_rows(self, groups: Sequence[int]) -> int:
         """Number of first bins in which groups together surely have rows (eq. end-of-curve)."""
-        chosen, bins = list(groups), self.shape[1]
-        at_risk = self.observed.at_risk[chosen].sum(axis=0)
-        law = self.noise_tails(self.maps.at_risk[:, chosen].sum(axis=1))
-        doubts = law.tail(np.maximum(at_risk, 0)) / 2 * bins
-        doubts = np.where(law.variances < _NO_NOISE, at_risk < _LEAST_AT_RISK / 2, doubts)
-        sure = (doubts <= for_empty_levels(USUAL_ALPHA)) & (at_risk > 0)
-        return int(np.cumprod(sure).sum())
+        at_risk = self.maps.at_risk[:, list(groups)].sum(axis=1)
+        return int(np.cumprod(self.are_positive(at_risk)).sum())
+
+    def are_positive(self, entries: Floats) -> NDArray[np.bool_]:
+        """(k,) whether combinations (d, k) of `sums` are above what noise alone could be."""
+        estimates, law = self.sums @ entries, self.noise_tails(entries)
+        doubts = law.tail(np.maximum(estimates, 0)) / 2 * len(estimates)
+        doubts = np.where(law.variances < _NO_NOISE, estimates < _LEAST_AT_RISK / 2, doubts)
+        return np.asarray((doubts <= for_empty_levels(USUAL_ALPHA)) & (estimates > 0))
 
     def counts(self, sums: Floats) -> Counts:
         """Events and rows at risk from sums (..., d) of all cells (eq. at-risk)."""

@@ -20,7 +20,13 @@ def exact(x, y, bins, width=2.0):
     slopes[0, :, 1] = half
     design = np.column_stack([np.ones(bins), middle])
     return CellScore(
-        design, slopes, np.zeros((bins, 2)), counts, offsets, np.zeros((3 * bins,) * 2), len(x)
+        design,
+        slopes,
+        np.zeros((bins, 2)),
+        counts,
+        offsets,
+        len(x),
+        noise=np.zeros((3 * bins,) * 2),
     )
 
 
@@ -86,10 +92,10 @@ def two_cells(laplace, sd=85.0):
     """A common and a rare group with equal chances, noise of one law on four counts."""
     rows, half = np.array([100_000.0, 20_000.0]), np.zeros((0, 2, 2))
     counts = np.stack([0.7 * rows, 0.3 * rows])
-    noise = (sd * np.eye(4), np.ones(4)) if laplace else ()
+    noise = {"laplace": sd * np.eye(4), "terms": np.ones(4)} if laplace else {}
     return CellScore(
         np.array([[1.0, 0.0], [1.0, 1.0]]), half, np.zeros((2, 2)), counts, np.zeros((0, 2)),
-        sd**2 * np.eye(4), 120_000, *noise,
+        120_000, noise=sd**2 * np.eye(4), **noise,
     )  # fmt: skip
 
 
@@ -140,7 +146,7 @@ def test_a_joint_test_has_its_level_under_noise_on_few_cells():
         counts = np.array([sizes - ill, ill]) + rng.laplace(0, sd / np.sqrt(2), (2, 3))
         some = CellScore(
             design, np.zeros((0, 3, 3)), np.zeros((3, 3)), counts, np.zeros((0, 3)),
-            sd**2 * np.eye(6), 2_750, sd * np.eye(6), np.ones(6), run,
+            2_750, noise=sd**2 * np.eye(6), laplace=sd * np.eye(6), terms=np.ones(6), seed=run,
         )  # fmt: skip
         forgetful = replace(
             some, noise=np.zeros((6, 6)), laplace=np.zeros((0, 6)), terms=np.ones(0)

@@ -1,0 +1,124 @@
+"""Hazard ratios: width against the non-private one, the effect of binning time, and cost.
+
+    python tests/benchmarks/hazard.py width [--runs 20]
+    python tests/benchmarks/hazard.py binning [--runs 40]
+    python tests/benchmarks/hazard.py cost
+
+"width": log hazard ratio of a binary treatment, 20 bins of time, the whole budget (1, 1e-6), half
+of the rows censored. "binning": the grouped estimate without privacy less exact Cox regression of
+the continuous times (statsmodels, Efron), in standard errors of the latter; also with all censored
+rows of a bin at risk. "cost": CPU seconds of `infer` and `summary` with 20 bins and 12 patterns.
+"""
+
+import argparse
+
+import numpy as np
+import pandas as pd
+from measuring import markdown, timed
+from statsmodels.duration.hazard_regression import PHReg
+
+import dpstats as dps
+from dpstats.inference.simulation import draw_from
+from dpstats.privacy.gaussian import DiscreteGaussian
+from dpstats.privacy.noise import _noise_from
+
+TIGHT = dps.ApproxDP(1, 1e-6)
+RATIO = -0.5
+
+
+class Noise:
+    """Discrete Gaussian noise with a seed, or none: repeatable, and not private."""
+
+    def __init__(self, seed=None):
+        self.rng = None if seed is None else np.random.default_rng(seed)
+
+    def __call__(self, scale, size):
+        if self.rng is None:
+            return np.zeros(size, dtype=np.int64)
+        return draw_from(DiscreteGaussian(scale), size, self.rng).astype(np.int64)
+
+
+def drawn(n, censored, rng):
+    """Rows with a share of censored times: rate 1 in the first group, ends up to time 2."""
+    arm = rng.random(n) < 0.5
+    until = {0.3: 0.3, 0.5: 0.8, 0.8: 3.6}[censored]
+    event = rng.exponential(np.exp(-RATIO * arm))
+    end = np.minimum(rng.exponential(1 / until, n), 2)
+    return pd.DataFrame({"time": np.minimum(event, end), "event": event < end, "arm": arm})
+
+
+def fitted(rows, bins, noise, ties=None):
+    edges = list(np.linspace(0, 2, bins + 1)[1:-1].round(6))
+    time = dps.Number("time", 0, 2, points=200_001, edges=edges, missing=0)
+    schema = dps.Schema([time, dps.Boolean("event"), dps.Boolean("arm")])
+    plan = dps.plan(schema, {"it": dps.Hazard("time, event ~ arm", ties=ties)}, budget=TIGHT)
+    with _noise_from(noise):
+        release = dps.release(plan, rows, m=100, rng=0)
+    return release.infer("it")
+
+
+def width(runs):
+    lines = []
+    for events in (300, 500, 1_000, 2_000):
+        ours, plain, rng = [], [], np.random.default_rng(events)
+        for run in range(runs):
+            rows = drawn(2 * events, 0.5, rng)
+            ends = np.asarray(fitted(rows, 20, Noise(run)).conf_int())[0]
+            ours.append(ends[1] - ends[0])
+            plain.append(2 * 1.959964 * fitted(rows, 20, Noise()).sampling_variance[0] ** 0.5)
+        lines.append([
+            f"{rows['event'].sum():,}", f"{np.median(ours):.3f}", f"{np.median(plain):.3f}",
+            f"{np.median(ours) / np.median(plain):.2f}",
+        ])  # fmt: skip
+    print(markdown(["events", "median width", "without privacy", "ratio"], lines))
+
+
+def binning(runs):
+    lines = []
+    for n in (2_000, 50_000):
+        for censored in (0.3, 0.8):
+            rng, exact, found = np.random.default_rng(n), [], {}
+            for _ in range(runs if n < 10_000 else max(runs // 4, 1)):
+                rows = drawn(n, censored, rng)
+                cox = PHReg(rows["time"], rows[["arm"]] * 1.0, rows["event"], ties="efron").fit()
+                exact.append((cox.params[0], cox.bse[0]))
+                for bins in (10, 20):
+                    for ties in ("half", "last"):
+                        estimate = fitted(rows, bins, Noise(), ties).params[0]
+                        found.setdefault((bins, ties), []).append(estimate - cox.params[0])
+            error = np.mean(exact, axis=0)[1]
+            shown = [f"{np.mean(d) / error:+.3f} ({np.std(d) / error:.3f})" for d in found.values()]
+            lines.append([f"{n:,}", f"{censored:.0%}", f"{error:.4f}", *shown])
+    heads = [f"{bins} bins, {ties}" for bins, ties in found]
+    print(markdown(["n", "censored", "s.e. of Cox", *heads], lines))
+
+
+def cost():
+    rng = np.random.default_rng(0)
+    rows = drawn(4_000, 0.5, rng).assign(g=rng.choice(list("abcdef"), 4_000))
+    edges = list(np.linspace(0, 2, 21)[1:-1].round(6))
+    schema = dps.Schema([
+        dps.Number("time", 0, 2, points=2_001, edges=edges, missing=0),
+        *(dps.Boolean(name) for name in ("event", "arm")), dps.Category("g", list("abcdef")),
+    ])  # fmt: skip
+    lines = []
+    for budget in (dps.PureDP(1), TIGHT):
+        for unit in ("replace", "add_remove"):
+            asked = {"it": dps.Hazard("time, event ~ arm + C(g)")}
+            plan = dps.plan(schema, asked, budget=budget, unit=unit)
+            dps.release(plan, rows, m=100, rng=0).infer("it").summary()  # imports
+            releases = iter([dps.release(plan, rows, m=100, rng=0) for _ in range(3)])
+            _, _, seconds = timed(lambda left=releases: next(left).infer("it").summary(), 3)
+            lines.append([str(budget).split(" (")[0], unit, f"{seconds:.2f}"])
+    print(markdown(["budget", "unit", "CPU s"], lines))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["width", "binning", "cost"])
+    parser.add_argument("--runs", type=int, default=20)
+    given = parser.parse_args()
+    if given.what == "cost":
+        cost()
+    else:
+        {"width": width, "binning": binning}[given.what](given.runs)
