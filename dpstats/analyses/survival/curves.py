@@ -331,12 +331,12 @@ class GroupCurve(Cached):
         kinds = np.ones(self.fitted.shape[1])
         return np.asarray(-np.tril(np.divide.outer(curve, rest))[..., np.newaxis] * kinds)
 
-    @cached_property
+    @property  # not kept: its draws refer to this curve
     def survival(self) -> DrawnIntervals:
         """Of the survival after each of the T bins."""
         return self.intervals(survival, self._change_of_survival, "share", box=self._box)
 
-    @cached_property
+    @property
     def incidences(self) -> list[DrawnIntervals]:
         """Of the incidence of each kind of event by the end of each of the T bins."""
         bins, kinds = self.fitted.shape
@@ -348,7 +348,7 @@ class GroupCurve(Cached):
             change[k, :, :, k] += np.tril(np.ones((bins, bins))) * before
         return [self.intervals(partial(_incidence_of, k), change[k], "share") for k in range(kinds)]
 
-    @cached_property
+    @property
     def cumulative_hazard(self) -> DrawnIntervals:
         """Nelson and Aalen's, of all kinds of events."""
         bins, kinds = self.fitted.shape
