@@ -298,7 +298,7 @@ def _drawn_groups(result: SurvivalResult, groups: Sequence[str] | None) -> list[
 
 def _in_steps(result: SurvivalResult) -> bool:
     """Whether the times are declared values, between which a curve is constant."""
-    return result.clock.values is not None and not result.clock.edges
+    return result.clock.discrete
 
 
 def _draw_curve(

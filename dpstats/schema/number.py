@@ -292,6 +292,11 @@ class Number(ColumnFields):
             )
 
     @property
+    def discrete(self) -> bool:
+        """Whether its bins are single declared values."""
+        return self.values is not None and not self.edges
+
+    @property
     def middle(self) -> float:
         """Middle of the bounds, in original units; of their logarithms if the scale is "log"."""
         low, high = self._ends

@@ -82,7 +82,7 @@ class QuantileIntervals(Intervals, Cached):
     @property
     def discrete(self) -> bool:
         """Whether bins are single declared values."""
-        return bool(self.number.values) and not self.number.edges
+        return self.number.discrete
 
     @cached_property
     def cuts(self) -> Floats:

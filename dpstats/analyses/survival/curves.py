@@ -5,7 +5,7 @@ Equations are those of docs/explanation/inference/survival.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from dpstats.inference.intervals import Ends
 
 Law = Literal["share", "rate", "mean"]  # of the sampling error, see `_with_sampling`
+# Purposes of draws, which those of other tests differ from.
+_SAMPLING: Mapping[Law, tuple[int, int]] = {"share": (31, 0), "rate": (31, 1), "mean": (31, 2)}
+_JOINTLY = (32,)
 _LEAST_HAZARD = 1e-9  # gives the limit without events
 _LEAST_SHAPE = 1e-9
 
@@ -227,7 +230,7 @@ def extended(part: DrawnIntervals, size: int, *, falling: bool) -> DrawnInterval
         return np.append(low, np.zeros(more)), np.append(high, np.full(more, last))
 
     def draw() -> Draws:
-        of_table, of_population, joint = part.draws
+        of_table, of_population, joint = part.draw()
         last = joint[:, -1:] if len(part) else np.zeros((DRAWS, 1))
         joint = np.append(joint, np.repeat(last, more, axis=1), axis=1)
         return Draws(beyond(of_table), beyond(of_population), joint)
@@ -250,7 +253,7 @@ def joined(parts: Sequence[DrawnIntervals]) -> DrawnIntervals:
 
     def draw() -> Draws:
         return Draws(
-            *(np.concatenate(x, axis=1) for x in zip(*(p.draws for p in parts), strict=True))
+            *(np.concatenate(x, axis=1) for x in zip(*(p.draw() for p in parts), strict=True))
         )
 
     return DrawnIntervals(
@@ -300,12 +303,13 @@ class GroupCurve(Cached):
         privacy = np.diagonal(self.risk.noise_covariance(self.entries(change)))
 
         def draw() -> Draws:
-            drawn = parameters(self.risk.denoised.hazards[:, self.group, :bins])
-            one_more = 1 / np.maximum(persons.denoised.at_risk[:, self.group, :bins], 1.0)
-            rng = calibration_generator(self.risk.answers, (self.group, len(law)))
+            drawn = parameters(self.risk.denoised(self.group, bins).hazards)
+            one_more = 1 / np.maximum(persons.denoised(self.group, bins).at_risk, 1.0)
+            rng = calibration_generator(self.risk.answers, (*_SAMPLING[law], self.group))
             population = _with_sampling(drawn, one_more @ of_one.T, parameters(h), law, rng)
             total = h.sum(axis=1, keepdims=True)
-            z = rng.standard_normal((DRAWS, *h.shape)) * np.sqrt(h)
+            rng = calibration_generator(self.risk.answers, (*_JOINTLY, self.group))
+            z = rng.standard_normal((DRAWS, *h.shape)) * np.sqrt(h)  # the same for all kinds
             steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
             steps /= np.sqrt(at_risk)[:, np.newaxis]
             errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
@@ -357,7 +361,9 @@ class GroupCurve(Cached):
             lambda h: np.cumsum(h.sum(axis=-1), axis=-1), change, "rate", (0.0, np.inf)
         )
 
-    def restricted_mean(self, weights: Floats, constant: float, horizon: float) -> DrawnIntervals:
+    def restricted_mean(
+        self, weights: Floats, constant: float, ends: tuple[float, float]
+    ) -> DrawnIntervals:
         """A constant plus a combination (T,) of the survival (eq. restricted-mean)."""
         change = np.einsum("t,tjk->jk", weights, self._change_of_survival)[np.newaxis]
         survives = self._box
@@ -369,7 +375,7 @@ class GroupCurve(Cached):
 
         return self.intervals(
             lambda h: constant + survival(h) @ weights[:, np.newaxis], change, "mean",
-            (0.0, horizon), survives and box,
+            ends, survives and box,
         )  # fmt: skip
 
     @property

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dpstats.analyses.questions import answered_in
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import check_choice, listed, short
+from dpstats.checks import check_choice, check_number, listed, short
 from dpstats.error_rates import USUAL_ALPHA, for_empty_levels
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
@@ -33,6 +33,7 @@ from dpstats.measured.view import ReleaseView
 from dpstats.privacy.laws import NoiseLaw
 from dpstats.schema import MISSING_LABEL, Column, Number, Schema
 from dpstats.schema.conditions import cell_set
+from dpstats.schema.dates import day_of, day_text
 
 DRAWS = 20_000
 Ties = Literal["half", "last"]
@@ -96,15 +97,12 @@ class FollowUp:
 
     def half(self, schema: Schema) -> bool:
         """Whether half of the censored rows of a bin count as at risk (eq. at-risk)."""
-        if self.ties is None:
-            return self.clock(schema).values is None or bool(self.clock(schema).edges)
-        check_choice("ties", self.ties, get_args(Ties))
-        return self.ties == "half"
+        return not self.clock(schema).discrete if self.ties is None else self.ties == "half"
 
     def cuts(self, schema: Schema) -> Floats:
         """Where each bin ends (J,), after where the first one starts: (J + 1,)."""
         clock = self.clock(schema)
-        if clock.values is not None and not clock.edges:
+        if clock.discrete:
             values = np.array(clock.values, dtype=np.float64)
             return np.concatenate([[min(0.0, values[0])], values])
         return np.array([clock.low, *clock.edges, clock.high], dtype=np.float64)
@@ -121,10 +119,10 @@ class FollowUp:
         ]
         return list(itertools.product(*named))
 
-    def labels(self, schema: Schema) -> list[str]:
-        """Names of the groups."""
+    def labels(self, schema: Schema) -> list[tuple[str, ...]]:
+        """Names of the groups, a part for each column."""
         return [
-            ", ".join(
+            tuple(
                 f"{name}={schema[name].bin_labels[i]}"
                 for name, i in zip(self.by, bins, strict=True)
             )
@@ -244,7 +242,7 @@ class FollowUp:
             mask = np.ones((1,) * len(columns), dtype=np.bool_)
             for name, i in zip(self.by, bins, strict=True):
                 mask = mask & _at(columns, schema[name], i)
-            found.append((mask, label))
+            found.append((mask, ", ".join(label)))
         return found
 
     def _entry_number(self, schema: Schema) -> Number:
@@ -262,7 +260,7 @@ class FollowUp:
         if self.entry is None:
             return []
         start = self._entry_number(schema)
-        if start.values is not None and not start.edges:
+        if start.discrete:
             points = np.array(start.values, dtype=np.float64)
         else:
             ends = np.array([start.low, *start.edges, start.high], dtype=np.float64)
@@ -308,14 +306,18 @@ def _texts(what: str, value: object) -> tuple[str, ...]:
     if not several or not all(isinstance(text, str) for text in values):
         raise RequestError(f"{what} must be a text or a list of them, got {short(value)}")
     if len(set(values)) < len(values):
-        raise RequestError(f"{what} has {short(value)} twice")
+        twice = next(text for text in values if values.count(text) > 1)
+        raise RequestError(f"{what} names {twice!r} twice; drop one")
     return tuple(values)
 
 
 def _number_in(schema: Schema, name: str, what: str) -> Number:
     column = schema[name]
     if not isinstance(column, Number):
-        raise RequestError(f"{what} must be a number, and {name!r} is not")
+        raise RequestError(
+            f"{what} must be a Number of the schema, and {name!r} is not; declare it as one, with "
+            "edges at the times you want"
+        )
     if column.value_bins < 2:
         raise RequestError(
             f"{name!r} has a single bin; add edges=[...] to the schema, the times at which the "
@@ -547,11 +549,32 @@ class RiskSets(Cached):
         return self.counts(self.sums)
 
     @cached_property
-    def denoised(self) -> Counts:
-        """Counts (DRAWS, ...) less each draw of their noise."""
-        return self.counts(self.sums - self.noise(np.eye(len(self.sums))))
-
-    @cached_property
     def maps(self) -> Counts:
         """Events (d, G, J, K) and rows at risk (d, G, J) as combinations of `sums`."""
         return self.counts(np.eye(len(self.sums)))
+
+    def denoised(self, group: int, bins: int) -> Counts:
+        """Counts of one group, in the first bins, less each draw of their noise: (DRAWS, ...)."""
+        kinds = self.shape[2]
+        of_events = self.maps.events[:, group, :bins].reshape(len(self.sums), -1)
+        entries = np.concatenate([of_events, self.maps.at_risk[:, group, :bins]], axis=1)
+        drawn = self.sums @ entries - self.noise(entries)
+        split = bins * kinds
+        return Counts(drawn[:, :split].reshape(DRAWS, bins, kinds), drawn[:, split:])
+
+
+def time_text(clock: Number, value: float) -> str:
+    """A time as it is shown; a date as one."""
+    return day_text(value) if clock.dates else f"{value:.10g}"
+
+
+def time_of(clock: Number, value: object) -> float:
+    """A time as a number: a date, or its text, as a day where the column has dates.
+
+    Raises
+    ------
+    RequestError
+        If it is none.
+    """
+    day = day_of(value) if clock.dates else None
+    return check_number("time", cast("float", value)) if day is None else day

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,14 @@ from dpstats.analyses.survival.curves import (
     joined,
     survival,
 )
-from dpstats.analyses.survival.follow_up import FollowUp, RiskSets, Ties, follow_up_of
+from dpstats.analyses.survival.follow_up import (
+    FollowUp,
+    RiskSets,
+    Ties,
+    follow_up_of,
+    time_of,
+    time_text,
+)
 from dpstats.analyses.survival.log_rank import LogRankResult, log_rank_test
 from dpstats.arrays import Floats
 from dpstats.checks import (
@@ -32,6 +39,7 @@ from dpstats.checks import (
     check_method,
     check_proportion,
     check_target,
+    first_few,
     listed,
     short,
 )
@@ -171,9 +179,10 @@ class Survival:
         """Curves with noise-aware and certified intervals, and what follows from them."""
         schema, asked = release.schema, self._follow_up
         risk = RiskSets.of(asked, release)
-        labels = asked.labels(schema)
+        parts_of_labels = asked.labels(schema)
+        labels = [", ".join(label) for label in parts_of_labels]
         clock, cuts = asked.clock(schema), asked.cuts(schema)
-        shown = [_time_label(clock, cut) for cut in cuts[1:]]
+        shown = [time_text(clock, cut) for cut in cuts[1:]]
         edges, one = len(cuts) - 2, len(asked.events) == 1
         curves, terms, parts, notes = [], [], [], []
         for g, label in enumerate(labels):
@@ -186,8 +195,9 @@ class Survival:
                 where = f"of {label} " if label else ""
                 notes.append(
                     f"the curve {where}{end}: the noise does not rule out that no row is at risk "
-                    "after it"
-                )
+                    + ("after it" if last else "in the first bin: use more budget, fewer groups or "
+                       "a wider first bin")
+                )  # fmt: skip
             parts += [
                 extended(part, edges, falling=one)
                 for part in ([curve.survival] if one else curve.incidences)
@@ -216,16 +226,12 @@ class Survival:
             notes=[*notes, *risk.answers.constraint_notes, cell_rules(schema, self)],
             curves=tuple(curves),
             labels=tuple(labels),
+            named=tuple(parts_of_labels),
             by=tuple(dict(zip(asked.by, bins, strict=True)) for bins in asked.groups(schema)),
             events=asked.events,
             clock=clock,
             cuts=cuts,
         )
-
-
-def _time_label(clock: Number, value: float) -> str:
-    """A time as it is shown; a date as one."""
-    return str(np.datetime64(round(value), "D")) if clock.dates else f"{value:g}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -273,6 +279,7 @@ class SurvivalResult(EstimateResult):
 
     curves: tuple[GroupCurve, ...] = field(kw_only=True, compare=False)
     labels: tuple[str, ...] = field(kw_only=True)
+    named: tuple[tuple[str, ...], ...] = field(kw_only=True, compare=False)
     by: tuple[dict[str, int], ...] = field(kw_only=True, compare=False)
     events: tuple[str, ...] = field(kw_only=True)
     clock: Number = field(kw_only=True, compare=False)
@@ -289,13 +296,16 @@ class SurvivalResult(EstimateResult):
         first = [edges * (kinds * group + k) for k in range(kinds)]
         return [start + j for start in first for j in range(self.curves[group].bins)]
 
-    @property
-    def _one_event(self) -> DrawnIntervals:
+    def _check_one_event(self) -> None:
         if len(self.events) > 1:
             raise RequestError(
                 "this needs one kind of event, and these are cumulative incidences; ask for a "
                 "Survival of one event, or of any of them"
             )
+
+    @property
+    def _one_event(self) -> DrawnIntervals:
+        self._check_one_event()
         assert isinstance(self.intervals, DrawnIntervals)
         return self.intervals
 
@@ -367,7 +377,7 @@ class SurvivalResult(EstimateResult):
             raise RequestError("no curve has a start; see the notes of the result")
         terms = [
             (f"{label}: " if (label := self.labels[curve.group]) else "")
-            + f"H({_time_label(self.clock, cut)})"
+            + f"H({time_text(self.clock, cut)})"
             for curve in used for cut in self.cuts[1 : curve.bins + 1]
         ]  # fmt: skip
         parts = joined([curve.cumulative_hazard for curve in used])
@@ -397,14 +407,17 @@ class SurvivalResult(EstimateResult):
     def _parameters_at(self, times: float | Sequence[float]) -> list[tuple[int, int]]:
         """Group and number of the parameters at some edges, group by group."""
         edges = self.cuts[1:-1]
-        wanted = np.atleast_1d(np.asarray(listed(times), dtype=np.float64))
-        for time in wanted.tolist():
+        several: Any = listed(times)
+        several = several if isinstance(several, list | tuple) else [several]
+        wanted = [time_of(self.clock, time) for time in several]
+        for time in wanted:
             if time not in edges:
+                shown = [time_text(self.clock, edge) for edge in edges.tolist()]
                 raise RequestError(
-                    f"{time:g} is not one of the times of the curve, "
-                    f"{[_time_label(self.clock, edge) for edge in edges.tolist()]}"
+                    f"{time_text(self.clock, time)} is not one of the times of the curve, "
+                    f"{first_few(shown)}"
                 )
-        bins = [int(np.searchsorted(edges, time)) for time in wanted.tolist()]
+        bins = [int(np.searchsorted(edges, time)) for time in wanted]
         found = [
             (curve.group, len(edges) * curve.group + j)
             for curve in self.curves
@@ -412,7 +425,10 @@ class SurvivalResult(EstimateResult):
             if j < curve.bins
         ]
         if not found:
-            raise RequestError("no curve reaches these times; see result.curve()")
+            raise RequestError(
+                "no curve reaches these times; ask for earlier ones: the notes of the result say "
+                "where each curve ends"
+            )
         return found
 
     def quantile(
@@ -421,9 +437,9 @@ class SurvivalResult(EstimateResult):
     ) -> pd.DataFrame:  # fmt: skip
         """Time by which a share of the rows have had the event; by default the median.
 
-        Its interval is a set of bins, those that the intervals of the curve do not exclude: it ends
-        at declared edges, or at infinity where the curve does not reach the share. Its error is
-        that of one interval of the curve, since edges are tested in a fixed order.
+        Its interval has all bins that the intervals of the curve do not exclude: it ends at
+        declared edges, or at infinity where the curve may not reach the share. Its error is that of
+        one interval of the curve: the right bin is excluded only by an error at one of its ends.
 
         Parameters
         ----------
@@ -436,7 +452,8 @@ class SurvivalResult(EstimateResult):
         -------
         DataFrame
             Columns group, estimate (on the line between two edges of the monotone curve; infinite
-            where it does not come so far), low and high.
+            where it does not come so far), low and high; dates where the times are, NaT for
+            infinity.
 
         Raises
         ------
@@ -445,34 +462,49 @@ class SurvivalResult(EstimateResult):
         """
         import pandas as pd
 
-        level = 1 - check_proportion(probability)
+        found = self._quantiles(check_proportion(probability), alpha, method, target)
+        frame = pd.DataFrame(found, columns=["estimate", "low", "high"])
+        if self.clock.dates:
+            days = frame.replace(np.inf, np.nan).round()
+            frame = days.apply(pd.to_datetime, unit="D")
+        if any(self.labels):
+            frame.insert(0, "group", self.labels)
+        return frame
+
+    def _quantiles(
+        self, probability: float, alpha: float, method: Method, target: Target
+    ) -> list[tuple[float, float, float]]:
+        """Estimate and ends of the interval of a quantile of each group."""
+        level = 1 - probability
         check_alpha(alpha)
         check_method(method)
         check_target(target)
         low, high = self._one_event.conf_int(alpha, method, target)
         found = []
-        for label, curve in zip(self.labels, self.curves, strict=True):
-            cuts, own = self.cuts[: curve.bins + 1], self._numbers(curve.group)
-            above, below = low[own] > level, high[own] <= level
-            first = int(np.argmin(np.append(above, False)))  # edges surely before the quantile
-            last = int(np.argmax(below)) + 1 if below.any() else None
-            fitted = survival(curve.fitted) if curve.bins else np.empty(0)
-            points = np.concatenate([[1.0], fitted])
-            reached = points[-1] <= level
-            estimate = np.interp(-level, -points, cuts) if reached else np.inf
-            most = np.inf if last is None else cuts[last]
-            found.append((label, float(estimate), cuts[first], most))
-        frame = pd.DataFrame(found, columns=["group", "estimate", "low", "high"])
-        return frame if any(self.labels) else frame.drop(columns="group")
+        for curve in self.curves:
+            own, cuts = self._numbers(curve.group), np.append(self.cuts[: curve.bins + 1], np.inf)
+            # The curve surely crosses the level before a bin, or surely does so after it.
+            before, after = np.append(1.0, high[own]) <= level, np.append(low[own], 0.0) > level
+            bins = np.flatnonzero(~(before | after))
+            first, last = (int(bins[0]), int(bins[-1])) if len(bins) else (0, curve.bins)
+            points = np.append(1.0, survival(curve.fitted) if curve.bins else np.empty(0))
+            estimate = np.inf
+            if points[-1] <= level:
+                reached = int(np.argmax(points <= level))
+                on_line = np.interp(-level, -points, cuts[:-1])
+                estimate = cuts[reached] if self.clock.discrete else on_line
+            found.append((float(estimate), float(cuts[first]), float(cuts[last + 1])))
+        return found
 
     def restricted_mean(self, horizon: float) -> EstimateResult:
         """Mean time until the event or the horizon, whichever is first, in every group.
 
-        The area under the curve, on the line between edges (of declared values, the steps).
+        The area under the curve, on the line between edges (of declared values, the steps). Of
+        dates it is in days from the start of the first bin.
 
         Parameters
         ----------
-        horizon : float
+        horizon : float or date
             A declared edge that the curves reach.
 
         Raises
@@ -481,27 +513,25 @@ class SurvivalResult(EstimateResult):
             If it is no edge, or no curve reaches it.
         """
         groups, parts = self._restricted(horizon)
-        at = _time_label(self.clock, horizon)
+        at = time_text(self.clock, time_of(self.clock, horizon))
         terms = [f"{self.labels[g]}: mean to {at}" if self.labels[g] else f"mean to {at}"
                  for g in groups]  # fmt: skip
         return self._of(f"Restricted mean, {self.title}", terms, parts)
 
     def _restricted(self, horizon: float) -> tuple[list[int], DrawnIntervals]:
-        assert self._one_event is not None
+        self._check_one_event()
         groups = [g for g, _ in self._parameters_at(horizon)]
-        last = int(np.searchsorted(self.cuts, horizon))
+        last = int(np.searchsorted(self.cuts, time_of(self.clock, horizon)))
         widths = np.diff(self.cuts[: last + 1])
-        discrete = self.clock.values is not None and not self.clock.edges
-        before, after = (widths, 0 * widths) if discrete else (widths / 2, widths / 2)
+        before, after = (widths, 0 * widths) if self.clock.discrete else (widths / 2, widths / 2)
         weights = after + np.append(before[1:], 0.0)  # of the curve at each edge
+        start = 0.0 if self.clock.dates else float(self.cuts[0])
         parts = []
         for g in groups:
             own = np.zeros(self.curves[g].bins)
             own[:last] = weights
-            start = float(self.cuts[0])
-            parts.append(
-                self.curves[g].restricted_mean(own, start + float(before[0]), float(horizon))
-            )
+            ends = start, start + float(widths.sum())
+            parts.append(self.curves[g].restricted_mean(own, start + float(before[0]), ends))
         return groups, joined(parts)
 
     def differences(
@@ -526,13 +556,13 @@ class SurvivalResult(EstimateResult):
         if (time is None) == (horizon is None):
             raise RequestError("differences need time= or horizon=, one of them")
         if time is not None:
-            found = self._parameters_at(check_finite("time", time).item())
+            found = self._parameters_at(time)
             groups, parts = [g for g, _ in found], self._one_event.subset([i for _, i in found])
-            what = f"survival at {_time_label(self.clock, time)}"
+            what = f"survival at {time_text(self.clock, time_of(self.clock, time))}"
         else:
             assert horizon is not None
             groups, parts = self._restricted(horizon)
-            what = f"mean to {_time_label(self.clock, horizon)}"
+            what = f"mean to {time_text(self.clock, time_of(self.clock, horizon))}"
         pairs = list(itertools.combinations(range(len(groups)), 2))
         if not pairs:
             raise RequestError("differences need two groups whose curves reach the time")
@@ -555,10 +585,8 @@ class SurvivalResult(EstimateResult):
         groups = [[g for g, key in enumerate(keys) if key == one] for one in dict.fromkeys(keys)]
         if not compared or len(groups[0]) < 2:
             raise RequestError("a log-rank test needs two groups: name their column with by=")
-        names = [
-            ", ".join(part for part in self.labels[g].split(", ") if part.split("=")[0] in compared)
-            for g in groups[0]
-        ]
+        kept = [columns.index(name) for name in compared]
+        names = [", ".join(self.named[g][i] for i in kept) for g in groups[0]]
         return names, groups
 
     def logrank(self, *, strata: str | Sequence[str] | None = None) -> LogRankResult:
@@ -574,7 +602,7 @@ class SurvivalResult(EstimateResult):
         RequestError
             Without two groups, or with several kinds of events: ask for a Survival of one of them.
         """
-        assert self._one_event is not None
+        self._check_one_event()
         names, groups = self._strata(strata)
         return self._once(("logrank", str(strata)), lambda: self._log_rank(names, groups))
 
@@ -617,7 +645,7 @@ class SurvivalResult(EstimateResult):
         import pandas as pd
 
         check_choice("adjust", adjust, list(ADJUSTED))
-        assert self._one_event is not None
+        self._check_one_event()
         names, groups = self._strata(strata)
         risk, found = self.curves[0].risk, []
         for i, j in itertools.combinations(range(len(names)), 2):
@@ -646,19 +674,18 @@ class SurvivalResult(EstimateResult):
 
     def _medians(self, alpha: float, target: Target) -> list[str]:
         """The median of each group with its interval."""
-        frame = self.quantile(0.5, alpha=alpha, target=target)
-        numbers = frame[["estimate", "low", "high"]].to_numpy()
+        found = self._quantiles(0.5, alpha, "noise_aware", target)
         return [
             (f"{label} " if label else "")
-            + ("not reached" if np.isinf(numbers[g, 0]) else self._shown_time(numbers[g, 0]))
-            + f" [{self._shown_time(numbers[g, 1])}, {self._shown_time(numbers[g, 2])}]"
-            for g, label in enumerate(self.labels)
+            + ("not reached" if np.isinf(estimate) else self._shown_time(estimate))
+            + f" [{self._shown_time(low)}, {self._shown_time(high)}]"
+            for label, (estimate, low, high) in zip(self.labels, found, strict=True)
         ]
 
     def _shown_time(self, value: float) -> str:
         if np.isinf(value):
             return "inf"
-        return _time_label(self.clock, value if self.clock.dates else float(f"{value:.4g}"))
+        return time_text(self.clock, value if self.clock.dates else float(f"{value:.4g}"))
 
     def _head(self, alpha: float, target: Target) -> list[str]:
         if len(self.events) > 1:
