@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from scipy import optimize
 
-from dpstats.analyses.survival.follow_up import DRAWS, RiskSets
+from dpstats.analyses.survival.follow_up import DRAWS, Counts, RiskSets
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from dpstats.checks import Target
     from dpstats.inference.intervals import Ends
 
-Law = Literal["share", "rate", "mean"]  # of the sampling error, see `_with_sampling`
+Law = Literal[
+    "survival", "incidence", "rate", "mean"
+]  # of the sampling error, see `_with_sampling`
 # Purposes of draws, which those of other tests differ from.
-_SAMPLING: Mapping[Law, tuple[int, int]] = {"share": (31, 0), "rate": (31, 1), "mean": (31, 2)}
+_SAMPLING: Mapping[Law, tuple[int, int]] = {
+    "survival": (31, 0), "incidence": (31, 1), "rate": (31, 2), "mean": (31, 3),
+}  # fmt: skip
 _JOINTLY = (32,)
 _LEAST_HAZARD = 1e-9  # gives the limit without events
 _LEAST_SHAPE = 1e-9
+_LEAST_LEFT = 1e-3  # rows
 
 
 def survival(hazards: Floats) -> Floats:
@@ -304,9 +309,12 @@ class GroupCurve(Cached):
 
         def draw() -> Draws:
             drawn = parameters(self.risk.denoised(self.group, bins).hazards)
-            one_more = 1 / np.maximum(persons.denoised(self.group, bins).at_risk, 1.0)
+            counts = persons.denoised(self.group, bins)
+            one_more = 1 / np.maximum(counts.at_risk, 1.0)
             rng = calibration_generator(self.risk.answers, (*_SAMPLING[law], self.group))
-            population = _with_sampling(drawn, one_more @ of_one.T, parameters(h), law, rng)
+            population = _with_sampling(
+                drawn, one_more @ of_one.T, parameters(h), law, counts, ends, rng
+            )
             total = h.sum(axis=1, keepdims=True)
             rng = calibration_generator(self.risk.answers, (*_JOINTLY, self.group))
             z = rng.standard_normal((DRAWS, *h.shape)) * np.sqrt(h)  # the same for all kinds
@@ -338,7 +346,7 @@ class GroupCurve(Cached):
     @property  # not kept: its draws refer to this curve
     def survival(self) -> DrawnIntervals:
         """Of the survival after each of the T bins."""
-        return self.intervals(survival, self._change_of_survival, "share", box=self._box)
+        return self.intervals(survival, self._change_of_survival, "survival", box=self._box)
 
     @property
     def incidences(self) -> list[DrawnIntervals]:
@@ -350,7 +358,9 @@ class GroupCurve(Cached):
         change = np.repeat(-np.tril(later)[..., np.newaxis], kinds, axis=-1)
         for k in range(kinds):
             change[k, :, :, k] += np.tril(np.ones((bins, bins))) * before
-        return [self.intervals(partial(_incidence_of, k), change[k], "share") for k in range(kinds)]
+        return [
+            self.intervals(partial(_incidence_of, k), change[k], "incidence") for k in range(kinds)
+        ]
 
     @property
     def cumulative_hazard(self) -> DrawnIntervals:
@@ -380,7 +390,7 @@ class GroupCurve(Cached):
 
     @property
     def _box(self) -> Callable[[float], Ends] | None:
-        return None if self.risk.entry_bins else self._certified
+        return None if len(self.risk.not_yet) else self._certified
 
     def _certified(self, alpha: float) -> Ends:
         """Limits (T,) of the table's survival, together at level 1 - alpha (eq. box-of-curve)."""
@@ -390,7 +400,7 @@ class GroupCurve(Cached):
         answers, size = self.risk.answers, bins * (kinds + 1)
         own = np.arange(self.group * size, (self.group + 1) * size).reshape(bins, kinds + 1)
         known = groups == 1 and self.risk.of_all_rows and answers.rows.exact is not None
-        sums, radii, each = [], [], bonferroni(alpha, 2 * self.bins + (not known))
+        sums, radii, each = [], [], bonferroni(alpha, 2 * (bins - 1) + (not known))
         events = [own[: j + 1, :-1].ravel() for j in range(self.bins)]
         censored = [own[: j + 1, -1] for j in range(self.bins)]
         for cells in [*events, *censored, own.ravel()]:
@@ -411,48 +421,80 @@ class GroupCurve(Cached):
             np.maximum(np.minimum.accumulate(x[::-1])[::-1], 0) for x in (a_high, c_high)
         )
         half = 0.5 if self.risk.half else 0.0
-        worst = _corner(a_low, a_high, c_high, low[-1], half)
-        best = _corner(a_high, a_low, c_low, high[-1], half)
-        feasible = a_low >= np.concatenate([[0.0], a_high[:-1]])
-        best = np.minimum.accumulate(np.where(feasible, best, 1.0))
-        return np.minimum(np.minimum.accumulate(worst), best), best
+        return survival_in_box((a_low, a_high), (c_low, c_high), (low[-1], high[-1]), half)
 
 
-def _corner(before: Floats, last: Floats, censored: Floats, rows: float, half: float) -> Floats:
-    """Survival (T,) where events by each earlier edge are `before`, and by the edge itself `last`.
+def survival_in_box(events: Ends, censored: Ends, rows: tuple[float, float], half: float) -> Ends:
+    """Least and largest survival (T,) of tables with partial sums in a box (eq. box-of-curve).
 
-    Both and the censored by each edge are partial sums (T,) of a table of so many rows.
+    Parameters
+    ----------
+    events, censored : two (T,) float64
+        Ends, which do not decrease, of their numbers by each edge.
+    rows : (float, float)
+        Ends of the number of all rows.
+    half : float
+        Share of the censored of a bin that is not at risk in it.
     """
-    events, earlier = np.diff(before, prepend=0), np.concatenate([[0.0], before[:-1]])
-    gone = np.concatenate([[0.0], censored[:-1]])
-    at_risk = rows - earlier - gone - half * np.diff(censored, prepend=0)
+    (low, high), (c_low, c_high) = events, censored
+    worst, best = np.empty(len(low)), np.empty(len(low))
+    for t in range(len(low)):
+        latest, earliest = np.append(low[:t], high[t]), np.minimum(high[: t + 1], low[t])
+        worst[t] = _survival_of_sums(latest, c_high[: t + 1], rows[0], half)
+        best[t] = _survival_of_sums(earliest, c_low[: t + 1], rows[1], half)
+    return np.minimum.accumulate(worst), np.minimum.accumulate(best)
 
-    def factor(d: Floats) -> Floats:
-        ratio = np.divide(d, at_risk, out=np.ones(len(d)), where=at_risk > 0)
-        return np.asarray(np.clip(1 - ratio, 0, 1))
 
-    product = np.concatenate([[1.0], np.cumprod(factor(events))[:-1]])
-    return np.asarray(product * factor(last - earlier))
+def _survival_of_sums(events: Floats, censored: Floats, rows: float, half: float) -> float:
+    """Survival after t bins, from partial sums (t,); 0 where these are more than the rows."""
+    died, gone = np.diff(events, prepend=0), np.diff(censored, prepend=0)
+    at_risk = rows - events + died - censored + gone - half * gone
+    ratio = np.divide(died, at_risk, out=np.where(died > 0, 1.0, 0.0), where=at_risk > 0)
+    return float(np.prod(np.clip(1 - ratio, 0, 1)))
 
 
 def _with_sampling(
-    drawn: Floats, variances: Floats, fitted: Floats, law: Law, rng: np.random.Generator
+    drawn: Floats,
+    variances: Floats,
+    fitted: Floats,
+    law: Law,
+    remaining: Counts,
+    ends: tuple[float, float],
+    rng: np.random.Generator,
 ) -> Floats:
     """Draws (DRAWS, d) of parameters with a sampling error (eq. mid-p-of-curves).
 
     A share is that of events among as many rows as have its variance at the fitted curve, so that
     noise in the share itself does not change their number; a rate likewise is that of a Poisson
-    count.
+    count. Half of the draws have one more event, among the rows at risk that remain.
     """
-    if law == "mean":
-        return np.asarray(drawn + np.sqrt(variances) * rng.standard_normal(drawn.shape))
-    either = rng.permutation(np.arange(DRAWS) % 2)[:, np.newaxis]
+    more = np.flatnonzero(rng.permutation(np.arange(DRAWS) % 2))[:, np.newaxis]
+    shape = (len(more), drawn.shape[1])
     if law == "rate":
         size = fitted / np.maximum(variances, 1e-300)
-        shape = np.maximum(drawn, 0) * size + either
-        return np.asarray(rng.gamma(np.maximum(shape, _LEAST_SHAPE)) / size)
-    size = fitted * (1 - fitted) / np.maximum(variances, 1e-300)
-    share = np.clip(drawn, 0, 1)
-    a, b = share * size + either, (1 - share) * size + 1 - either
-    inside = rng.beta(np.maximum(a, _LEAST_SHAPE), np.maximum(b, _LEAST_SHAPE))
-    return np.asarray(np.where(a <= 0, 0.0, np.where(b <= 0, 1.0, inside)))
+        events = np.maximum(drawn, 0) * size
+        found = np.where(events > 0, rng.gamma(np.maximum(events, _LEAST_SHAPE)), 0.0) / size
+        found[more[:, 0]] += rng.exponential(size=shape) / _left(remaining)[more[:, 0]]
+        return np.asarray(found)
+    width = ends[1] - ends[0]
+    part, whole = (drawn - ends[0]) / width, (fitted - ends[0]) / width
+    size = whole * (1 - whole) / np.maximum(variances / width**2, 1e-300)
+    kept = np.clip(1 - part if law == "incidence" else part, 0, 1) * size
+    gone = size - kept
+    beta = rng.beta(kept + 1, np.maximum(gone, _LEAST_SHAPE))
+    found = np.where(gone <= _LEAST_SHAPE, 1.0, beta)  # rows without the event
+    last = np.log(rng.random(shape))
+    if law == "mean":
+        found[more[:, 0]] *= np.exp(last / np.maximum(kept, _LEAST_SHAPE)[more[:, 0]])
+    else:
+        lost = -np.expm1(last / _left(remaining)[more[:, 0]])
+        rest = survival(remaining.hazards)[more[:, 0]] if law == "incidence" else found[more[:, 0]]
+        found[more[:, 0]] -= np.clip(rest, 0, 1) * lost
+    found = np.clip(found, 0, 1)
+    return np.asarray(ends[0] + width * (1 - found if law == "incidence" else found))
+
+
+def _left(remaining: Counts) -> Floats:
+    """(DRAWS, T) rows at risk after each bin, a little above 0."""
+    left = remaining.at_risk - remaining.events.sum(axis=-1)
+    return np.asarray(np.maximum(left, _LEAST_LEFT))

@@ -139,7 +139,7 @@ class FollowUp:
         """
         self.clock(schema)
         self._events(schema, self._columns(schema))
-        self.entry_bins(schema)
+        self.not_yet(schema)
         names = {c.name for c in self._columns(schema)}
         tables = [Cells.table(schema, [name for name in schema.names if name in names])]
         if self.entry is not None:
@@ -249,17 +249,26 @@ class FollowUp:
         assert self.entry is not None
         return _number_in(schema, self.entry, "entry")
 
-    def entry_bins(self, schema: Schema) -> list[int]:
-        """The bin of time in which each bin of entry lies.
+    def not_yet(self, schema: Schema) -> Floats:
+        """(E, J) share of the rows of a bin of entry that is not at risk in a bin of time.
 
         Raises
         ------
         RequestError
-            If an edge of time lies inside a bin of entry.
+            If an edge of time lies inside a bin of entry, or rows may lack a time, event or entry.
         """
+        clock = self.clock(schema)
         if self.entry is None:
-            return []
+            return np.zeros((0, clock.value_bins))
         start = self._entry_number(schema)
+        events = [c for event in self.events for c in Cells.condition(schema, event).columns]
+        for column in (clock, start, *events):
+            if column.allow_missing:
+                raise RequestError(
+                    f"entry needs a value in every row, and {column.name!r} has allow_missing=True "
+                    "in the schema: those who enter and those who leave would be different rows; "
+                    "declare missing= instead"
+                )
         if start.discrete:
             points = np.array(start.values, dtype=np.float64)
         else:
@@ -272,10 +281,13 @@ class FollowUp:
                     f"edge; {lacking[0]:g} is not one of its edges"
                 )
             points = (ends[:-1] + ends[1:]) / 2
-        last = self.clock(schema).value_bins - 1
-        side: Literal["left", "right"] = "right" if self.clock(schema).closed == "left" else "left"
-        found = np.searchsorted(self.cuts(schema)[1:-1], points, side=side)
-        return [min(int(i), last) for i in found]
+        if clock.discrete:
+            return np.asarray(points[:, np.newaxis] >= np.array(clock.values), dtype=np.float64)
+        side: Literal["left", "right"] = "right" if clock.closed == "left" else "left"
+        entered = np.searchsorted(self.cuts(schema)[1:-1], points, side=side)[:, np.newaxis]
+        time = np.arange(clock.value_bins)
+        here = (entered == time) & (time > 0)
+        return np.asarray((entered > time) + here * (0.5 if self.half(schema) else 1.0))
 
 
 def follow_up_of(
@@ -379,8 +391,8 @@ class RiskSets(Cached):
         To `FollowUp.answered`.
     shape : (G, J, K)
         Numbers of groups, of bins of time and of kinds of events.
-    entry_bins : list of int
-        Bin of time of each bin of entry; none without entry.
+    not_yet : (E, J) float64
+        Of each bin of entry, the share not at risk in each bin of time; E is 0 without entry.
     half : bool
     of_all_rows : bool
         Whether the cells of time and event hold every row.
@@ -388,7 +400,7 @@ class RiskSets(Cached):
 
     answers: Answers
     shape: tuple[int, int, int]
-    entry_bins: list[int]
+    not_yet: Floats
     half: bool
     of_all_rows: bool
 
@@ -397,6 +409,11 @@ class RiskSets(Cached):
         """Those of a release."""
         schema = release.schema
         tables, wanted = follow_up.family(schema), follow_up.answered(schema)
+        if release.answers(wanted.blocks[0]).bound_only:
+            raise RequestError(
+                "a radius is not enough for survival analyses, which need the law of the noise: "
+                "infer from the release itself"
+            )
         places = _single_cells(tables, wanted)
         answers = release.answers(wanted if places is None else tables)
         answers = answers if places is None else answers.subset(places)
@@ -404,7 +421,7 @@ class RiskSets(Cached):
             len(follow_up.groups(schema)), follow_up.clock(schema).value_bins, len(follow_up.events)
         )  # fmt: skip
         whole = follow_up.of_all_rows(schema)
-        return cls(answers, shape, follow_up.entry_bins(schema), follow_up.half(schema), whole)
+        return cls(answers, shape, follow_up.not_yet(schema), follow_up.half(schema), whole)
 
     @property
     def of_persons(self) -> RiskSets:
@@ -414,7 +431,7 @@ class RiskSets(Cached):
         return self._once(
             "persons",
             lambda: RiskSets(
-                self.answers.of_persons, self.shape, self.entry_bins, self.half, self.of_all_rows
+                self.answers.of_persons, self.shape, self.not_yet, self.half, self.of_all_rows
             ),
         )
 
@@ -423,7 +440,7 @@ class RiskSets(Cached):
         """Sums (q, d) of the answers that are known, and these (eq. known-totals-of-time)."""
         groups, bins, kinds = self.shape
         size = groups * bins * (kinds + 1)
-        rows, known, entries = [], [], len(self.entry_bins)
+        rows, known, entries = [], [], len(self.not_yet)
         if self.of_all_rows and self.answers.rows.exact is not None:
             rows.append((np.arange(len(self.answers.sums)) < size).astype(np.float64))
             known.append(float(self.answers.n))
@@ -528,20 +545,10 @@ class RiskSets(Cached):
         at_risk = np.cumsum(left[..., ::-1], axis=-1)[..., ::-1]
         if self.half:
             at_risk = at_risk - cells[..., -1] / 2
-        if self.entry_bins:
+        if len(self.not_yet):
             entered = sums[..., size:].reshape(*sums.shape[:-1], groups, -1)
-            at_risk = at_risk - entered @ self._not_yet
+            at_risk = at_risk - entered @ self.not_yet
         return Counts(cells[..., :-1], at_risk)
-
-    @cached_property
-    def _not_yet(self) -> Floats:
-        """(entry bins, J) share of the rows of an entry bin that is not at risk in a bin of time.
-
-        Those who enter in the first bin are at risk in it; of other bins all, or by `half` a half.
-        """
-        entry, time = np.array(self.entry_bins)[:, np.newaxis], np.arange(self.shape[1])
-        here = (entry == time) & (time > 0)
-        return np.asarray(np.where(entry > time, 1.0, 0.0) + here * (0.5 if self.half else 1.0))
 
     @cached_property
     def observed(self) -> Counts:

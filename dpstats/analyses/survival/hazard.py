@@ -497,7 +497,6 @@ class Hazard:
     def family(self, schema: Schema) -> Family:
         """The table of time, event and regressors; with `entry` also that of entry."""
         asked = self._follow_up(schema)
-        asked.entry_bins(schema)  # which refuses edges that do not fit
         return asked.family(schema)
 
     def combines(self, schema: Schema) -> bool:

@@ -82,7 +82,9 @@ class Survival:
         Curves of the rows with this condition, which may not involve the other columns.
     entry : str, optional
         A number on the scale of `time`, with its edges: when a row came under observation. A row
-        is at risk from the bin after; from the first bin, if it entered in that.
+        is at risk from the bin after, half of them in the bin itself (all of them in the first
+        bin, which should start where most enter); of declared times, at those above its entry.
+        No row may lack it, its time or its event.
     ties : {"half", "last"}, optional
         Whether half of the rows that are censored in a bin are at risk in it (the actuarial
         estimate), or all (that of Kaplan and Meier with all times of a bin at its end). By default
@@ -213,7 +215,12 @@ class Survival:
             "the population is that of the coded times: an event counts in the bin of its time, "
             "and censoring is taken as independent of it",
         ]
-        certified = risk.shape[2] == 1 and not risk.entry_bins
+        if self.entry is not None:
+            notes.append(
+                "rows that enter in the first bin are taken as at risk from its start: start the "
+                "time where most enter"
+            )
+        certified = risk.shape[2] == 1 and not len(risk.not_yet)
         notes.append(_CERTIFIED if certified else _NOT_CERTIFIED)
         what = "Survival" if len(asked.events) == 1 else "Cumulative incidence"
         return SurvivalResult(

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.survival.curves import _corner
+from dpstats.analyses.survival.curves import survival_in_box
 from dpstats.privacy.noise import _noise_from
 
 DATA = Path(__file__).parents[2] / "data"
@@ -141,12 +141,10 @@ def test_corners_of_boxes_of_partial_sums_are_extreme(half):
             continue
         curve = estimate(np.append(died, 0), np.append(gone, rest), half)[:3]
         least, most = np.minimum(least, curve), np.maximum(most, curve)
-    worst, best = _corner(low, high, high, 9, half), _corner(high, low, low, 11, half)
+    worst, best = survival_in_box((low, high), (low, high), (9, 11), half)
     assert np.all(worst <= least + 1e-12)
-    feasible = low >= np.append(0, high[:-1])
-    assert np.all((best >= most - 1e-12) | ~feasible)
-    assert least[0] == pytest.approx(worst[0])  # and the corners are tables where they can be
-    assert most[0] == pytest.approx(best[0])
+    np.testing.assert_allclose(best, most)  # the upper corner is always a table
+    assert least[0] == pytest.approx(worst[0])  # and the lower one where it can be
 
 
 def released(rows, asked, noise, budget=1.0, **options):
@@ -316,3 +314,66 @@ def test_times_may_be_dates(silent_noise):
         result.survival_at("2020-07-02")
     with pytest.raises(dps.RequestError, match="time"):
         result.survival_at("later")
+
+
+def test_few_rows_at_risk_late_widen_intervals(silent_noise):
+    """Two bins with hazard .05, and 12 rows left in the second: none of them has an event."""
+    schema = dps.Schema([dps.Number("t", 0, 3, edges=[1, 2], missing=0), dps.Boolean("died")])
+    times, died = [0.5] * 988 + [2.5] * 12, [True] * 50 + [False] * 950
+    plan = dps.plan(
+        schema, {"s": dps.Survival("t", "died", ties="last")}, budget=dps.PureDP(10**6), n=1_000
+    )
+    with _noise_from(silent_noise):
+        result = dps.release(
+            plan, pd.DataFrame({"t": times, "died": died}), m=60, k=10, rng=0
+        ).infer("s")
+    (first, _), (second, high) = result.conf_int()
+    assert second < 0.95 * 0.82  # a rate of 1 - .05^(1/12) in the second bin is not excluded
+    assert first > 0.93
+    assert high > 0.93
+    hazard = result.cumulative_hazard().conf_int()
+    assert hazard[1][1] > hazard[0][1] + 0.15
+
+
+def test_no_event_leaves_a_sampling_error(silent_noise):
+    schema = dps.Schema([dps.Number("t", 0, 4, edges=[1, 2, 3], missing=0), dps.Boolean("died")])
+    frame = pd.DataFrame({"t": [3.5] * 200, "died": False})
+    plan = dps.plan(schema, {"s": dps.Survival("t", "died")}, budget=dps.PureDP(10**6), n=200)
+    with _noise_from(silent_noise):
+        result = dps.release(plan, frame, m=60, k=10, rng=0).infer("s")
+    (low, high), (least, most) = result.restricted_mean(3).conf_int(), result.conf_int()[2]
+    assert 2.9 < low < 2.99
+    assert high == pytest.approx(3)
+    assert least == pytest.approx(0.05 ** (1 / 200), abs=0.003)
+    assert most == 1
+
+
+def test_entry_at_declared_values_is_that_of_r(silent_noise):
+    """At risk at a time are those who entered before it: start < time."""
+    rng = np.random.default_rng(1)
+    entry = rng.integers(0, 4, 400)
+    time = entry + rng.integers(1, 3, 400)
+    schema = dps.Schema([
+        dps.Number("time", values=[1, 2, 3, 4, 5], missing=1), dps.Boolean("died"),
+        dps.Number("entry", values=[0, 1, 2, 3], missing=0),
+    ])  # fmt: skip
+    frame = pd.DataFrame({"time": time, "entry": entry, "died": rng.random(400) < 0.5})
+    asked = dps.Survival("time", "died", entry="entry")
+    plan = dps.plan(schema, {"s": asked}, budget=dps.PureDP(10**6), n=400)
+    with _noise_from(silent_noise):
+        result = dps.release(plan, frame, m=60, k=10, rng=0).infer("s")
+    curve, survives = [], 1.0
+    for t in range(1, 5):
+        at_risk = np.sum((entry < t) & (time >= t))
+        survives *= 1 - np.sum((time == t) & frame["died"]) / at_risk
+        curve.append(survives)
+    np.testing.assert_allclose(result.params, curve, atol=1e-9)
+
+
+def test_entry_needs_values_in_every_row():
+    schema = dps.Schema([
+        dps.Number("t", 0, 3, edges=[1, 2], allow_missing=True), dps.Boolean("died"),
+        dps.Number("e", 0, 3, edges=[1, 2], missing=0),
+    ])  # fmt: skip
+    with pytest.raises(dps.RequestError, match="missing="):
+        dps.plan(schema, {"s": dps.Survival("t", "died", entry="e")}, budget=dps.PureDP(1), n=100)
