@@ -283,7 +283,7 @@ class HazardResult(ScoreResult):
     Attributes
     ----------
     edges : (T,) float64
-        Times up to which the cumulative hazard is known.
+        Times up to which the cumulative hazard is known: from the first bin to one left out.
     centre : (p,) float64
         Mean of the regressors' basis over the patterns, at which the model's own predictor is 0.
 
@@ -392,6 +392,13 @@ class HazardResult(ScoreResult):
 
     def _cumulative(self, points: Floats) -> tuple[Floats, Floats, Floats]:
         """Cumulative hazards (m T,) at points (m, p) in the basis, and their variances."""
+        if not len(self.edges):
+            clock = self.moments.schema[self.moments.design.response[0]]
+            raise RequestError(
+                f"the first bin of time, {clock.name}={clock.bin_labels[0]}, was left out, and a "
+                "cumulative hazard starts there: let it be wider with other edges, or let the "
+                "bounds of the time start where rows are at risk; hazard ratios are not concerned"
+            )
         at = replace(self._coefficients, combinations=points - self.centre)
         many = len(self.edges)
         bins = np.tile(np.arange(1, many + 1), len(points))
@@ -521,8 +528,7 @@ class Hazard:
         combinations = moments.to_basis[1:] / moments.half_range
         intervals = CoefficientIntervals(score, combinations, basis)
         cuts = asked.cuts(schema)[1:]
-        first = int(bins[0]) if len(bins) else 0
-        known = np.flatnonzero(np.arange(len(bins)) + first == bins)
+        known = np.flatnonzero(np.arange(len(bins)) == bins)  # an unbroken run from the first bin
         given = "" if self.given is None else f" (given {self.given})"
         return HazardResult(
             title=f"Hazard regression: {self.formula}{given}",

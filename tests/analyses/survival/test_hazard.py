@@ -148,6 +148,27 @@ def test_a_bin_without_events_has_no_hazard_and_keeps_the_others(rows, no_noise)
     assert hazards[2] == pytest.approx(hazards[1], rel=1e-12)
 
 
+def test_survival_ends_before_a_bin_that_is_left_out(rows):
+    """And there is none where that is the first: hazards that start later are not cumulative."""
+    plain, budget = "months, status == 'dead' ~ u", dps.PureDP(100)
+    after = lambda low, some: some[some["months"] > low].assign(  # noqa: E731
+        start=lambda t: np.maximum(t["start"], np.where(t["months"] > low, low, 0))
+    )
+    late = fitted(plain, after(6, rows), budget, entry="start")
+    assert late.converged
+    assert "months=[0, 3)" in late.summary()
+    calls = late.baseline, lambda: late.predict({"u": True}), lambda: late.get_prediction({"u": 1})
+    for call in calls:
+        with pytest.raises(RequestError, match=r"months=.0, 3\).*wider"):
+            call()
+    early = rows[rows["months"] < 6].assign(start=0)  # leaves, and others enter later
+    gap = fitted(plain, pd.concat([early, after(12, rows)]), budget, entry="start")
+    assert gap.edges.tolist() == [3, 6]
+    base = gap.baseline()
+    assert base.index.tolist() == [3, 6]
+    assert np.all(np.diff(base["cumulative_hazard"]) > 0)
+
+
 def noisy_score(events, at_risk, sd=3.0):
     """A treatment in two groups of a few bins."""
     size = 2 * events.size
