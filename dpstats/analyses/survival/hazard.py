@@ -24,7 +24,6 @@ from dpstats.analyses.regression.contrasts import estimated
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm import CoefficientIntervals, ScoreResult, notes_on_estimates
 from dpstats.analyses.regression.glm_models import (
-    Scored,
     number_names,
     regressor_columns,
     span,
@@ -72,6 +71,11 @@ _ALL_AT_RISK = "hazards are assumed to be proportional: a ratio is the same at e
 _MIDDLES = (
     "numbers are at the middle of their bins: with wide bins a coefficient is that of the binned "
     "number, mostly nearer to zero by the share of its variance inside the bins"
+)
+_NO_ESTIMATE = (
+    "there is no estimate: many cells of time, event and regressors have fewer rows than the noise, "
+    "or nearly all events are on one side of a regressor; use fewer bins of time, fewer or wider "
+    "bins of the regressors, or more budget"
 )
 _NOT_CERTIFIED = "there is no certified interval for these coefficients"
 
@@ -416,7 +420,8 @@ class Hazard:
     The table of time, event and the regressors' columns is measured, all at once: a row is in one
     of its cells. Risk sets are sums of noisy cells. Numbers of the formula are taken at the middle
     of their bins. The last bin of time, after the last edge, is not used. Levels whose noisy number
-    of rows is within the noise are left out.
+    of rows is within the noise are left out. Where many cells have fewer rows than the noise there
+    may be no estimate: a note says so, coefficients are nan, and intervals are the whole line.
 
     Parameters
     ----------
@@ -536,7 +541,7 @@ class Hazard:
             rows=rows,
             budget=str(release.budget),
             notes=[
-                *notes_on_estimates(intervals, Scored(score, basis, {}, rows, left_out), names),
+                *notes_on_estimates(intervals, names, left_out, _NO_ESTIMATE),
                 *_notes_on_bins(bins, cuts, asked, schema),
                 _PROPORTIONAL if asked.half(schema) else _ALL_AT_RISK,
                 *([_MIDDLES] if number_names(moments) else []),

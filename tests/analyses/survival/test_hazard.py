@@ -70,7 +70,7 @@ def design(table):
     return np.column_stack([pd.get_dummies(table["j"]), x]).astype(float)
 
 
-def binomial(table, columns=slice(None), start=None):
+def binomial(table, columns=slice(None)):
     counts = np.column_stack([table["events"], table["at_risk"] - table["events"]])
     link = sm.families.links.CLogLog()
     return sm.GLM(counts, design(table)[:, columns], family=sm.families.Binomial(link))
@@ -212,6 +212,15 @@ def test_releases_with_noise_estimate_although_some_counts_are_negative(rows, bu
     np.testing.assert_allclose(ratios[["conf_low", "conf_high"]], np.exp(ours.conf_int()))
     assert "proportional" in ours.summary()
     assert "no certified interval" in ours.summary()
+
+
+def test_cells_that_are_smaller_than_the_noise_may_leave_no_estimate(rows):
+    ours = fitted(FORMULA, rows.head(300), dps.PureDP(0.1))
+    assert not ours.converged
+    assert np.isnan(ours.params).all()
+    assert np.isinf(ours.conf_int()).all()
+    assert "fewer rows than the noise" in ours.summary()
+    assert np.all(ours.get_prediction({"age": 50, "u": True, "arm": "c"}).conf_int() == [0, 1])
 
 
 def test_persons_with_several_rows_make_the_error_larger(rows, no_noise):
