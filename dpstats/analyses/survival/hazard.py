@@ -59,7 +59,7 @@ _FORMULA = re.compile(
 )
 _STEPS = 50
 _CLOSE = 1e-14  # change of a hazard, over the hazard, at which Newton's method ends
-_MOST_CELLS = 4_000  # of time, event and patterns
+_MOST_CELLS = 1_500  # of time, event and patterns: memory is quadratic in them
 _MOST_EVENTS = 0.9  # of the rows at risk in a bin, with which it still bounds a hazard
 _ON_LOG_SCALE = 2.0  # standard errors from zero
 _PROPORTIONAL = (
@@ -502,7 +502,8 @@ class Hazard:
         if cells > _MOST_CELLS:
             raise RequestError(
                 f"{excerpt(self.formula)} has {cells} cells of time, event and regressors, and at "
-                f"most {_MOST_CELLS} are allowed; name fewer columns, or declare wider bins"
+                f"most {_MOST_CELLS} are allowed: name fewer columns, or give the time or a number "
+                "fewer edges in the schema"
             )
         return asked
 
