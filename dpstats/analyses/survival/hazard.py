@@ -73,9 +73,9 @@ _MIDDLES = (
     "number, mostly nearer to zero by the share of its variance inside the bins"
 )
 _NO_ESTIMATE = (
-    "there is no estimate: many cells of time, event and regressors have fewer rows than the noise, "
-    "or nearly all events are on one side of a regressor; use fewer bins of time, fewer or wider "
-    "bins of the regressors, or more budget"
+    "there is no estimate: many cells of time, event and regressors have fewer rows than the "
+    "noise, or nearly all events are on one side of a regressor; use fewer bins of time, fewer or "
+    "wider bins of the regressors, or more budget"
 )
 _NOT_CERTIFIED = "there is no certified interval for these coefficients"
 
@@ -86,6 +86,8 @@ class _Fit(NamedTuple):
     baseline: Floats  # (J,) increments of the cumulative baseline hazard, which may be negative
     hazards: Floats  # (J, P) mu
     weights: Floats  # (J, P) w(mu)
+    information: Floats  # (J, P) of fitted counts that are not negative
+    means: Floats  # (J, p) of the regressors, weighted with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +102,17 @@ class HazardScore(LinearScore):
     n: int  # number of rows
 
     def _fit(self, b: Floats) -> _Fit:
-        return self._once(b.tobytes(), lambda: self._profile(b))
+        """Hazards and information at b, kept until another b is asked for."""
+        key, kept = b.tobytes(), self._computed.get("fit")
+        if kept is None or kept[0] != key:
+            baseline, mu, weights = self._profile(b)
+            kept = key, _Fit(baseline, mu, weights, *self._information_of_cells(b, baseline))
+            self._computed["fit"] = kept
+        fit: _Fit = kept[1]
+        return fit
 
-    def _profile(self, b: Floats) -> _Fit:
-        """The baseline that solves its own score at b (eq. 4); nan without a solution."""
+    def _profile(self, b: Floats) -> tuple[Floats, Floats, Floats]:
+        """Baseline that solves its own score at b (eq. 4), hazards, weights; nan without one."""
         ratio, d, at_risk = np.exp(self.x @ b), self.events, self.at_risk
         with np.errstate(all="ignore"):
             start = (at_risk - d / 2) @ ratio
@@ -116,27 +125,26 @@ class HazardScore(LinearScore):
                 if not np.any(np.abs(step) > _CLOSE * np.abs(baseline)):
                     break
             mu = np.multiply.outer(baseline, ratio)
-            return _Fit(baseline, mu, _weights(mu)[0])
+            return baseline, mu, _weights(mu)[0]
 
-    def _information_of_cells(self, b: Floats) -> tuple[Floats, Floats]:
+    def _information_of_cells(self, b: Floats, baseline: Floats) -> tuple[Floats, Floats]:
         """Information (J, P) of fitted counts that are not negative, and means (J, p) of x.
 
         Rows at risk keep their noisy sum in every bin, and the hazards the noisy sum of events.
         """
-        fit = self._fit(b)
-        rows = np.maximum(self.at_risk, 0)
+        ratio, rows = np.exp(self.x @ b), np.maximum(self.at_risk, 0)
         rows *= (self.at_risk.sum(axis=1) / rows.sum(axis=1))[:, np.newaxis]
-        size = rows @ np.exp(self.x @ b)
-        baseline = np.maximum(fit.baseline, 0)
-        events, wanted = float(baseline @ size), float(fit.baseline @ size)
-        baseline = baseline * max(wanted, 0.0) / events if events else baseline
-        mu = np.multiply.outer(baseline, np.exp(self.x @ b))
-        unit = rows * np.exp(self.x @ b) * _weights(mu)[0] * np.exp(-mu)
-        return baseline[:, np.newaxis] * unit, (unit @ self.x) / unit.sum(axis=1, keepdims=True)
+        size, fitted = rows @ ratio, np.maximum(baseline, 0)
+        events, wanted = float(fitted @ size), float(baseline @ size)
+        fitted = fitted * max(wanted, 0.0) / events if events else fitted
+        mu = np.multiply.outer(fitted, ratio)
+        unit = rows * ratio * _weights(mu)[0] * np.exp(-mu)
+        return fitted[:, np.newaxis] * unit, (unit @ self.x) / unit.sum(axis=1, keepdims=True)
 
     def information(self, b: Floats) -> Floats:
         """(p, p) efficient information (eq. 6), positive semidefinite."""
-        return self._scatter(*self._information_of_cells(b))
+        fit = self._fit(b)
+        return self._scatter(fit.information, fit.means)
 
     def _scatter(self, weights: Floats, means: Floats) -> Floats:
         """(p, p) sum of weights (J, P) times squares of x less its mean (J, p)."""
@@ -149,8 +157,8 @@ class HazardScore(LinearScore):
 
     def _entries(self, b: Floats) -> Floats:
         """(2 J P, p): the efficient score as a combination of events and rows at risk (eq. 5)."""
-        fit, (_, means) = self._fit(b), self._information_of_cells(b)
-        apart = self.x - means[:, np.newaxis]
+        fit = self._fit(b)
+        apart = self.x - fit.means[:, np.newaxis]
         parts = fit.weights[..., np.newaxis] * apart, -fit.hazards[..., np.newaxis] * apart
         return np.concatenate(parts).reshape(-1, self.x.shape[1])
 
@@ -184,11 +192,6 @@ class HazardScore(LinearScore):
         linalg.cholesky(derivative)
         return np.asarray(np.linalg.solve(derivative, combinations.T))
 
-    @property
-    def params(self) -> Floats | None:
-        """(p,) the solution of U(b) = 0; None without one."""
-        return self._once("params", lambda: self._find_root(np.zeros(self.x.shape[1])))
-
     def cumulative(self, points: Floats, bins: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """Cumulative hazards (k,) at points (k, p) after so many bins (k,) (eq. 8).
 
@@ -211,7 +214,7 @@ class HazardScore(LinearScore):
             fit.weights * of_bins[..., np.newaxis], -fit.hazards * of_bins[..., np.newaxis]
         ], axis=1)  # fmt: skip
         weights = parts.reshape(len(bins), -1) + along.T @ self._entries(b).T
-        own = of_bins**2 @ self._information_of_cells(b)[0].sum(axis=1)
+        own = of_bins**2 @ fit.information.sum(axis=1)
         sampling = own + np.einsum("pk,pq,qk->k", along, self._sampling(b), along)
         noise = np.asarray(((weights @ self.noise) * weights).sum(axis=1))
         return hazards, sampling, noise
@@ -406,11 +409,11 @@ class HazardResult(ScoreResult):
         at = replace(self._coefficients, combinations=points - self.centre)
         many = len(self.edges)
         bins = np.tile(np.arange(1, many + 1), len(points))
-        found = self._model.cumulative(np.repeat(at.reduced, many, axis=0), bins)
+        points = np.repeat(at.reduced, many, axis=0)
+        hazards, sampling, privacy = self._model.cumulative(points, bins)
         known = np.repeat(at.determined, many)
-        hazards, sampling, privacy = found
-        unknown = np.where(known, hazards, np.nan)
-        return unknown, np.where(known, sampling, np.inf), np.where(known, privacy, np.inf)
+        hazards = np.where(known, hazards, np.nan)
+        return hazards, np.where(known, sampling, np.inf), np.where(known, privacy, np.inf)
 
 
 @dataclass(frozen=True)

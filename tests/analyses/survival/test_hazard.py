@@ -201,6 +201,12 @@ def test_negative_counts_of_events_are_not_clipped():
     assert np.median(clipped) < truth - 0.1  # a planted bug is seen
 
 
+def test_a_score_keeps_no_trial_of_its_coefficients():
+    score = noisy_score(np.full((12, 2), 9.0), np.linspace([900.0, 900], [500, 450], 12))
+    score.interval(np.ones(1), 0.05, sampled=True)
+    assert len(score._computed) < 3
+
+
 @pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ApproxDP(1, 1e-6)])
 def test_releases_with_noise_estimate_although_some_counts_are_negative(rows, budget):
     ours = fitted("months, status == 'dead' ~ u", rows.head(1_500), budget)
