@@ -24,6 +24,10 @@ from dpstats.analyses.regression.contrasts import estimated
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm import CoefficientIntervals, ScoreResult, notes_on_estimates
 from dpstats.analyses.regression.glm_models import (
+    Groups,
+    grouped_columns,
+    hold,
+    left_out,
     number_names,
     regressor_columns,
     span,
@@ -512,9 +516,7 @@ class Hazard:
 
     def family(self, schema: Schema) -> Family:
         """The table of time, event and regressors; with `entry` also that of entry."""
-        asked = self._follow_up(schema)
-        asked.entry_bins(schema)  # which refuses edges that do not fit
-        return asked.family(schema)
+        return self._follow_up(schema).family(schema)
 
     def combines(self, schema: Schema) -> bool:
         """True: answers may be combined from several measurements."""
@@ -525,9 +527,11 @@ class Hazard:
         schema, moments = release.schema, self._moments(release.schema)
         asked = self._follow_up(schema)
         risk = RiskSets.of(asked, release).of_persons
-        kept, left_out = self._entering(moments, asked, risk)
+        patterns = _bins_of(asked, schema)
+        groups = _entering(moments, patterns, risk)
+        kept = hold(groups, patterns)
         bins = self._bins(schema, asked, risk, kept)
-        x = moments.regressors_at(_values(moments, asked.groups(schema)))[kept]
+        x = moments.regressors_at(_values(moments, patterns))[kept]
         centre = x.mean(axis=0)
         basis = span(x - centre)
         x = x - centre if basis is None else (x - centre) @ basis
@@ -545,7 +549,7 @@ class Hazard:
             rows=rows,
             budget=str(release.budget),
             notes=[
-                *notes_on_estimates(intervals, names, left_out, _NO_ESTIMATE),
+                *notes_on_estimates(intervals, names, left_out(groups), _NO_ESTIMATE),
                 *_notes_on_bins(bins, cuts, asked, schema),
                 _PROPORTIONAL if asked.half(schema) else _ALL_AT_RISK,
                 *([_MIDDLES] if number_names(moments) else []),
@@ -559,34 +563,6 @@ class Hazard:
             centre=centre,
         )
 
-    def _entering(
-        self, moments: DesignMoments, asked: FollowUp, risk: RiskSets
-    ) -> tuple[NDArray[np.bool_], list[str]]:
-        """Patterns (P,) whose levels surely have rows, and names of the other levels."""
-        schema, patterns = moments.schema, np.array(asked.groups(moments.schema))
-        kept, names = np.ones(len(patterns), dtype=np.bool_), []
-        used = {
-            frozenset(name for name, level in regressor.factors if level is not None)
-            for regressor in moments.design.regressors
-        }
-        size = risk.shape[1] * (risk.shape[2] + 1)
-        for group in sorted(sorted(some) for some in used):
-            if not group or any(set(group) < other for other in used):
-                continue
-            of = patterns[:, [asked.by.index(name) for name in group]]
-            cells, which = np.unique(of, axis=0, return_inverse=True)
-            which = which.ravel()
-            entries = np.zeros((len(risk.sums), len(cells)))
-            for g, cell in enumerate(which):
-                entries[g * size : (g + 1) * size, cell] = 1
-            enters = risk.are_positive(entries)
-            enters |= not enters.any()  # the noise hides all of them: which have rows is not known
-            kept &= enters[which]
-            for cell in cells[~enters]:
-                pairs = zip(group, cell.tolist(), strict=True)
-                names.append(", ".join(f"{n}={schema[n].bin_labels[i]}" for n, i in pairs))
-        return kept, names
-
     def _bins(
         self, schema: Schema, asked: FollowUp, risk: RiskSets, kept: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
@@ -598,6 +574,26 @@ class Hazard:
         if asked.clock(schema).edges or asked.clock(schema).values is None:
             used[-1] = False
         return np.flatnonzero(used)
+
+
+def _entering(
+    moments: DesignMoments, patterns: dict[str, NDArray[np.int64]], risk: RiskSets
+) -> Groups:
+    """Which cells of the groups in the formula surely have rows, of those in a pattern."""
+    size = risk.shape[1] * (risk.shape[2] + 1)
+    groups: Groups = []
+    for columns in grouped_columns(moments):
+        enters = np.ones([column.bins for column in columns], dtype=np.bool_)
+        place = np.ravel_multi_index([patterns[c.name] for c in columns], enters.shape)
+        cells, which = np.unique(place, return_inverse=True)
+        entries = np.zeros((len(risk.sums), len(cells)))
+        for g, cell in enumerate(which.ravel().tolist()):
+            entries[g * size : (g + 1) * size, cell] = 1
+        positive = risk.are_positive(entries)
+        positive |= not positive.any()  # the noise hides all: which have rows is not known
+        enters.flat[cells] = positive
+        groups.append((columns, enters))
+    return groups
 
 
 def _score(
@@ -619,13 +615,18 @@ def _score(
     )  # fmt: skip
 
 
-def _values(moments: DesignMoments, patterns: list[tuple[int, ...]]) -> dict[str, Floats]:
+def _bins_of(asked: FollowUp, schema: Schema) -> dict[str, NDArray[np.int64]]:
+    """Bins (P,) of the regressors' columns in each pattern."""
+    return dict(zip(asked.by, np.array(asked.groups(schema)).T, strict=True))
+
+
+def _values(moments: DesignMoments, patterns: dict[str, NDArray[np.int64]]) -> dict[str, Floats]:
     """Columns at each pattern as `DesignMoments.regressors_at` takes them."""
-    values: dict[str, Floats] = {}
-    for column, bins in zip(regressor_columns(moments), np.array(patterns).T, strict=True):
-        number = column.name in number_names(moments)
-        values[column.name] = _value(column, bins) if number else bins.astype(np.float64)
-    return values
+    numbers = number_names(moments)
+    return {
+        name: _value(moments.schema[name], bins) if name in numbers else bins.astype(np.float64)
+        for name, bins in patterns.items()
+    }
 
 
 def _value(column: Column, bins: NDArray[np.int64]) -> Floats:
