@@ -344,11 +344,37 @@ class HazardResult(ScoreResult):
     def hazard_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        """Hazard ratios: exponentials of the coefficients and of their intervals.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+            As for `conf_int`; certified intervals of ratios reach from 0 to infinity.
+        target : {"population", "table"}
+            What is covered: the population's value, or the private table's own.
+
+        Returns
+        -------
+        DataFrame
+            A row per coefficient, columns ``hazard_ratio``, ``conf_low`` and ``conf_high``. Of a
+            number the ratio is that of one unit more, of a level that to the reference.
+        """
         return self._ratios("hazard_ratio", alpha, method, target)
 
     def joint_tests(self) -> pd.DataFrame:
-        """Test that all coefficients of a term are zero, a row per term of the formula."""
+        """Test of each term of the formula that all its coefficients are zero.
+
+        Without noise this is the score test of the term; of a treatment alone it is the grouped
+        log-rank test.
+
+        Returns
+        -------
+        DataFrame
+            A row per term, columns ``statistic`` (of F), ``df`` (the number of coefficients that
+            are tested) and ``p_value``, which is 1 where there is no estimate.
+        """
         import pandas as pd
 
         tests = {
@@ -363,6 +389,17 @@ class HazardResult(ScoreResult):
 
         Numbers are then 0, and categories at the first level or the reference of the formula. See
         `get_prediction` for intervals at other values.
+
+        Returns
+        -------
+        DataFrame
+            A row per edge in `edges`, columns ``cumulative_hazard``, which noise can make negative,
+            and ``survival``.
+
+        Raises
+        ------
+        RequestError
+            If the first bin of time was left out.
         """
         import pandas as pd
 
@@ -374,7 +411,24 @@ class HazardResult(ScoreResult):
         )
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
-        """Survival (T, m) at the edges, a column per point; see `get_prediction`."""
+        """Survival at the edges for given values of the columns, without intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            As for `get_prediction`.
+
+        Returns
+        -------
+        DataFrame
+            A row per edge in `edges`, and a column per point, from 0 on.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare; or if the first bin
+            of time was left out.
+        """
         import pandas as pd
 
         points = self.moments.at(exog)
@@ -391,10 +445,16 @@ class HazardResult(ScoreResult):
             In original units; numbers within the schema's bounds, levels by their labels or as the
             table stores them. A single value is repeated.
 
+        Returns
+        -------
+        EstimateResult
+            A parameter per point and edge: ``0 at 12`` is the survival of the first point at 12.
+
         Raises
         ------
         RequestError
-            For a missing column, or a value that the schema does not declare.
+            For a missing column, or a value that the schema does not declare; or if the first bin
+            of time was left out.
         """
         points = self.moments.at(exog)
         names = [f"{i} at {edge:g}" for i in range(len(points)) for edge in self.edges.tolist()]
@@ -407,8 +467,8 @@ class HazardResult(ScoreResult):
             clock = self.moments.schema[self.moments.design.response[0]]
             raise RequestError(
                 f"the first bin of time, {clock.name}={clock.bin_labels[0]}, was left out, and a "
-                "cumulative hazard starts there: let it be wider with other edges, or let the "
-                "bounds of the time start where rows are at risk; hazard ratios are not concerned"
+                "cumulative hazard starts there: make it wider with other edges in the schema, or "
+                "let the bounds of the time start where rows are at risk, or use more budget"
             )
         at = replace(self._coefficients, combinations=points - self.centre)
         many = len(self.edges)
