@@ -277,7 +277,7 @@ def test_levels_without_rows_leave_the_regression(rows):
     [
         ("months ~ u", "time, event ~"), ("months, status == 'dead'", "time, event ~"),
         (3, "time, event ~"), ("months, ~ u", "time, event ~"),
-        ("u, status == 'dead' ~ arm", "time must be a number"),
+        ("u, status == 'dead' ~ arm", "and 'u' is not"),
         ("bare, status == 'dead' ~ u", "single bin"), ("months, u ~ bare", "single bin"),
         ("months, status == 'dead' ~ months", "both sides"),
         ("months, status == 'dead' ~ C(status)", "other columns"),
