@@ -17,6 +17,8 @@ SETTINGS = [
     for budget in (dps.PureDP(1), dps.ApproxDP(1, 1e-6))
     for censored, unit in ((0.3, "replace"), (0.8, "add_remove"))
 ]
+# Largest share of tables without an estimate, .01 in the other settings.
+LOST = {(2_000, "approx", "replace"): 0.09}
 RATIO = -0.5  # of the treatment, in logarithms
 SLOPE = 0.25  # of age; a ratio of 2.7 from one end to the other
 
@@ -38,7 +40,7 @@ def draw(n, censored):
     return rows
 
 
-@pytest.mark.simulate(SETTINGS, few=[0, 3], runs=(60, 600))
+@pytest.mark.simulate(SETTINGS, few=[0, 2, 3], runs=(60, 600))
 def test_intervals_of_a_hazard_ratio_cover_and_tests_have_their_level(setting, runs, table, tools):
     n, budget, censored, unit = setting
     plan = dps.plan(SCHEMA, {"it": ANALYSIS}, budget=budget, unit=unit)
@@ -56,7 +58,10 @@ def test_intervals_of_a_hazard_ratio_cover_and_tests_have_their_level(setting, r
     width = float(np.median(widths))
     table.row(what, "censored", 1 - float(np.mean(events)))
     table.covers(what, "treatment", hits, runs, rate=0.94, width=width)
-    table.check(what, "treatment", hits / runs, most=0.97 + 4 * np.sqrt(0.03 / runs))
+    table.row(what, "treatment, with an estimate", (hits - lost) / (runs - lost))
+    if runs > 500:  # 60 may all cover
+        table.level(what, "treatment, not too wide", hits, runs, rate=0.97)
     table.covers(what, "number", ages, runs, rate=0.94)
     table.level(what, "joint test", rejected, runs, rate=0.055)
-    table.check(what, "without an estimate", lost / runs, most=0.12 if n == 2_000 else 0.01)
+    most = LOST.get((n, budget.kind, unit), 0.01)
+    table.check(what, "without an estimate", lost / runs, most=most)

@@ -597,7 +597,7 @@ class Generalised:
             rows=scored.rows.of_persons,
             budget=str(release.budget),
             notes=[
-                *notes_on_estimates(intervals, scored, names),
+                *notes_on_estimates(intervals, names, scored.left_out),
                 *subgroup_notes(moments.given, scored.rows),
                 *notes,
                 _NOT_CERTIFIED,
@@ -617,16 +617,19 @@ class Generalised:
 
 
 def notes_on_estimates(
-    intervals: CoefficientIntervals, scored: Scored, terms: Sequence[str]
+    intervals: CoefficientIntervals,
+    terms: Sequence[str],
+    left_out: Sequence[str],
+    no_estimate: str = _NO_ESTIMATE,
 ) -> list[str]:
-    """Notes on what has no estimate: levels without rows, and what depends on them."""
+    """Notes on what has no estimate: levels `left_out`, and what depends on them."""
     if not intervals.known:
-        return [_NO_ESTIMATE]
+        return [no_estimate]
     notes = []
-    if scored.left_out:
+    if left_out:
         notes.append(
             "left out, since their noisy numbers of rows are within the noise: "
-            f"{first_few(scored.left_out)}; the results are of the other rows"
+            f"{first_few(left_out)}; the results are of the other rows"
         )
     if not intervals.determined.all():
         undetermined = [terms[i] for i in np.flatnonzero(~intervals.determined).tolist()]

@@ -62,16 +62,21 @@ Groups = list[tuple[tuple[Column, ...], NDArray[np.bool_]]]
 
 def find_entering(release: ReleaseView, moments: DesignMoments) -> Groups:
     """Which cells of the groups in a formula have rows, by noisy counts that were measured."""
+    found = (_counted(release, moments, columns) for columns in grouped_columns(moments))
+    return [group for groups in found for group in groups]
+
+
+def grouped_columns(moments: DesignMoments) -> list[tuple[Column, ...]]:
+    """Columns whose levels occur in one product, which is in no other."""
     used = {
         frozenset(name for name, level in regressor.factors if level is not None)
         for regressor in moments.design.regressors
     }
-    groups: Groups = []
-    for names in sorted(map(sorted, used)):
-        if names and not any(set(names) < other for other in used):
-            columns = tuple(c for c in moments.schema if c.name in names)
-            groups += _counted(release, moments, columns)
-    return groups
+    return [
+        tuple(column for column in moments.schema if column.name in names)
+        for names in sorted(map(sorted, used))
+        if names and not any(set(names) < other for other in used)
+    ]
 
 
 def hold(groups: Groups, bins: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:

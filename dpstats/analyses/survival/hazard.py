@@ -24,7 +24,10 @@ from dpstats.analyses.regression.contrasts import estimated
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm import CoefficientIntervals, ScoreResult, notes_on_estimates
 from dpstats.analyses.regression.glm_models import (
-    Scored,
+    Groups,
+    grouped_columns,
+    hold,
+    left_out,
     number_names,
     regressor_columns,
     span,
@@ -60,7 +63,7 @@ _FORMULA = re.compile(
 )
 _STEPS = 50
 _CLOSE = 1e-14  # change of a hazard, over the hazard, at which Newton's method ends
-_MOST_CELLS = 4_000  # of time, event and patterns
+_MOST_CELLS = 1_500  # of time, event and patterns: memory is quadratic in them
 _MOST_EVENTS = 0.9  # of the rows at risk in a bin, with which it still bounds a hazard
 _ON_LOG_SCALE = 2.0  # standard errors from zero
 _PROPORTIONAL = (
@@ -73,6 +76,11 @@ _MIDDLES = (
     "numbers are at the middle of their bins: with wide bins a coefficient is that of the binned "
     "number, mostly nearer to zero by the share of its variance inside the bins"
 )
+_NO_ESTIMATE = (
+    "there is no estimate: many cells of time, event and regressors have fewer rows than the "
+    "noise, or nearly all events are on one side of a regressor; use fewer bins of time, fewer or "
+    "wider bins of the regressors, or more budget"
+)
 _NOT_CERTIFIED = "there is no certified interval for these coefficients"
 
 
@@ -82,6 +90,8 @@ class _Fit(NamedTuple):
     baseline: Floats  # (J,) increments of the cumulative baseline hazard, which may be negative
     hazards: Floats  # (J, P) mu
     weights: Floats  # (J, P) w(mu)
+    information: Floats  # (J, P) of fitted counts that are not negative
+    means: Floats  # (J, p) of the regressors, weighted with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +106,17 @@ class HazardScore(LinearScore):
     n: int  # number of rows
 
     def _fit(self, b: Floats) -> _Fit:
-        return self._once(b.tobytes(), lambda: self._profile(b))
+        """Hazards and information at b, kept until another b is asked for."""
+        key, kept = b.tobytes(), self._computed.get("fit")
+        if kept is None or kept[0] != key:
+            baseline, mu, weights = self._profile(b)
+            kept = key, _Fit(baseline, mu, weights, *self._information_of_cells(b, baseline))
+            self._computed["fit"] = kept
+        fit: _Fit = kept[1]
+        return fit
 
-    def _profile(self, b: Floats) -> _Fit:
-        """The baseline that solves its own score at b (eq. 4); nan without a solution."""
+    def _profile(self, b: Floats) -> tuple[Floats, Floats, Floats]:
+        """Baseline that solves its own score at b (eq. 4), hazards, weights; nan without one."""
         ratio, d, at_risk = np.exp(self.x @ b), self.events, self.at_risk
         with np.errstate(all="ignore"):
             start = (at_risk - d / 2) @ ratio
@@ -112,27 +129,26 @@ class HazardScore(LinearScore):
                 if not np.any(np.abs(step) > _CLOSE * np.abs(baseline)):
                     break
             mu = np.multiply.outer(baseline, ratio)
-            return _Fit(baseline, mu, _weights(mu)[0])
+            return baseline, mu, _weights(mu)[0]
 
-    def _information_of_cells(self, b: Floats) -> tuple[Floats, Floats]:
+    def _information_of_cells(self, b: Floats, baseline: Floats) -> tuple[Floats, Floats]:
         """Information (J, P) of fitted counts that are not negative, and means (J, p) of x.
 
         Rows at risk keep their noisy sum in every bin, and the hazards the noisy sum of events.
         """
-        fit = self._fit(b)
-        rows = np.maximum(self.at_risk, 0)
+        ratio, rows = np.exp(self.x @ b), np.maximum(self.at_risk, 0)
         rows *= (self.at_risk.sum(axis=1) / rows.sum(axis=1))[:, np.newaxis]
-        size = rows @ np.exp(self.x @ b)
-        baseline = np.maximum(fit.baseline, 0)
-        events, wanted = float(baseline @ size), float(fit.baseline @ size)
-        baseline = baseline * max(wanted, 0.0) / events if events else baseline
-        mu = np.multiply.outer(baseline, np.exp(self.x @ b))
-        unit = rows * np.exp(self.x @ b) * _weights(mu)[0] * np.exp(-mu)
-        return baseline[:, np.newaxis] * unit, (unit @ self.x) / unit.sum(axis=1, keepdims=True)
+        size, fitted = rows @ ratio, np.maximum(baseline, 0)
+        events, wanted = float(fitted @ size), float(baseline @ size)
+        fitted = fitted * max(wanted, 0.0) / events if events else fitted
+        mu = np.multiply.outer(fitted, ratio)
+        unit = rows * ratio * _weights(mu)[0] * np.exp(-mu)
+        return fitted[:, np.newaxis] * unit, (unit @ self.x) / unit.sum(axis=1, keepdims=True)
 
     def information(self, b: Floats) -> Floats:
         """(p, p) efficient information (eq. 6), positive semidefinite."""
-        return self._scatter(*self._information_of_cells(b))
+        fit = self._fit(b)
+        return self._scatter(fit.information, fit.means)
 
     def _scatter(self, weights: Floats, means: Floats) -> Floats:
         """(p, p) sum of weights (J, P) times squares of x less its mean (J, p)."""
@@ -145,8 +161,8 @@ class HazardScore(LinearScore):
 
     def _entries(self, b: Floats) -> Floats:
         """(2 J P, p): the efficient score as a combination of events and rows at risk (eq. 5)."""
-        fit, (_, means) = self._fit(b), self._information_of_cells(b)
-        apart = self.x - means[:, np.newaxis]
+        fit = self._fit(b)
+        apart = self.x - fit.means[:, np.newaxis]
         parts = fit.weights[..., np.newaxis] * apart, -fit.hazards[..., np.newaxis] * apart
         return np.concatenate(parts).reshape(-1, self.x.shape[1])
 
@@ -180,11 +196,6 @@ class HazardScore(LinearScore):
         linalg.cholesky(derivative)
         return np.asarray(np.linalg.solve(derivative, combinations.T))
 
-    @property
-    def params(self) -> Floats | None:
-        """(p,) the solution of U(b) = 0; None without one."""
-        return self._once("params", lambda: self._find_root(np.zeros(self.x.shape[1])))
-
     def cumulative(self, points: Floats, bins: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """Cumulative hazards (k,) at points (k, p) after so many bins (k,) (eq. 8).
 
@@ -207,7 +218,7 @@ class HazardScore(LinearScore):
             fit.weights * of_bins[..., np.newaxis], -fit.hazards * of_bins[..., np.newaxis]
         ], axis=1)  # fmt: skip
         weights = parts.reshape(len(bins), -1) + along.T @ self._entries(b).T
-        own = of_bins**2 @ self._information_of_cells(b)[0].sum(axis=1)
+        own = of_bins**2 @ fit.information.sum(axis=1)
         sampling = own + np.einsum("pk,pq,qk->k", along, self._sampling(b), along)
         noise = np.asarray(((weights @ self.noise) * weights).sum(axis=1))
         return hazards, sampling, noise
@@ -283,7 +294,7 @@ class HazardResult(ScoreResult):
     Attributes
     ----------
     edges : (T,) float64
-        Times up to which the cumulative hazard is known.
+        Times up to which the cumulative hazard is known: from the first bin to one left out.
     centre : (p,) float64
         Mean of the regressors' basis over the patterns, at which the model's own predictor is 0.
 
@@ -333,11 +344,37 @@ class HazardResult(ScoreResult):
     def hazard_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        """Hazard ratios: exponentials of the coefficients and of their intervals.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+            As for `conf_int`; certified intervals of ratios reach from 0 to infinity.
+        target : {"population", "table"}
+            What is covered: the population's value, or the private table's own.
+
+        Returns
+        -------
+        DataFrame
+            A row per coefficient, columns ``hazard_ratio``, ``conf_low`` and ``conf_high``. Of a
+            number the ratio is that of one unit more, of a level that to the reference.
+        """
         return self._ratios("hazard_ratio", alpha, method, target)
 
     def joint_tests(self) -> pd.DataFrame:
-        """Test that all coefficients of a term are zero, a row per term of the formula."""
+        """Test of each term of the formula that all its coefficients are zero.
+
+        Without noise this is the score test of the term; of a treatment alone it is the grouped
+        log-rank test.
+
+        Returns
+        -------
+        DataFrame
+            A row per term, columns ``statistic`` (of F), ``df`` (the number of coefficients that
+            are tested) and ``p_value``, which is 1 where there is no estimate.
+        """
         import pandas as pd
 
         tests = {
@@ -352,6 +389,17 @@ class HazardResult(ScoreResult):
 
         Numbers are then 0, and categories at the first level or the reference of the formula. See
         `get_prediction` for intervals at other values.
+
+        Returns
+        -------
+        DataFrame
+            A row per edge in `edges`, columns ``cumulative_hazard``, which noise can make negative,
+            and ``survival``.
+
+        Raises
+        ------
+        RequestError
+            If the first bin of time was left out.
         """
         import pandas as pd
 
@@ -363,7 +411,24 @@ class HazardResult(ScoreResult):
         )
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any]) -> pd.DataFrame:
-        """Survival (T, m) at the edges, a column per point; see `get_prediction`."""
+        """Survival at the edges for given values of the columns, without intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            As for `get_prediction`.
+
+        Returns
+        -------
+        DataFrame
+            A row per edge in `edges`, and a column per point, from 0 on.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare; or if the first bin
+            of time was left out.
+        """
         import pandas as pd
 
         points = self.moments.at(exog)
@@ -380,10 +445,16 @@ class HazardResult(ScoreResult):
             In original units; numbers within the schema's bounds, levels by their labels or as the
             table stores them. A single value is repeated.
 
+        Returns
+        -------
+        EstimateResult
+            A parameter per point and edge: ``0 at 12`` is the survival of the first point at 12.
+
         Raises
         ------
         RequestError
-            For a missing column, or a value that the schema does not declare.
+            For a missing column, or a value that the schema does not declare; or if the first bin
+            of time was left out.
         """
         points = self.moments.at(exog)
         names = [f"{i} at {edge:g}" for i in range(len(points)) for edge in self.edges.tolist()]
@@ -392,14 +463,21 @@ class HazardResult(ScoreResult):
 
     def _cumulative(self, points: Floats) -> tuple[Floats, Floats, Floats]:
         """Cumulative hazards (m T,) at points (m, p) in the basis, and their variances."""
+        if not len(self.edges):
+            clock = self.moments.schema[self.moments.design.response[0]]
+            raise RequestError(
+                f"the first bin of time, {clock.name}={clock.bin_labels[0]}, was left out, and a "
+                "cumulative hazard starts there: make it wider with other edges in the schema, or "
+                "let the bounds of the time start where rows are at risk, or use more budget"
+            )
         at = replace(self._coefficients, combinations=points - self.centre)
         many = len(self.edges)
         bins = np.tile(np.arange(1, many + 1), len(points))
-        found = self._model.cumulative(np.repeat(at.reduced, many, axis=0), bins)
+        points = np.repeat(at.reduced, many, axis=0)
+        hazards, sampling, privacy = self._model.cumulative(points, bins)
         known = np.repeat(at.determined, many)
-        hazards, sampling, privacy = found
-        unknown = np.where(known, hazards, np.nan)
-        return unknown, np.where(known, sampling, np.inf), np.where(known, privacy, np.inf)
+        hazards = np.where(known, hazards, np.nan)
+        return hazards, np.where(known, sampling, np.inf), np.where(known, privacy, np.inf)
 
 
 @dataclass(frozen=True)
@@ -409,7 +487,8 @@ class Hazard:
     The table of time, event and the regressors' columns is measured, all at once: a row is in one
     of its cells. Risk sets are sums of noisy cells. Numbers of the formula are taken at the middle
     of their bins. The last bin of time, after the last edge, is not used. Levels whose noisy number
-    of rows is within the noise are left out.
+    of rows is within the noise are left out. Where many cells have fewer rows than the noise there
+    may be no estimate: a note says so, coefficients are nan, and intervals are the whole line.
 
     Parameters
     ----------
@@ -490,14 +569,14 @@ class Hazard:
         if cells > _MOST_CELLS:
             raise RequestError(
                 f"{excerpt(self.formula)} has {cells} cells of time, event and regressors, and at "
-                f"most {_MOST_CELLS} are allowed; name fewer columns, or declare wider bins"
+                f"most {_MOST_CELLS} are allowed: name fewer columns, or give the time or a number "
+                "fewer edges in the schema"
             )
         return asked
 
     def family(self, schema: Schema) -> Family:
         """The table of time, event and regressors; with `entry` also that of entry."""
-        asked = self._follow_up(schema)
-        return asked.family(schema)
+        return self._follow_up(schema).family(schema)
 
     def combines(self, schema: Schema) -> bool:
         """True: answers may be combined from several measurements."""
@@ -508,9 +587,11 @@ class Hazard:
         schema, moments = release.schema, self._moments(release.schema)
         asked = self._follow_up(schema)
         risk = RiskSets.of(asked, release).of_persons
-        kept, left_out = self._entering(moments, asked, risk)
+        patterns = _bins_of(asked, schema)
+        groups = _entering(moments, patterns, risk)
+        kept = hold(groups, patterns)
         bins = self._bins(schema, asked, risk, kept)
-        x = moments.regressors_at(_values(moments, asked.groups(schema)))[kept]
+        x = moments.regressors_at(_values(moments, patterns))[kept]
         centre = x.mean(axis=0)
         basis = span(x - centre)
         x = x - centre if basis is None else (x - centre) @ basis
@@ -520,8 +601,7 @@ class Hazard:
         combinations = moments.to_basis[1:] / moments.half_range
         intervals = CoefficientIntervals(score, combinations, basis)
         cuts = asked.cuts(schema)[1:]
-        first = int(bins[0]) if len(bins) else 0
-        known = np.flatnonzero(np.arange(len(bins)) + first == bins)
+        known = np.flatnonzero(np.arange(len(bins)) == bins)  # an unbroken run from the first bin
         given = "" if self.given is None else f" (given {self.given})"
         return HazardResult(
             title=f"Hazard regression: {self.formula}{given}",
@@ -529,7 +609,7 @@ class Hazard:
             rows=rows,
             budget=str(release.budget),
             notes=[
-                *notes_on_estimates(intervals, Scored(score, basis, {}, rows, left_out), names),
+                *notes_on_estimates(intervals, names, left_out(groups), _NO_ESTIMATE),
                 *_notes_on_bins(bins, cuts, asked, schema),
                 _PROPORTIONAL if asked.half(schema) else _ALL_AT_RISK,
                 *([_MIDDLES] if number_names(moments) else []),
@@ -543,34 +623,6 @@ class Hazard:
             centre=centre,
         )
 
-    def _entering(
-        self, moments: DesignMoments, asked: FollowUp, risk: RiskSets
-    ) -> tuple[NDArray[np.bool_], list[str]]:
-        """Patterns (P,) whose levels surely have rows, and names of the other levels."""
-        schema, patterns = moments.schema, np.array(asked.groups(moments.schema))
-        kept, names = np.ones(len(patterns), dtype=np.bool_), []
-        used = {
-            frozenset(name for name, level in regressor.factors if level is not None)
-            for regressor in moments.design.regressors
-        }
-        size = risk.shape[1] * (risk.shape[2] + 1)
-        for group in sorted(sorted(some) for some in used):
-            if not group or any(set(group) < other for other in used):
-                continue
-            of = patterns[:, [asked.by.index(name) for name in group]]
-            cells, which = np.unique(of, axis=0, return_inverse=True)
-            which = which.ravel()
-            entries = np.zeros((len(risk.sums), len(cells)))
-            for g, cell in enumerate(which):
-                entries[g * size : (g + 1) * size, cell] = 1
-            enters = risk.are_positive(entries)
-            enters |= not enters.any()  # the noise hides all of them: which have rows is not known
-            kept &= enters[which]
-            for cell in cells[~enters]:
-                pairs = zip(group, cell.tolist(), strict=True)
-                names.append(", ".join(f"{n}={schema[n].bin_labels[i]}" for n, i in pairs))
-        return kept, names
-
     def _bins(
         self, schema: Schema, asked: FollowUp, risk: RiskSets, kept: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
@@ -582,6 +634,26 @@ class Hazard:
         if asked.clock(schema).edges or asked.clock(schema).values is None:
             used[-1] = False
         return np.flatnonzero(used)
+
+
+def _entering(
+    moments: DesignMoments, patterns: dict[str, NDArray[np.int64]], risk: RiskSets
+) -> Groups:
+    """Which cells of the groups in the formula surely have rows, of those in a pattern."""
+    size = risk.shape[1] * (risk.shape[2] + 1)
+    groups: Groups = []
+    for columns in grouped_columns(moments):
+        enters = np.ones([column.bins for column in columns], dtype=np.bool_)
+        place = np.ravel_multi_index([patterns[c.name] for c in columns], enters.shape)
+        cells, which = np.unique(place, return_inverse=True)
+        entries = np.zeros((len(risk.sums), len(cells)))
+        for g, cell in enumerate(which.ravel().tolist()):
+            entries[g * size : (g + 1) * size, cell] = 1
+        positive = risk.are_positive(entries)
+        positive |= not positive.any()  # the noise hides all: which have rows is not known
+        enters.flat[cells] = positive
+        groups.append((columns, enters))
+    return groups
 
 
 def _score(
@@ -603,13 +675,18 @@ def _score(
     )  # fmt: skip
 
 
-def _values(moments: DesignMoments, patterns: list[tuple[int, ...]]) -> dict[str, Floats]:
+def _bins_of(asked: FollowUp, schema: Schema) -> dict[str, NDArray[np.int64]]:
+    """Bins (P,) of the regressors' columns in each pattern."""
+    return dict(zip(asked.by, np.array(asked.groups(schema)).T, strict=True))
+
+
+def _values(moments: DesignMoments, patterns: dict[str, NDArray[np.int64]]) -> dict[str, Floats]:
     """Columns at each pattern as `DesignMoments.regressors_at` takes them."""
-    values: dict[str, Floats] = {}
-    for column, bins in zip(regressor_columns(moments), np.array(patterns).T, strict=True):
-        number = column.name in number_names(moments)
-        values[column.name] = _value(column, bins) if number else bins.astype(np.float64)
-    return values
+    numbers = number_names(moments)
+    return {
+        name: _value(moments.schema[name], bins) if name in numbers else bins.astype(np.float64)
+        for name, bins in patterns.items()
+    }
 
 
 def _value(column: Column, bins: NDArray[np.int64]) -> Floats:
