@@ -321,7 +321,7 @@ class GroupCurve(Cached):
             steps = z - (1 - np.sqrt(1 - total)) / total * h * z.sum(axis=-1, keepdims=True)
             steps /= np.sqrt(at_risk)[:, np.newaxis]
             errors = steps.reshape(DRAWS, -1) @ change.reshape(len(change), -1).T
-            return Draws(drawn, population, drawn + errors)
+            return Draws(np.clip(drawn, *ends), population, drawn + errors)
 
         return DrawnIntervals(
             estimate, np.stack([of_one @ (1 / at_risk), privacy]),

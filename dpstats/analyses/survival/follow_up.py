@@ -306,6 +306,10 @@ def follow_up_of(
         If they are no names and conditions.
     """
     events, groups = _texts("event", event), () if by is None else _texts("by", by)
+    if time in groups or entry in (time, *groups):
+        raise RequestError(
+            f"time={time!r}, by={list(groups)} and entry={entry!r} must be different columns"
+        )
     if ties is not None:
         check_choice("ties", ties, get_args(Ties))
     return FollowUp(time, events, groups, given, entry, ties)

@@ -586,7 +586,8 @@ class Hazard:
         """Log hazard ratios in original units with noise-aware intervals."""
         schema, moments = release.schema, self._moments(release.schema)
         asked = self._follow_up(schema)
-        risk = RiskSets.of(asked, release).of_persons
+        of_rows = RiskSets.of(asked, release)
+        risk = of_rows.of_persons
         patterns = _bins_of(asked, schema)
         groups = _entering(moments, patterns, risk)
         kept = hold(groups, patterns)
@@ -595,7 +596,6 @@ class Hazard:
         centre = x.mean(axis=0)
         basis = span(x - centre)
         x = x - centre if basis is None else (x - centre) @ basis
-        rows = risk.answers.rows
         score = _score(risk, x, bins, kept)
         names = moments.design.names[1:]
         combinations = moments.to_basis[1:] / moments.half_range
@@ -606,7 +606,7 @@ class Hazard:
         return HazardResult(
             title=f"Hazard regression: {self.formula}{given}",
             **estimated(names, intervals),
-            rows=rows,
+            rows=of_rows.answers.rows.of_persons,
             budget=str(release.budget),
             notes=[
                 *notes_on_estimates(intervals, names, left_out(groups), _NO_ESTIMATE),

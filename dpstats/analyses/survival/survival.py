@@ -60,6 +60,7 @@ _CERTIFIED = (
     f"{OF_POPULATION}; certified limits are those of the table's own curve, and use only the law "
     "of the noise"
 )
+_MOST_CELLS = 5_000
 _NOT_CERTIFIED = "there are no certified limits with several kinds of events, or with entry"
 
 
@@ -133,7 +134,17 @@ class Survival:
 
     def family(self, schema: Schema) -> Family:
         """The table of time, events and groups; with `entry` also that of entry and groups."""
-        return self._follow_up.family(schema)
+        asked = self._follow_up
+        family = asked.family(schema)
+        cells = len(asked.groups(schema)) * asked.clock(schema).value_bins
+        cells *= len(asked.events) + 1
+        if cells > _MOST_CELLS:
+            raise RequestError(
+                f"these curves have {cells} cells of group, time and event, and at most "
+                f"{_MOST_CELLS} are allowed: name fewer groups, or declare fewer edges of "
+                f"{self.time!r}"
+            )
+        return family
 
     def answered(self, schema: Schema) -> Family:
         """The rows of each group by bin of time and event, which follow from the table."""
@@ -251,7 +262,15 @@ class SurvivalResult(EstimateResult):
         One for each group.
     labels : tuple of str
         Of the groups; "" of all rows.
+    named : tuple of tuples of str
+        The same, a part for each column of `by`.
+    by : tuple of dict
+        Bin of each column of `by`, for every group.
     events : tuple of str
+    clock : Number
+        The column of times.
+    cuts : (J + 1,) float64
+        Start of the first bin, and where each ends.
 
     Examples
     --------
@@ -378,7 +397,18 @@ class SurvivalResult(EstimateResult):
         return times.astype("datetime64[D]").astype("datetime64[s]")
 
     def cumulative_hazard(self) -> EstimateResult:
-        """The cumulative hazards of Nelson and Aalen at the edges, of all kinds of events."""
+        """The cumulative hazards of Nelson and Aalen at the edges, all kinds of events together.
+
+        Returns
+        -------
+        EstimateResult
+            A parameter for each edge that a curve reaches.
+
+        Raises
+        ------
+        RequestError
+            If no curve has a start.
+        """
         used = [curve for curve in self.curves if curve.bins]
         if not used:
             raise RequestError("no curve has a start; see the notes of the result")
@@ -388,7 +418,8 @@ class SurvivalResult(EstimateResult):
             for curve in used for cut in self.cuts[1 : curve.bins + 1]
         ]  # fmt: skip
         parts = joined([curve.cumulative_hazard for curve in used])
-        return self._of(f"Cumulative hazard, {self.title}", terms, parts)
+        of_all = " of all events together" if len(self.events) > 1 else ""
+        return self._of(f"Cumulative hazard{of_all}, {self.title}", terms, parts)
 
     def _of(self, title: str, terms: list[str], parts: DrawnIntervals) -> EstimateResult:
         return EstimateResult(
@@ -648,6 +679,7 @@ class SurvivalResult(EstimateResult):
         Raises
         ------
         RequestError
+            As `logrank`, or if `adjust` is not known.
         """
         import pandas as pd
 
@@ -658,12 +690,18 @@ class SurvivalResult(EstimateResult):
         for i, j in itertools.combinations(range(len(names)), 2):
             pair = [[own[i], own[j]] for own in groups]
             statistic, pvalue, _, _ = log_rank_test(risk, pair, 12)
-            found.append((f"{names[i]}, {names[j]}", statistic, pvalue))
+            found.append((f"{names[i]} vs {names[j]}", statistic, pvalue))
         frame = pd.DataFrame(found, columns=["groups", "statistic", "p_unadjusted"])
         return frame.assign(p_value=adjusted(frame["p_unadjusted"].to_numpy(), adjust))
 
     def single_test(self, value: float | None = None) -> LogRankResult:
-        """The log-rank test."""
+        """The log-rank test of all groups.
+
+        Raises
+        ------
+        RequestError
+            For a value, as its hypothesis is fixed; without two groups.
+        """
         test = self.logrank()
         test.single_test(value)
         return test
@@ -684,9 +722,17 @@ class SurvivalResult(EstimateResult):
         found = self._quantiles(0.5, alpha, "noise_aware", target)
         return [
             (f"{label} " if label else "")
-            + ("not reached" if np.isinf(estimate) else self._shown_time(estimate))
+            + (
+                "not known"
+                if not curve.bins
+                else "not reached"
+                if np.isinf(estimate)
+                else self._shown_time(estimate)
+            )
             + f" [{self._shown_time(low)}, {self._shown_time(high)}]"
-            for label, (estimate, low, high) in zip(self.labels, found, strict=True)
+            for label, curve, (estimate, low, high) in zip(
+                self.labels, self.curves, found, strict=True
+            )
         ]
 
     def _shown_time(self, value: float) -> str:

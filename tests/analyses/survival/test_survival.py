@@ -217,7 +217,7 @@ def test_differences_are_of_pairs(rows, without_noise):
     with pytest.raises(dps.RequestError, match="one of them"):
         result.differences()
     table = result.pairwise()
-    assert list(table["groups"]) == ["arm=a, arm=b", "arm=a, arm=c", "arm=b, arm=c"]
+    assert list(table["groups"]) == ["arm=a vs arm=b", "arm=a vs arm=c", "arm=b vs arm=c"]
     assert np.all(table["p_value"] >= table["p_unadjusted"])
 
 
@@ -246,6 +246,8 @@ def test_one_row_is_in_one_cell(rows):
     ({"event": ("status == 'death'", EVENT)}, "exclude each other"),
     ({"time": "sex"}, "time"),
     ({"ties": "first"}, "ties"),
+    ({"by": "days"}, "different columns"),
+    ({"entry": "days"}, "different columns"),
     ({"given": "arm == 'a'", "by": "arm"}, "given"),
     ({"entry": "short"}, "edge"),
 ])  # fmt: skip
@@ -294,7 +296,7 @@ def test_names_of_groups_may_have_commas(silent_noise):
     with _noise_from(silent_noise):
         result = dps.release(plan, frame, m=60, k=10, rng=0).infer("s")
     assert list(result.logrank(strata="age").observed.names) == [f"arm={x}" for x in levels]
-    assert list(result.pairwise(strata="arm")["groups"]) == ["age=[0, 50), age=[50, 100]"]
+    assert list(result.pairwise(strata="arm")["groups"]) == ["age=[0, 50) vs age=[50, 100]"]
 
 
 def test_times_may_be_dates(silent_noise):
