@@ -179,6 +179,7 @@ def requests_with_a_function():
         "graphical_model": {"columns": ["x", "w"]}, "logistic": {"formula": "b ~ x"},
         "poisson": {"formula": "x ~ b"}, "lasso": {"formula": "x ~ w"},
         "elastic_net": {"formula": "x ~ w"}, "huber": {"formula": "x ~ w", "k": 1.0},
+        "survival": {"time": "x", "event": "b"}, "hazard": {"formula": "x, b ~ c"},
         "loss_grid": {"loss": "logistic", "formula": "b ~ 1",
                       "grid": {"Intercept": (-1, 1, 3)}},
     }  # fmt: skip
