@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -61,6 +61,10 @@ _CERTIFIED = (
     "of the noise"
 )
 _MOST_CELLS = 5_000
+_OF_BINS = (
+    "a cumulative hazard is the sum of the chances of an event in each bin; with many events in a "
+    "bin it is smaller than -log S, which is nearer to that of continuous times"
+)
 _NOT_CERTIFIED = "there are no certified limits with several kinds of events, or with entry"
 
 
@@ -399,6 +403,10 @@ class SurvivalResult(EstimateResult):
     def cumulative_hazard(self) -> EstimateResult:
         """The cumulative hazards of Nelson and Aalen at the edges, all kinds of events together.
 
+        It is the sum of the chances of an event in each bin, for rows at risk in it. Of continuous
+        times with many events in a bin ``-np.log`` of the survival is nearer to the cumulative
+        hazard: the sum is smaller.
+
         Returns
         -------
         EstimateResult
@@ -419,7 +427,8 @@ class SurvivalResult(EstimateResult):
         ]  # fmt: skip
         parts = joined([curve.cumulative_hazard for curve in used])
         of_all = " of all events together" if len(self.events) > 1 else ""
-        return self._of(f"Cumulative hazard{of_all}, {self.title}", terms, parts)
+        result = self._of(f"Cumulative hazard{of_all}, {self.title}", terms, parts)
+        return replace(result, notes=[_OF_BINS, *result.notes])
 
     def _of(self, title: str, terms: list[str], parts: DrawnIntervals) -> EstimateResult:
         return EstimateResult(
