@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Method, Target
-from dpstats.error_rates import bonferroni
+from dpstats.error_rates import LEAST_COMPUTED, bonferroni
 
 Ends: TypeAlias = tuple[Floats, Floats]
 FEWEST = 5  # draws beyond both limits, from which a limit may be read off draws
@@ -134,6 +134,13 @@ def wider(ends: Ends, others: Ends) -> Ends:
 def with_far_tails(ends: Ends, alpha: float, draws: int, certified: Callable[[], Ends]) -> Ends:
     """Limits read off draws, widened to certified ones at the same alpha where the draws end."""
     return ends if reached(alpha, draws) else wider(ends, certified())
+
+
+def pvalue_of_draws(contrast: Floats, alternative: Alternative) -> float:
+    """P-value of a value, at least 1e-9, from draws (m,) of the parameter less the value."""
+    larger, smaller = tail_of_draws(contrast), tail_of_draws(-contrast)
+    sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
+    return float(np.clip(sides[alternative], LEAST_COMPUTED, 1.0))
 
 
 def tail_of_draws(contrast: Floats) -> float:

@@ -20,7 +20,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative, check_alternative, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
-from dpstats.inference.intervals import tail_of_draws, with_far_tails
+from dpstats.inference.intervals import pvalue_of_draws, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.results.estimates import Estimated, OneParameter
@@ -203,10 +203,7 @@ class DrawnShares(Cached):
         It is at most alpha exactly where the interval excludes the value, down to a level beyond
         which lie `FEWEST` draws. From there the tail is that of eq. 3.
         """
-        contrast = self._contrast(i, value)
-        larger, smaller = tail_of_draws(contrast), tail_of_draws(-contrast)
-        sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
-        return float(np.clip(sides[alternative], LEAST_COMPUTED, 1.0))
+        return pvalue_of_draws(self._contrast(i, value), alternative)
 
     def _shares(self, sampled: bool) -> list[Floats]:
         """Draws (DRAWS,) of the share of each group."""

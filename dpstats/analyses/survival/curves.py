@@ -17,8 +17,8 @@ from dpstats.analyses.survival.follow_up import DRAWS, Counts, RiskSets
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
-from dpstats.error_rates import LEAST_COMPUTED, bonferroni
-from dpstats.inference.intervals import tail_of_draws, with_far_tails
+from dpstats.error_rates import bonferroni
+from dpstats.inference.intervals import pvalue_of_draws, with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.simulation import calibration_generator
 from dpstats.results.estimates import Estimated
@@ -169,12 +169,8 @@ class DrawnIntervals(Estimated, Cached):
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (d,) that each parameter equals `value`, at least 1e-9."""
-        found = []
-        for draws in self.draws.of_population.T:
-            larger, smaller = tail_of_draws(draws - value), tail_of_draws(value - draws)
-            sides = {"larger": larger, "smaller": smaller, "two-sided": 2 * min(larger, smaller)}
-            found.append(sides[alternative])
-        return np.clip(found, LEAST_COMPUTED, 1.0)
+        drawn = self.draws.of_population.T
+        return np.array([pvalue_of_draws(draws - value, alternative) for draws in drawn])
 
     def subset(self, chosen: slice | Sequence[int]) -> DrawnIntervals:
         """Those of some parameters."""

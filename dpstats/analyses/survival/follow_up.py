@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -432,12 +432,7 @@ class RiskSets(Cached):
         """Counts of persons, whose sampling is inferred; see `Answers.of_persons`."""
         if self.answers.rows.rows_per_person == 1:
             return self
-        return self._once(
-            "persons",
-            lambda: RiskSets(
-                self.answers.of_persons, self.shape, self.not_yet, self.half, self.of_all_rows
-            ),
-        )
+        return self._once("persons", lambda: replace(self, answers=self.answers.of_persons))
 
     @cached_property
     def _constraints(self) -> tuple[Floats, Floats]:
