@@ -126,7 +126,8 @@ def test_coefficients_and_intervals_change_sign_with_the_baseline():
     for method in ("noise_aware", "certified"):
         ends = one.conf_int(method=method)[of_w], other.conf_int(method=method)[of_n]
         np.testing.assert_allclose(ends[0], -ends[1][::-1], rtol=1e-3)
-    with pytest.raises(dps.NotMeasuredError, match="lacks the moments"):  # the penalty is on other coefficients
+    # The penalty is on other coefficients.
+    with pytest.raises(dps.NotMeasuredError, match="lacks the moments"):
         release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))", ridge=0.1))
 
 
