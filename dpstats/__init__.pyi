@@ -34,6 +34,8 @@ from .analyses.regression.elastic_net import Lasso as Lasso
 from .analyses.regression.glm import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.glm import Poisson as Poisson
+from .analyses.survey.estimand import Estimand as Estimand
+from .analyses.survey.weighted import SurveyResult as SurveyResult
 from .analyses.survival.hazard import Hazard as Hazard
 from .analyses.survival.hazard import HazardResult as HazardResult
 from .analyses.survival.log_rank import LogRankResult as LogRankResult
@@ -114,6 +116,7 @@ from .analyses.graphs.tree import TreeResult as TreeResult
 from .reports.report import report as report
 from .schema import Boolean as Boolean
 from .schema import Category as Category
+from .schema import Design as Design
 from .schema import Determines as Determines
 from .schema import Guesses as Guesses
 from .schema import Never as Never

@@ -18,6 +18,7 @@ from dpstats.checks import Alternative, Method, Target
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families import is_library_block
 from dpstats.families.block import Block, Family
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import ROWS
 from dpstats.measured.answers import Answers, blocks_of
 from dpstats.planning.plan import plan
@@ -344,6 +345,10 @@ class _Guarded:
     @property
     def weights(self) -> Floats:
         return self._release._view.weights
+
+    @property
+    def contrasts(self) -> Sequence[Contrasts]:
+        return self._release.contrasts
 
     def answers(
         self,

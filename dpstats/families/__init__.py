@@ -9,6 +9,7 @@ from dpstats.checks import short
 from dpstats.errors import FileFormatError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLosses
@@ -19,6 +20,7 @@ from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
+from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,
     LinearLosses, TabulatedLosses, PilotScore, PersonShares, PersonMoments,
+    Partition, Contrasts,
 )  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""

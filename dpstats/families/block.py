@@ -172,7 +172,7 @@ class Block(Cached, ABC):
         return None if derivation is None else derivation.terms
 
     def settles(self, wanted: Block) -> bool:
-        """Whether this is `wanted` with what was not known of it before a first stage."""
+        """True if this was measured in place of `wanted`, in another basis or at a pilot."""
         return False
 
     def restrict(self, kept: NDArray[np.bool_]) -> Block:
@@ -207,8 +207,17 @@ class Block(Cached, ABC):
         return 1
 
     def moved_by(self, neighbours: Neighbours) -> Sensitivity:
-        """Sensitivity of the sums to one person: all that the block spends follows from it."""
-        return neighbours.of_person(self.sensitivity(neighbours.unit), self.degree)
+        """Sensitivity of the sums to one person: all that the block spends follows from it.
+
+        The weights of replaced rows may change too. A norm of u g(x) - u' g(x') is convex in both
+        weights, so it is largest where each is zero or the largest (eq. survey-sensitivity).
+        """
+        of_row = self.sensitivity(neighbours.unit)
+        if neighbours.copies > 1 and neighbours.unit == "replace":
+            added = self.sensitivity("add_remove")
+            l1, l2_squared = max(of_row.l1, added.l1), max(of_row.l2_squared, added.l2_squared)
+            of_row = Sensitivity(l1, l2_squared)
+        return neighbours.of_person(of_row, self.degree)
 
     def price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
         """Exact amount that the block spends at a multiplier of one."""

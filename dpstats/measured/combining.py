@@ -328,9 +328,9 @@ class Sources(Cached):
         )
 
     def as_measured(self, block: Block) -> Block:
-        """The block itself; a second stage at the pilot that it was measured at."""
-        scores = (noisy.block for noisy in self.measurements.scores)
-        return next((score for score in scores if score.settles(block)), block)
+        """The block itself, or what was measured in its place; see `Block.settles`."""
+        every = (*self.measurements.measured, *self.measurements.scores)
+        return next((noisy.block for noisy in every if noisy.block.settles(block)), block)
 
     def best(self, block: Block, *, disjoint: bool) -> BlockEstimate:
         """The best single source, or the combination of several where it has less variance.

@@ -29,6 +29,8 @@ _KINDS = {
     "kernel_lattice": "kernel averages",
     "bin_offsets": "offsets in bins",
     "pilot_score": "score at a pilot",
+    "partition": "conditions",
+    "contrasts": "contrasts of units",
     "person_shares": "products of person totals",
     "person_moments": "products of person totals",
 }

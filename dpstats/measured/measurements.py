@@ -136,10 +136,10 @@ class Measurements(HasStrategy):
                     f"a strategy of {size} functions needs as many {name}; got "
                     f"{len(getattr(self, name))}"
                 )
-        if (self.unit == "replace") != (self.strategy.n is not None):
+        if self.strategy.count_is_public != (self.strategy.n is not None):
             raise RequestError(
                 "measurements hold the public number of rows under unit='replace', and none but "
-                "the noisy one under unit='add_remove'"
+                "the noisy one under unit='add_remove' or for a survey design"
             )
 
     @cached_property
@@ -172,6 +172,11 @@ class Measurements(HasStrategy):
     def of_persons(self) -> tuple[NoisyBlock, ...]:
         """The products of person totals."""
         return tuple(noisy for role, noisy in self._noisy if role == "persons")
+
+    @cached_property
+    def contrasts(self) -> tuple[NoisyBlock, ...]:
+        """The contrasts between units of a survey."""
+        return tuple(noisy for role, noisy in self._noisy if role == "contrasts")
 
     @property
     def reference(self) -> NoisyBlock | None:
@@ -220,7 +225,7 @@ class Measurements(HasStrategy):
     def sources(self) -> tuple[NoisyBlock, ...]:
         """Blocks that answers are combined from: all but the reference's own measurement."""
         counted = () if self.count is None else (self.count,)
-        return self.measured + self.scores + self.of_persons + counted
+        return self.measured + self.scores + self.of_persons + self.contrasts + counted
 
     @property
     def sums(self) -> Codes:

@@ -22,6 +22,7 @@ from dpstats.checks import short
 from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.persons.products import MOST_ROWS_OF_PERSON, PersonProducts
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Cells, Table
@@ -31,13 +32,15 @@ from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
 from dpstats.privacy.noise import scale_for
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Schema
+from dpstats.schema.design import STEPS
 from dpstats.schema.totals import fixed_rows
 
 if TYPE_CHECKING:
     from dpstats.privacy.laws import LatticeLaw, Noise
 
-Role = Literal["family", "score", "persons", "reference", "count"]
+Role = Literal["family", "score", "persons", "contrasts", "reference", "count"]
 MOST_ROWS = 2**32  # of a table; up to it sums are exact where the number of rows is private
+MOST_WEIGHTED_ROWS = 2**26
 SAFE_TOTAL = 2**62
 
 
@@ -45,9 +48,9 @@ SAFE_TOTAL = 2**62
 class PlannedBlock:
     """A block, the noise on it and what it is measured for.
 
-    The roles: to answer analyses; to be the second stage of a regression, or products of person
-    totals, which no rows are fitted to; to place candidates, paid from the reference's own share;
-    or to estimate the number of rows where neighbours add or remove one.
+    The roles: to answer analyses; to be the second stage of a regression, products of person totals
+    or contrasts between units, which no rows are fitted to; to place candidates, paid from the
+    reference's own share; or to estimate the number of rows where neighbours add or remove one.
     """
 
     block: Block
@@ -131,12 +134,12 @@ class Strategy(Cached):
             check_rows(self.n)
         roles = [planned.role for planned in self.blocks]
         once = [role for role in ("reference", "count") if role in roles]
-        many: tuple[Role, ...] = ("family", "score", "persons")
+        many: tuple[Role, ...] = ("family", "score", "persons", "contrasts")
         several = [role for role in many for _ in range(roles.count(role))]
         if roles != [*several, *once]:
             raise RequestError(
-                "blocks are measured in the order family, score, persons, reference, count, with "
-                f"at most one reference and one count; got {roles}"
+                "blocks are measured in the order family, score, persons, contrasts, reference, "
+                f"count, with at most one reference and one count; got {roles}"
             )
         if any(isinstance(p.block, PilotScore) != (p.role == "score") for p in self.blocks):
             raise RequestError("a second stage has the role score, and no other block has it")
@@ -144,9 +147,12 @@ class Strategy(Cached):
             raise RequestError("products of person totals have the role persons, and no others")
         if self.of_persons:
             check_person_totals(self.neighbours)
-        if ("count" in roles) != (self.unit == "add_remove"):
+        if any(isinstance(p.block, Contrasts) != (p.role == "contrasts") for p in self.blocks):
+            raise RequestError("contrasts between units have the role contrasts, and no others")
+        if ("count" in roles) == self.count_is_public:
             raise edited(
-                "measures the number of rows under unit='replace', or not under unit='add_remove'"
+                "measures the number of rows under unit='replace', or not under unit='add_remove' "
+                "or for a survey design"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
         if self.person is not None and self.person in self.read_columns.raw.names:
@@ -162,7 +168,18 @@ class Strategy(Cached):
     @cached_property
     def neighbours(self) -> Neighbours:
         """Which tables are neighbours: the relation for one row, and the rows of one person."""
-        return Neighbours(self.unit, self.rows_per_person, self.person)
+        copies = 1 if self.schema.design is None else STEPS
+        return Neighbours(self.unit, self.rows_per_person, self.person, copies)
+
+    @property
+    def count_is_public(self) -> bool:
+        """True if the number of rows, or the sum of their weights, is known without noise."""
+        return self.unit == "replace" and self.schema.design is None
+
+    @property
+    def most_rows(self) -> int:
+        """Most rows up to which sums must be exact where their number is private."""
+        return MOST_ROWS if self.schema.design is None else MOST_WEIGHTED_ROWS
 
     @property
     def measured(self) -> tuple[PlannedBlock, ...]:
@@ -178,6 +195,11 @@ class Strategy(Cached):
     def of_persons(self) -> tuple[PlannedBlock, ...]:
         """The products of person totals."""
         return tuple(planned for planned in self.blocks if planned.role == "persons")
+
+    @property
+    def contrasts(self) -> tuple[PlannedBlock, ...]:
+        """The contrasts between units of a survey."""
+        return tuple(planned for planned in self.blocks if planned.role == "contrasts")
 
     def own_block(self, role: Role) -> PlannedBlock | None:
         """The block of the reference, or of the count of rows; None if nothing is measured."""
@@ -224,10 +246,13 @@ class Strategy(Cached):
             )
         for planned in self.blocks:
             largest = int(planned.block.bounds.max())
-            if self.unit == "add_remove" and largest * MOST_ROWS >= SAFE_TOTAL:
+            largest_sum = largest * self.neighbours.copies * self.most_rows
+            if not self.count_is_public and largest_sum >= SAFE_TOTAL:
+                most = (SAFE_TOTAL - 1) // (self.neighbours.copies * self.most_rows)
                 raise RequestError(
-                    f"{planned.block.overflow((SAFE_TOTAL - 1) // MOST_ROWS)}; under "
-                    "unit='add_remove' sums must be exact whatever the number of rows, up to 2^32"
+                    f"{planned.block.overflow(most)}; under unit='add_remove' or a survey design "
+                    "sums must be exact whatever the number of rows, up to "
+                    f"2^{self.most_rows.bit_length() - 1}"
                 )
         _ = self.block_scales  # refuses impossible scales
         if self.unit == "add_remove" and (rows := fixed_rows(self.schema)) is not None:
@@ -282,8 +307,9 @@ class Strategy(Cached):
     def from_dict(cls, plain: Mapping[str, Any]) -> Strategy:
         """Inverse of `to_dict`; the blocks are those of the file, not merged again."""
         schema = Schema.from_dict(
-            plain["schema"], rules=plain.get("rules", ()), totals=plain.get("totals", ())
-        )
+            plain["schema"], rules=plain.get("rules", ()), totals=plain.get("totals", ()),
+            design=plain.get("design"),
+        )  # fmt: skip
         neighbours = Neighbours.from_dict(plain)
         return cls(
             schema=schema,

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.families.block import Block, Family
+from dpstats.families.contrasts import Contrasts
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.combining import Sources
 from dpstats.privacy.budget import Budget
@@ -45,6 +46,10 @@ class ReleaseView(Protocol):
         """The budget that was spent."""
 
     @property
+    def contrasts(self) -> Sequence[Contrasts]:
+        """Contrasts between units of a survey that were measured."""
+
+    @property
     def candidates(self) -> Mapping[str, Codes]:
         """Points of a density fitted to the answers alone, (m,) codes per column."""
 
@@ -72,6 +77,12 @@ class View:
         measurements = sources.measurements
         self.schema, self.n, self.budget = measurements.schema, n, measurements.budget
         self.sources = sources
+
+    @property
+    def contrasts(self) -> Sequence[Contrasts]:
+        """Contrasts between units of a survey that were measured."""
+        blocks = (noisy.block for noisy in self.sources.measurements.contrasts)
+        return [block for block in blocks if isinstance(block, Contrasts)]
 
     def answers(
         self,

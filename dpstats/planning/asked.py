@@ -194,7 +194,9 @@ def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
         sources = published if combines(analysis, strategy.schema) else measured
         for wanted in blocks_asked(analysis, strategy.schema):
             asked.append(wanted)
-            follows = sources.derivable(wanted, complements=strategy.unit == "replace")
+            if any(block.settles(wanted) for block in blocks):
+                continue
+            follows = sources.derivable(wanted, complements=strategy.count_is_public)
             if not follows.all():
                 lacking = excerpt(wanted.names[int(np.argmin(follows))])
                 raise edited(f"does not measure {lacking}, which analysis {name!r} needs")

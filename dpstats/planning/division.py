@@ -61,6 +61,11 @@ class Split:
                 "give shares or allocation='optimal', not both: each decides the split"
             )
 
+    @property
+    def complements(self) -> bool:
+        """Whether conditions follow from their complements: the number of rows is public."""
+        return self.neighbours.unit == "replace" and self.neighbours.copies == 1
+
     def __call__(
         self, blocks: Sequence[Block], chosen: Iterable[int] | None = None
     ) -> list[Fraction]:
@@ -128,7 +133,7 @@ class Split:
         """Numbers of the measured blocks that answer a block: itself, or those it follows from."""
         if wanted in number:
             return [number[wanted]]
-        complements = self.neighbours.unit == "replace"
+        complements = self.complements
         return [
             i
             for i in sources.of(wanted)
@@ -216,7 +221,7 @@ def _combined_tables(rule: Split, combined: Container[str], family: Family) -> l
     """Tables that overlap another one, of which only combined answers are used."""
     asked = ((name, block) for name, blocks in rule.asked.items() for block in blocks)
     whole = [block for name, block in asked if name not in combined]
-    complements = rule.neighbours.unit == "replace"
+    complements = rule.complements
     tables = [
         block
         for block in family.blocks
@@ -239,7 +244,7 @@ def _merged(rule: Split) -> Family:
 
     every = (block for blocks in rule.asked.values() for block in blocks)
     wanted = sorted(every, key=lambda block: isinstance(block, PersonProducts))  # these last
-    return merge(wanted, variances, complements=rule.neighbours.unit == "replace")
+    return merge(wanted, variances, complements=rule.complements)
 
 
 def _beside_the_count(
@@ -251,6 +256,9 @@ def _beside_the_count(
 
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     """Fair part of the budget for the number of rows: what it would get in an equal split."""
+    if rule.neighbours.copies > 1:
+        known = any(block.derive(ROWS, complements=False) is not None for block in blocks)
+        return rule.amount / (100 if known else 20)
     if rule.neighbours.unit == "replace":
         return Fraction(0)
     one = ROWS.price(rule.budget, rule.neighbours)
@@ -269,7 +277,7 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
     at most `_WIDER` here. Variances are those of continuous noise, whose ratios hold at any budget.
     """
     tables = [p for p in planned if isinstance(p.block, Table)]
-    if not tables or not fair:
+    if not tables or not fair or rule.neighbours.copies > 1:
         return fair
     power = 2 // POWERS[rule.budget.noise]  # of multipliers in variances
     own = 1 / ROWS.multiplier(rule.budget, rule.neighbours, fair) ** power  # precisions

@@ -55,6 +55,7 @@ from dpstats.planning.measures import Delta, Effect, Measure, Power, Subject, Wi
 from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.previews.preview import Preview, preview_strategy
 from dpstats.planning.solve import Problem, Solution, check_reference, target_of, with_budget
+from dpstats.planning.survey import check_design, with_cap, with_contrasts
 from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.cautions import cautions
@@ -63,6 +64,7 @@ from dpstats.results.base import Result
 from dpstats.rows import default_reference, reference_from_dict
 from dpstats.rows.base import Reference
 from dpstats.schema import Guesses, Number, Schema
+from dpstats.schema.design import STEPS
 from dpstats.schema.totals import check_totals
 
 
@@ -191,7 +193,7 @@ class Plan(HasStrategy):
 
     def _unmeasured(self, not_private: bool) -> Measurements:
         """Measurements as they will be kept, with zeros for the noisy sums."""
-        n = (self.n or 1) if self.unit == "replace" else None
+        n = (self.n or 1) if self.strategy.count_is_public else None
         size = sum(planned.block.size for planned in self.strategy.blocks)
         widest = tuple(planned.at(-np.inf) for planned in self.strategy.blocks)
         return Measurements(
@@ -709,7 +711,10 @@ def plan(
     held_schema = getattr(start, "schema", None)
     if isinstance(held_schema, Schema) and held_schema.declared == schema:
         schema = replace(schema, columns=held_schema.columns)
-    schema = with_even_edges(schema, analyses)
+    check_design(schema, analyses, person_totals=person_totals, start=start, weights=weights)
+    schema = with_cap(with_even_edges(schema, analyses), budget, neighbours, n, len(analyses))
+    if schema.design is not None:
+        neighbours, weights = replace(neighbours, copies=STEPS), "equal"
     asked = asked_by_name(analyses, schema)
     for blocks in asked.values():
         refuse_needless_norms(blocks)
@@ -739,15 +744,19 @@ def plan(
     measured = [p for p in divided if not isinstance(p.block, products)]
     of_persons = [replace(p, role="persons") for p in divided if isinstance(p.block, products)]
     family = Family(tuple(planned.block for planned in measured))
+    contrasts: list[PlannedBlock] = []
+    if schema.design is not None:
+        measured, contrasts = with_contrasts(measured, schema.design, budget, neighbours, n)
+        family = Family(tuple(planned.block for planned in measured))
     columns = schema.select(family.column_names)
     reference = default_reference(columns, family) if reference is None else reference
     reference.check_family(family)
-    planned = [*measured, *scores, *of_persons]
+    planned = [*measured, *scores, *of_persons, *contrasts]
     own = reference.block(columns, n)
     if own is not None:
         multiplier = own.multiplier(budget, neighbours, budget.total * share)
         planned.append(PlannedBlock(own, multiplier, "reference"))
-    if unit == "add_remove":
+    if unit == "add_remove" or schema.design is not None:
         multiplier = ROWS.multiplier(budget, neighbours, division.count)
         planned.append(PlannedBlock(ROWS, multiplier, "count"))
     strategy = Strategy(

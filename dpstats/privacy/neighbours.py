@@ -95,6 +95,8 @@ class Neighbours:
         The column of keys by which persons are known; at most k rows of each are used. Neighbours
         then differ in all rows of one person, however many: these come or go, or the values in
         them change while keys stay.
+    copies : int
+        The largest weight of a row, a whole number: a row of weight u counts as u equal rows.
 
     Notes
     -----
@@ -106,6 +108,7 @@ class Neighbours:
     unit: Unit = "replace"
     rows_per_person: int = 1
     person: str | None = None
+    copies: int = 1
 
     def __post_init__(self) -> None:
         check_unit(self.unit)
@@ -118,7 +121,7 @@ class Neighbours:
 
         Products of two person totals, of degree 2, grow with the square of the number of rows.
         """
-        return of_row.of_rows(self.rows_per_person**degree)
+        return of_row.of_rows((self.copies * self.rows_per_person) ** degree)
 
     @property
     def counted(self) -> Neighbours:
@@ -136,7 +139,7 @@ class Neighbours:
     @property
     def whom(self) -> str:
         """What is protected as a whole: "row", or "person" where one may have several."""
-        return "row" if self == Neighbours(self.unit) else "person"
+        return "row" if self.person is None and self.rows_per_person == 1 else "person"
 
     @property
     def protected(self) -> str:

@@ -16,8 +16,10 @@ from dpstats.families.block import Block
 from dpstats.families.merging import BlockIndex
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.residuals import Residual
+from dpstats.private.design_rows import DesignRows
 from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import cell_index
+from dpstats.schema.design import STEPS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +48,7 @@ class Kernel:
         used = {column.name for block in self.blocks for column in block.columns}
         self._repairs = schema.repairs(used)
         self.raw = self._repairs.schema.raw
+        self._design = None if schema.design is None else DesignRows(schema.design)
         counted = [
             block for block in self.blocks if isinstance(block, Table | Indicator | Residual)
         ]
@@ -57,6 +60,7 @@ class Kernel:
         }
         self._alone = [block for block in self.blocks if self._table_of.get(block) is None]
         self.largest = max(int(block.bounds.max()) for block in self.blocks)
+        self.largest *= 1 if self._design is None else STEPS
 
     def zeros(self) -> list[Codes]:
         """Running sums of no rows."""
@@ -76,6 +80,10 @@ class Kernel:
             with these weights is that of the rows of every binary digit, times 1, 2, 4 and so on.
         """
         codes = self._repairs.encode(batch)
+        if self._design is not None:  # a row of weight u counts as u rows
+            weights = self._design.weights(batch)
+            times = weights if times is None else weights * times
+            codes |= self._design.units(batch)
         if times is None:
             self._add(running, codes)
             return
@@ -98,7 +106,8 @@ class Kernel:
                 sums.append(next(alone))
                 continue
             counted = block.table if isinstance(block, Residual) else block
-            derivation = self._tables[number].derive(counted)
+            whole = self._design is None  # else the sum of weights is known as little as others
+            derivation = self._tables[number].derive(counted, complements=whole)
             assert derivation is not None  # the table holds all columns of the block
             counts = derivation.apply(running[number], rows)
             sums.append(block.of_counts(counts) if isinstance(block, Residual) else counts)

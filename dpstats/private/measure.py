@@ -140,12 +140,14 @@ def _measured(
     now = {i: p for i, p in enumerate(plan.strategy.blocks) if not p.pending and i not in held}
     of_each = _person_totals(now.values(), plan)
     source = _of_persons(source, plan, of_each)
-    if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
+    if not plan.strategy.count_is_public:  # a file may state it, and tracebacks hold this frame
         source = replace(source, rows=None)
     if source.rows is not None:
         check_rows(source.rows, plan)
     roles = [planned.role for planned in now.values()]
-    blocks = [p.block for p in now.values() if p.role not in ("persons", "count")]
+    weighted = plan.schema.design is not None
+    apart = ("persons",) if weighted else ("persons", "count")
+    blocks = [p.block for p in now.values() if p.role not in apart]
     with unspent("while reading rows"), of_each:
         totals, n = exact_sums(source, plan.read_columns, blocks, progress)
     try:
@@ -154,9 +156,11 @@ def _measured(
         if "persons" in roles:
             at = roles.index("persons")
             totals[at:at] = of_each.taken()
-        if "count" in roles:  # one more private sum, the last, released only with noise
+        if (
+            "count" in roles and not weighted
+        ):  # one more private sum, the last, released only with noise
             totals.append(np.array([n], dtype=np.int64))
-        rows = n if plan.unit == "replace" else None
+        rows = n if plan.strategy.count_is_public else None
         n = 0
         if progress is not None:
             progress("drawing noise", 0, None)

@@ -156,7 +156,7 @@ def first_rows(
     """The batches with some columns, and without later rows of a person."""
     used: dict[bytes, int] = {}
     for batch in batches:
-        codes, distinct = _codes(batch.column(person))
+        codes, distinct = codes_of_keys(batch.column(person))
         if keyless is not None:
             keyless.append(int(np.count_nonzero(codes < 0)))
         kept = _kept(codes, distinct, used, most)
@@ -188,7 +188,7 @@ def _kept(
     return kept
 
 
-def _codes(keys: pa.Array) -> tuple[Codes, list[bytes]]:
+def codes_of_keys(keys: pa.Array) -> tuple[Codes, list[bytes]]:
     """Number of each row's key (n,), -1 without one, and the distinct keys."""
     keys = unwrapped(keys)
     if not pa.types.is_dictionary(keys.type):

@@ -43,6 +43,7 @@ from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, for_noise, percent
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS
 from dpstats.inference.intervals import Intervals
@@ -694,6 +695,11 @@ class PublishedRows(Cached):
     def weights(self) -> Floats:
         """Their shares."""
         return self._distinct[1]
+
+    @property
+    def contrasts(self) -> Sequence[Contrasts]:
+        """None: synthetic rows have no units."""
+        return ()
 
     def answers(
         self,

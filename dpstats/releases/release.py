@@ -32,6 +32,7 @@ from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, bonferroni
 from dpstats.errors import ConditionError, FileFormatError, NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import Cells
 from dpstats.measured.answers import Answers, answer
 from dpstats.measured.candidates_file import candidates_from_members, candidates_to_members
@@ -158,6 +159,11 @@ class Release(Cached):
     def budget(self) -> Budget:
         """The budget that was spent."""
         return self.measurements.budget
+
+    @property
+    def contrasts(self) -> Sequence[Contrasts]:
+        """Contrasts between units of a survey that were measured."""
+        return self._view.contrasts
 
     def _named(self, name: str) -> Analysis[Result]:
         """A planned analysis, read anew: its kind may have been registered since."""

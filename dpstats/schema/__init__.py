@@ -7,6 +7,7 @@ point of a public grid. No level, bound or bin is ever chosen by looking at data
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.column_fields import MISSING_LABEL, Level, quoted_name
 from dpstats.schema.conditions import Column
+from dpstats.schema.design import Design
 from dpstats.schema.grid import MAX_POINTS
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
@@ -22,6 +23,7 @@ __all__ = [
     "Boolean",
     "Category",
     "Column",
+    "Design",
     "Determines",
     "Guesses",
     "Level",

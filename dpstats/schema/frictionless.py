@@ -86,10 +86,11 @@ def declared_fields(document: Mapping[str, Any]) -> list[Declared]:
 
 
 def declared_between(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain data of the rules between columns of a Table Schema, and of public totals."""
+    """Plain data of rules between columns, public totals and the design of a Table Schema."""
     own = _table_schema(document).get(OWN, {})
     own = own if isinstance(own, Mapping) else {}
-    return {name: own.get(name, ()) for name in ("rules", "totals")}
+    between = {name: own.get(name, ()) for name in ("rules", "totals")}
+    return between | {"design": own.get("design")}
 
 
 def _table_schema(document: Mapping[str, Any]) -> Mapping[str, Any]:

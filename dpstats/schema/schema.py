@@ -20,6 +20,7 @@ from dpstats.display import as_html, html_table
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.category import Boolean, Category
 from dpstats.schema.conditions import Column
+from dpstats.schema.design import Design
 from dpstats.schema.guesses import Guesses
 from dpstats.schema.number import Number
 from dpstats.schema.possible import check_rules
@@ -68,6 +69,9 @@ class Schema:
         this order, and synthetic rows break none.
     totals : sequence of Total, optional
         Public numbers of rows with a condition.
+    design : Design, optional
+        How rows were drawn, if they are a sample survey: analyses are then weighted, and of the
+        population. The columns of weights, strata and units need not be among `columns`.
     hidden : sequence of Number
         Sources of several of the columns that are none of them. Set by `select`.
 
@@ -96,6 +100,7 @@ class Schema:
     rules: Sequence[Rule] = field(default=(), repr=False)
     totals: Sequence[Total] = field(default=(), repr=False)
     hidden: Sequence[Number] = field(default=(), repr=False)
+    design: Design | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
@@ -129,6 +134,8 @@ class Schema:
             if not isinstance(self.guesses, Guesses):
                 raise SchemaError(f"guesses must be dps.Guesses(...), got {short(self.guesses)}")
             self.guesses.check(columns)
+        if self.design is not None and not isinstance(self.design, Design):
+            raise SchemaError(f"design must be dps.Design(...), got {short(self.design)}")
         self._check_type("rules", Rule, "dps.Never, dps.Determines and dps.Order")
         self._check_type("totals", Total, "dps.Total")
         if (self.rules or self.views) and not isinstance(self.rules, _Checked):
@@ -200,6 +207,10 @@ class Schema:
         names = dict.fromkeys(name for column in stored for name in column.raw_names)
         numbers = [c.name for c in stored if isinstance(c, Number) and not (c.dates or c.ends)]
         decimals = [c.name for c in stored if isinstance(c, Category) and not c.holds_text]
+        if self.design is not None:
+            names |= dict.fromkeys(self.design.raw_names)
+            if self.design.weights not in self.names:
+                numbers.append(self.design.weights)
         others = names.keys() - set(self.names)
         return RawColumns(tuple(names), numbers, [*numbers, *decimals, *others], self.written)
 
@@ -241,7 +252,7 @@ class Schema:
         several = {name for name, times in sources.items() if times > 1} - wanted
         every = (*self.hidden, *self.columns) if several else ()
         hidden = tuple(c for c in every if isinstance(c, Number) and c.name in several)
-        return Schema(columns, kept, self.file, rules, totals, hidden)
+        return Schema(columns, kept, self.file, rules, totals, hidden, self.design)
 
     def repairs(self, names: Iterable[str]) -> Repairs:
         """How some columns are read from a table whose rows may break rules.
@@ -318,11 +329,12 @@ class Schema:
         return [column.to_dict() for column in self.columns]
 
     @property
-    def between_columns(self) -> dict[str, list[dict[str, Any]]]:
-        """Plain data of rules and totals, without those of which there are none."""
+    def between_columns(self) -> dict[str, Any]:
+        """Plain data of rules, totals and the design, without those that are not declared."""
         plain = {
             "rules": [rule_to_dict(rule) for rule in self.rules],
             "totals": [asdict(total) for total in self.totals],
+            "design": None if self.design is None else self.design.to_dict(),
         }
         return {name: value for name, value in plain.items() if value}
 
@@ -335,26 +347,28 @@ class Schema:
         rules: Any = (),
         totals: Any = (),
         folder: Path | None = None,
+        design: Any = None,
     ) -> Schema:
         """Inverse of `to_dict`; `kind` is optional where the other keys imply it.
 
-        `guesses` are those of `Guesses.to_dict`, `rules` and `totals` those of `between_columns`,
-        and `file` is as in a schema: the columns hold none of them. With a `folder`, rules may name
-        files in it.
+        `guesses` are those of `Guesses.to_dict`, `rules`, `totals` and `design` those of
+        `between_columns`, and `file` is as in a schema: the columns hold none of them. With a
+        `folder`, rules may name files in it.
         """
         if isinstance(columns, str | Mapping) or not isinstance(columns, Sequence):
             raise SchemaError("columns must be a list of tables ([[column]] in TOML)")
         guessed = None if guesses is None else Guesses.from_dict(guesses)
         between = read_rules(rules, folder), read_totals(totals)
-        return cls([_column(plain) for plain in columns], guessed, file, *between)
+        drawn = None if design is None else Design.from_dict(design)
+        return cls(list(map(_column, columns)), guessed, file, *between, design=drawn)
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         r"""Read a schema from a TOML file with one ``[[column]]`` table per column.
 
         A ``[guesses]`` table holds `Guesses`, a ``[file]`` table how a delimited text file is
-        written, each ``[[rule]]`` table a rule between columns, and each ``[[total]]`` table a
-        public number of rows.
+        written, each ``[[rule]]`` table a rule between columns, each ``[[total]]`` table a public
+        number of rows, and a ``[design]`` table a `Design`.
 
         Raises
         ------
@@ -379,7 +393,9 @@ class Schema:
                 raise SchemaError(f"there are no [[column]] tables{where}")
             between = document.get("rule", ()), document.get("total", ())
             rest = document.get("guesses"), document.get("file"), *between
-            return cls.from_dict(document["column"], *rest, folder=Path(path).parent)
+            return cls.from_dict(
+                document["column"], *rest, folder=Path(path).parent, design=document.get("design")
+            )
 
     @classmethod
     def from_frictionless(
@@ -443,7 +459,8 @@ class Schema:
         if columns is not None:
             names = [field.name for field in fields]
             rules, totals = _keep_within(set(columns), names, rules, totals)
-        return cls(list(map(_column, declared)), rules=rules, totals=totals)
+        design = None if between["design"] is None else Design.from_dict(between["design"])
+        return cls(list(map(_column, declared)), rules=rules, totals=totals, design=design)
 
     def to_frictionless(self) -> dict[str, Any]:
         """A Frictionless Table Schema of the columns; `from_frictionless` gives them back.
@@ -559,7 +576,8 @@ class Schema:
     def rule_lines(self) -> list[str]:
         """The rules and totals as text, one line for each."""
         rules = [f"rule {i}: {rule.text}; {rule.repair}" for i, rule in enumerate(self.rules, 1)]
-        return rules + [f"total {i}: {total}" for i, total in enumerate(self.totals, 1)]
+        totals = [f"total {i}: {total}" for i, total in enumerate(self.totals, 1)]
+        return rules + totals + ([] if self.design is None else [f"design: {self.design}"])
 
     def _repr_html_(self) -> str:
         header = ["column", "declared", "cells outside the declaration", "note"]

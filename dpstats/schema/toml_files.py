@@ -15,7 +15,7 @@ from dpstats.errors import FileFormatError, SchemaError
 
 KEYS = frozenset({
     "rows", "unit", "rows_per_person", "person", "person_totals", "allocation", "weights", "budget",
-    "reference", "schema", "column", "analysis", "guesses", "file", "rule", "total",
+    "reference", "schema", "column", "analysis", "guesses", "file", "rule", "total", "design",
 })  # fmt: skip
 _HEADING = re.compile(r"\s*(\[+[^\[\]]+\]+)\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*([\w-]+|"[^"]*"|'[^']*')\s*=""")

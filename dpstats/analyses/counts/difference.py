@@ -20,11 +20,14 @@ from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals
 from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
 from dpstats.analyses.questions import Asked, Comparison, Interval, question_of_share
+from dpstats.analyses.survey.estimand import Estimand, shares_in_groups, weighted_by_design
+from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_alternative, check_finite, check_number, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.partition import Partition
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
@@ -32,9 +35,11 @@ from dpstats.results.hypothesis import HypothesisResult
 from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import cell_set
 
+_TERMS = ("risk difference", "risk ratio", "odds ratio")
 _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Difference(ComparesGroups):
     """Proportion of rows for which a condition holds, compared between two groups.
@@ -74,6 +79,14 @@ class Difference(ComparesGroups):
         if most < _TABLE_CELLS:
             return Family((Table(columns),))
         return Family(tuple(counts))
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted risks of both groups, compared in three ways."""
+        columns, sets = self._sets(schema)
+        block = Partition.of(columns, {label: cells for cells, label in sets})
+        risks = shares_in_groups(block, self._labels(schema))
+        least, most = np.array([-1.0, 0.0, 0.0]), np.array([1.0, np.inf, np.inf])
+        return [risks.combined(list(_TERMS), _compare, _slopes, (least, most), _limits)]
 
     def answered(self, schema: Schema) -> Family:
         """The four disjoint conditions, which follow from the table."""
@@ -229,11 +242,30 @@ def _result(
         notes.append(
             "a ratio to a risk of 0 (or odds of a risk of 1) has an infinite standard error"
         )
-    terms = ["risk difference", "risk ratio", "odds ratio"]
     return DifferenceResult(
         title=f"Difference: {analysis.condition}, by {analysis.by}: {names[0]} against {names[1]}",
-        **estimated(terms, intervals),
+        **estimated(list(_TERMS), intervals),
         rows=answers.rows.with_totals(totals is not None),
         budget=budget,
         notes=notes,
     )
+
+
+def _compare(risks: Floats) -> Floats:
+    """Difference, ratio and odds ratio (3,) of two risks."""
+    p, q = np.clip(risks, 1e-12, 1 - 1e-12)
+    return np.array([risks[0] - risks[1], p / q, p * (1 - q) / (q * (1 - p))])
+
+
+def _slopes(risks: Floats) -> Floats:
+    """Derivatives (3, 2) of these by both risks."""
+    p, q = np.clip(risks, 1e-12, 1 - 1e-12)
+    _, ratio, odds = _compare(risks)
+    return np.array([
+        [1.0, -1.0], [ratio / p, -ratio / q], [odds / (p * (1 - p)), -odds / (q * (1 - q))]
+    ])  # fmt: skip
+
+
+def _limits(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Limits (3,) from those of both risks: all rise with the first and fall with the second."""
+    return _compare(np.array([low[0], high[1]])), _compare(np.array([high[0], low[1]]))

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from dpstats.analyses.counts.proportion import ProportionResult, proportions_result
 from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
+from dpstats.analyses.survey.estimand import Estimand, ratios, weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError
@@ -18,6 +21,7 @@ from dpstats.measured.view import ReleaseView, density_of
 from dpstats.schema import Schema
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Marginals:
     """Marginals of the columns, up to a degree.
@@ -60,6 +64,16 @@ class Marginals:
         if self.form == "monomials":
             return Family(tuple(Cells.monomials(schema, self.columns, self.degree)))
         return Family(tuple(tables_of_degree(schema, self.columns, self.degree)))
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted shares of all cells, table by table."""
+        if self.form == "monomials":
+            raise RequestError("form='monomials' has no weighted shares; use form='cells'")
+        tables = tables_of_degree(schema, self.columns, self.degree)
+        return [
+            ratios(table, table.names, np.eye(table.size), np.ones((table.size, table.size)))
+            for table in tables
+        ]
 
     def is_of_functions(self, schema: Schema) -> bool:
         """Its parameters are the means of its functions."""

@@ -32,6 +32,7 @@ from dpstats.analyses.notes import (
     subgroup_note,
 )
 from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
+from dpstats.analyses.survey.estimand import Estimand, ratios, weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, check_number
@@ -40,6 +41,7 @@ from dpstats.families.block import Family
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
+from dpstats.families.tables.partition import Partition
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Proportion:
     """Proportion of rows for which a condition holds.
@@ -122,6 +125,15 @@ class Proportion:
 
     def _group(self, schema: Schema) -> Subgroup | None:
         return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """The weighted share, from the rows with the trait and those without."""
+        columns, inside, holds = self._cells(schema, self._group(schema))
+        within = "" if self.given is None else f" | {self.given}"
+        term = f"{self.condition}{within}"
+        sets = {term: inside & holds, f"not {term}": inside & ~holds}
+        share = np.array([[1.0, 0.0]])
+        return [ratios(Partition.of(columns, sets), [term], share, np.ones((1, 2)))]
 
     def is_of_functions(self, schema: Schema) -> bool:
         """Without a group, it is the mean of its only function."""

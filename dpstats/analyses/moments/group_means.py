@@ -25,6 +25,8 @@ from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.analyses.regression.contrasts import FTestResult
+from dpstats.analyses.survey.estimand import Estimand, shares_in_groups, weighted_by_design
+from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, listed, short
 from dpstats.errors import RequestError
@@ -33,6 +35,7 @@ from dpstats.families.formula import named_number, names_logarithm
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.partition import Partition
 from dpstats.inference.intervals import Several
 from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.measured.view import ReleaseView
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 _WELCH = "Welch's F test allows for different variances of the groups"
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class GroupMeans:
     """Mean of a number, or share of rows, in every level of a category, with a test of equality.
@@ -105,6 +109,23 @@ class GroupMeans:
         given = None if self.given is None else Subgroup.of(schema, self.given, [number.name])
         levels = sorted(self._chosen(schema))
         return Family((GroupMoments.by(number, schema[self.by], levels, given),))
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted means or shares of all groups."""
+        chosen = self._chosen(schema)
+        terms = [f"{self.by}={schema[self.by].bin_labels[level]}" for level in chosen]
+        if self.trait(schema) is not None:
+            columns, sets = self._sets(schema)
+            traits = Partition.of(columns, {label: cells for cells, label in sets})
+            return [shares_in_groups(traits, terms)]
+        number = named_number(schema, self.column)
+        given = None if self.given is None else Subgroup.of(schema, self.given, [number.name])
+        block = GroupMoments.by(number, schema[self.by], sorted(chosen), given)
+        means = weighted_means(block, number, [terms[chosen.index(i)] for i in sorted(chosen)])
+        order = [sorted(chosen).index(level) for level in chosen]
+        return [
+            means if order == sorted(order) else means.differences(terms, np.eye(len(order))[order])
+        ]
 
     def answered(self, schema: Schema) -> Family:
         """Measured functions, or for shares the counts of each group that follow from them."""

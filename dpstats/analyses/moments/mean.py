@@ -16,6 +16,7 @@ from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean, subgroup_note
 from dpstats.analyses.questions import Asked, question_of_mean
+from dpstats.analyses.survey.estimand import Estimand, means_in_groups, weighted_by_design
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -23,7 +24,7 @@ from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.persons.shares import PersonShares
-from dpstats.families.subgroups import Subgroup
+from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
@@ -36,6 +37,7 @@ NOTES = (
 )
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Mean:
     """Means of numbers, in their own units.
@@ -86,6 +88,17 @@ class Mean:
         if group is None:
             return Moments.of(schema, [number.name], logs=True)
         return GroupMoments(number, (group,))
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted means, column by column."""
+        within = "" if self.given is None else f" | {self.given}"
+        found = []
+        for name in self._names:
+            number = named_number(schema, name)
+            group = Subgroup.of(schema, self.given, [number.name]) or Subgroup(EVERY_CELL)
+            block = GroupMoments(number, (group,))
+            found.append(means_in_groups(block, number, [f"{name}{within}"]))
+        return found
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
         """Person totals for the sampling variance, one block for every column."""

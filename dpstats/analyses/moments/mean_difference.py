@@ -18,6 +18,8 @@ from dpstats.analyses.moments.mean_sampling import MeanSampling, PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
 from dpstats.analyses.questions import Asked, Comparison, Interval, means_in_groups
+from dpstats.analyses.survey.estimand import Estimand, weighted_by_design
+from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
@@ -28,6 +30,7 @@ from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.schema import Schema
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class MeanDifference(ComparesGroups):
     """Mean of a number in one group of rows minus that in another (Welch).
@@ -61,6 +64,17 @@ class MeanDifference(ComparesGroups):
         chosen = self._chosen(schema)
         number, group = named_number(schema, self.column), schema[self.by]
         return Family((GroupMoments.by(number, group, sorted(chosen)),))
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """The difference of the weighted means of both groups."""
+        chosen = self._chosen(schema)
+        number, group = named_number(schema, self.column), schema[self.by]
+        block = GroupMoments.by(number, group, sorted(chosen))
+        sign = 1.0 if chosen[0] < chosen[1] else -1.0
+        names = self._labels(schema)
+        means = weighted_means(block, number, names)
+        term = f"mean of {self.column}: {names[0]} - {names[1]}"
+        return [means.differences([term], np.array([[sign, -sign]]))]
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
         """Person totals for the sampling variance: those within both groups."""

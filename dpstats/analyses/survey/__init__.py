@@ -1,0 +1,1 @@
+"""Weighted estimates of surveys, with sampling variances from contrasts between units."""

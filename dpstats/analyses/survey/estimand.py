@@ -1,0 +1,256 @@
+"""What an analysis estimates in a survey: a smooth function of weighted totals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from dpstats.arrays import Floats
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Family
+from dpstats.families.group_moments import PARTS
+
+if TYPE_CHECKING:
+    from dpstats.inference.intervals import Ends
+    from dpstats.measured.view import ReleaseView
+    from dpstats.schema import Number, Schema
+
+T = TypeVar("T", bound=type[Any])
+
+
+@dataclass(frozen=True)
+class Estimand:
+    """q parameters h(t) of the totals t of one block: t_f is the sum of u f(x) over all rows.
+
+    Functions f are in unit scale, and weights u in steps of the coded weight.
+
+    Attributes
+    ----------
+    block : Block
+        The d functions.
+    terms : sequence of str
+        Names of the parameters.
+    value, jacobian : callable
+        Totals (d,) to the parameters (q,), and to their derivatives (q, d).
+    squares : callable
+        Totals (d,) and derivatives (q, d) to the sums (q,) over rows of u z^2, z the linearised
+        value of a row; see `squares_of_cells`.
+    range : pair of float or (q,) float64
+        The least and largest values that the parameters can have.
+    limits : callable, optional
+        Lower and upper limits (d,) of totals that are not negative to the least and largest value
+        (q,) of the parameters, two arrays.
+    numerators : (q, d) float64, optional
+        Totals of the population that the parameters are ratios of, as sums of the block's.
+    """
+
+    block: Block
+    terms: Sequence[str]
+    value: Callable[[Floats], Floats]
+    jacobian: Callable[[Floats], Floats]
+    squares: Callable[[Floats, Floats], Floats]
+    range: tuple[Floats | float, Floats | float] = (-np.inf, np.inf)
+    limits: Callable[[Floats, Floats], Ends] | None = None
+    numerators: Floats | None = None
+
+    def combined(
+        self,
+        terms: Sequence[str],
+        value: Callable[[Floats], Floats],
+        jacobian: Callable[[Floats], Floats],
+        range: tuple[Floats | float, Floats | float],
+        limits: Callable[[Floats, Floats], Ends] | None = None,
+    ) -> Estimand:
+        """Smooth functions of these parameters.
+
+        Parameters
+        ----------
+        terms : sequence of str
+        value, jacobian : callable
+            Parameters (q,) to the new ones (p,), and to derivatives (p, q).
+        range : pair of float or (p,) float64
+        limits : callable, optional
+            Limits of the parameters to those of the new ones.
+        """
+        inner = self.limits
+
+        def of_totals(low: Floats, high: Floats) -> Ends:
+            assert inner is not None
+            assert limits is not None
+            return limits(*inner(low, high))
+
+        return replace(
+            self,
+            terms=terms,
+            value=lambda totals: value(self.value(totals)),
+            jacobian=lambda totals: jacobian(self.value(totals)) @ self.jacobian(totals),
+            range=range,
+            limits=None if inner is None or limits is None else of_totals,
+            numerators=None,
+        )
+
+    def differences(self, terms: Sequence[str], contrasts: Floats) -> Estimand:
+        """Linear combinations of the parameters with weights (p, q)."""
+        positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
+
+        def limits(low: Floats, high: Floats) -> Ends:
+            return positive @ low + negative @ high, positive @ high + negative @ low
+
+        ends = limits(*(np.broadcast_to(end, len(self.terms)) for end in self.range))
+        return self.combined(
+            terms,
+            lambda parameters: contrasts @ parameters,
+            lambda parameters: contrasts,
+            ends,
+            limits,
+        )
+
+
+def ratios(
+    block: Block,
+    terms: Sequence[str],
+    numerators: Floats,
+    denominators: Floats,
+    *,
+    shift: float = 0.0,
+    scale: float = 1.0,
+    range: tuple[float, float] = (0.0, 1.0),
+    squares: Callable[[Floats, Floats], Floats] | None = None,
+) -> Estimand:
+    """Ratios of sums of totals, shift + scale (N t) / (M t), weights N and M (q, d)."""
+
+    def value(totals: Floats) -> Floats:
+        return np.asarray(shift + scale * (numerators @ totals) / _positive(denominators @ totals))
+
+    def jacobian(totals: Floats) -> Floats:
+        below = _positive(denominators @ totals)[:, np.newaxis]
+        ratio = (numerators @ totals)[:, np.newaxis] / below
+        return np.asarray(scale * (numerators - ratio * denominators) / below)
+
+    def limits(low: Floats, high: Floats) -> Ends:
+        least = _least_ratio(numerators, denominators, low, high)
+        largest = -_least_ratio(-numerators, denominators, low, high)
+        ends = shift + scale * least, shift + scale * largest
+        return np.clip(ends[0], *range), np.clip(ends[1], *range)
+
+    above = scale * numerators + shift * denominators
+    cells = squares_of_cells if squares is None else squares
+    return Estimand(block, terms, value, jacobian, cells, range, limits, above)
+
+
+def shares_in_groups(block: Block, terms: Sequence[str]) -> Estimand:
+    """Shares of rows with a trait in every group; functions are with it, without it, by turns."""
+    pairs = np.eye(2 * len(terms)).reshape(len(terms), 2, 2 * len(terms))
+    return ratios(block, terms, pairs[:, 0], pairs.sum(axis=1))
+
+
+def squares_of_cells(totals: Floats, jacobian: Floats) -> Floats:
+    """Sums (q,) of u z^2 where every row has one function equal to one, and the others zero."""
+    return np.asarray(jacobian**2 @ np.maximum(totals, 0))
+
+
+def means_in_groups(block: Block, number: Number, terms: Sequence[str]) -> Estimand:
+    """Means of a number in every group of a `GroupMoments` block, in original units.
+
+    The three parts of a row add up to one, and their last less their first is x in [-1, 1]; the
+    first and last less the middle one are x^2.
+    """
+    groups = np.eye(len(terms))
+    parts = dict(zip(PARTS, np.eye(len(PARTS)), strict=True))
+    low, middle, high = (np.kron(groups, parts[part]) for part in PARTS)
+    half = number.half_range
+
+    def squares(totals: Floats, jacobian: Floats) -> Floats:
+        size = _positive((low + middle + high) @ totals)
+        mean = (high - low) @ totals / size
+        spread = np.maximum((low + high - middle) @ totals / size - mean**2, 0)
+        return np.asarray(_slopes_of_means(jacobian, len(terms)) ** 2 @ (spread * size))
+
+    bounds = (number.middle - half, number.middle + half)
+    return ratios(
+        block, terms, high - low, low + middle + high, shift=number.middle, scale=half,
+        range=bounds, squares=squares,
+    )  # fmt: skip
+
+
+def _slopes_of_means(jacobian: Floats, groups: int) -> Floats:
+    """Derivatives (q, groups) by the sum of x in every group: half of last less first part."""
+    parts = jacobian.reshape(len(jacobian), groups, len(PARTS))
+    return np.asarray((parts[:, :, -1] - parts[:, :, 0]) / 2)
+
+
+def _positive(totals: Floats) -> Floats:
+    """Denominators, at least one step of a weight: noise can leave a small group less than none."""
+    return np.maximum(totals, 1.0)
+
+
+def _least_ratio(numerators: Floats, denominators: Floats, low: Floats, high: Floats) -> Floats:
+    """Least (q,) of N t / M t over a box of totals, by Dinkelbach's iteration.
+
+    A ratio r is the least if the least of (N - r M) t is zero; that is at a corner, whose own ratio
+    is a smaller r. Minus infinity where the denominator can be zero.
+    """
+    ratio = (numerators @ high) / np.maximum(denominators @ high, 1e-300)
+    for _ in range(100):
+        slopes = numerators - ratio[:, np.newaxis] * denominators
+        corner = np.where(slopes > 0, low, high)
+        below = np.sum(denominators * corner, axis=1)
+        smaller = np.sum(numerators * corner, axis=1) / np.maximum(below, 1e-300)
+        smaller = np.minimum(smaller, ratio)
+        if np.all(smaller >= ratio - 1e-15 * np.abs(ratio)):
+            break
+        ratio = smaller
+    unknown = denominators @ low <= 0
+    return np.where(unknown, -np.inf, ratio)
+
+
+class WithEstimands(Protocol):
+    """An analysis that has weighted estimates."""
+
+    def estimands(self, schema: Schema) -> Sequence[Estimand]:
+        """What it estimates, one for each of its blocks."""
+
+
+def weighted_by_design(analysis: T) -> T:
+    """Let an analysis be weighted where the schema has a design: a decorator of its class.
+
+    Its family is then that of its `estimands`, and its result a `SurveyResult`.
+    """
+    plain_family, plain_infer = analysis.family, analysis.infer
+
+    @wraps(plain_family)
+    def family(self: Any, schema: Schema) -> Family:
+        if schema.design is None:
+            return plain_family(self, schema)  # type: ignore[no-any-return]
+        return Family(tuple(dict.fromkeys(e.block for e in self.estimands(schema))))
+
+    @wraps(plain_infer)
+    def infer(self: Any, release: ReleaseView) -> Any:
+        if release.schema.design is None:
+            return plain_infer(self, release)
+        if hasattr(self, "infer_weighted"):
+            return self.infer_weighted(release)
+        from dpstats.analyses.survey.weighted import infer_weighted
+
+        return infer_weighted(self, release)
+
+    analysis.family, analysis.infer = family, infer
+    return analysis
+
+
+def require_estimands(name: str, analysis: object) -> None:
+    """Refuse an analysis that has no weighted estimates.
+
+    Raises
+    ------
+    RequestError
+    """
+    if not hasattr(analysis, "estimands"):
+        raise RequestError(
+            f"analysis {name!r}: {type(analysis).__name__} has no weighted estimates, and the "
+            "schema declares a survey design; leave the analysis out"
+        )

@@ -1,0 +1,490 @@
+"""Weighted estimates with the sampling variance of a survey design and the noise of privacy.
+
+Signed contrasts of paired units are the one source of sampling covariances, whatever is estimated
+(docs/explanation/inference/survey.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.survey.estimand import Estimand, WithEstimands
+from dpstats.arrays import Floats
+from dpstats.caching import Cached
+from dpstats.checks import Alternative, Target, counted
+from dpstats.error_rates import bonferroni
+from dpstats.errors import NotMeasuredError, RequestError
+from dpstats.families.block import Block
+from dpstats.families.contrasts import Contrasts
+from dpstats.families.tables.partition import Partition
+from dpstats.inference.intervals import Ends
+from dpstats.measured.view import ReleaseView
+from dpstats.privacy.weighted_noise import Combination
+from dpstats.results.estimates import Estimated, EstimateResult, estimated
+from dpstats.results.named import Named
+from dpstats.schema import Design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpstats.measured.answers import Answers
+    from dpstats.measured.row_count import RowCount
+
+
+_INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
+
+
+@dataclass(frozen=True)
+class Totals(Cached):
+    """Noisy weighted totals of the functions of a block, and contrasts of their units.
+
+    Attributes
+    ----------
+    answers : Answers
+        To the functions that were measured.
+    basis : (d, D) float64
+        The d wanted totals as sums of these D.
+    contrasts : (J, d) float64
+        Noisy contrasts; without a row where none were measured.
+    factors : (J,) float64
+        What squares of contrasts are multiplied by.
+    contrast_noise : (d, d) float64
+        Covariance of the noise on the contrasts of one pair of groups of units.
+    design : Design
+    """
+
+    answers: Answers
+    basis: Floats
+    contrasts: Floats
+    factors: Floats
+    contrast_noise: Floats
+    design: Design
+
+    @classmethod
+    def of(cls, release: ReleaseView, block: Block) -> Totals:
+        """Totals of a block, and its contrasts or those of a block that it follows from.
+
+        Raises
+        ------
+        NotMeasuredError
+        """
+        design = release.schema.design
+        assert design is not None
+        answers = release.answers(block, disjoint=True)
+        (measured,) = answers.blocks
+        basis = np.eye(block.size) if measured == block else _basis(measured, block)
+        assert basis is not None
+        found = _contrasts(release, block)
+        if found is None:
+            if design.deff is None:
+                raise NotMeasuredError(
+                    f"contrasts of {block.names[0]!r} between units were not measured, and the "
+                    "design declares no deff="
+                )
+            empty = np.zeros((0, block.size))
+            return cls(answers, basis, empty, np.zeros(0), np.zeros((block.size,) * 2), design)
+        measured, values, noise = found
+        return cls(answers, basis, values, measured.factors, noise, design)
+
+    @cached_property
+    def values(self) -> Floats:
+        """Totals (d,) in unit scale."""
+        return np.asarray(self.basis @ (self.answers.sums / self.answers.bounds))
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Covariance (d, d) of the noise on the totals."""
+        bounds = self.answers.bounds.astype(np.float64)
+        covariance = self.answers.noise_covariance / np.outer(bounds, bounds)
+        return np.asarray(self.basis @ covariance @ self.basis.T)
+
+    def noise_law(self, slopes: Floats) -> Combination | None:
+        """Distribution of the noise on a combination (d,) of the totals; None without noise."""
+        parts = self.answers.noise_of((slopes @ self.basis) / self.answers.bounds)
+        return Combination(tuple(parts)) if parts else None
+
+    def limits(self, beta: float) -> Ends:
+        """Limits (d,) of the totals that hold jointly with probability 1 - beta, for any rows."""
+        each = bonferroni(beta, len(self.answers.sums))
+        widths = self.answers.quantiles(each) / self.answers.bounds
+        spread = np.abs(self.basis) @ widths
+        return np.maximum(self.values - spread, 0), np.maximum(self.values + spread, 0)
+
+
+def _basis(measured: Block, block: Block) -> Floats | None:
+    """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
+    if measured.settles(block):
+        assert isinstance(measured, Partition)
+        return np.linalg.inv(measured.basis)
+    derivation = measured.derive(block, complements=False)
+    if derivation is None or np.any(derivation.terms == 0):
+        return None
+    return np.asarray(derivation.member == np.arange(block.size)[:, np.newaxis], np.float64)
+
+
+def _contrasts(release: ReleaseView, block: Block) -> tuple[Contrasts, Floats, Floats] | None:
+    """Contrasts of a block in unit scale (J, d), and the covariance (d, d) of noise on each."""
+    best: tuple[Contrasts, Floats, Floats] | None = None
+    for contrasts in release.contrasts:
+        base = contrasts.base
+        basis = _basis(base, block)
+        if basis is None:
+            continue
+        answers = release.answers(contrasts, disjoint=True)
+        values = (answers.sums / answers.bounds).reshape(contrasts.count, base.size)
+        variances = np.array([answers.law(f).variance for f in range(base.size)])
+        scaled = variances / answers.bounds[: base.size].astype(np.float64) ** 2
+        noise = (basis * scaled) @ basis.T
+        if best is None or np.trace(noise) < np.trace(best[2]):
+            best = contrasts, values @ basis.T, noise
+    return best
+
+
+@dataclass(frozen=True)
+class Estimates(Cached):
+    """Parameters of one estimand with the covariances of their errors."""
+
+    estimand: Estimand
+    totals: Totals
+
+    @cached_property
+    def params(self) -> Floats:
+        """Estimates (q,)."""
+        return np.asarray(self.estimand.value(self.totals.values))
+
+    @cached_property
+    def slopes(self) -> Floats:
+        """Derivatives (q, d) by the totals."""
+        return np.asarray(self.estimand.jacobian(self.totals.values))
+
+    @cached_property
+    def independent(self) -> Floats:
+        """Sampling variances (q,) of as many independent rows of the mean weight."""
+        squares = self.estimand.squares(self.totals.values, self.slopes)
+        return np.asarray(self.totals.design.coded_mean * squares)
+
+    @cached_property
+    def noise_covariance(self) -> Floats:
+        """Covariance (q, q) of the noise."""
+        return np.asarray(self.slopes @ self.totals.noise @ self.slopes.T)
+
+    @cached_property
+    def _contrast_moments(self) -> tuple[Floats, Floats]:
+        """Sum of products of the linearised contrasts (q, q), and what noise adds to it."""
+        z = self.totals.contrasts @ self.slopes.T
+        factors = self.totals.factors
+        noise = self.slopes @ self.totals.contrast_noise @ self.slopes.T
+        return (z.T * factors) @ z, factors.sum() * noise
+
+    @cached_property
+    def sampling_covariance(self) -> Floats:
+        """Covariance (q, q) of the sampling error; variances at least those of independent rows."""
+        if not len(self.totals.factors):
+            assert self.totals.design.deff is not None
+            correlations = self._independent_correlations
+            sd = np.sqrt(self.totals.design.deff * self.independent)
+            return np.asarray(correlations * np.outer(sd, sd))
+        products, noise = self._contrast_moments
+        covariance = products - noise
+        short = np.maximum(self.independent - np.diag(covariance), 0)
+        return np.asarray(covariance + np.diag(short))
+
+    @property
+    def _independent_correlations(self) -> Floats:
+        """Correlations (q, q) of estimates from independent rows in cells of the block."""
+        weighted = self.slopes * np.sqrt(np.maximum(self.totals.values, 0))
+        covariance = weighted @ weighted.T
+        sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        return np.asarray(covariance / np.outer(sd, sd))
+
+    @cached_property
+    def degrees_of_freedom(self) -> Floats:
+        """Degrees of freedom (q,) of t limits, eq. survey-df; infinite with a declared deff."""
+        factors = self.totals.factors
+        if not len(factors):
+            return np.full(len(self.params), np.inf)
+        products, noise = (np.diag(matrix) for matrix in self._contrast_moments)
+        sampling = np.diag(self.sampling_covariance)
+        whole = sampling + np.diag(self.noise_covariance)
+        contrasts = factors.sum() ** 2 / np.sum(factors**2)
+        measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
+        return np.asarray(np.maximum(contrasts * (whole / measured) ** 2, 1.0))
+
+    def noise_quantiles(self, alpha: float) -> Floats:
+        """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
+        laws = map(self.totals.noise_law, self.slopes * _INVERTED)
+        return np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / _INVERTED
+
+    def certified(self, alpha: float) -> Ends:
+        """Limits (q,) of the table's own weighted parameters, jointly, for any rows."""
+        low, high = (np.broadcast_to(end, len(self.params)) for end in self.estimand.range)
+        if self.estimand.limits is None:
+            return low, high
+        least, largest = self.estimand.limits(*self.totals.limits(alpha))
+        return np.clip(least, low, high), np.clip(largest, low, high)
+
+
+@dataclass(frozen=True)
+class DesignIntervals(Estimated, Cached):
+    """Intervals and tests of parameters of a surveyed population."""
+
+    parts: tuple[Estimates, ...]
+    chosen: tuple[int, ...] | None = None  # places of the parameters among those of all parts
+
+    def _joined(self, values: Iterable[Floats]) -> Floats:
+        joined = np.concatenate(list(values))
+        return joined if self.chosen is None else joined[list(self.chosen)]
+
+    @cached_property
+    def estimate(self) -> Floats:
+        """Estimates (q,)."""
+        return self._joined(part.params for part in self.parts)
+
+    @cached_property
+    def sampling_variance(self) -> Floats:
+        """Variances (q,) of the sampling error."""
+        return self._joined(np.diag(part.sampling_covariance) for part in self.parts)
+
+    @cached_property
+    def privacy_variance(self) -> Floats:
+        """Variances (q,) of the noise."""
+        return self._joined(np.diag(part.noise_covariance) for part in self.parts)
+
+    @cached_property
+    def degrees_of_freedom(self) -> Floats:
+        """Degrees of freedom (q,) of t limits."""
+        return self._joined(part.degrees_of_freedom for part in self.parts)
+
+    @cached_property
+    def ranges(self) -> Ends:
+        """Least and largest possible values, two (q,) arrays."""
+        low, high = (
+            self._joined(np.broadcast_to(part.estimand.range[end], len(part.params))
+                         for part in self.parts) for end in (0, 1)
+        )  # fmt: skip
+        return low, high
+
+    @property
+    def range_widths(self) -> Floats:
+        """Width (q,) of the range of the parameters."""
+        return self.ranges[1] - self.ranges[0]
+
+    def __len__(self) -> int:
+        return len(self.estimate)
+
+    @property
+    def _sd(self) -> Floats:
+        return np.sqrt(self.sampling_variance + self.privacy_variance)
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (q,) by Student's t; of the table, from the distribution of the noise."""
+        from scipy import stats
+
+        if target == "table":
+            width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
+        else:
+            width = stats.t.ppf(1 - alpha / 2, self.degrees_of_freedom) * self._sd
+        low, high = (np.clip(self.estimate + side * width, *self.ranges) for side in (-1, 1))
+        return low, high
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits (q,) of the private table's own weighted value; of the population, its range."""
+        if target == "population":
+            return self.ranges
+        each = bonferroni(alpha, len(self.parts))
+        ends = [part.certified(each) for part in self.parts]
+        low, high = (self._joined(end[side] for end in ends) for side in (0, 1))
+        return low, high
+
+    def joint_certified(self, alpha: float, target: Target) -> Ends:
+        """Certified limits, which rest on joint limits of all totals."""
+        return self.certified(alpha, target)
+
+    def pvalues(self, value: float, alternative: Alternative) -> Floats:
+        """P-values (q,) that each parameter equals `value`, by Student's t."""
+        from scipy import stats
+
+        score = (self.estimate - value) / np.maximum(self._sd, 1e-300)
+        if alternative == "two-sided":
+            return np.asarray(2 * stats.t.sf(np.abs(score), self.degrees_of_freedom))
+        signed = score if alternative == "larger" else -score
+        return np.asarray(stats.t.sf(signed, self.degrees_of_freedom))
+
+    def subset(self, chosen: slice) -> Self:
+        """Intervals of some of the parameters."""
+        every = range(sum(len(part.params) for part in self.parts))
+        places = every if self.chosen is None else self.chosen
+        return type(self)(self.parts, tuple(places[chosen]))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SurveyResult(EstimateResult):
+    """Weighted estimates of a population, from a survey with a `Design`.
+
+    Attributes
+    ----------
+    design : Design
+    degrees_of_freedom : (d,) Named
+        Of the t distribution that limits and p-values are from.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+    >>> schema = dps.Schema([dps.Boolean("smoker")], design=design)
+    >>> smoking = dps.Proportion("smoker")
+    >>> plan = dps.plan(schema, {"smoking": smoking}, budget=dps.PureDP(1), n=4_000)
+    >>> rows = pd.DataFrame({"smoker": [True, False] * 2_000, "weight": [3, 1] * 2_000})
+    >>> rows["school"] = rows.index % 40
+    >>> result = dps.release(plan, rows).infer(smoking)
+    >>> print(f"{float(result):.1f}")
+    0.8
+    """
+
+    design: Design = field(kw_only=True)
+    degrees_of_freedom: Named = field(kw_only=True)
+    parts: Sequence[Estimates] = field(kw_only=True, compare=False)
+
+    @property
+    def covariance(self) -> Floats:
+        """Covariance (d, d) of the errors, sampling and noise; zero between different blocks.
+
+        Parameters from different blocks share rows too; their covariance is not estimated.
+        """
+        from scipy import linalg
+
+        blocks = [part.sampling_covariance + part.noise_covariance for part in self.parts]
+        return np.asarray(linalg.block_diag(*blocks))
+
+    @property
+    def design_effect(self) -> Named:
+        """Sampling variances over those of as many independent rows of the mean weight, (d,)."""
+        independent = np.concatenate([part.independent for part in self.parts])
+        return Named(self.sampling_variance / np.maximum(independent, 1e-300), self.terms)
+
+    def totals(self) -> SurveyResult:
+        """Totals of the population: numbers of people with a trait, sums of a number.
+
+        Of ratios their numerators, from sums of weights. Where the sum of all weights is public
+        (``total=`` of the design), weights above the cap are short of it by what `cap_bias` says.
+
+        Raises
+        ------
+        RequestError
+            If the result has other parameters than ratios of totals.
+        """
+        parts = []
+        for part in self.parts:
+            above = part.estimand.numerators
+            if above is None:
+                raise RequestError(f"{self.title} has no totals of the population")
+            parts.append(
+                Estimates(_total(part.estimand, above * self.design.unit_weight), part.totals)
+            )
+        return _survey_result(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
+
+    @property
+    def capped_share(self) -> tuple[float, float] | None:
+        """Share of the weights that the cap cut off, and an upper limit (97.5%) of it.
+
+        None unless the sum of all weights is public, see `Design`.
+        """
+        if self.design.total is None:
+            return None
+        steps = self.design.total / self.design.unit_weight
+        law, estimate = self.rows.law, self.rows.estimate
+        width = 0.0 if law is None else float(law.quantile(0.05))
+        return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
+
+    def to_frame(self, **options: Any) -> pd.DataFrame:
+        """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
+        return super().to_frame(**options).assign(df=np.asarray(self.degrees_of_freedom))
+
+    def _footer(self, method: Any, target: Target) -> str:
+        what = {
+            "population": f"the population, by the survey design ({self.design})",
+            "table": "the private table's own weighted value",
+        }[target]
+        rows = self.rows.estimate / self.design.coded_mean
+        of = f" Method: {method.replace('_', '-')}." if method else ""
+        return f"Target: {what}. About {round(rows):,} rows by their weights; {self.budget}.{of}"
+
+    def _first(self, count: int) -> EstimateResult:
+        first = super()._first(count)
+        df = Named(np.asarray(self.degrees_of_freedom)[:count], self.terms[:count])
+        return replace(first, degrees_of_freedom=df)  # type: ignore[call-arg]
+
+
+def _total(estimand: Estimand, weights: Floats) -> Estimand:
+    """Totals of the population, with weights (q, d) of the totals of the block."""
+    return Estimand(
+        estimand.block,
+        [f"total of {term}" for term in estimand.terms],
+        lambda totals: weights @ totals,
+        lambda totals: weights,
+        lambda totals, slopes: np.asarray(slopes**2 @ np.maximum(totals, 0)),
+        limits=lambda low, high: (
+            np.maximum(weights, 0) @ low + np.minimum(weights, 0) @ high,
+            np.maximum(weights, 0) @ high + np.minimum(weights, 0) @ low,
+        ),
+    )
+
+
+def infer_weighted(analysis: Any, release: ReleaseView) -> SurveyResult:
+    """Weighted estimates of an analysis, see `weighted_by_design`."""
+    parts = estimates_of(analysis, release)
+    title = getattr(analysis, "survey_title", type(analysis).__name__)
+    rows = parts[0].totals.answers.rows
+    notes = [cell_rules(release.schema, analysis)]
+    return _survey_result(title, parts, rows, str(release.budget), notes)
+
+
+def estimates_of(analysis: WithEstimands, release: ReleaseView) -> list[Estimates]:
+    """Estimates of every estimand of an analysis."""
+    return [
+        Estimates(estimand, Totals.of(release, estimand.block))
+        for estimand in analysis.estimands(release.schema)
+    ]
+
+
+def _survey_result(
+    title: str, parts: list[Estimates], rows: RowCount, budget: str, notes: Sequence[str]
+) -> SurveyResult:
+    terms = [term for part in parts for term in part.estimand.terms]
+    design = parts[0].totals.design
+    intervals = DesignIntervals(tuple(parts))
+    return SurveyResult(
+        title=title,
+        **estimated(terms, intervals),
+        rows=rows,
+        budget=budget,
+        scalar=len(terms) == 1,
+        notes=[*notes, *_notes(design, parts)],
+        design=design,
+        degrees_of_freedom=Named(intervals.degrees_of_freedom, terms),
+        parts=parts,
+    )
+
+
+def _notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
+    """Notes on the cap and on where sampling variances come from."""
+    contrasts = len(parts[0].totals.factors)
+    if contrasts:
+        source = f"sampling variances from {counted(contrasts, 'contrast')} of {design.unit}"
+        if not design.listed_units:
+            source += ", dealt by a hash of their keys: too large rather than too small"
+    else:
+        source = f"sampling variances from the declared design effect {design.deff:g}"
+    bias = "the bias of that is not bounded, since the sum of all weights is not declared"
+    if design.total is not None:
+        bias = "see capped_share for what was cut off"
+    return [source, f"weights above {design.cap:g} count as {design.cap:g}: {bias}",
+            "weights are taken as given: that they were adjusted to known totals or for "
+            "non-response from all rows is not part of the guarantee"]  # fmt: skip

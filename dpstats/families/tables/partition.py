@@ -1,0 +1,153 @@
+"""Sets of cells of some columns without a cell in common, measured together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arrays import Codes
+from dpstats.errors import RequestError
+from dpstats.families.block import Block, Derivation
+from dpstats.families.tables.cells import ROWS, Indicator
+from dpstats.privacy.neighbours import Sensitivity
+from dpstats.schema import Column, Schema
+from dpstats.schema.conditions import CellSet, cell_index
+
+if TYPE_CHECKING:
+    from dpstats.privacy.neighbours import Unit
+
+
+@dataclass(frozen=True)
+class Partition(Block):
+    """Counts of rows in d sets of cells over the same columns, without a cell in common.
+
+    A row is in one set at most, so that the sensitivity is that of a table with d cells. Two sets
+    may be measured as their union and their difference (`rotated`): replaced rows move these by no
+    more in L1, and a share of the union that follows from them has half the variance.
+
+    Attributes
+    ----------
+    columns : tuple of columns
+        All that the sets depend on.
+    sets : tuple of bytes
+        One byte (0 or 1) for each cell of the table over `columns`, in C order.
+    labels : tuple of str
+        The conditions as they are written.
+    rotated : bool
+        Whether the two functions are the sum of both indicators and the first less the second.
+    """
+
+    columns: tuple[Column, ...]
+    sets: tuple[bytes, ...]
+    labels: tuple[str, ...] = field(compare=False)
+    rotated: bool = False
+
+    kind: ClassVar[str] = "partition"
+    needs_codes: ClassVar[bool] = False
+    joint: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.sets or np.any(self._masks.sum(axis=0) > 1):
+            raise RequestError(f"the sets of cells {list(self.labels)} have cells in common")
+        if self.rotated and len(self.sets) != 2:
+            raise RequestError("the union and the difference are those of two sets of cells")
+
+    @cached_property
+    def _masks(self) -> Codes:
+        """(d, cells) indicators of the sets."""
+        return np.stack([np.frombuffer(cells, np.bool_) for cells in self.sets]).astype(np.int64)
+
+    @cached_property
+    def basis(self) -> Codes:
+        """(d, d) the functions as sums of the indicators of the sets."""
+        return np.array([[1, 1], [1, -1]]) if self.rotated else np.eye(len(self.sets), dtype=int)
+
+    @property
+    def size(self) -> int:
+        """Number of sets."""
+        return len(self.sets)
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """Zero and one; the difference reaches minus one."""
+        return np.minimum(self.basis.min(axis=1), 0), np.ones(self.size, np.int64)
+
+    @property
+    def names(self) -> list[str]:
+        """The conditions."""
+        if self.rotated:
+            return [f"{self.labels[0]} or {self.labels[1]}", f"{self.labels[0]} less the other"]
+        return list(self.labels)
+
+    def functions(self, codes: Mapping[str, Codes]) -> NDArray[Any]:
+        """Values (d, n) int64 of rows."""
+        return (self.basis @ self._masks)[:, cell_index(self.columns, codes)]
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Exact but for replaced rows in a single set; eq. rotated of the page on surveys."""
+        added = Sensitivity(Fraction(2), Fraction(2)) if self.rotated else _ONE
+        if unit == "add_remove":
+            return added
+        return Sensitivity(Fraction(2), Fraction(4 if self.rotated else 2))
+
+    @property
+    def keys(self) -> Sequence[Hashable]:  # type: ignore[override]
+        """The sets, unless their functions are rotated."""
+        return self.sets
+
+    @property
+    def scope(self) -> Hashable:  # type: ignore[override]
+        """The columns, and the basis."""
+        return self.columns, self.rotated
+
+    def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
+        """The same sets, the number of rows where they hold all cells, or one of them."""
+        if wanted == ROWS:
+            if not np.all(self._masks.sum(axis=0)):
+                return None
+            return Derivation(np.array([0, -1]) if self.rotated else np.zeros(self.size, int), 1)
+        if isinstance(wanted, Indicator) and not self.rotated:
+            if not set(wanted.columns) <= set(self.columns):
+                return None
+            cells = wanted.cells.over(self.columns).ravel()
+            same = [np.array_equal(cells, mask) for mask in self._masks.astype(np.bool_)]
+            return Derivation(np.where(same, 0, -1), 1) if any(same) else None
+        return super().derive(wanted, complements=complements)
+
+    def settles(self, wanted: Block) -> bool:
+        """True of the rotated functions of the same two sets."""
+        if not (self.rotated and isinstance(wanted, Partition)) or wanted.rotated:
+            return False
+        return (self.columns, self.sets) == (wanted.columns, wanted.sets)
+
+    def rotate(self) -> Partition:
+        """Partition of the union and difference of both sets."""
+        return Partition(self.columns, self.sets, self.labels, rotated=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: each set as flat indices of its cells."""
+        sets = [CellSet(self.columns, cells).to_dict() for cells in self.sets]
+        plain = {"kind": self.kind, "sets": sets, "labels": list(self.labels)}
+        return plain | ({"rotated": True} if self.rotated else {})
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Partition:
+        """Inverse of `to_dict`."""
+        sets = [CellSet.from_dict(cells, schema) for cells in plain["sets"]]
+        labels, rotated = tuple(map(str, plain["labels"])), plain.get("rotated", False) is True
+        return cls(sets[0].columns, tuple(cells.mask for cells in sets), labels, rotated)
+
+    @staticmethod
+    def of(columns: Sequence[Column], sets: Mapping[str, NDArray[np.bool_]]) -> Partition:
+        """Sets of cells over some columns, by their labels."""
+        masks = (np.ascontiguousarray(cells).tobytes() for cells in sets.values())
+        return Partition(tuple(columns), tuple(masks), tuple(sets))
+
+
+_ONE = Sensitivity(Fraction(1), Fraction(1))

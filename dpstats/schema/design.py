@@ -1,0 +1,399 @@
+"""A survey design: weights of rows, strata, and the units that were drawn in them.
+
+The list of strata and units is public design information. Which of them occur in the table is not,
+and nothing looks at it: all that follows here follows from the declaration
+(docs/explanation/inference/survey.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from dpstats.caching import Cached
+from dpstats.checks import (
+    check_choice,
+    check_text,
+    did_you_mean,
+    first_few,
+    is_finite,
+    is_number,
+    listed,
+    short,
+)
+from dpstats.errors import SchemaError
+from dpstats.schema.column_fields import Level
+from dpstats.schema.number import Number
+
+if TYPE_CHECKING:
+    pass
+
+STEPS = 2**12
+"""Largest code of a weight: weights have a grid of cap / STEPS."""
+HASHED_PAIRS = 2**20
+"""Pairs among which units that are not declared are spread by their hash."""
+UNPAIRED = -1
+"""Code of a unit that is in no contrast."""
+_MOST_UNITS = 100_000
+Lonely = Literal["refuse", "certainty", "adjust", "collapse"]
+_KEYS = (
+    "weights", "mean", "low", "high", "cv", "cap", "missing", "total", "strata", "unit", "units",
+    "deff", "lonely",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Design(Cached):
+    """How the rows of a table were drawn from a population, for weighted estimates of it.
+
+    Everything here is public: take it from the documentation of the survey, never from the rows.
+
+    Parameters
+    ----------
+    weights : str
+        The column of weights.
+    mean : float
+        The mean weight, such as the population's size over the number of rows.
+    low, high : float, optional
+        Bounds of the weights, to which they are clamped: by default 0 and no bound but `cap`.
+    cv : float, optional
+        Coefficient of variation of the weights, from which a plan chooses `cap`.
+    cap : float, optional
+        Largest weight that is used; larger ones count as this one. A smaller cap needs less noise
+        and has more bias. If it is not given, a plan chooses it from `mean`, `cv`, the number of
+        rows and its budget, never from rows.
+    missing : float, optional
+        Weight of rows whose weight is missing, not finite or not positive; by default they are not
+        used.
+    total : float, optional
+        The sum of all weights, if it is public: it bounds the bias of the cap.
+    strata : str, optional
+        The column of strata.
+    unit : str, optional
+        The column of primary sampling units: the first that were drawn, such as counties or
+        schools; a column that tells rows apart where rows were drawn one by one.
+    units : mapping of stratum to sequence of keys, int, or sequence of keys, optional
+        All strata with the keys of all units drawn in them (of one stratum, only the keys), or how
+        many there are in all, or None if neither is known. Without keys intervals are wider.
+    deff : float, optional
+        Public design effect of shares: their variance over that of as many independent rows. Used
+        instead of the units where intervals are then planned to be shorter, or there are none.
+    lonely : {"refuse", "certainty", "adjust", "collapse"}
+        What to do with a stratum that is declared with one unit: refuse to plan; take it to have no
+        sampling error, or the unit's distance from the mean of all; or join these strata with each
+        other (a single one with the stratum before it).
+
+    Raises
+    ------
+    SchemaError
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> design = dps.Design(
+    ...     "weight", mean=1_000, cv=0.5, cap=2_500, strata="region", unit="school",
+    ...     units={"north": [1, 2, 3, 4], "south": [1, 2]},
+    ... )
+    >>> print(design)
+    weights weight, mean 1000, at most 2500; strata region (2) of units school (6 declared)
+    """
+
+    weights: str
+    mean: float
+    low: float = 0.0
+    high: float | None = None
+    cv: float | None = None
+    cap: float | None = None
+    missing: float | None = None
+    total: float | None = None
+    strata: str | None = None
+    unit: str | None = None
+    units: Any = None
+    deff: float | None = None
+    lonely: Lonely = "refuse"
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "strata", "unit"):
+            value = getattr(self, name)
+            if value is not None or name == "weights":
+                check_text(f"{name} of the design", value, SchemaError)
+        for name in ("mean", "high", "cv", "cap", "missing", "total", "deff", "low"):
+            value = listed(getattr(self, name))
+            object.__setattr__(self, name, value)
+            if value is None and name not in ("mean", "low"):
+                continue
+            may_be_zero = name in ("low", "cv")
+            if (
+                not is_number(value)
+                or not is_finite(value)
+                or value < 0
+                or not (value or may_be_zero)
+            ):
+                raise SchemaError(
+                    f"{name} of the design must be a positive number, got {short(value)}"
+                )
+        if not self.low <= self.mean <= (self.high or np.inf):
+            raise SchemaError(
+                f"the mean weight of the design is {self.mean:g}, and its bounds are {self.low:g} "
+                f"and {self.high:g}"
+            )
+        if self.cap is None and self.cv is None:
+            raise SchemaError(
+                "a design needs cap=, the largest weight that is used, or cv=, the public "
+                "coefficient of variation of the weights, from which a plan chooses one"
+            )
+        if self.cap is not None and self.cap < self.mean / 4:
+            raise SchemaError(
+                f"the cap {self.cap:g} of the design is less than a quarter of the mean weight "
+                f"{self.mean:g}: hardly a weight would be left; declare a larger one"
+            )
+        check_choice("lonely of the design", self.lonely, get_args(Lonely), SchemaError)
+        if self.unit is None and self.deff is None:
+            raise SchemaError(
+                "a design needs unit=, the column of primary sampling units (one that tells rows "
+                "apart, if rows were drawn one by one), or deff=, a public design effect"
+            )
+        if self.unit is None and (self.units is not None or self.strata is not None):
+            raise SchemaError(
+                "a design with units= or strata= needs unit=, the column of their keys"
+            )
+        object.__setattr__(self, "units", self._read_units(listed(self.units)))
+
+    def _read_units(self, units: Any) -> int | tuple[tuple[Level, tuple[Level, ...]], ...] | None:
+        """Declared units as pairs of a stratum and its keys."""
+        if units is None:
+            return None
+        if is_number(units):
+            if isinstance(units, float) or units < 2:
+                raise SchemaError(f"a design has two units at least, got units={short(units)}")
+            return int(units)
+        if not isinstance(units, Mapping):
+            if isinstance(units, str) or not isinstance(units, Sequence):
+                raise SchemaError(
+                    "units of a design are a mapping of strata to lists of keys, such as "
+                    f"{{'north': [1, 2]}}, or their number; got {short(units)}"
+                )
+            pairs = units if units and isinstance(units[0], tuple) else [("", units)]
+            units = dict(pairs)
+        if (self.strata is None) != (len(units) == 1 and "" in units):
+            raise SchemaError(
+                "strata= names the column of strata, and units= maps each of them to the keys of "
+                "its units; give both, or a plain list of units without strata"
+            )
+        read = []
+        for stratum, keys in units.items():
+            keys = listed(keys)
+            if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
+                raise SchemaError(f"stratum {short(stratum)} of the design needs a list of units")
+            if len(set(map(str, keys))) < len(keys):
+                raise SchemaError(f"stratum {short(stratum)} of the design names a unit twice")
+            read.append((stratum, tuple(keys)))
+        for what, every in (
+            ("strata", [stratum for stratum, _ in read]),
+            ("units", [key for _, keys in read for key in keys]),
+        ):
+            if not all(isinstance(key, str) or is_number(key) for key in every) or (
+                len({isinstance(key, str) for key in every}) > 1
+            ):
+                raise SchemaError(f"the {what} of a design must be all text or all numbers")
+        if sum(len(keys) for _, keys in read) > _MOST_UNITS:
+            raise SchemaError(f"a design has at most {_MOST_UNITS} declared units")
+        return tuple(read)
+
+    @property
+    def listed_units(self) -> tuple[tuple[Level, tuple[Level, ...]], ...]:
+        """Strata with the keys of their units; empty where they are not declared."""
+        return () if self.units is None or isinstance(self.units, int) else self.units
+
+    @property
+    def number_of_units(self) -> int | None:
+        """How many units are declared; None if that is not known."""
+        if self.units is None or isinstance(self.units, int):
+            return self.units
+        return sum(len(keys) for _, keys in self.units)
+
+    @property
+    def has_contrasts(self) -> bool:
+        """True if sampling variances can follow from the units."""
+        return self.unit is not None
+
+    @property
+    def unit_weight(self) -> float:
+        """Weight of one step of the coded weights."""
+        assert self.cap is not None
+        return float(self.cap) / STEPS
+
+    @property
+    def coded_mean(self) -> float:
+        """The mean weight in steps."""
+        return min(float(self.mean), float(self.cap or np.inf)) / self.unit_weight
+
+    @property
+    def number(self) -> Number:
+        """The coding of weights, from 0 to the cap in `STEPS` steps."""
+        return Number(self.weights, 0, self.cap, points=STEPS + 1, missing=0)
+
+    @property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names of the columns of the table that the design needs."""
+        return tuple(name for name in (self.weights, self.strata, self.unit) if name is not None)
+
+    def with_cap(self, cap: float) -> Design:
+        """The design with a cap that a plan chose."""
+        return replace(self, cap=cap)
+
+    def check_lonely(self) -> None:
+        """Refuse strata of one declared unit, unless `lonely` says what to do.
+
+        Raises
+        ------
+        SchemaError
+        """
+        lonely = [stratum for stratum, keys in self.listed_units if len(keys) == 1]
+        if lonely and self.lonely == "refuse":
+            raise SchemaError(
+                f"strata {first_few(lonely)} of the design are declared with one unit, from which "
+                "no sampling error follows: declare lonely='certainty', 'adjust' or 'collapse'"
+            )
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Pairs of units within strata."""
+        return pair_units(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as in a schema file, without what has its default value."""
+        plain = {}
+        for key in _KEYS:
+            value = getattr(self, key)
+            if key == "units" and isinstance(value, tuple):
+                value = [[stratum, list(keys)] for stratum, keys in value]
+            if value != getattr(type(self), key, None):
+                plain[key] = value
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: object) -> Design:
+        """Inverse of `to_dict`; units may also be a table of strata, as in TOML.
+
+        Raises
+        ------
+        SchemaError
+        """
+        if not isinstance(plain, Mapping) or "weights" not in plain:
+            raise SchemaError("a design is a table of keys, among them weights ([design] in TOML)")
+        if unknown := sorted(str(key) for key in plain if key not in _KEYS):
+            raise SchemaError(
+                f"unknown keys {first_few(unknown)} in [design]{did_you_mean(unknown, _KEYS)}; it "
+                f"takes {list(_KEYS)}"
+            )
+        units = plain.get("units")
+        if isinstance(units, Sequence) and not isinstance(units, str) and units and all(
+            isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[1], Sequence)
+            and not isinstance(pair[1], str) for pair in units
+        ):  # fmt: skip
+            units = {stratum: keys for stratum, keys in units}
+        if isinstance(units, Mapping) and set(units) == {""}:
+            units = units[""]
+        return cls(**{**plain, "units": units})
+
+    def __str__(self) -> str:
+        cap = "capped by the plan" if self.cap is None else f"at most {self.cap:g}"
+        parts = [f"weights {self.weights}, mean {self.mean:g}, {cap}"]
+        if self.unit is not None:
+            known = self.number_of_units
+            told = "not listed" if known is None else f"{known} declared"
+            strata = len(self.listed_units)
+            within = "" if self.strata is None else f"strata {self.strata} ({strata}) of "
+            parts.append(f"{within}units {self.unit} ({told})")
+        if self.deff is not None:
+            parts.append(f"design effect {self.deff:g}")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Declared units in pairs within their strata, numbered plain pairs first, then triples.
+
+    Attributes
+    ----------
+    codes : mapping of (number of stratum, number of key) to code
+        2 p for the first unit of pair p, 2 p + 1 for the second, `UNPAIRED` for a unit in none.
+    plain, triples : int
+        Number of pairs, and of pairs that a third unit of an odd stratum goes with: the square of
+        their difference counts one and a half times.
+    """
+
+    codes: Mapping[tuple[int, int], int] = field(repr=False)
+    plain: int
+    triples: int
+
+    @property
+    def count(self) -> int:
+        """Number of pairs."""
+        return self.plain + self.triples
+
+
+def pair_units(design: Design) -> Pairs:
+    """Pair the units of a design in an order that depends on their keys alone.
+
+    A stratum with an odd number of units has a last pair that stands for three of them. Units that
+    are not declared are spread over `HASHED_PAIRS`.
+    """
+    if not design.listed_units:
+        return Pairs({}, HASHED_PAIRS, 0)
+    firsts: list[tuple[tuple[int, int], ...]] = []
+    triples: list[tuple[tuple[int, int], ...]] = []
+    codes: dict[tuple[int, int], int] = {}
+    for units in _pooled(design):
+        if len(units) == 1:
+            if design.lonely == "certainty":
+                codes[units[0]] = UNPAIRED
+            else:  # "adjust": its distance from the mean of all, which is 0 for linearised values
+                firsts.append((units[0],))
+            continue
+        even = len(units) - len(units) % 2
+        several = [units[i : i + 2] for i in range(0, even, 2)]
+        if len(units) % 2:
+            codes[units[-1]] = UNPAIRED
+            triples.append(several.pop())
+        firsts.extend(several)
+    for number, pair in enumerate([*firsts, *triples]):
+        for sign, unit in enumerate(pair):
+            codes[unit] = 2 * number + sign
+    return Pairs(codes, len(firsts), len(triples))
+
+
+def _pooled(design: Design) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Units of every stratum, as numbers of stratum and key, in the order of their hash."""
+    keys = {key: k for k, key in enumerate(unit_keys(design))}
+    strata: list[list[tuple[int, int]]] = []
+    lonely: list[tuple[int, int]] = []
+    for h, (stratum, units) in enumerate(design.listed_units):
+        named = sorted(units, key=lambda unit: hash_of(str(stratum).encode(), str(unit).encode()))
+        numbered = [(h, keys[unit]) for unit in named]
+        if len(numbered) == 1 and design.lonely == "collapse":
+            lonely += numbered
+        else:
+            strata.append(numbered)
+    if len(lonely) == 1 and strata:
+        strata[0] += lonely
+    elif lonely:
+        strata.append(lonely)
+    yield from map(tuple, strata)
+
+
+def unit_keys(design: Design) -> tuple[Level, ...]:
+    """The distinct keys of declared units, over all strata."""
+    return tuple(dict.fromkeys(key for _, keys in design.listed_units for key in keys))
+
+
+def hash_of(stratum: bytes, unit: bytes) -> int:
+    """A public hash of a unit's keys, below 2^64."""
+    text = len(stratum).to_bytes(8, "big") + stratum + unit
+    return int.from_bytes(hashlib.sha256(b"dpstats unit " + text).digest()[:8], "big")
