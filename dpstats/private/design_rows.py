@@ -12,7 +12,7 @@ from dpstats.families.contrasts import UNIT
 from dpstats.private.persons import codes_of_keys
 from dpstats.schema import Design
 from dpstats.schema.arrow import level_codes
-from dpstats.schema.design import STEPS, hash_of, unit_keys
+from dpstats.schema.design import STEPS, UNPAIRED, hash_of, unit_keys
 
 
 class DesignRows:
@@ -66,7 +66,10 @@ class DesignRows:
         """Code of a unit, from its place in the declaration or by its hash."""
         assert self._pairs is not None
         code = None if numbers is None else self._pairs.codes.get(numbers)
-        return hash_of(stratum, unit) % (2 * self._pairs.plain) if code is None else code
+        if code is not None:
+            return code
+        several = self._pairs.plain or self._pairs.count  # such as the three units of one stratum
+        return hash_of(stratum, unit) % (2 * several) if several else UNPAIRED
 
 
 def _no_keys(batch: pa.RecordBatch) -> tuple[Codes, list[bytes]]:

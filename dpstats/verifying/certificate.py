@@ -280,7 +280,7 @@ def check_certificate(contents: Contents, rows: Rows) -> list[str]:
     if stated["analyses"]:
         contents.said.append("The radius of each analysis is not computed again: it needs them.")
     all_n = [stated["n"], *(one["n"] for one in stated["analyses"].values())]
-    if contents.unit == "replace":
+    if contents.count_is_public:
         holds = all(own == contents.document["rows"] for own in all_n)
     else:
         holds = all(map(_is_range, all_n)) and (bool(tables) or stated["n"] == sizes)
