@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 
+_HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
@@ -184,7 +185,10 @@ class Estimates(Cached):
 
     @cached_property
     def sampling_covariance(self) -> Floats:
-        """Covariance (q, q) of the sampling error; variances at least those of independent rows."""
+        """Covariance (q, q) of the sampling error.
+
+        A variance that noise could hide is at least that of independent rows (eq. survey-floor).
+        """
         if not len(self.totals.factors):
             assert self.totals.design.deff is not None
             correlations = self._independent_correlations
@@ -192,7 +196,9 @@ class Estimates(Cached):
             return np.asarray(correlations * np.outer(sd, sd))
         products, noise = self._contrast_moments
         covariance = products - noise
-        short = np.maximum(self.independent - np.diag(covariance), 0)
+        hidden = _HIDDEN * np.diag(noise) * np.sqrt(2 / self._number_of_contrasts)
+        floor = np.minimum(self.independent, hidden)
+        short = np.maximum(floor - np.diag(covariance), 0)
         return np.asarray(covariance + np.diag(short))
 
     @property
@@ -212,9 +218,14 @@ class Estimates(Cached):
         products, noise = (np.diag(matrix) for matrix in self._contrast_moments)
         sampling = np.diag(self.sampling_covariance)
         whole = sampling + np.diag(self.noise_covariance)
-        contrasts = factors.sum() ** 2 / np.sum(factors**2)
         measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
-        return np.asarray(np.maximum(contrasts * (whole / measured) ** 2, 1.0))
+        return np.asarray(np.maximum(self._number_of_contrasts * (whole / measured) ** 2, 1.0))
+
+    @property
+    def _number_of_contrasts(self) -> float:
+        """Effective number of contrasts, where some have larger factors."""
+        factors = self.totals.factors
+        return float(factors.sum() ** 2 / np.sum(factors**2))
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
