@@ -163,7 +163,7 @@ class EigenIntervals(Intervals, Cached):
             for draws in self._laws(target, self._size(alpha)):
                 slack, left = _slack(draws, alpha)
                 ends.append(self._aware(draws, slack, left / 2, target))
-                distinct &= [_apart(self.values, i, slack) for i in range(self.k)]
+                distinct &= [_is_separated(self.values, i, slack) for i in range(self.k)]
             return _widest(ends), distinct
 
         return self._once((alpha, target), limits)
@@ -361,7 +361,7 @@ class EigenIntervals(Intervals, Cached):
         values = self.values.copy()
         values[:i] -= slack
         values[i + 1 :] += slack
-        if not _apart(self.values, i, slack):
+        if not _is_separated(self.values, i, slack):
             return None
         gap, most = np.abs(np.delete(self.values, i) - self.values[i]).min(), len(draws.errors)
         first = min(PART, most)
@@ -446,8 +446,8 @@ def _widest(ends: list[Floats]) -> Floats:
     return np.stack([found[:, 0].min(axis=0), found[:, 1].max(axis=0)])
 
 
-def _apart(values: Floats, i: int, slack: float) -> bool:
-    """Whether eigenvalue i is certainly distinct from its neighbours."""
+def _is_separated(values: Floats, i: int, slack: float) -> bool:
+    """True if eigenvalue i is further than `slack` from both its neighbours."""
     gaps = np.abs(np.diff(values[max(i - 1, 0) : i + 2]))
     return bool(np.all(gaps > slack))
 
