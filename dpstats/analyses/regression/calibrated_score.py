@@ -145,8 +145,8 @@ class CalibratedScore(Score):
         return np.asarray((self.x.T * (weights * slope)) @ self.x)
 
     @cached_property
-    def carries(self) -> bool:
-        """Whether the fitted means are as near the answers as noise, one row and `kappa` allow.
+    def fits(self) -> bool:
+        """True if the fitted means are as near the answers as noise, one row and `kappa` allow.
 
         If not, neither the weights nor the rules for errors hold.
         """
@@ -158,7 +158,7 @@ class CalibratedScore(Score):
     @cached_property
     def params(self) -> Floats | None:
         """(p,) the estimate; None where the noise leaves none within reach."""
-        if not self.carries:
+        if not self.fits:
             return None
         fitted = partial(self._information, self.density)
         zero = np.zeros(self.x.shape[1])
@@ -352,7 +352,7 @@ class CalibratedScore(Score):
         return self._once(key, lambda: self.law(combination, sampling=sampled))
 
     def unbounded(self, combinations: Floats, alpha: float) -> bool:
-        """Whether noise hides if the derivative is zero: some of the intervals have no ends."""
+        """True if some of the intervals are unbounded: by the noise, the derivative may be zero."""
         return any(self._law(h, True).unbounded(alpha) for h in combinations)
 
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:
