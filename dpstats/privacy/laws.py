@@ -56,8 +56,8 @@ class NoiseLaw(Protocol):
     def invertible(self) -> bool:
         """True if frequencies up to 12 suffice to invert the characteristic function of Z + U.
 
-        For an integer those up to pi do, since the function repeats; for continuous noise it must
-        be below exp(-20) beyond 12.
+        For an integer those up to pi suffice, since the function repeats; for other noise it must
+        be below exp(-20) beyond.
         """
 
     def pmf(self, z: ArrayLike) -> Floats:

@@ -20,7 +20,7 @@ from dpstats.checks import Alternative
 from dpstats.corrected.eigenvalues import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.error_rates import for_other_eigenvalues
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import FEWEST, Intervals, reached, with_far_tails
+from dpstats.inference.intervals import FEWEST, Intervals, has_enough_draws, with_far_tails
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -264,7 +264,7 @@ class EigenIntervals(Intervals, Cached):
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
         laws = self._laws(target, self._size(alpha))
         found = [self._simulated_sines(draws, alpha) for draws in laws]
-        if not reached(alpha, self._enough):
+        if not has_enough_draws(alpha, self._enough):
             found.append(self.sines(alpha, "certified", target))
         single, spaces = np.max(found, axis=0)
         return single, spaces
