@@ -302,7 +302,7 @@ def _bound_powers(terms: Sequence[Term]) -> Sensitivity:
         powers.setdefault(term[:1], set()).add(len(term))
     l1 = {3: Fraction(2), 4: Fraction(1), 7: 2 + Fraction(27, 256)}
     l2_squared = {3: Fraction(4), 4: Fraction(1), 7: Fraction(4)}
-    sums = [sum(some) for some in powers.values()]
+    sums = [sum(exponents) for exponents in powers.values()]
     return Sensitivity(
         sum((l1[key] for key in sums), Fraction(0)),
         sum((l2_squared[key] for key in sums), Fraction(0)),
@@ -372,7 +372,7 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
     times = [Counter(values) for values, _ in grouped]
     powers = np.array([[t[f] for f in features] for t in times], np.int64).reshape(len(times), -1)
     numbers = [i for i, (_, level) in enumerate(features) if level is None]
-    touching = np.array([[name in own for name in groups] for _, own in grouped], np.bool_)
+    touching = np.array([[name in names for name in groups] for _, names in grouped], np.bool_)
     changed = np.minimum(np.array(list(grouped.values()), np.int64), 2)
     numbers.append(len(features))  # without numbers too there is one axis
     powers = np.pad(powers, ((0, 0), (0, 1)))
@@ -385,7 +385,7 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
     l1 = l2_squared = 0
     for moved in itertools.product((False, True), repeat=len(groups)):
         touched = (touching & np.array(moved, np.bool_)).any(axis=1)
-        own = int(changed[touched].sum()) + int(np.sum(~touched))
+        constant = int(changed[touched].sum()) + int(np.sum(~touched))
         at, kept = tuple(powers[~touched][:, numbers].T), powers[~touched][:, flipped]
         for negatives in itertools.product(*(range(length + 1) for length in runs)):
             turned = [i < k for length, k in zip(runs, negatives, strict=True)
@@ -396,8 +396,8 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
                 np.add.at(total, at, np.where(negative, more, -1))
             for axis in range(1, below.ndim):
                 np.cumsum(below, axis=axis, out=below)
-            l1 = max(l1, own + int(below[0].max()))
-            l2_squared = max(l2_squared, own + int(below[1].max()))
+            l1 = max(l1, constant + int(below[0].max()))
+            l2_squared = max(l2_squared, constant + int(below[1].max()))
     return Sensitivity(Fraction(l1), Fraction(l2_squared))
 
 

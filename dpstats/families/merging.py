@@ -79,10 +79,10 @@ def _dropped(
             kept = others
             continue
         parts = [
-            some for j, some in follows.items() if not _determines(block, kept[j], complements)
+            part for j, part in follows.items() if not _determines(block, kept[j], complements)
         ]
-        if (some := np.any([np.zeros(block.size, np.bool_), *parts], axis=0)).any():
-            kept[i] = block.restrict(~some)
+        if (dropped := np.any([np.zeros(block.size, np.bool_), *parts], axis=0)).any():
+            kept[i] = block.restrict(~dropped)
     return list(dict.fromkeys(kept.values()))
 
 

@@ -337,8 +337,8 @@ def _set_time_axes(axes: Sequence[Axes], result: SurvivalResult) -> None:
         ax.set_xlim(times[0], times[-1])
         ax.margins(x=0)
         ax.set_ylim(-0.02 * top, 1.02 * top)
-        some = fitting_ticks(ax, times, texts)
-        ax.set_xticks(times[some], [texts[i] for i in some])
+        fitting = fitting_ticks(ax, times, texts)
+        ax.set_xticks(times[fitting], [texts[i] for i in fitting])
         if ax is not axes[-1]:
             ax.tick_params(labelbottom=False)
     axes[-1].set_xlabel(labels_of([result.clock.name], lines=3, line=50)[0])
@@ -358,10 +358,10 @@ def _add_numbers_at_risk(
     ticks, start = ax.get_xticks(), float(ax.get_xlim()[0])
     write("rows at risk (noisy)", start, 0, "left", -18)
     for i, (group, label) in enumerate(zip(drawn, labels_of(drawn, "group"), strict=True)):
-        own = counts[counts["group"] == group]
+        at_risk = counts.loc[counts["group"] == group, "at_risk"]
         write(label, start, i + 1, "right", -24)
         begins = result.cuts[1:] if _has_steps(result) else result.cuts
-        for time, rows in zip(begins.tolist(), own["at_risk"].tolist(), strict=False):
+        for time, rows in zip(begins.tolist(), at_risk.tolist(), strict=False):
             if time in ticks:
                 write(f"{max(round(rows), 0):,}", time, i + 1, "center")
     return _BELOW + (len(drawn) + 1.6) * _LINE

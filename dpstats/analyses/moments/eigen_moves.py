@@ -371,10 +371,10 @@ def _moves(
         bounds[near] = _rise(draws.some(near), values, i)
         known |= near
         sure = np.where(known, bounds, -np.inf)
-        least = [tail.quantile(function(sure)) for function in both]
-        pairs = zip(both, least, strict=True)
+        lower = [tail.quantile(function(sure)) for function in both]
+        pairs = zip(both, lower, strict=True)
         rest = [tail.quantile(function(bounds)) - x for function, x in pairs]
-        if least[0] >= most or np.all(np.array(rest) <= _REST * np.abs(least)):
+        if lower[0] >= most or np.all(np.array(rest) <= _REST * np.abs(lower)):
             return bounds
 
 

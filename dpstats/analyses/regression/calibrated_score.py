@@ -84,12 +84,12 @@ class CalibratedScore(Score):
 
     @property
     def persons(self) -> float:
-        """The fewest that the rows can be of: n, or its estimate, over the rows of one person."""
+        """Least number of persons: n, or its estimate, divided by the rows that one may have."""
         return self.n / self.answers.rows.rows_per_person
 
     @property
     def kappa(self) -> float:
-        """How far the fitted density is taken to be from the rows beyond F, over sqrt(persons)."""
+        """Assumed model error of the fitted density beyond F: variance in units of 1 / persons."""
         return max(_LEAST_KAPPA, self.persons / _ROWS_PER_KAPPA)
 
     @cached_property

@@ -398,12 +398,12 @@ class GroupCurve(Cached):
             return np.zeros(0), np.zeros(0)
         groups, bins, kinds = self.risk.shape
         answers, size = self.risk.answers, bins * (kinds + 1)
-        own = np.arange(self.group * size, (self.group + 1) * size).reshape(bins, kinds + 1)
-        known = groups == 1 and self.risk.covers_all_rows and answers.rows.exact is not None
-        sums, radii, each = [], [], bonferroni(alpha, 2 * (bins - 1) + (not known))
-        events = [own[: j + 1, :-1].ravel() for j in range(self.bins)]
-        censored = [own[: j + 1, -1] for j in range(self.bins)]
-        for cells in [*events, *censored, own.ravel()]:
+        places = np.arange(self.group * size, (self.group + 1) * size).reshape(bins, kinds + 1)
+        exact = groups == 1 and self.risk.covers_all_rows and answers.rows.exact is not None
+        sums, radii, each = [], [], bonferroni(alpha, 2 * (bins - 1) + (not exact))
+        events = [places[: j + 1, :-1].ravel() for j in range(self.bins)]
+        censored = [places[: j + 1, -1] for j in range(self.bins)]
+        for cells in [*events, *censored, places.ravel()]:
             weights = np.zeros(len(answers.sums))
             weights[cells] = 1
             noises = answers.noise_of(weights)
@@ -411,7 +411,7 @@ class GroupCurve(Cached):
             # At least 0, so that no sum is certified to be 0 by its noise.
             sums.append(max(float(weights @ answers.sums), 0.0))
             radii.append(sum(abs(w) * law.quantile(part) for w, law in noises))
-        if known:
+        if exact:
             sums[-1], radii[-1] = float(answers.rows.exact or 0), 0.0
         low, high = np.array(sums) - radii, np.array(sums) + radii
         (a_low, c_low), (a_high, c_high) = (ends[:-1].reshape(2, self.bins) for ends in (low, high))

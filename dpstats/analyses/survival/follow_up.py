@@ -437,20 +437,21 @@ class RiskSets(Cached):
 
     @cached_property
     def _constraints(self) -> tuple[Floats, Floats]:
-        """Sums (q, d) of the answers that are known, and these (eq. known-totals-of-time)."""
+        """Weights (q, d) of known sums of answers, and the sums (eq. known-totals-of-time)."""
         groups, bins, kinds = self.shape
         size = groups * bins * (kinds + 1)
-        rows, known, entries = [], [], len(self.not_yet)
+        rows, totals, entries = [], [], len(self.not_yet)
         if self.covers_all_rows and self.answers.rows.exact is not None:
             rows.append((np.arange(len(self.answers.sums)) < size).astype(np.float64))
-            known.append(float(self.answers.n))
+            totals.append(float(self.answers.n))
         for g in range(groups if entries else 0):
-            own = np.zeros(len(self.answers.sums))
-            own[g * bins * (kinds + 1) : (g + 1) * bins * (kinds + 1)] = 1
-            own[size + g * entries : size + (g + 1) * entries] = -1
-            rows.append(own)
-            known.append(0.0)
-        return np.array(rows, dtype=np.float64).reshape(-1, len(self.answers.sums)), np.array(known)
+            row = np.zeros(len(self.answers.sums))
+            row[g * bins * (kinds + 1) : (g + 1) * bins * (kinds + 1)] = 1
+            row[size + g * entries : size + (g + 1) * entries] = -1
+            rows.append(row)
+            totals.append(0.0)
+        weights = np.array(rows, dtype=np.float64).reshape(-1, len(self.answers.sums))
+        return weights, np.array(totals)
 
     @cached_property
     def _parts(self) -> tuple[Floats, Floats]:
