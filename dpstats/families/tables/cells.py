@@ -314,7 +314,7 @@ class TableValues:
         return math.prod(self.shape)
 
     def at(self, points: NDArray[np.intp]) -> TableValues:
-        """The same at some of the points."""
+        """Indicators at the chosen points alone."""
         return TableValues(self.index[points], self.shape, self.columns)
 
     def average(self, weights: Floats) -> Floats:
