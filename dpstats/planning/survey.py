@@ -80,7 +80,8 @@ def cap_errors(
 ) -> Floats:  # fmt: skip
     """Planned errors of a share for some caps, as root mean squares of noise and capping.
 
-    Weights are taken to be lognormal with the declared mean and coefficient of variation (eq. cap);
+    Weights are taken to be lognormal with the declared mean and coefficient of variation (eq.
+    cap-rule);
     sampling error, which hardly depends on the cap, is left out.
     """
     from scipy import stats
@@ -135,7 +136,7 @@ class ContrastPlan:
 def plan_contrasts(
     x: float, ratio: float, power: int, pairs: int, most: int, deff_width: float | None = None
 ) -> ContrastPlan:
-    """Number of contrasts and their share, for the shortest planned interval (eq. survey-plan).
+    """Number of contrasts and their share, for the shortest planned interval (eq. planned-width).
 
     Parameters
     ----------

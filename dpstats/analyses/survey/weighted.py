@@ -91,7 +91,7 @@ class Totals(Cached):
             empty = np.zeros((0, block.size))
             return cls(answers, basis, empty, np.zeros(0), np.zeros((block.size,) * 2), design)
         measured, values, noise = found
-        return cls(answers, basis, values, measured.factors, noise, design)
+        return cls(answers, basis, values, measured.factors * _of_hash(design), noise, design)
 
     @cached_property
     def values(self) -> Floats:
@@ -116,6 +116,12 @@ class Totals(Cached):
         widths = self.answers.quantiles(each) / self.answers.bounds
         spread = np.abs(self.basis) @ widths
         return np.maximum(self.values - spread, 0), np.maximum(self.values + spread, 0)
+
+
+def _of_hash(design: Design) -> float:
+    """Factor of squares of totals of units that are not listed: they are about zero, not a mean."""
+    units = design.units
+    return units / (units - 1) if isinstance(units, int) else 1.0
 
 
 def _basis(measured: Block, block: Block) -> Floats | None:
@@ -187,7 +193,7 @@ class Estimates(Cached):
     def sampling_covariance(self) -> Floats:
         """Covariance (q, q) of the sampling error.
 
-        A variance that noise could hide is at least that of independent rows (eq. survey-floor).
+        A variance that noise could hide is at least that of independent rows (eq. floor-of-design).
         """
         if not len(self.totals.factors):
             assert self.totals.design.deff is not None
@@ -211,7 +217,7 @@ class Estimates(Cached):
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
-        """Degrees of freedom (q,) of t limits, eq. survey-df; infinite with a declared deff."""
+        """Degrees of freedom (q,) of t limits, eq. degrees-of-freedom; infinite with a declared deff."""
         factors = self.totals.factors
         if not len(factors):
             return np.full(len(self.params), np.inf)
@@ -223,9 +229,12 @@ class Estimates(Cached):
 
     @property
     def _number_of_contrasts(self) -> float:
-        """Effective number of contrasts, where some have larger factors."""
-        factors = self.totals.factors
-        return float(factors.sum() ** 2 / np.sum(factors**2))
+        """Effective number of contrasts: some have larger factors, or more units (eq. hashed-degrees)."""
+        factors, design = self.totals.factors, self.totals.design
+        effective = float(factors.sum() ** 2 / np.sum(factors**2))
+        if isinstance(design.units, int):
+            effective *= design.units / (effective + design.units - 1)
+        return effective
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
