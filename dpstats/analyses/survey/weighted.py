@@ -217,7 +217,7 @@ class Estimates(Cached):
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
-        """Degrees of freedom (q,) of t limits, eq. degrees-of-freedom; infinite with a declared deff."""
+        """Degrees of freedom (q,), eq. degrees-of-freedom; infinite with a declared deff."""
         factors = self.totals.factors
         if not len(factors):
             return np.full(len(self.params), np.inf)
@@ -229,7 +229,7 @@ class Estimates(Cached):
 
     @property
     def _number_of_contrasts(self) -> float:
-        """Effective number of contrasts: some have larger factors, or more units (eq. hashed-degrees)."""
+        """Effective number of contrasts with unequal factors or hashed units, eq. hashed-degrees."""
         factors, design = self.totals.factors, self.totals.design
         effective = float(factors.sum() ** 2 / np.sum(factors**2))
         if isinstance(design.units, int):

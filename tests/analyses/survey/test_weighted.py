@@ -80,7 +80,7 @@ def configurations(units):
 
 
 def over_all_pairings(totals, block, frame, schema, lonely=None):
-    """The totals with the contrasts of every configuration of every stratum, each with its share."""
+    """Totals with the contrasts of every configuration of every stratum, each with its share."""
     names = [column.name for column in block.columns]
     codes = schema.select(names).encode(pa.RecordBatch.from_pandas(frame))
     of_unit = {}
@@ -194,9 +194,9 @@ def test_strata_of_one_unit_are_those_of_r(survey, lonely):
     schema = dps.Schema(COLUMNS, design=survey_design(rows, lonely=lonely))
     plan = dps.plan(schema, {"ill": dps.Proportion("ill")}, budget=dps.PureDP(10**9))
     (part,) = dps.release(plan, rows, m=500).infer("ill").parts
-    exact = over_all_pairings(part.totals, part.estimand.block, rows, schema, lonely)
-    same(Estimates(part.estimand, exact).params, Estimates(part.estimand, exact).sampling_covariance,
-         figure, slice(0, 1))  # fmt: skip
+    totals = over_all_pairings(part.totals, part.estimand.block, rows, schema, lonely)
+    exact = Estimates(part.estimand, totals)
+    same(exact.params, exact.sampling_covariance, figure, slice(0, 1))
+    refused = dps.Schema(COLUMNS, design=survey_design(rows))
     with pytest.raises(dps.SchemaError, match="lonely"):
-        refused = dps.Schema(COLUMNS, design=survey_design(rows))
         dps.plan(refused, {"ill": dps.Proportion("ill")}, budget=WITHOUT_NOISE)
