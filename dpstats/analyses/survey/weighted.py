@@ -229,7 +229,7 @@ class Estimates(Cached):
 
     @property
     def _number_of_contrasts(self) -> float:
-        """Effective number of contrasts with unequal factors or hashed units, eq. hashed-degrees."""
+        """Effective number of contrasts, of unequal factors or hashed units, eq. hashed-degrees."""
         factors, design = self.totals.factors, self.totals.design
         effective = float(factors.sum() ** 2 / np.sum(factors**2))
         if isinstance(design.units, int):
