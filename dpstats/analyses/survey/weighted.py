@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 
+_HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
@@ -90,7 +91,7 @@ class Totals(Cached):
             empty = np.zeros((0, block.size))
             return cls(answers, basis, empty, np.zeros(0), np.zeros((block.size,) * 2), design)
         measured, values, noise = found
-        return cls(answers, basis, values, measured.factors, noise, design)
+        return cls(answers, basis, values, measured.factors * _of_hash(design), noise, design)
 
     @cached_property
     def values(self) -> Floats:
@@ -115,6 +116,12 @@ class Totals(Cached):
         widths = self.answers.quantiles(each) / self.answers.bounds
         spread = np.abs(self.basis) @ widths
         return np.maximum(self.values - spread, 0), np.maximum(self.values + spread, 0)
+
+
+def _of_hash(design: Design) -> float:
+    """Factor of squares of totals of units that are not listed: they are about zero, not a mean."""
+    units = design.units
+    return units / (units - 1) if isinstance(units, int) else 1.0
 
 
 def _basis(measured: Block, block: Block) -> Floats | None:
@@ -184,7 +191,10 @@ class Estimates(Cached):
 
     @cached_property
     def sampling_covariance(self) -> Floats:
-        """Covariance (q, q) of the sampling error; variances at least those of independent rows."""
+        """Covariance (q, q) of the sampling error.
+
+        A variance that noise could hide is at least that of independent rows (eq. floor-of-design).
+        """
         if not len(self.totals.factors):
             assert self.totals.design.deff is not None
             correlations = self._independent_correlations
@@ -192,7 +202,9 @@ class Estimates(Cached):
             return np.asarray(correlations * np.outer(sd, sd))
         products, noise = self._contrast_moments
         covariance = products - noise
-        short = np.maximum(self.independent - np.diag(covariance), 0)
+        hidden = _HIDDEN * np.diag(noise) * np.sqrt(2 / self._number_of_contrasts)
+        floor = np.minimum(self.independent, hidden)
+        short = np.maximum(floor - np.diag(covariance), 0)
         return np.asarray(covariance + np.diag(short))
 
     @property
@@ -205,16 +217,24 @@ class Estimates(Cached):
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
-        """Degrees of freedom (q,) of t limits, eq. survey-df; infinite with a declared deff."""
+        """Degrees of freedom (q,), eq. degrees-of-freedom; infinite with a declared deff."""
         factors = self.totals.factors
         if not len(factors):
             return np.full(len(self.params), np.inf)
         products, noise = (np.diag(matrix) for matrix in self._contrast_moments)
         sampling = np.diag(self.sampling_covariance)
         whole = sampling + np.diag(self.noise_covariance)
-        contrasts = factors.sum() ** 2 / np.sum(factors**2)
         measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
-        return np.asarray(np.maximum(contrasts * (whole / measured) ** 2, 1.0))
+        return np.asarray(np.maximum(self._number_of_contrasts * (whole / measured) ** 2, 1.0))
+
+    @property
+    def _number_of_contrasts(self) -> float:
+        """Effective number of contrasts, of unequal factors or hashed units, eq. hashed-degrees."""
+        factors, design = self.totals.factors, self.totals.design
+        effective = float(factors.sum() ** 2 / np.sum(factors**2))
+        if isinstance(design.units, int):
+            effective *= design.units / (effective + design.units - 1)
+        return effective
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""

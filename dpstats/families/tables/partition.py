@@ -90,7 +90,7 @@ class Partition(Block):
         return (self.basis @ self._masks)[:, cell_index(self.columns, codes)]
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact but for replaced rows in a single set; eq. rotated of the page on surveys."""
+        """Exact but for replaced rows in a single set; of the union see eq. rotated-basis."""
         added = Sensitivity(Fraction(2), Fraction(2)) if self.rotated else _ONE
         if unit == "add_remove":
             return added
