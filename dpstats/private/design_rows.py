@@ -11,7 +11,7 @@ from dpstats.arrays import Codes
 from dpstats.families.contrasts import UNIT
 from dpstats.private.persons import codes_of_keys
 from dpstats.schema import Design
-from dpstats.schema.arrow import level_codes
+from dpstats.schema.arrow import floats, level_codes
 from dpstats.schema.design import STEPS, UNPAIRED, hash_of, unit_keys
 
 
@@ -27,19 +27,19 @@ class DesignRows:
     def __init__(self, design: Design) -> None:
         self._design = design
         self._number = design.number
-        steps = np.arange(STEPS + 1)
-        least = min(int(np.ceil(design.low / design.unit_weight)), STEPS)
-        self._weights = np.where(steps > 0, np.maximum(steps, least), 0)
-        if design.missing is not None:
-            self._weights[0] = min(round(design.missing / design.unit_weight), STEPS)
+        self._least = min(int(np.ceil(design.low / design.unit_weight)), STEPS)
+        self._missing = min(round((design.missing or 0) / design.unit_weight), STEPS)
         self._pairs = design.pairs if design.has_contrasts else None
         self._strata = tuple(stratum for stratum, _ in design.listed_units)
         self._keys = unit_keys(design)
 
     def weights(self, batch: pa.RecordBatch) -> Codes:
         """Coded weights (n,), from 0 to `STEPS`."""
-        codes = self._number.encode(batch.column(self._design.weights))
-        return np.asarray(self._weights[codes + self._number.half_points])
+        weights = floats(batch.column(self._design.weights))
+        usable = np.isfinite(weights) & (weights > 0)
+        codes = self._number.encode_numbers(np.where(usable, weights, 0.0))
+        steps = np.maximum(codes + self._number.half_points, self._least)
+        return np.where(usable, steps, self._missing)
 
     def units(self, batch: pa.RecordBatch) -> Mapping[str, Codes]:
         """Codes of units (n,), as `Pairs` has them, by their name among the codes of columns."""
