@@ -27,7 +27,6 @@ class DesignRows:
     def __init__(self, design: Design) -> None:
         self._design = design
         self._number = design.number
-        self._least = min(int(np.ceil(design.low / design.unit_weight)), STEPS)
         self._missing = min(round((design.missing or 0) / design.unit_weight), STEPS)
         self._pairs = design.pairs if design.has_contrasts else None
         self._strata = tuple(stratum for stratum, _ in design.listed_units)
@@ -37,30 +36,39 @@ class DesignRows:
         """Coded weights (n,), from 0 to `STEPS`."""
         weights = floats(batch.column(self._design.weights))
         usable = np.isfinite(weights) & (weights > 0)
-        codes = self._number.encode_numbers(np.where(usable, weights, 0.0))
-        steps = np.maximum(codes + self._number.half_points, self._least)
-        return np.where(usable, steps, self._missing)
+        clamped = np.clip(weights, self._design.low, self._design.high or np.inf)
+        codes = self._number.encode_numbers(np.where(usable, clamped, 0.0))
+        return np.where(usable, codes + self._number.half_points, self._missing)
 
     def units(self, batch: pa.RecordBatch) -> Mapping[str, Codes]:
         """Codes of units (n,), as `Pairs` has them, by their name among the codes of columns."""
         if self._pairs is None:
             return {}
-        columns = [self._design.strata, self._design.unit]
-        declared = [self._strata, self._keys]
-        numbers, raw, names = [], [], list[list[bytes]]()
-        for column, known in zip(columns, declared, strict=True):
-            cells = None if column is None else batch.column(column)
-            codes, keys = _no_keys(batch) if cells is None else codes_of_keys(cells)
+        raw, names = [], list[list[bytes]]()
+        for column in (self._design.strata, self._design.unit):
+            codes, keys = _no_keys(batch) if column is None else codes_of_keys(batch.column(column))
             raw.append(codes)
             names.append([*keys, b""])  # the last is of cells without a key
-            listed = bool(known) and cells is not None
-            numbers.append(level_codes(cells, known, -1, -1) if listed else np.zeros_like(codes))
+        numbers = self.declared(batch)
         distinct, which = np.unique(np.stack([*numbers, *raw]), axis=1, return_inverse=True)
         codes = np.array([
             self._code((h, k) if self._keys else None, names[0][s], names[1][u])
             for h, k, s, u in distinct.T.tolist()
         ], dtype=np.int64)  # fmt: skip
         return {UNIT: codes[which.ravel()]}
+
+    def declared(self, batch: pa.RecordBatch) -> tuple[Codes, Codes]:
+        """Numbers of stratum and key of each row (n,), -1 for those that are not declared."""
+        stratum, unit = (
+            level_codes(batch.column(column), known, -1, -1)
+            if known and column is not None
+            else np.zeros(batch.num_rows, np.int64)
+            for column, known in (
+                (self._design.strata, self._strata),
+                (self._design.unit, self._keys),
+            )
+        )
+        return stratum, unit
 
     def _code(self, numbers: tuple[int, int] | None, stratum: bytes, unit: bytes) -> int:
         """Code of a unit, from its place in the declaration or by its hash."""

@@ -14,7 +14,7 @@ from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.planning.survey import contrasts_of
 from dpstats.privacy import noise
 from dpstats.private.design_rows import DesignRows
-from dpstats.private.persons import key_of
+from dpstats.private.persons import key_of, of_persons
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.design import STEPS, UNPAIRED
 
@@ -225,3 +225,44 @@ def test_a_row_moves_sums_by_no_more_than_is_claimed(unit):
         if isinstance(block, Contrasts):
             assert moved.sum(axis=2).max() == claimed.l1
             assert (moved**2).sum(axis=2).max() == claimed.l2_squared
+
+
+def first_rows(most):
+    """Rows of the first so many of each school, in the order of the table."""
+    rows = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
+    return [row for i, row in enumerate(rows)
+            if row[3] is not None and [r[3] for r in rows[:i]].count(row[3]) < most]  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_units_may_be_what_is_protected(route, every_route, tmp_path, most):
+    """The keys of persons are those of units: rows without one are not used."""
+    if route.startswith("ibis"):
+        pytest.skip("it has no order without order=")
+    objects = pd.DataFrame({n: pd.Series(TABLE[n].to_pylist(), dtype=object)
+                            for n in TABLE.column_names})  # fmt: skip
+    schema = schema_of(DESIGN)
+    source = open_source(every_route[route](TABLE, objects, tmp_path), schema, "school")
+    sums, _ = exact_sums(of_persons(source, "school", most), schema, blocks_of(schema))
+    assert [block.tolist() for block in sums] == expected(rows=first_rows(most))
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_plan_protects_units_or_persons_beside_them(unit, tmp_path):
+    table = TABLE.append_column("id", pa.array([*range(9), *range(3)]))
+    asked = {"p": dps.Proportion("flag")}
+    for person in ("school", "id"):
+        plan = dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit,
+                        person=person, rows_per_person=2)  # fmt: skip
+        plan.save(tmp_path / "plan.json", overwrite=True)
+        again = dps.Plan.load(tmp_path / "plan.json")
+        assert again == plan
+        with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
+            measured = dps.measure(again, table)
+        every = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
+        rows = first_rows(2) if person == "school" else every
+        assert measured.count.sums.tolist() == expected(rows=rows)[2]
+        assert dps.check(plan, table).rows == len(rows)
+    for person in ("weight", "area", "flag"):
+        with pytest.raises(dps.RequestError, match="tells persons apart"):
+            dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit, person=person)
