@@ -15,7 +15,7 @@ import numpy as np
 
 from dpstats.analyses.notes import cell_rules
 from dpstats.analyses.survey.estimand import Estimand, WithEstimands
-from dpstats.arrays import Floats
+from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted
 from dpstats.error_rates import bonferroni
@@ -67,8 +67,10 @@ class Totals(Cached):
     design: Design
 
     @classmethod
-    def of(cls, release: ReleaseView, block: Block) -> Totals:
+    def of(cls, release: ReleaseView, block: Block, *, needed: bool = True) -> Totals:
         """Totals of a block, and its contrasts or those of a block that it follows from.
+
+        Without contrasts and a design effect only if these are not `needed`.
 
         Raises
         ------
@@ -82,7 +84,7 @@ class Totals(Cached):
         assert basis is not None
         found = _contrasts(release, block)
         if found is None:
-            if design.deff is None:
+            if design.deff is None and needed:
                 raise NotMeasuredError(
                     f"contrasts of {block.names[0]!r} between units were not measured, and the "
                     "design declares no deff="
@@ -119,9 +121,9 @@ class Totals(Cached):
 
 def _basis(measured: Block, block: Block) -> Floats | None:
     """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
-    if measured.settles(block):
-        assert isinstance(measured, Partition)
-        return np.linalg.inv(measured.basis)
+    if isinstance(measured, Partition) and measured.rotated:
+        of_sets = _basis(measured.plain, block)
+        return None if of_sets is None else of_sets @ np.linalg.inv(measured.basis)
     derivation = measured.derive(block, complements=False)
     if derivation is None or np.any(derivation.terms == 0):
         return None
@@ -187,7 +189,7 @@ class Estimates(Cached):
         """Covariance (q, q) of the sampling error; variances at least those of independent rows."""
         if not len(self.totals.factors):
             assert self.totals.design.deff is not None
-            correlations = self._independent_correlations
+            correlations = self.independent_correlations
             sd = np.sqrt(self.totals.design.deff * self.independent)
             return np.asarray(correlations * np.outer(sd, sd))
         products, noise = self._contrast_moments
@@ -196,7 +198,7 @@ class Estimates(Cached):
         return np.asarray(covariance + np.diag(short))
 
     @property
-    def _independent_correlations(self) -> Floats:
+    def independent_correlations(self) -> Floats:
         """Correlations (q, q) of estimates from independent rows in cells of the block."""
         weighted = self.slopes * np.sqrt(np.maximum(self.totals.values, 0))
         covariance = weighted @ weighted.T
@@ -206,15 +208,23 @@ class Estimates(Cached):
     @cached_property
     def degrees_of_freedom(self) -> Floats:
         """Degrees of freedom (q,) of t limits, eq. survey-df; infinite with a declared deff."""
-        factors = self.totals.factors
-        if not len(factors):
+        if not len(self.totals.factors):
             return np.full(len(self.params), np.inf)
-        products, noise = (np.diag(matrix) for matrix in self._contrast_moments)
-        sampling = np.diag(self.sampling_covariance)
-        whole = sampling + np.diag(self.noise_covariance)
+        return self.freedom(np.arange(len(self.params)), np.diag(self.noise_covariance))
+
+    def freedom(self, chosen: Codes, noise: Floats) -> Floats:
+        """The same of some parameters (d,), beside another noise with variances (d,)."""
+        factors = self.totals.factors
+        products, added = (np.diag(matrix)[chosen] for matrix in self._contrast_moments)
+        sampling = np.diag(self.sampling_covariance)[chosen]
         contrasts = factors.sum() ** 2 / np.sum(factors**2)
-        measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
-        return np.asarray(np.maximum(contrasts * (whole / measured) ** 2, 1.0))
+        measured = np.maximum(np.maximum(products, sampling + added), 1e-300)
+        return np.asarray(np.maximum(contrasts * ((sampling + noise) / measured) ** 2, 1.0))
+
+    @property
+    def contrasts(self) -> int:
+        """Number of contrasts that sampling variances are from; 0 with a declared deff."""
+        return len(self.totals.factors)
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
@@ -408,13 +418,7 @@ class SurveyResult(EstimateResult):
         return super().to_frame(**options).assign(df=np.asarray(self.degrees_of_freedom))
 
     def _footer(self, method: Any, target: Target) -> str:
-        what = {
-            "population": f"the population, by the survey design ({self.design})",
-            "table": "the private table's own weighted value",
-        }[target]
-        rows = self.rows.estimate / self.design.coded_mean
-        of = f" Method: {method.replace('_', '-')}." if method else ""
-        return f"Target: {what}. About {round(rows):,} rows by their weights; {self.budget}.{of}"
+        return design_footer(self.design, self.rows, self.budget, method, target)
 
     def _first(self, count: int) -> EstimateResult:
         first = super()._first(count)
@@ -466,16 +470,29 @@ def _survey_result(
         rows=rows,
         budget=budget,
         scalar=len(terms) == 1,
-        notes=[*notes, *_notes(design, parts)],
+        notes=[*notes, *design_notes(design, parts)],
         design=design,
         degrees_of_freedom=Named(intervals.degrees_of_freedom, terms),
         parts=parts,
     )
 
 
-def _notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
+def design_footer(
+    design: Design, rows: RowCount, budget: str, method: str | None, target: Target
+) -> str:
+    """Target, number of rows by their weights, budget, and the method if one is given."""
+    what = {
+        "population": f"the population, by the survey design ({design})",
+        "table": "the private table's own weighted value",
+    }[target]
+    size = round(rows.estimate / design.coded_mean)
+    of = f" Method: {method.replace('_', '-')}." if method else ""
+    return f"Target: {what}. About {size:,} rows by their weights; {budget}.{of}"
+
+
+def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     """Notes on the cap and on where sampling variances come from."""
-    contrasts = len(parts[0].totals.factors)
+    contrasts = parts[0].contrasts
     if contrasts:
         source = f"sampling variances from {counted(contrasts, 'contrast')} of {design.unit}"
         if not design.listed_units:
