@@ -241,7 +241,8 @@ def _planned(
     variation = 1 + (design.cv or 0.5) ** 2
     sampling = (n or USUAL_ROWS) * USUAL_DEFF * variation * share * (1 - share) * weight**2
     x = halved * noise / sampling
-    ratio = factor / halved * of_contrast / noise * base.size / block.size
+    # without noise, as at a very large budget, any number of contrasts serves
+    ratio = factor / halved * of_contrast / max(noise, 1e-300) * base.size / block.size
     units = design.number_of_units
     pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
     most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // base.size), 1)

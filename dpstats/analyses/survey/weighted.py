@@ -177,7 +177,7 @@ class Estimates(Cached):
         return np.asarray(self.slopes @ self.totals.noise @ self.slopes.T)
 
     @cached_property
-    def _contrast_moments(self) -> tuple[Floats, Floats]:
+    def contrast_moments(self) -> tuple[Floats, Floats]:
         """Sum of products of the linearised contrasts (q, q), and what noise adds to it."""
         z = self.totals.contrasts @ self.slopes.T
         factors = self.totals.factors
@@ -192,7 +192,7 @@ class Estimates(Cached):
             correlations = self.independent_correlations
             sd = np.sqrt(self.totals.design.deff * self.independent)
             return np.asarray(correlations * np.outer(sd, sd))
-        products, noise = self._contrast_moments
+        products, noise = self.contrast_moments
         covariance = products - noise
         short = np.maximum(self.independent - np.diag(covariance), 0)
         return np.asarray(covariance + np.diag(short))
@@ -215,7 +215,7 @@ class Estimates(Cached):
     def freedom(self, chosen: Codes, noise: Floats) -> Floats:
         """The same of some parameters (d,), beside another noise with variances (d,)."""
         factors = self.totals.factors
-        products, added = (np.diag(matrix)[chosen] for matrix in self._contrast_moments)
+        products, added = (np.diag(matrix)[chosen] for matrix in self.contrast_moments)
         sampling = np.diag(self.sampling_covariance)[chosen]
         contrasts = factors.sum() ** 2 / np.sum(factors**2)
         measured = np.maximum(np.maximum(products, sampling + added), 1e-300)
