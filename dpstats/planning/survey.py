@@ -80,7 +80,8 @@ def cap_errors(
 ) -> Floats:  # fmt: skip
     """Planned errors of a share for some caps, as root mean squares of noise and capping.
 
-    Weights are taken to be lognormal with the declared mean and coefficient of variation (eq. cap);
+    Weights are taken to be lognormal with the declared mean and coefficient of variation (eq.
+    cap-rule);
     sampling error, which hardly depends on the cap, is left out.
     """
     from scipy import stats
@@ -135,7 +136,7 @@ class ContrastPlan:
 def plan_contrasts(
     x: float, ratio: float, power: int, pairs: int, most: int, deff_width: float | None = None
 ) -> ContrastPlan:
-    """Number of contrasts and their share, for the shortest planned interval (eq. survey-plan).
+    """Number of contrasts and their share, for the shortest planned interval (eq. planned-width).
 
     Parameters
     ----------
@@ -175,18 +176,13 @@ def with_contrasts(
     kept, contrasts = [], []
     estimands = [e for a in analyses.values() for e in a.estimands(schema)]  # type: ignore[attr-defined]
     for p in planned:
-        block = p.block
-        amount = block.cost(budget, neighbours, p.multiplier)
-        if (
-            isinstance(block, Partition) and block.size == 2 and neighbours.unit == "replace"
-            and budget.noise == "laplace"
-        ):  # fmt: skip
-            block = block.rotate()
-        base = contrasted(block, estimands)
-        found = _planned(block, base, amount, design, budget, neighbours, n)
+        amount = p.block.cost(budget, neighbours, p.multiplier)
+        measured = _in_better_basis(p.block, budget, neighbours)
+        base = contrasted(p.block, estimands)
+        found = _planned(p.block, measured, base, amount, design, budget, neighbours, n)
         share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
-        kept.append(replace(p, block=block, multiplier=block.multiplier(
-            budget, neighbours, amount * (1 - share))))  # fmt: skip
+        multiplier = measured.multiplier(budget, neighbours, amount * (1 - share))
+        kept.append(replace(p, block=measured, multiplier=multiplier))
         if found is not None and found.count:
             dealt = contrasts_of(base, design.pairs, found.count)
             multiplier = dealt.multiplier(budget, neighbours, amount * share)
@@ -205,10 +201,15 @@ def contrasted(block: Block, estimands: Sequence[Estimand]) -> Block:
 
 
 def _follows(block: Block, wanted: Block) -> bool:
-    if isinstance(block, Partition) and block.settles(wanted):
-        return True
     terms = block.terms_of(wanted, complements=False)
     return terms is not None and bool(np.all(terms))
+
+
+def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
+    """Two sets of cells as their union and difference, where a share has half the noise then."""
+    halved = neighbours.unit == "replace" and budget.noise == "laplace"
+    two = isinstance(block, Partition) and block.size == 2 and not block.rotated
+    return block.rotate() if halved and two else block  # type: ignore[attr-defined]
 
 
 def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
@@ -222,7 +223,7 @@ def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
 
 
 def _planned(
-    block: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
+    block: Block, measured: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
     neighbours: Neighbours, n: int | None,
 ) -> ContrastPlan | None:  # fmt: skip
     """What contrasts of a block are planned to get; None without units to compare."""
@@ -230,19 +231,18 @@ def _planned(
         return None
     weight = design.coded_mean
     one = Contrasts(base, (1, 1))
-    scale = budget.natural_scale(block.multiplier(budget, neighbours, amount))
+    scale = budget.natural_scale(measured.multiplier(budget, neighbours, amount))
     signed = budget.natural_scale(one.multiplier(budget, neighbours, amount))
-    noise, of_contrast = (budget.law(each).variance for each in (scale, signed))
+    noise, of_contrast = (max(budget.law(each).variance, 1e-9) for each in (scale, signed))
     cells = max(block.size, 2)
     # of a share of one of the functions, between which rows are even
     share = 1 / cells
     factor = (1 - share) ** 2 + (cells - 1) * share**2
-    halved = 0.25 + (0.5 - share) ** 2 if isinstance(block, Partition) and block.rotated else factor
+    halved = factor if measured == block else factor / 2
     variation = 1 + (design.cv or 0.5) ** 2
     sampling = (n or USUAL_ROWS) * USUAL_DEFF * variation * share * (1 - share) * weight**2
     x = halved * noise / sampling
-    # without noise, as at a very large budget, any number of contrasts serves
-    ratio = factor / halved * of_contrast / max(noise, 1e-300) * base.size / block.size
+    ratio = factor / halved * of_contrast / noise * base.size / block.size
     units = design.number_of_units
     pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
     most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // base.size), 1)

@@ -60,11 +60,15 @@ class NearestEffects(Estimates):
         sd = np.sqrt(np.diag(self.coarse.sampling_covariance)[self.nearest] * self._ratios)
         return np.asarray(self.independent_correlations * np.outer(sd, sd))
 
-    @cached_property
-    def degrees_of_freedom(self) -> Floats:
-        """Degrees of freedom (q,), of variances in proportion to those of coarse shares."""
-        noise = np.diag(self.noise_covariance) / np.maximum(self._ratios, 1e-300)
-        return self.coarse.freedom(self.nearest, noise)
+    @property
+    def number_of_contrasts(self) -> float:
+        """Effective number of contrasts."""
+        return self.coarse.number_of_contrasts
+
+    @property
+    def _squares(self) -> tuple[Floats, Floats]:
+        products, noise = (np.diag(matrix) for matrix in self.coarse.contrast_moments)
+        return products[self.nearest] * self._ratios, noise[self.nearest] * self._ratios
 
 
 def shares_of(below: Estimand, release: ReleaseView) -> Estimates:

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.survey.estimand import ratios
-from dpstats.analyses.survey.weighted import Estimates, Totals, design_footer, design_notes
+from dpstats.analyses.survey.weighted import (
+    HIDDEN,
+    Estimates,
+    Totals,
+    design_footer,
+    design_notes,
+)
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import Target, check_choice
@@ -67,7 +73,7 @@ class Parts:
     noise
         Of the noise on the departures.
     contrasts : float
-        Number of contrasts; 0 with a declared design effect.
+        Effective number of contrasts; 0 with a declared design effect.
     deff : float or None
     """
 
@@ -82,20 +88,20 @@ class Parts:
     def of(cls, estimates: Estimates, slopes: Floats, independent: Floats) -> Parts:
         """Those of combinations (q, p) of some estimates."""
         products, subtracted = estimates.contrast_moments
-        factors, design = estimates.totals.factors, estimates.totals.design
+        design = estimates.totals.design
         return cls(
             independent,
             slopes @ products @ slopes.T,
             slopes @ subtracted @ slopes.T,
             slopes @ estimates.noise_covariance @ slopes.T,
-            factors.sum() ** 2 / np.sum(factors**2) if len(factors) else 0.0,
+            estimates.number_of_contrasts if estimates.contrasts else 0.0,
             design.deff,
         )
 
     def effects(self) -> tuple[float, float, float]:
         """Trace of the design effects, that of their squares, and degrees of freedom.
 
-        Sampling covariances are at least those of independent rows, in every direction.
+        A variance in any direction that noise could hide is at least that of independent rows.
         """
         root = np.linalg.cholesky(self.independent)
 
@@ -106,7 +112,9 @@ class Parts:
         noise, df = over(self.noise), np.inf
         if self.contrasts:
             values, vectors = np.linalg.eigh(over(self.products - self.subtracted))
-            sampling = (vectors * np.maximum(values, 1)) @ vectors.T
+            added = np.diag(vectors.T @ over(self.subtracted) @ vectors)
+            floor = np.minimum(HIDDEN * added * np.sqrt(2 / self.contrasts), 1)
+            sampling = (vectors * np.maximum(values, floor)) @ vectors.T
             measured = max(
                 np.trace(over(self.products)), np.trace(sampling + over(self.subtracted))
             )
@@ -349,7 +357,7 @@ def _contrasts_of(rows: int, columns: int) -> Floats:
             np.column_stack([np.eye(size - 1), -np.ones(size - 1)]) if size > 1 else np.ones((1, 1))
         )
 
-    return np.kron(differences(rows), differences(columns))
+    return np.asarray(np.kron(differences(rows), differences(columns)), np.float64)
 
 
 def _between(p: Floats, fit: Floats, noise: Floats, n: float) -> Floats:

@@ -180,7 +180,10 @@ class Table(Block):
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Counts (d,) int64."""
-        return np.bincount(cell_index(self.columns, codes), minlength=self.size).astype(np.int64)
+        index = (
+            cell_index(self.columns, codes) if self.columns else np.zeros(_rows(codes), np.int64)
+        )
+        return np.bincount(index, minlength=self.size).astype(np.int64)
 
     def evaluate(self, codes: Mapping[str, Codes]) -> TableValues:
         """The indicator functions of the cells at m points."""
@@ -221,6 +224,10 @@ class Table(Block):
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Table:
         """Inverse of `to_dict`."""
         return Cells.table(schema, plain["columns"])
+
+
+def _rows(codes: Mapping[str, Codes]) -> int:
+    return len(next(iter(codes.values())))
 
 
 ROWS = Table(())  # the constant function, whose sum is the number of rows
@@ -311,7 +318,7 @@ class TableValues:
         return math.prod(self.shape)
 
     def at(self, points: NDArray[np.intp]) -> TableValues:
-        """The same at some of the points."""
+        """Indicators at the chosen points alone."""
         return TableValues(self.index[points], self.shape, self.columns)
 
     def average(self, weights: Floats) -> Floats:

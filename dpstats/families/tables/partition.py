@@ -104,7 +104,7 @@ class Partition(Block):
         return np.broadcast_to(number, [column.bins for column in columns]).ravel()
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact but for replaced rows in a single set; eq. rotated of the page on surveys."""
+        """Exact but for replaced rows in a single set; of the union see eq. rotated-basis."""
         added = Sensitivity(Fraction(2), Fraction(2)) if self.rotated else _ONE
         if unit == "add_remove":
             return added

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,14 @@ def released(analysis, schema, budget=HUGE, **options):
 
 
 @pytest.fixture
+def surveyed():
+    """What R computed, the rows it was computed from, and releases of them."""
+    return SimpleNamespace(
+        figures=FIGURES, rows=ROWS, df=FIGURES["about"]["degf"], schema=schema_of, release=released
+    )
+
+
+@pytest.fixture
 def all_contrasts(monkeypatch):
     """Contrasts of all units of a stratum in place of those of pairs, of the exact totals.
 
@@ -48,6 +57,8 @@ def all_contrasts(monkeypatch):
 
     def of(cls, release, block, *, needed=True):
         totals = plain(cls, release, block, needed=needed)
+        if not len(totals.factors):
+            return totals
         schema, u = release.schema, ROWS["u"].to_numpy()
         functions = block.functions(schema.encode(pa.RecordBatch.from_pandas(ROWS)))
         rows = pd.DataFrame((u * functions / block.bounds[:, None]).T)
