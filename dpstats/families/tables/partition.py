@@ -91,11 +91,11 @@ class Partition(Block):
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Exact sums (d,) int64 over rows, from a count of every set."""
-        at = self.members(self.columns)[cell_index(self.columns, codes)]
+        at = self.member_of(self.columns)[cell_index(self.columns, codes)]
         return np.asarray(self.basis @ np.bincount(at + 1, minlength=self.size + 1)[1:])
 
-    def members(self, columns: Sequence[Column]) -> Codes:
-        """Number of the set of every cell over columns that include its own, or -1, (cells,)."""
+    def member_of(self, columns: Sequence[Column]) -> Codes:
+        """Number of the set of every cell (C order) over columns that hold all; -1 outside."""
         number = np.where(self._masks.any(axis=0), self._masks.argmax(axis=0), -1)
         own = [column for column in columns if column in self.columns]
         number = number.reshape([column.bins for column in self.columns])
@@ -140,7 +140,7 @@ class Partition(Block):
         """Sets of another partition that are unions of these."""
         if not set(wanted.columns) <= set(self.columns):
             return None
-        at, own = wanted.members(self.columns), self.members(self.columns)
+        at, own = wanted.member_of(self.columns), self.member_of(self.columns)
         inside = own >= 0
         both = np.zeros((self.size, wanted.size + 1), np.int64)  # cells in a set of each; last none
         np.add.at(both, (own[inside], at[inside]), 1)
