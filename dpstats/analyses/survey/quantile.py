@@ -5,24 +5,23 @@ Equations are those of docs/explanation/inference/survey.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dpstats.analyses.counts.quantile import Quantile, QuantileIntervals, QuantileResult
 from dpstats.analyses.survey.estimand import Estimand, shares_below
 from dpstats.analyses.survey.weighted import (
+    ByDesign,
     DesignIntervals,
     Estimates,
     Totals,
-    design_footer,
     design_notes,
 )
 from dpstats.arrays import Codes, Floats
 from dpstats.measured.view import ReleaseView
-from dpstats.schema import Design
 
 if TYPE_CHECKING:
     from dpstats.checks import Alternative, Method, Target
@@ -143,15 +142,11 @@ class WeightedQuantileIntervals(QuantileIntervals):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class WeightedQuantileResult(QuantileResult):
+class WeightedQuantileResult(ByDesign, QuantileResult):
     """Weighted quantiles, and the distribution function that they come from.
 
     Intervals are those of Woodruff [1]_: limits of the distribution function at the edges, by
     Student's t, inverted.
-
-    Attributes
-    ----------
-    design : Design
 
     References
     ----------
@@ -173,11 +168,6 @@ class WeightedQuantileResult(QuantileResult):
     >>> print(result.conf_int())
     [40. 60.]
     """
-
-    design: Design = field(kw_only=True)
-
-    def _footer(self, method: Any, target: Target) -> str:
-        return design_footer(self.design, self.rows, self.budget, method, target)
 
 
 def weighted_quantiles(analysis: Quantile, release: ReleaseView) -> WeightedQuantileResult:

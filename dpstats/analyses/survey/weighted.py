@@ -369,15 +369,36 @@ class DesignIntervals(Estimated, Cached):
         one_sided = np.where(above, two_sided / 2, 1 - two_sided / 2)
         return two_sided if alternative == "two-sided" else one_sided
 
-    def subset(self, chosen: slice) -> Self:
+    def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of some of the parameters."""
         every = range(sum(len(part.params) for part in self.parts))
         places = every if self.chosen is None else self.chosen
-        return type(self)(self.parts, tuple(places[chosen]))
+        some = places[chosen] if isinstance(chosen, slice) else [places[i] for i in chosen]
+        return replace(self, chosen=tuple(some))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SurveyResult(EstimateResult):
+class ByDesign(EstimateResult):
+    """Estimates of a surveyed population, whatever they follow from.
+
+    Attributes
+    ----------
+    design : Design
+    """
+
+    design: Design = field(kw_only=True)
+
+    @property
+    def nobs(self) -> int:
+        """Number of rows by their weights: the sum of these over the declared mean."""
+        return round(self.rows.estimate / self.design.coded_mean)
+
+    def _footer(self, method: Any, target: Target) -> str:
+        return design_footer(self.design, self.rows, self.budget, method, target)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SurveyResult(ByDesign):
     """Weighted estimates of a population, from a survey with a `Design`.
 
     Attributes
@@ -401,7 +422,6 @@ class SurveyResult(EstimateResult):
     0.8
     """
 
-    design: Design = field(kw_only=True)
     degrees_of_freedom: Named = field(kw_only=True)
     parts: Sequence[Estimates] = field(kw_only=True, compare=False)
 
@@ -459,9 +479,6 @@ class SurveyResult(EstimateResult):
     def to_frame(self, **options: Any) -> pd.DataFrame:
         """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
         return super().to_frame(**options).assign(df=np.asarray(self.degrees_of_freedom))
-
-    def _footer(self, method: Any, target: Target) -> str:
-        return design_footer(self.design, self.rows, self.budget, method, target)
 
     def _first(self, count: int) -> EstimateResult:
         first = super()._first(count)
