@@ -5,7 +5,7 @@ All from public numbers, before any row is read; equations of docs/explanation/i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
-from dpstats.analyses.survey.estimand import require_estimands
+from dpstats.analyses.survey.estimand import Estimand, require_estimands
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
@@ -167,23 +167,42 @@ def plan_contrasts(
 
 
 def with_contrasts(
-    planned: list[PlannedBlock], design: Design, budget: Budget, neighbours: Neighbours,
-    n: int | None,
+    planned: list[PlannedBlock], analyses: Mapping[str, Analysis[Result]], schema: Schema,
+    budget: Budget, neighbours: Neighbours, n: int | None,
 ) -> tuple[list[PlannedBlock], list[PlannedBlock]]:  # fmt: skip
     """Blocks with a part of what they get, and contrasts of their functions with the rest."""
+    design = schema.design
+    assert design is not None
     kept, contrasts = [], []
+    estimands = [e for a in analyses.values() for e in a.estimands(schema)]  # type: ignore[attr-defined]
     for p in planned:
         amount = p.block.cost(budget, neighbours, p.multiplier)
         measured = _in_better_basis(p.block, budget, neighbours)
-        found = _planned(p.block, measured, amount, design, budget, neighbours, n)
+        base = contrasted(p.block, estimands)
+        found = _planned(p.block, measured, base, amount, design, budget, neighbours, n)
         share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
         multiplier = measured.multiplier(budget, neighbours, amount * (1 - share))
         kept.append(replace(p, block=measured, multiplier=multiplier))
         if found is not None and found.count:
-            dealt = contrasts_of(p.block, design.pairs, found.count)
+            dealt = contrasts_of(base, design.pairs, found.count)
             multiplier = dealt.multiplier(budget, neighbours, amount * share)
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
     return kept, contrasts
+
+
+def contrasted(block: Block, estimands: Sequence[Estimand]) -> Block:
+    """What contrasts of a measured block are of: sums of its functions, if these serve all."""
+    served = [e for e in estimands if _follows(block, e.block)]
+    bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
+    for base in bases:
+        if all(_follows(base, e.contrasted or e.block) for e in served):
+            return base
+    return block
+
+
+def _follows(block: Block, wanted: Block) -> bool:
+    terms = block.terms_of(wanted, complements=False)
+    return terms is not None and bool(np.all(terms))
 
 
 def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
@@ -204,14 +223,14 @@ def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
 
 
 def _planned(
-    block: Block, measured: Block, amount: Fraction, design: Design, budget: Budget,
+    block: Block, measured: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
     neighbours: Neighbours, n: int | None,
 ) -> ContrastPlan | None:  # fmt: skip
     """What contrasts of a block are planned to get; None without units to compare."""
     if not design.has_contrasts or not design.pairs.count:
         return None
     weight = design.coded_mean
-    one = Contrasts(block, (1, 1))
+    one = Contrasts(base, (1, 1))
     scale = budget.natural_scale(measured.multiplier(budget, neighbours, amount))
     signed = budget.natural_scale(one.multiplier(budget, neighbours, amount))
     noise, of_contrast = (max(budget.law(each).variance, 1e-9) for each in (scale, signed))
@@ -223,10 +242,10 @@ def _planned(
     variation = 1 + (design.cv or 0.5) ** 2
     sampling = (n or USUAL_ROWS) * USUAL_DEFF * variation * share * (1 - share) * weight**2
     x = halved * noise / sampling
-    ratio = factor / halved * of_contrast / noise
+    ratio = factor / halved * of_contrast / noise * base.size / block.size
     units = design.number_of_units
     pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
-    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // block.size), 1)
+    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // base.size), 1)
     deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + x))
     return plan_contrasts(x, ratio, 2 if budget.noise == "laplace" else 1, pairs, most, deff_width)
 
