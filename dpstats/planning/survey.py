@@ -19,7 +19,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.partition import Partition
-from dpstats.measured.strategy import PlannedBlock
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import Neighbours
 from dpstats.results.base import Result
@@ -150,19 +150,26 @@ def plan_contrasts(
     deff_width : float, optional
         Planned width with a declared design effect.
     """
-    from scipy import stats
-
     counts = np.unique(np.geomspace(1, max(min(pairs, most), 1), 60).astype(int))[:, np.newaxis]
     shares = np.arange(0.1, 0.96, 0.05)
-    noise = x / (1 - shares) ** power
-    spread = counts * ratio * x / shares**power
-    df = np.maximum(counts * ((1 + noise) / (1 + spread)) ** 2, 1)
-    widths = stats.t.ppf(_LEVEL, df) * np.sqrt(1 + noise) / stats.norm.ppf(_LEVEL)
+    widths, df = _widths(x, ratio, power, counts, shares)
     j, s = np.unravel_index(np.argmin(widths), widths.shape)
     width = float(widths[j, s])
     if deff_width is not None and deff_width < width:
         return ContrastPlan(0, 0.0, deff_width, np.inf)
     return ContrastPlan(int(counts[j, 0]), float(round(shares[s], 2)), width, float(df[j, s]))
+
+
+def _widths(
+    x: float, ratio: float, power: int, counts: Floats | float, shares: Floats | float
+) -> tuple[Floats, Floats]:
+    """Planned widths, and their degrees of freedom (eq. survey-plan)."""
+    from scipy import stats
+
+    noise = x / (1 - shares) ** power
+    spread = counts * ratio * x / shares**power
+    df = np.maximum(counts * ((1 + noise) / (1 + spread)) ** 2, 1)
+    return stats.t.ppf(_LEVEL, df) * np.sqrt(1 + noise) / stats.norm.ppf(_LEVEL), df
 
 
 def with_contrasts(
@@ -207,6 +214,19 @@ def _planned(
     """What contrasts of a block are planned to get; None without units to compare."""
     if not design.has_contrasts or not design.pairs.count:
         return None
+    x, ratio = _relative_noise(block, amount, design, budget, neighbours, n)
+    units = design.number_of_units
+    pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
+    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // block.size), 1)
+    deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + x))
+    return plan_contrasts(x, ratio, 2 if budget.noise == "laplace" else 1, pairs, most, deff_width)
+
+
+def _relative_noise(
+    block: Block, amount: Fraction, design: Design, budget: Budget, neighbours: Neighbours,
+    n: int | None,
+) -> tuple[float, float]:  # fmt: skip
+    """Variances `x` and `ratio` of `plan_contrasts`."""
     weight = design.coded_mean
     one = Contrasts(block, (1, 1))
     scale = budget.natural_scale(block.multiplier(budget, neighbours, amount))
@@ -221,11 +241,21 @@ def _planned(
     sampling = (n or USUAL_ROWS) * USUAL_DEFF * variation * share * (1 - share) * weight**2
     x = halved * noise / sampling
     ratio = factor / halved * of_contrast / noise
-    units = design.number_of_units
-    pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
-    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // block.size), 1)
-    deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + x))
-    return plan_contrasts(x, ratio, 2 if budget.noise == "laplace" else 1, pairs, most, deff_width)
+    return x, ratio
+
+
+def planned_width(strategy: Strategy, n: int | None) -> float:
+    """Planned width of an interval, over that of one without noise whose variance is known."""
+    design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
+    (main,) = strategy.measured
+    amount = spent = main.block.cost(budget, neighbours, main.multiplier)
+    for p in strategy.contrasts:
+        amount += p.block.cost(budget, neighbours, p.multiplier)
+    x, ratio = _relative_noise(main.block, amount, design, budget, neighbours, n)
+    if not strategy.contrasts:
+        return float(np.sqrt(design.deff+x))
+    power = 2 if budget.noise == "laplace" else 1
+    return float(_widths(x, ratio, power, strategy.contrasts[0].block.count, float(1-spent/amount))[0])
 
 
 _TWO = Partition((), (b"\x01",), ("one set",))
