@@ -24,7 +24,7 @@ from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import Neighbours
 from dpstats.results.base import Result
 from dpstats.schema import Design, Schema
-from dpstats.schema.design import Pairs
+from dpstats.schema.design import STEPS, Pairs
 
 USUAL_ROWS = 10_000  # that a plan without a number of rows is made for
 USUAL_DEFF = 2.0  # design effect of clusters that contrasts are planned for
@@ -78,26 +78,22 @@ def cap_errors(
     design: Design, caps: Floats, budget: Budget, neighbours: Neighbours, n: int | None,
     analyses: int,
 ) -> Floats:  # fmt: skip
-    """Planned errors of a share for some caps, as root mean squares of noise and capping.
+    """Planned errors of a share for some caps: sampling, noise and bias (eq. survey-cap).
 
-    Weights are taken to be lognormal with the declared mean and coefficient of variation (eq. cap);
-    sampling error, which hardly depends on the cap, is left out.
+    Root mean squares, where those of sampling and noise are the half width of an interval over the
+    normal quantile. Weights are taken to be lognormal with the declared mean and coefficient of
+    variation.
     """
-    from scipy import stats
-
-    rows = n or USUAL_ROWS
-    cv = design.cv or 0.0
-    sigma = max(np.sqrt(np.log1p(cv**2)), 1e-9)
-    u = caps / design.mean
-    # shares of the total weight and of rows above a cap
-    heavy = stats.norm.sf((np.log(u) - sigma**2 / 2) / sigma)
-    many = stats.norm.sf((np.log(u) + sigma**2 / 2) / sigma)
-    cut = np.maximum(heavy - u * many, 0)
-    one = replace(neighbours, copies=1)
-    law = budget.law(budget.natural_scale(_TWO.multiplier(budget, one, budget.total / analyses)))
-    noise = law.variance * u**2 * (_SHARE**2 + (1 - _SHARE) ** 2) / (rows * (1 - cut)) ** 2
-    bias = _BIAS * cut * np.sqrt(_SHARE * (1 - _SHARE))
-    return np.asarray(np.sqrt(noise + bias**2))
+    amount, neighbours = budget.total / analyses, replace(neighbours, copies=STEPS)
+    errors = []
+    for cap in caps:
+        capped = design.with_cap(float(cap))
+        guess = Guess.of(_TWO, amount, capped, budget, neighbours, n)
+        planned = guess.plan(capped, 1)
+        width = np.sqrt(1 + guess.x) if planned is None else planned.width
+        bias = _BIAS * guess.cut * np.sqrt(_SHARE * (1 - _SHARE))
+        errors.append(np.hypot(width * guess.sampling, bias))
+    return np.array(errors)
 
 
 def best_cap(
@@ -179,19 +175,14 @@ def with_contrasts(
     """Blocks with a part of what they get, and contrasts of their functions with the rest."""
     kept, contrasts = [], []
     for p in planned:
-        block = p.block
-        amount = block.cost(budget, neighbours, p.multiplier)
-        if (
-            isinstance(block, Partition) and block.size == 2 and neighbours.unit == "replace"
-            and budget.noise == "laplace"
-        ):  # fmt: skip
-            block = block.rotate()
-        found = _planned(block, amount, design, budget, neighbours, n)
+        amount = p.block.cost(budget, neighbours, p.multiplier)
+        found = Guess.of(p.block, amount, design, budget, neighbours, n).plan(design, p.block.size)
         share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
-        kept.append(replace(p, block=block, multiplier=block.multiplier(
-            budget, neighbours, amount * (1 - share))))  # fmt: skip
+        block = rotated(p.block, budget, neighbours)
+        rest = block.multiplier(budget, neighbours, amount * (1 - share))
+        kept.append(replace(p, block=block, multiplier=rest))
         if found is not None and found.count:
-            dealt = contrasts_of(block, design.pairs, found.count)
+            dealt = contrasts_of(p.block, design.pairs, found.count)
             multiplier = dealt.multiplier(budget, neighbours, amount * share)
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
     return kept, contrasts
@@ -207,41 +198,87 @@ def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
     return Contrasts(block, (pairs.plain, plain), (pairs.triples, triples))
 
 
-def _planned(
-    block: Block, amount: Fraction, design: Design, budget: Budget, neighbours: Neighbours,
-    n: int | None,
-) -> ContrastPlan | None:  # fmt: skip
-    """What contrasts of a block are planned to get; None without units to compare."""
-    if not design.has_contrasts or not design.pairs.count:
-        return None
-    x, ratio = _relative_noise(block, amount, design, budget, neighbours, n)
-    units = design.number_of_units
-    pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
-    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // block.size), 1)
-    deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + x))
-    return plan_contrasts(x, ratio, 2 if budget.noise == "laplace" else 1, pairs, most, deff_width)
+@dataclass(frozen=True)
+class Guess:
+    """Noise and sampling errors of a share that a plan expects, from public numbers alone.
+
+    Attributes
+    ----------
+    x, ratio : float
+        See `plan_contrasts`.
+    power : int
+    sampling : float
+        Standard deviation of the sampling error.
+    cut : float
+        Share of the weight that is above the cap.
+    """
+
+    x: float
+    ratio: float
+    power: int
+    sampling: float
+    cut: float
+
+    @classmethod
+    def of(
+        cls, block: Block, amount: Fraction, design: Design, budget: Budget,
+        neighbours: Neighbours, n: int | None,
+    ) -> Guess:  # fmt: skip
+        """For shares of the functions of a block with its contrasts, which get an amount."""
+        cut, total, squares = _capped_weights(design)
+        share = min(_SHARE, 1 / max(block.size, 2))
+        spread = share * (1 - share)
+        deff = USUAL_DEFF * squares / total**2 if design.deff is None else design.deff
+        rows = n or USUAL_ROWS
+        main = rotated(block, budget, neighbours)
+        per_row = (1 - share) ** 2 + share**2  # noise on two sets in that on a share
+        halved = 0.25 + (0.5 - share) ** 2 if main != block else per_row
+        noise, signed = (
+            budget.law(budget.natural_scale(one.multiplier(budget, neighbours, amount))).variance
+            for one in (main, Contrasts(block, (1, 1)))
+        )
+        of_share = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * halved
+        return cls(
+            x=of_share * rows / (deff * spread),
+            ratio=per_row / halved * signed / noise,
+            power=2 if budget.noise == "laplace" else 1,
+            sampling=float(np.sqrt(deff * spread / rows)),
+            cut=cut,
+        )
+
+    def plan(self, design: Design, functions: int) -> ContrastPlan | None:
+        """The contrasts of a block of some functions; None without units to compare."""
+        if not design.has_contrasts or not design.pairs.count:
+            return None
+        units = design.number_of_units
+        pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
+        most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // functions), 1)
+        deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + self.x))
+        return plan_contrasts(self.x, self.ratio, self.power, pairs, most, deff_width)
 
 
-def _relative_noise(
-    block: Block, amount: Fraction, design: Design, budget: Budget, neighbours: Neighbours,
-    n: int | None,
-) -> tuple[float, float]:  # fmt: skip
-    """Variances `x` and `ratio` of `plan_contrasts`."""
-    weight = design.coded_mean
-    one = Contrasts(block, (1, 1))
-    scale = budget.natural_scale(block.multiplier(budget, neighbours, amount))
-    signed = budget.natural_scale(one.multiplier(budget, neighbours, amount))
-    noise, of_contrast = (budget.law(each).variance for each in (scale, signed))
-    cells = max(block.size, 2)
-    # of a share of one of the functions, between which rows are even
-    share = 1 / cells
-    factor = (1 - share) ** 2 + (cells - 1) * share**2
-    halved = 0.25 + (0.5 - share) ** 2 if isinstance(block, Partition) and block.rotated else factor
-    variation = 1 + (design.cv or 0.5) ** 2
-    sampling = (n or USUAL_ROWS) * USUAL_DEFF * variation * share * (1 - share) * weight**2
-    x = halved * noise / sampling
-    ratio = factor / halved * of_contrast / noise
-    return x, ratio
+def rotated(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
+    """A block as it is measured: two sets by their union and difference if that is less noisy."""
+    rotates = neighbours.unit == "replace" and budget.noise == "laplace"
+    return block.rotate() if rotates and isinstance(block, Partition) and block.size == 2 else block
+
+
+def _capped_weights(design: Design) -> tuple[float, float, float]:
+    """Weight above the cap, capped weights and their squares, as means over lognormal weights.
+
+    All over the mean weight (or its square).
+    """
+    from scipy import stats
+
+    assert design.cap is not None
+    sigma = max(np.sqrt(np.log1p((0.5 if design.cv is None else design.cv) ** 2)), 1e-9)
+    u = design.cap / design.mean
+    if design.high is not None and design.cap >= design.high:
+        return 0.0, 1.0, float(np.exp(sigma**2))
+    # parts of the zeroth, first and second moment that are of weights above the cap
+    above = [stats.norm.sf((np.log(u) - (k - 0.5) * sigma**2) / sigma) for k in range(3)]
+    cut = float(max(above[1] - u * above[0], 0))
+    return cut, 1 - cut, float(np.exp(sigma**2) * (1 - above[2]) + u**2 * above[0])
 
 
 def planned_width(strategy: Strategy, n: int | None) -> float:
@@ -251,11 +288,9 @@ def planned_width(strategy: Strategy, n: int | None) -> float:
     amount = spent = main.block.cost(budget, neighbours, main.multiplier)
     for p in strategy.contrasts:
         amount += p.block.cost(budget, neighbours, p.multiplier)
-    x, ratio = _relative_noise(main.block, amount, design, budget, neighbours, n)
-    if not strategy.contrasts:
-        return float(np.sqrt(design.deff+x))
-    power = 2 if budget.noise == "laplace" else 1
-    return float(_widths(x, ratio, power, strategy.contrasts[0].block.count, float(1-spent/amount))[0])
+    (contrasts,) = strategy.contrasts
+    guess=Guess.of(contrasts.block.base, amount, design, budget, neighbours, n)
+    return float(_widths(guess.x, guess.ratio, guess.power, strategy.contrasts[0].block.count, float(1-spent/amount))[0])
 
 
 _TWO = Partition((), (b"\x01",), ("one set",))
