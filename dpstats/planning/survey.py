@@ -15,6 +15,7 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
 from dpstats.analyses.survey.estimand import require_estimands
 from dpstats.arrays import Floats
+from dpstats.checks import counted
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
@@ -29,7 +30,7 @@ from dpstats.schema.design import STEPS, Pairs
 USUAL_ROWS = 10_000  # that a plan without a number of rows is made for
 USUAL_DEFF = 2.0  # design effect of clusters that contrasts are planned for
 _SHARE = 0.3  # that a cap is chosen for
-_BIAS = 0.2  # of the share of weights above the cap, in standard deviations of what is estimated
+_BIAS = 0.3  # of the share of weights above the cap, in standard deviations of what is estimated
 _FARTHER = 1.5  # factor by which a declared design effect may be wrong
 _MOST_CONTRASTS = 300
 _MOST_FUNCTIONS = 50_000
@@ -89,10 +90,8 @@ def cap_errors(
     for cap in caps:
         capped = design.with_cap(float(cap))
         guess = Guess.of(_TWO, amount, capped, budget, neighbours, n)
-        planned = guess.plan(capped, 1)
-        width = np.sqrt(1 + guess.x) if planned is None else planned.width
         bias = _BIAS * guess.cut * np.sqrt(_SHARE * (1 - _SHARE))
-        errors.append(np.hypot(width * guess.sampling, bias))
+        errors.append(np.hypot(guess.plan(capped, 1).width * guess.sampling, bias))
     return np.array(errors)
 
 
@@ -129,7 +128,7 @@ class ContrastPlan:
 
 
 def plan_contrasts(
-    x: float, ratio: float, power: int, pairs: int, most: int, deff_width: float | None = None
+    x: float, ratio: float, power: int, pairs: int, most: int, *, declared: bool = False
 ) -> ContrastPlan:
     """Number of contrasts and their share, for the shortest planned interval (eq. survey-plan).
 
@@ -143,16 +142,18 @@ def plan_contrasts(
         Of a share of the amount in the noise variance: 2 for Laplace noise, 1 for Gaussian.
     pairs, most : int
         Number of pairs of units, and the largest number of contrasts.
-    deff_width : float, optional
-        Planned width with a declared design effect.
+    declared : bool
+        Whether there is a design effect instead, which may be wrong by a factor of `_FARTHER`.
     """
-    counts = np.unique(np.geomspace(1, max(min(pairs, most), 1), 60).astype(int))[:, np.newaxis]
+    if min(pairs, most) < 1:
+        return ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
+    counts = np.unique(np.geomspace(1, min(pairs, most), 60).astype(int))[:, np.newaxis]
     shares = np.arange(0.1, 0.96, 0.05)
     widths, df = _widths(x, ratio, power, counts, shares)
     j, s = np.unravel_index(np.argmin(widths), widths.shape)
     width = float(widths[j, s])
-    if deff_width is not None and deff_width < width:
-        return ContrastPlan(0, 0.0, deff_width, np.inf)
+    if declared and np.sqrt(_FARTHER + x) < width:
+        return ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
     return ContrastPlan(int(counts[j, 0]), float(round(shares[s], 2)), width, float(df[j, s]))
 
 
@@ -177,11 +178,11 @@ def with_contrasts(
     for p in planned:
         amount = p.block.cost(budget, neighbours, p.multiplier)
         found = Guess.of(p.block, amount, design, budget, neighbours, n).plan(design, p.block.size)
-        share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
+        share = Fraction(found.share).limit_denominator(100)
         block = rotated(p.block, budget, neighbours)
         rest = block.multiplier(budget, neighbours, amount * (1 - share))
         kept.append(replace(p, block=block, multiplier=rest))
-        if found is not None and found.count:
+        if found.count:
             dealt = contrasts_of(p.block, design.pairs, found.count)
             multiplier = dealt.multiplier(budget, neighbours, amount * share)
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
@@ -246,15 +247,14 @@ class Guess:
             cut=cut,
         )
 
-    def plan(self, design: Design, functions: int) -> ContrastPlan | None:
-        """The contrasts of a block of some functions; None without units to compare."""
-        if not design.has_contrasts or not design.pairs.count:
-            return None
-        units = design.number_of_units
-        pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
+    def plan(self, design: Design, functions: int) -> ContrastPlan:
+        """The contrasts of a block of some functions; none without units to compare."""
+        pairs = design.pairs.count if design.has_contrasts else 0
+        if pairs and not design.listed_units:
+            pairs = (design.number_of_units or 2 * _MOST_CONTRASTS) // 2
         most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // functions), 1)
-        deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + self.x))
-        return plan_contrasts(self.x, self.ratio, self.power, pairs, most, deff_width)
+        declared = design.deff is not None
+        return plan_contrasts(self.x, self.ratio, self.power, pairs, most, declared=declared)
 
 
 def rotated(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
@@ -281,16 +281,83 @@ def _capped_weights(design: Design) -> tuple[float, float, float]:
     return cut, 1 - cut, float(np.exp(sigma**2) * (1 - above[2]) + u**2 * above[0])
 
 
-def planned_width(strategy: Strategy, n: int | None) -> float:
-    """Planned width of an interval, over that of one without noise whose variance is known."""
+def capped_mean(design: Design) -> float:
+    """Mean of capped weights that is expected, in steps."""
+    return _capped_weights(design)[1] * design.mean / design.unit_weight
+
+
+def expected_sampling(strategy: Strategy) -> list[tuple[Block, Floats]]:
+    """Blocks that have contrasts, with root mean squares (J,) of these in a survey of one row.
+
+    They are of a function of variance one over rows. Squares times what they count add up to the
+    sampling variance of its total that a plan expects.
+    """
+    return [
+        (p.block.base, _deviations(p.block, strategy.schema.design))
+        for p in strategy.contrasts
+        if isinstance(p.block, Contrasts) and strategy.schema.design is not None
+    ]
+
+
+def _deviations(contrasts: Contrasts, design: Design) -> Floats:
+    several = (contrasts.pairs, contrasts.triples)
+    units = 2 * contrasts.pairs[0] + 3 * contrasts.triples[0]
+    rows = [2 * pairs / units / max(count, 1) for pairs, count in several]
+    _, mean, squares = _capped_weights(design)
+    variance = squares * USUAL_DEFF if design.deff is None else design.deff * mean**2
+    variances = np.repeat(rows, [count for _, count in several]) * variance
+    return np.asarray(np.sqrt(variances) * design.mean / design.unit_weight)
+
+
+def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPlan]:
+    """What a plan expects of every block of a survey, at n rows."""
     design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
-    (main,) = strategy.measured
-    amount = spent = main.block.cost(budget, neighbours, main.multiplier)
-    for p in strategy.contrasts:
-        amount += p.block.cost(budget, neighbours, p.multiplier)
-    (contrasts,) = strategy.contrasts
-    guess=Guess.of(contrasts.block.base, amount, design, budget, neighbours, n)
-    return float(_widths(guess.x, guess.ratio, guess.power, strategy.contrasts[0].block.count, float(1-spent/amount))[0])
+    assert design is not None
+    found = {}
+    for main in strategy.measured:
+        spent = amount = main.block.cost(budget, neighbours, main.multiplier)
+        count, block = 0, main.block
+        for p in strategy.contrasts:
+            assert isinstance(p.block, Contrasts)
+            if rotated(p.block.base, budget, neighbours) == main.block:
+                count, block = p.block.count, p.block.base
+                amount += p.block.cost(budget, neighbours, p.multiplier)
+        guess = Guess.of(block, amount, design, budget, neighbours, n)
+        share = float(1 - spent / amount)
+        if count:
+            width, df = _widths(guess.x, guess.ratio, guess.power, count, share)
+            found[main.block] = ContrastPlan(count, share, float(width), float(df))
+        else:
+            found[main.block] = ContrastPlan(0, 0.0, float(np.sqrt(1 + guess.x)), np.inf)
+    return found
+
+
+def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int) -> list[str]:
+    """Lines of a preview: planned error against cap, and what contrasts get by analysis."""
+    design = strategy.schema.design
+    if design is None:
+        return []
+    assert design.cap is not None
+    neighbours = replace(strategy.neighbours, copies=1)
+    caps = np.array([design.cap, max(design.cap / 2, design.mean / 4), 2 * design.cap])
+    errors = cap_errors(design, caps, strategy.budget, neighbours, n, len(analyses))
+    at, half, twice = (f"{error:.2g}" for error in errors)
+    lines = [
+        f"Cap of the weights {design.cap:.4g}: planned error of a share {at} from sampling, "
+        f"noise and capping; at half this cap {half}, at twice {twice}"
+    ]
+    named: dict[str, list[str]] = {}
+    for block, planned in contrast_plans(strategy, n).items():
+        source = f"the declared design effect {design.deff:g}"
+        if planned.count:
+            source = (f"{counted(planned.count, 'contrast')} of {design.unit} with "
+                      f"{planned.share:.0%} of its share")  # fmt: skip
+        text = f"{source}, intervals planned {planned.width:.2f} times as wide as without noise"
+        for name, analysis in analyses.items():
+            wanted = analysis.family(strategy.schema).blocks
+            if any(block.settles(one) or block.derive(one, complements=False) for one in wanted):
+                named.setdefault(text, []).append(name)
+    return lines + [f"{', '.join(names)}: {text}" for text, names in named.items()]
 
 
 _TWO = Partition((), (b"\x01",), ("one set",))

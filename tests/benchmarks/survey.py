@@ -26,7 +26,7 @@ from dpstats.inference.simulation import draw_from
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.view import View
-from dpstats.planning.survey import best_cap, planned_width
+from dpstats.planning.survey import best_cap, contrast_plans
 from dpstats.privacy.neighbours import Neighbours
 from dpstats.schema.design import STEPS
 
@@ -39,6 +39,7 @@ SIZES = {  # strata, units of each, rows of a unit
     "many 2k": (10, 8, 25),
 }
 KINDS = 60  # of weights
+DATA = Path(__file__).parents[1] / "data"
 UNITS = 300  # of a stratum of the population
 MOST = {  # of the ratio of widths
     ("2k", "Laplace", "add_remove"): 1.1, ("2k", "Laplace", "replace"): 1.25,
@@ -147,25 +148,13 @@ class Weighted:
     def result(self, sample, rng):
         """The result of a sample, with noise of the plan's laws."""
         unit, kind, y = sample
-        sums = self.functions @ np.bincount(
-            2 * unit + y, self.coded[kind], self.functions.shape[1]
-        )
+        sums = self.functions @ np.bincount(2 * unit + y, self.coded[kind], self.functions.shape[1])
         for scale in np.unique(self.scales):
             same = np.flatnonzero(self.scales == scale)
             sums[same] += draw_from(self.plan.budget.law(float(scale)), len(same), rng)
         drawn = rng.random(len(sums)) - 0.5
         held = Measurements(self.strategy, np.rint(sums).astype(np.int64), drawn, not_private=True)
         return self.analysis.infer(View(Sources(held), held.n))
-
-    @property
-    def contrasts(self):
-        """How many contrasts there are, and their part of what the share gets."""
-        costs = [
-            [p.block.cost(self.plan.budget, self.plan.neighbours, p.multiplier) for p in blocks]
-            for blocks in (self.strategy.measured, self.strategy.contrasts)
-        ]
-        count = sum(p.block.count for p in self.strategy.contrasts)
-        return count, float(sum(costs[1]) / (sum(costs[0]) + sum(costs[1])))
 
 
 def linearised(setting, sample):
@@ -205,19 +194,78 @@ def intervals(runs, only):
             known = 2 * stats.norm.ppf(0.975) * np.sqrt(plain[:, 2].mean())
             asked = not hard and setting.ratio <= 20
             most = MOST[setting.size.split()[1], *law] if asked else None
-            count, part = plan.contrasts
+            (expected,) = contrast_plans(plan.strategy, setting.n).values()
             lines.append([
-                name, " ".join(law), f"{plan.design.cap:.2f}", f"{count}", f"{part:.2f}",
+                name, " ".join(law), f"{plan.design.cap:.2f}",
+                f"{expected.count}", f"{expected.share:.2f}",
                 f"{plain[:, 0].mean():.3f}",
                 f"{covered.mean():.3f}{' !' if covered.mean() < 0.93 else ''}",
                 f"{(estimates.mean() - setting.truth) / estimates.std():+.2f}",
                 f"{ratio:.2f}{'' if most is None else f' of {most}'}"
                 f"{' !' if most is not None and ratio > most else ''}",
-                f"{planned_width(plan.strategy, setting.n):.2f}", f"{np.median(widths) / known:.2f}",
+                f"{expected.width:.2f}", f"{np.median(widths) / known:.2f}",
             ])  # fmt: skip
             print(*lines[-1], sep=" | ", flush=True)
     head = ["size, icc, ratio, p", "law", "cap", "contrasts", "share", "without privacy",
             "coverage", "bias", "width", "planned", "reached"]  # fmt: skip
+    print(markdown(head, lines))
+
+
+def populations():
+    """Weights of mean one, traits and design effects of units beside that of weights, by name."""
+    rows = pd.read_csv(DATA / "nhanes.csv")
+    weights, traits = rows["WTMEC2YR"].to_numpy(), rows["HI_CHOL"].to_numpy()
+    known = ~np.isnan(traits)
+    of = {"NHANES": (weights[known], traits[known], 1.34)}
+    for ratio in (20, 100):
+        setting = Setting("many 2k", 0.05, ratio, 0.3)
+        weights = np.repeat(setting.weights, 1_000)
+        traits = np.concatenate([
+            np.arange(1_000) < round(300 * effect) for effect in setting.effects
+        ])  # fmt: skip
+        of[f"simulated, ratio {ratio}"] = weights, traits, 2.0
+    return {name: (w / w.mean(), y, deff) for name, (w, y, deff) in of.items()}
+
+
+def errors_of_cap(weights, traits, deff, n, cap, budget, unit):
+    """Root mean squared error of a share at a cap, and its bias in standard errors."""
+    design = dps.Design("w", mean=1, cv=weights.std(), cap=cap, unit="u", units=list(range(UNITS)))
+    schema = dps.Schema([dps.Boolean("y")], design=design)
+    plan = dps.plan(schema, {"it": dps.Proportion("y")}, budget=budget, unit=unit, n=n)
+    capped = np.minimum(weights, cap)
+    share, size = np.average(traits, weights=capped), capped.mean()
+    sampling = deff * np.mean((capped * (traits - share)) ** 2) / size**2 / n
+    (main,) = plan.strategy.measured
+    slopes = np.array([1 - share, -share]) @ np.linalg.inv(main.block.basis)
+    (scale,) = set(plan.strategy.scales_of(main))
+    noise = budget.law(scale).variance * np.sum(slopes**2) * (cap / STEPS / size / n) ** 2
+    bias = share - np.average(traits, weights=weights)
+    return np.sqrt(sampling + noise + bias**2), bias / np.sqrt(sampling + noise)
+
+
+def caps():
+    lines = []
+    for name, (weights, traits, deff) in populations().items():
+        declared = dps.Design("w", mean=1, cv=weights.std(), unit="u", units=list(range(UNITS)))
+        for n in (2_000, 15_000):
+            for noise, unit in LAWS:
+                for times in (0.3, 1, 3):
+                    budget = dps.PureDP(times) if noise == "Laplace" else dps.ApproxDP(times, 1e-6)
+                    neighbours = Neighbours(unit)
+                    chosen = best_cap(declared, budget, neighbours, n, 1)
+                    several = np.append(np.geomspace(1, min(10, weights.max()), 25), chosen)
+                    errors = [
+                        errors_of_cap(weights, traits, deff, n, float(cap), budget, unit)
+                        for cap in several
+                    ]
+                    rms, bias = np.array(errors).T
+                    ratio, best = rms[-1] / rms.min(), several[np.argmin(rms)]
+                    lines.append([
+                        name, f"{n:,}", f"{noise} {unit}", f"{times:g}", f"{chosen:.2f}",
+                        f"{best:.2f}", f"{ratio:.2f}{' !' if ratio > 1.25 else ''}",
+                        f"{bias[-1]:+.2f}{' !' if abs(bias[-1]) > 0.35 else ''}",
+                    ])  # fmt: skip
+    head = ["weights", "n", "law", "epsilon", "cap", "best cap", "error", "bias"]
     print(markdown(head, lines))
 
 
