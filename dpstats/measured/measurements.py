@@ -191,7 +191,7 @@ class Measurements(HasStrategy):
     @property
     def n(self) -> int:
         """Number of private rows: public under the replace-one relation, else noisy, at least 1."""
-        return self.rows.value
+        return self.rows.in_rows
 
     @cached_property
     def rows(self) -> RowCount:
@@ -204,7 +204,8 @@ class Measurements(HasStrategy):
             return RowCount(float(self.strategy.n), rows_per_person=self.rows_per_person)
         total = self._total
         law = self.budget.law(float(total.scales[0]), len(total.sums))
-        return RowCount(float(total.sums.sum()), law, self.rows_per_person)
+        weight = self.strategy.row_weight
+        return RowCount(float(total.sums.sum()), law, self.rows_per_person, weight=weight)
 
     @property
     def counted_alone(self) -> bool:
@@ -235,7 +236,7 @@ class Measurements(HasStrategy):
     @cached_property
     def means(self) -> Floats:
         """Noisy means b_f = T_f / (n B_f) in unit scale, (|F|,) float64, unclipped."""
-        return self.sums / (self.n * self.family.bounds)
+        return self.sums / (self.rows.value * self.family.bounds)
 
     @property
     def scales(self) -> Floats:
@@ -250,7 +251,7 @@ class Measurements(HasStrategy):
     @cached_property
     def standard_deviations(self) -> Floats:
         """Noise standard deviation of the means, unit scale, (|F|,) float64."""
-        return np.sqrt(self.strategy.variances) / (self.n * self.family.bounds)
+        return np.sqrt(self.strategy.variances) / (self.rows.value * self.family.bounds)
 
     @property
     def plan_digest(self) -> str:

@@ -348,8 +348,9 @@ def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n
     ]
     named: dict[str, list[str]] = {}
     for block, planned in contrast_plans(strategy, n).items():
-        source = f"the declared design effect {design.deff:g}"
-        if planned.count:
+        if not planned.count:
+            source = f"the declared design effect {design.deff:g}"
+        else:
             source = (f"{counted(planned.count, 'contrast')} of {design.unit} with "
                       f"{planned.share:.0%} of its share")  # fmt: skip
         text = f"{source}, intervals planned {planned.width:.2f} times as wide as without noise"

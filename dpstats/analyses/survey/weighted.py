@@ -412,9 +412,8 @@ class SurveyResult(EstimateResult):
             "population": f"the population, by the survey design ({self.design})",
             "table": "the private table's own weighted value",
         }[target]
-        rows = self.rows.estimate / self.design.coded_mean
         of = f" Method: {method.replace('_', '-')}." if method else ""
-        return f"Target: {what}. About {round(rows):,} rows by their weights; {self.budget}.{of}"
+        return f"Target: {what}. About {self.rows.in_rows:,} rows by their weights; {self.budget}.{of}"
 
     def _first(self, count: int) -> EstimateResult:
         first = super()._first(count)
