@@ -413,7 +413,8 @@ class SurveyResult(EstimateResult):
             "table": "the private table's own weighted value",
         }[target]
         of = f" Method: {method.replace('_', '-')}." if method else ""
-        return f"Target: {what}. About {self.rows.in_rows:,} rows by their weights; {self.budget}.{of}"
+        rows = f"About {self.rows.in_rows:,} rows by their weights"
+        return f"Target: {what}. {rows}; {self.budget}.{of}"
 
     def _first(self, count: int) -> EstimateResult:
         first = super()._first(count)
