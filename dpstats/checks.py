@@ -165,17 +165,17 @@ def check_number(name: str, value: float) -> float:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is an int or a float (bool is neither)."""
+    """True for an int or a float, but not for a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_real(value: object) -> bool:
-    """Whether a value is a real number of any kind, such as a float32 or a Fraction; not a bool."""
+    """True for a real number of any kind, such as a float32 or a Fraction, but not for a bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def is_finite(value: float) -> bool:
-    """Whether a number is finite as a float."""
+    """True if a number is finite as a float."""
     try:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond all floats

@@ -1,4 +1,4 @@
-"""What terminals and notebooks show: lines and tables that fit, as HTML too, and a progress bar."""
+"""Lines and tables that fit terminals and notebooks, also as HTML, and a progress bar."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _is_text(cell: str) -> bool:
-    """Whether a cell is neither empty nor a number, an interval or a date."""
+    """True if a cell is neither empty nor a number, an interval or a date."""
     return bool(cell) and _NUMBER.match(cell) is None
 
 
@@ -290,7 +290,7 @@ class Bar:
 
 
 def time_left(seconds: float, share: float | None) -> str:
-    """What a step will take longer, by what its first part took; nothing where it says little."""
+    """Remaining time of a step, extrapolated from the share done; empty where that is rough."""
     if share is None or not 0.05 <= share < 1 or seconds < PATIENCE:
         return ""
     left = seconds * (1 - share) / share

@@ -218,7 +218,7 @@ def least_of_noise(noise: float, total: float, draws: int) -> float:
 
 
 class SymmetricLaw(Protocol):
-    """What a division of alpha needs to know of a noise law."""
+    """Properties of a noise distribution on which a division of alpha depends."""
 
     @property
     def variance(self) -> float:
@@ -226,11 +226,11 @@ class SymmetricLaw(Protocol):
 
     @property
     def gaussian(self) -> bool:
-        """Whether it is (discrete) Gaussian."""
+        """True if the noise is (discrete) Gaussian."""
 
     @property
     def bound_only(self) -> bool:
-        """Whether it is within a bound whose error is counted elsewhere."""
+        """True if only a bound on the noise is known, whose error is counted elsewhere."""
 
 
 def split_for(n: float, law: SymmetricLaw, alpha: float) -> float:

@@ -1,4 +1,4 @@
-"""What the command line prints and asks: results to stdout, all else to stderr."""
+"""Output and questions of the command line: results to stdout, all else to stderr."""
 
 from __future__ import annotations
 
@@ -117,12 +117,12 @@ def clear_progress() -> None:
 
 
 def attended() -> bool:
-    """Whether a person can be asked."""
+    """True if somebody sits at a terminal who can answer questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def agrees(question: str) -> bool:
-    """Whether a person answers yes."""
+    """Ask a question, and return True if the answer is yes."""
     say(f"{question} [y/N]", end=" ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

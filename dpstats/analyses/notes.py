@@ -50,7 +50,7 @@ def cell_rules(schema: Schema, analysis: Asking) -> str:
 
 
 def subgroup_note(group: Subgroup, size: float, noise: float) -> str:
-    """Which rows an answer is about, their noisy number and the sd of its noise."""
+    """Note on the rows of an answer: their condition, noisy number and the sd of its noise."""
     sd = np.format_float_positional(noise, 2, fractional=False, trim="-")
     return (
         f"{group.described}: about {round(size)} (noise sd {sd} rows; other analyses may have "
@@ -59,7 +59,7 @@ def subgroup_note(group: Subgroup, size: float, noise: float) -> str:
 
 
 def subgroup_notes(group: Subgroup | None, rows: RowCount) -> list[str]:
-    """The same in a list, which is empty for all rows; `rows` are those of the subgroup."""
+    """`subgroup_note` in a list, empty if there is no subgroup; `rows` counts the subgroup."""
     if group is None:
         return []
     noise = 0.0 if rows.law is None else float(np.sqrt(rows.law.variance))

@@ -1,4 +1,4 @@
-"""What is asked of a release: the mean of a function over the rows with a condition.
+"""Questions to a release: the mean of a function over the rows that satisfy a condition.
 
 Every question is a ratio of two sums over the private rows, a numerator and a denominator; that of
 a mean over all rows is their number. It need not be measured, nor follow from what was.
@@ -51,7 +51,7 @@ class Question:
 
 
 class Asked(NamedTuple):
-    """What an analysis is about, for rows that need not have been measured for it."""
+    """Questions of an analysis, which need not have been measured, and how they are compared."""
 
     questions: list[Question]  # one for each parameter, unless they are compared
     # from the ends of two questions: terms, least and largest values of the parameters, and the
@@ -199,12 +199,12 @@ def means_in_groups(schema: Schema, column: str, groups: Sequence[Subgroup]) -> 
 
 
 def question_of_share(with_trait: Block, without: Block) -> Question:
-    """Of two conditions that exclude each other, the share of the first."""
+    """Share of the first of two mutually exclusive conditions among the rows with either."""
     columns = tuple(dict.fromkeys((*with_trait.columns, *without.columns)))
-    one = np.ones(1)
+    unit = np.ones(1)
 
     def parts(points: Points) -> Parts:
-        yes, no = (block.evaluate(points).combine(one) for block in (with_trait, without))
+        yes, no = (block.evaluate(points).combine(unit) for block in (with_trait, without))
         return yes, yes + no
 
     return Question(

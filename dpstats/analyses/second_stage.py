@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def second_stage(analysis: Analysis[Result], schema: Schema) -> PilotScore | None:
-    """What an analysis measures once its family has given a pilot; None for most analyses.
+    """Block that an analysis measures in a second stage, before its pilot is known; usually None.
 
-    One that has a second stage names it, at an unknown pilot, in a method ``second_stage(schema)``,
-    and gives it at the pilot of a release in ``at_pilot(release)``.
+    Such an analysis has two methods: ``second_stage(schema)`` returns this block, and
+    ``at_pilot(release)`` returns it at the pilot that the first stage of a release estimates.
     """
-    own = getattr(analysis, "second_stage", None)
-    found: PilotScore | None = None if own is None else own(schema)
-    return found
+    method = getattr(analysis, "second_stage", None)
+    block: PilotScore | None = None if method is None else method(schema)
+    return block
 
 
 def second_stages(

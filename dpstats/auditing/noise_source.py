@@ -63,7 +63,7 @@ def log_ratios(
 
 @dataclass(frozen=True)
 class Event:
-    """That a ratio is at least a threshold, or at most its negative where the sign is negative."""
+    """Event that a ratio times `sign` is at least a threshold."""
 
     threshold: float
     sign: int

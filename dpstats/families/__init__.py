@@ -36,7 +36,7 @@ KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 
 
 def is_library_block(block: object) -> bool:
-    """Whether an object is one of the library's blocks; derived classes are not."""
+    """True if the class of an object is one of the library's blocks, not derived from one."""
     return type(block) in KINDS.values()
 
 

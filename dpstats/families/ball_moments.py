@@ -225,13 +225,13 @@ class BallMoments(Block):
         return self._shrunk(codes)[0]
 
     def _shrunk(self, codes: Mapping[str, Codes]) -> tuple[Codes, NDArray[np.bool_]]:
-        """The same, and which of them were shrunk."""
-        found = self._integers(codes)
-        squares = (found * found).sum(axis=0)
+        """Rows y (p, n) in the ball, and (n,) True for those that were shrunk into it."""
+        rows = self._integers(codes)
+        squares = (rows * rows).sum(axis=0)
         outside = squares > RADIUS**2
-        far, norm = found[:, outside], _root_rounded_up(squares[outside])
-        found[:, outside] = np.sign(far) * (np.abs(far) * RADIUS // norm)
-        return found, outside
+        far, norm = rows[:, outside], _root_rounded_up(squares[outside])
+        rows[:, outside] = np.sign(far) * (np.abs(far) * RADIUS // norm)
+        return rows, outside
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Sums (d,) int64: Gram matrices of blocks of rows, exact in float64, added in int64."""

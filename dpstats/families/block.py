@@ -210,7 +210,7 @@ class Block(Cached, ABC):
         """Sensitivity of the sums to one person: all that the block spends follows from it.
 
         The weights of replaced rows may change too. A norm of u g(x) - u' g(x') is convex in both
-        weights, so it is largest where each is zero or the largest (eq. survey-sensitivity).
+        weights, so it is largest where each is zero or the largest (eq. weighted-sensitivity).
         """
         of_row = self.sensitivity(neighbours.unit)
         if neighbours.copies > 1 and neighbours.unit == "replace":

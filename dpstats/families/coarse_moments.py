@@ -45,5 +45,5 @@ def fourth_moments_of_pairs(
 
 
 def takes_more_than_two(column: Column) -> bool:
-    """Whether a number's third and fourth powers do not follow from its first."""
+    """True for a number with more than two values: its higher powers do not follow from it."""
     return isinstance(column, Number) and len(column.codes_in_use) > 2

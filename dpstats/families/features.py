@@ -42,12 +42,12 @@ Term = tuple[Feature, ...]
 
 
 def is_level(feature: Feature) -> bool:
-    """Whether a feature is the indicator of a level or bin."""
+    """True if a feature is the indicator of a level or bin."""
     return feature[1] is not None and feature[1] != SIGN
 
 
 def has_sign(column: Column) -> bool:
-    """Whether a column has two declared levels, besides the one of missing cells."""
+    """True for a category with exactly two levels, besides that of missing cells."""
     return isinstance(column, Category) and column.bins - column.allow_missing == 2
 
 
@@ -110,10 +110,10 @@ def known_features(columns: Iterable[Column], *, signs: bool = False) -> set[Fea
 
 
 def are_terms(terms: Collection[Term], known: set[Feature]) -> bool:
-    """Whether these are distinct products of known features, at least one, as `product` does."""
+    """True for one or more distinct products of known features, each as `product` writes it."""
     distinct = 0 < len(set(terms)) == len(terms)
-    within = known.issuperset(itertools.chain.from_iterable(terms))
-    return distinct and within and all(product(term, ()) == term for term in terms)
+    all_known = known.issuperset(itertools.chain.from_iterable(terms))
+    return distinct and all_known and all(product(term, ()) == term for term in terms)
 
 
 def term_names(
@@ -148,7 +148,7 @@ def rounded(number: Number, steps: int, codes: Codes) -> Codes:
 
 
 def is_signed(term: Iterable[Feature]) -> bool:
-    """Whether a product can be negative: some number has an odd power, or it holds a sign."""
+    """True if a product can be negative: it contains a sign, or an odd power of a number."""
     times = Counter(feature for feature in term if not is_level(feature))
     return any(count % 2 for count in times.values())
 
@@ -166,7 +166,7 @@ def replacement(terms: Sequence[Term]) -> Sensitivity:
 
     Exact for all first and second moments of numbers, signs and levels, and L1 without the first
     ones of numbers and signs too (a regression without an intercept). For terms of one or two
-    features the bound is the smaller of two, alternatives one by one and `_of_pairs`, since a
+    features the bound is the smaller of two, alternatives one by one and `_bound_moments`, since a
     subset of the terms can only lower both. Bounds for longer ones are in the functions below, and
     added.
     """
@@ -177,15 +177,15 @@ def replacement(terms: Sequence[Term]) -> Sensitivity:
     levels = Counter(name for name, _ in filter(is_level, used)).values()
     single = sum(count == 1 for count in levels)
     first = any(len(term) == 1 and not is_level(term[0]) for term in few)
-    together = _smaller(_one_by_one(few), _of_pairs(p, s, len(levels) - single, single, first))
-    return together + _of_long([term for term in terms if len(term) > 2])
+    together = _smaller(_one_by_one(few), _bound_moments(p, s, len(levels) - single, single, first))
+    return together + _bound_long_products([term for term in terms if len(term) > 2])
 
 
 @cache
-def _of_pairs(p: int, s: int, groups: int, single: int, first: bool) -> Sensitivity:
-    """Of all first and second moments of numbers, signs and levels; exact with `first`.
+def _bound_moments(p: int, s: int, groups: int, single: int, first: bool) -> Sensitivity:
+    """Bound for all first and second moments of numbers, signs and levels; exact with `first`.
 
-    Without it those of the numbers and signs alone are left out.
+    Without `first`, the first moments of numbers and signs are left out.
 
     Of `groups` two levels or more are used, of `single` groups one (the other is a baseline).
     Replace one row x by x', and write u = (x + x')/2, v = (x - x')/2, so |u_i| + |v_i| <= 1 and
@@ -241,7 +241,7 @@ def _of_pairs(p: int, s: int, groups: int, single: int, first: bool) -> Sensitiv
 def _l1_of_numbers(p: int, slope: int, changed: int) -> Fraction:
     """Largest slope S - 2 S^2 - 2 sum a_i^2 + 2 changed sum max(a_i, 1 - a_i), S = sum a_i.
 
-    Over a in [0, 1]^p; see `_of_pairs`.
+    Over a in [0, 1]^p; see `_bound_moments`.
     """
     half, largest = Fraction(1, 2), Fraction(0)
     for m in range(p + 1) if changed else [p]:
@@ -274,22 +274,22 @@ def _one_by_one(terms: Iterable[Term]) -> Sensitivity:
     return Sensitivity(Fraction(l1), Fraction(l2_squared))
 
 
-def _of_long(terms: Sequence[Term]) -> Sensitivity:
-    """Of products of three and more features: the least of all bounds that apply."""
+def _bound_long_products(terms: Sequence[Term]) -> Sensitivity:
+    """Bound for products of three and more features: the least of all that apply."""
     bound = _one_by_one(terms)
     if not terms:
         return bound
     if all(level is None and len(term) <= 4 for term in terms for _, level in term):
         widest = max(len(set(term)) for term in terms)
         if widest == 1:
-            return _of_powers(terms)
+            return _bound_powers(terms)
         numbers = len({feature for term in terms for feature in term})
         if widest == 2:
-            bound = _smaller(bound, _of_all_pairs(numbers))
+            bound = _smaller(bound, _bound_pairs_of_numbers(numbers))
     return _smaller(bound, _by_thresholds(terms))
 
 
-def _of_powers(terms: Sequence[Term]) -> Sensitivity:
+def _bound_powers(terms: Sequence[Term]) -> Sensitivity:
     """Exact for third and fourth powers of numbers, of which each moves its own.
 
     x^3 and x^4 change by at most 1 - t^3 and 1 - t^4. The sum 2 - t^3 - t^4 is largest at t = -3/4,
@@ -302,15 +302,15 @@ def _of_powers(terms: Sequence[Term]) -> Sensitivity:
         powers.setdefault(term[:1], set()).add(len(term))
     l1 = {3: Fraction(2), 4: Fraction(1), 7: 2 + Fraction(27, 256)}
     l2_squared = {3: Fraction(4), 4: Fraction(1), 7: Fraction(4)}
-    sums = [sum(some) for some in powers.values()]
+    sums = [sum(exponents) for exponents in powers.values()]
     return Sensitivity(
         sum((l1[key] for key in sums), Fraction(0)),
         sum((l2_squared[key] for key in sums), Fraction(0)),
     )
 
 
-def _of_all_pairs(p: int) -> Sensitivity:
-    """Of all products of third and fourth degree within every pair of p >= 2 numbers.
+def _bound_pairs_of_numbers(p: int) -> Sensitivity:
+    """Bound for all products of third and fourth degree within every pair of p >= 2 numbers.
 
     A subset of them can only change less. There are d = p (5p - 1) / 2 functions. With the power
     sums S_k of t and R = S_2 + S_3 >= 0, the sum of f(t) is P = S_1 R + (S_2^2 - S_4) / 2.
@@ -354,7 +354,7 @@ def _of_all_pairs(p: int) -> Sensitivity:
 
 
 def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
-    """Of any products, where there are few enough patterns of signs, levels and powers.
+    """Bound for any products, where there are few enough patterns of signs, levels and powers.
 
     Let a row change the levels of some groups. An alternative (terms that share all but their
     levels) with such a group changes by v(x) and v(x') in two of its terms: by at most the smaller
@@ -372,7 +372,7 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
     times = [Counter(values) for values, _ in grouped]
     powers = np.array([[t[f] for f in features] for t in times], np.int64).reshape(len(times), -1)
     numbers = [i for i, (_, level) in enumerate(features) if level is None]
-    touching = np.array([[name in own for name in groups] for _, own in grouped], np.bool_)
+    touching = np.array([[name in names for name in groups] for _, names in grouped], np.bool_)
     changed = np.minimum(np.array(list(grouped.values()), np.int64), 2)
     numbers.append(len(features))  # without numbers too there is one axis
     powers = np.pad(powers, ((0, 0), (0, 1)))
@@ -385,7 +385,7 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
     l1 = l2_squared = 0
     for moved in itertools.product((False, True), repeat=len(groups)):
         touched = (touching & np.array(moved, np.bool_)).any(axis=1)
-        own = int(changed[touched].sum()) + int(np.sum(~touched))
+        constant = int(changed[touched].sum()) + int(np.sum(~touched))
         at, kept = tuple(powers[~touched][:, numbers].T), powers[~touched][:, flipped]
         for negatives in itertools.product(*(range(length + 1) for length in runs)):
             turned = [i < k for length, k in zip(runs, negatives, strict=True)
@@ -396,8 +396,8 @@ def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
                 np.add.at(total, at, np.where(negative, more, -1))
             for axis in range(1, below.ndim):
                 np.cumsum(below, axis=axis, out=below)
-            l1 = max(l1, own + int(below[0].max()))
-            l2_squared = max(l2_squared, own + int(below[1].max()))
+            l1 = max(l1, constant + int(below[0].max()))
+            l2_squared = max(l2_squared, constant + int(below[1].max()))
     return Sensitivity(Fraction(l1), Fraction(l2_squared))
 
 

@@ -96,7 +96,7 @@ class Design:
 
     @property
     def intercept(self) -> bool:
-        """Whether there is an intercept."""
+        """True if the design has an intercept, which is then its first regressor."""
         return not self.regressors[0].factors
 
     @property
@@ -146,11 +146,11 @@ class Design:
         if lacking:
             raise RequestError(f"predictions also need values of {lacking}")
         given = {name: listed(exog[name]) for name in names}
-        lengths = {len(value) for value in given.values() if _several(value)}
+        lengths = {len(value) for value in given.values() if _is_list(value)}
         if len(lengths) > 1:
             raise RequestError("predictions need as many values of every column, or a single one")
         m = lengths.pop() if lengths else 1
-        lists = {n: list(v) if _several(v) else [v] * m for n, v in given.items()}
+        lists = {n: list(v) if _is_list(v) else [v] * m for n, v in given.items()}
         return {f: _values(lists[f[0]], f, schema[f[0]]) for f in features}
 
     @staticmethod
@@ -262,7 +262,7 @@ class _Factor:
 
 
 def names_logarithm(schema: Schema, text: str) -> bool:
-    """Whether it names the logarithm of a column, and not a column of this name."""
+    """True if a text is the logarithm of a column, and not itself the name of a column."""
     match = _NUMBERS.fullmatch(text)
     return bool(match and match["log"]) and text not in schema.names
 
@@ -384,9 +384,9 @@ def _read(formula: str) -> tuple[_Terms, _Terms]:
 
 
 def _mark(written: str, factors: list[str]) -> str:
-    """What formulaic reads in place of a factor: it drops backticks, and cannot read keywords.
+    """Placeholder for a factor: formulaic drops backticks, and cannot read Python's keywords.
 
-    `factors` gets the factor in one spelling, with its name in backticks.
+    The factor itself is appended to `factors`, in a single spelling with its name in backticks.
     """
     group, square = _GROUP.fullmatch(written), _SQUARE.fullmatch(written)
     match = group or square or _NUMBERS.fullmatch(written)
@@ -506,22 +506,22 @@ def _check(formula: str, terms: Sequence[tuple[_Factor, ...]], response: Feature
 
 
 def _column_names(table: Any) -> list[str] | None:
-    """Those of a mapping, or of a frame of Arrow, pandas or polars; None for anything else."""
+    """Columns of a mapping, or of a frame of Arrow, pandas or polars; None for anything else."""
     if isinstance(table, Mapping):
         return list(table)
     names = getattr(table, "column_names", getattr(table, "columns", None))
     return None if names is None else list(names)
 
 
-def _several(value: object) -> bool:
-    """Whether it is a list of values, rather than one for all predictions."""
+def _is_list(value: object) -> bool:
+    """True for a list of values, False for a single value of all predictions."""
     return hasattr(value, "__len__") and not isinstance(value, str)
 
 
 def _values(given: Sequence[Any], feature: Feature, column: Column) -> Floats:
     """Values (m,) of a feature for given values of its column."""
     level = feature[1]
-    if any(map(_several, given)):
+    if any(map(_is_list, given)):
         raise RequestError(f"predictions need one value of {column.name!r} each, not a list")
     if isinstance(column, Category):
         try:
@@ -568,11 +568,11 @@ def _regressors(term: Sequence[_Factor], seen: set[frozenset[str]]) -> Iterator[
 
 
 def _spanned(term: Sequence[_Factor]) -> set[frozenset[str]]:
-    """What the regressors of a term span, given those before: the levels of a group add up to one.
+    """Products of factors that a term spans, together with the terms before it.
 
-    So a term also spans itself without any of its groups.
+    As the levels of a group add up to one, a term also spans itself without any of its groups.
     """
     groups = [f.key for f in term if f.grouped]
     names = frozenset(f.key for f in term)
-    out = (itertools.combinations(groups, count) for count in range(len(groups) + 1))
-    return {names - set(some) for some in itertools.chain.from_iterable(out)}
+    subsets = (itertools.combinations(groups, count) for count in range(len(groups) + 1))
+    return {names - set(omitted) for omitted in itertools.chain.from_iterable(subsets)}

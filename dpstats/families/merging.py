@@ -60,41 +60,45 @@ def _dropped(
     for i in sorted(kept, key=lambda i: -blocks[i].size):
         block = blocks[i]
         terms = {
-            j: found
+            j: counts
             for j in sources.of(block)
             # A large block is not split for a single function: together they cost less.
             if j != i and j in kept and (kept[j].size > 1 or kept[j].columns == block.columns)
-            if (found := kept[j].terms_of(block, complements=complements)) is not None
+            if (counts := kept[j].terms_of(block, complements=complements)) is not None
         }
         if not terms:
             continue
-        (measured,) = _of(kept, variances, [i])
+        (measured,) = _chosen_variances(kept, variances, [i])
         others = {j: b for j, b in kept.items() if j != i}
-        without = _of(others, variances, list(terms))
+        without = _chosen_variances(others, variances, list(terms))
         follows = {
-            j: (found > 0) & (found * variance <= measured)
-            for (j, found), variance in zip(terms.items(), without, strict=True)
+            j: (counts > 0) & (counts * variance <= measured)
+            for (j, counts), variance in zip(terms.items(), without, strict=True)
         }
         if np.any(list(follows.values()), axis=0).all():
             kept = others
             continue
-        parts = [some for j, some in follows.items() if not _holds(block, kept[j], complements)]
-        if (some := np.any([np.zeros(block.size, np.bool_), *parts], axis=0)).any():
-            kept[i] = block.restrict(~some)
+        parts = [
+            part for j, part in follows.items() if not _determines(block, kept[j], complements)
+        ]
+        if (dropped := np.any([np.zeros(block.size, np.bool_), *parts], axis=0)).any():
+            kept[i] = block.restrict(~dropped)
     return list(dict.fromkeys(kept.values()))
 
 
-def _holds(block: Block, other: Block, complements: bool) -> bool:
-    """Whether all of another block follows from this one.
+def _determines(block: Block, other: Block, complements: bool) -> bool:
+    """True if all functions of another block follow from this one.
 
-    It is then dropped itself: together, functions cost at most what two parts of them cost.
+    The other block is then dropped: functions cost no more together than in two parts.
     """
     terms = block.terms_of(other, complements=complements)
     return terms is not None and bool(np.all(terms > 0))
 
 
-def _of(kept: Mapping[int, Block], variances: Variances, chosen: Sequence[int]) -> Sequence[float]:
-    """The variances of some of the blocks that are kept."""
+def _chosen_variances(
+    kept: Mapping[int, Block], variances: Variances, chosen: Sequence[int]
+) -> Sequence[float]:
+    """Variances of the chosen blocks when all that are kept are measured."""
     place = {number: at for at, number in enumerate(kept)}
     return variances(list(kept.values()), [place[number] for number in chosen])
 

@@ -211,7 +211,7 @@ class Moments(Block):
 
     @property
     def calibrates(self) -> bool:
-        """Whether the functions only estimate the sampling variances of others, roughly."""
+        """True if the functions serve only for rough sampling variances of other functions."""
         return self.coarse
 
     def noise_factor(self, budget: Budget, unit: Unit) -> int:
@@ -309,7 +309,7 @@ class Moments(Block):
         if self.given is not None:
             inside = self.given.holds(codes)
             codes = {column.name: codes[column.name][inside] for column in self.columns}
-        if self._of_one_number:
+        if self._are_powers:
             return self._sums_of_powers(codes)
         halves, left, right = self._halves
         lefts = int(left.max()) + 1
@@ -327,10 +327,10 @@ class Moments(Block):
         return total
 
     @cached_property
-    def _of_one_number(self) -> bool:
-        """Whether every function is a power of one number, on a grid that is quick to count."""
-        one = all(len(set(term)) == 1 and term[0][1] is None for term in self.terms)
-        return one and all(number.half_points <= _COUNTED for number in self.numbers)
+    def _are_powers(self) -> bool:
+        """True if every function is a power of a single number, on a grid small enough to count."""
+        powers = all(len(set(term)) == 1 and term[0][1] is None for term in self.terms)
+        return powers and all(number.half_points <= _COUNTED for number in self.numbers)
 
     def _sums_of_powers(self, codes: Mapping[str, Codes]) -> Codes:
         """Sums (d,) int64 from the number of rows with each code."""

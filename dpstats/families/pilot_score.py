@@ -123,14 +123,14 @@ class PilotScore(Block):
         link: str,
         given: Subgroup | None = None,
     ) -> PilotScore:
-        """Of the columns that occur, in the order of the schema; at a pilot not known yet."""
+        """Score whose pilot is not known yet; its columns are in the order of the schema."""
         used = {response[0], *(name for term in terms for name, _ in term)}
         used |= set() if given is None else {column.name for column in given.columns}
         columns = tuple(column for column in schema if column.name in used)
         return PilotScore(columns, tuple(terms), response, link, given)
 
     def at(self, coefficients: Floats) -> PilotScore:
-        """The same at a pilot: coefficients (d,) of the terms, cut off where they are too large."""
+        """Score at a pilot: coefficients (d,) of the terms, clipped where they are too large."""
         inside = np.clip(np.nan_to_num(coefficients), -LARGEST, LARGEST)
         return replace(self, pilot=tuple(np.rint(inside * UNIT).astype(np.int64).tolist()))
 
@@ -164,7 +164,7 @@ class PilotScore(Block):
 
     @cached_property
     def _grids(self) -> list[int]:
-        """Of each term, the largest value in integer units."""
+        """Largest value of each term, in integer units."""
         half = {c.name: c.half_points for c in self.columns if isinstance(c, Number)}
         return [math.prod(half[n] for n, level in term if level is None) for term in self.terms]
 
@@ -235,7 +235,7 @@ class PilotScore(Block):
         return Sensitivity(Fraction(l1), Fraction(l2_squared))
 
     def settles(self, wanted: Block) -> bool:
-        """Whether a block is this one at a pilot that was not known."""
+        """True if this block is `wanted` once its pilot is known."""
         return self.pilot is not None and wanted == replace(self, pilot=None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -91,24 +91,25 @@ class Subgroup:
         return " and ".join(part for part in (self.label, *answered) if part)
 
     def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
-        """The same as cells of the table over columns that include its own."""
+        """Cells of the subgroup in a table, True or False; `columns` must include its own."""
         cells = self.cells.over(columns).copy()
         for column in self.answered:
             np.moveaxis(cells, columns.index(column), 0)[-1] = False
         return cells
 
     def holds(self, codes: Mapping[str, Codes]) -> NDArray[np.bool_]:
-        """Whether each row is in it, (n,) bool; given column name -> (n,) codes."""
-        held = self.cells.array.ravel()[cell_index(self.cells.columns, codes)]
-        inside = np.broadcast_to(held, len(next(iter(codes.values())))).copy()
+        """(n,) True for each row in the subgroup; `codes` maps column names to (n,) codes."""
+        in_cells = self.cells.array.ravel()[cell_index(self.cells.columns, codes)]
+        inside = np.broadcast_to(in_cells, len(next(iter(codes.values())))).copy()
         for column in self.answered:
             inside &= column.bins_of(codes[column.name]) < column.bins - 1
         return inside
 
     def holds_by_bin(self, name: str, bins: Mapping[str, Codes]) -> NDArray[np.bool_]:
-        """Whether each row is in it for every bin of one column, given the bins of the others.
+        """(n, bins) True where a row with that bin of one column would be in the subgroup.
 
-        (rows, bins), or (rows, 1) if that column does not matter.
+        `bins` maps the other columns to (n,) bins. The shape is (n, 1) if the named column does
+        not matter.
         """
         index: Codes | int = 0
         mask = self.cells.array
@@ -118,13 +119,13 @@ class Subgroup:
                 index = index * column.bins + bins[column.name]
         last = 1 if axis is None else self.cells.columns[axis].bins
         mask = mask if axis is None else np.moveaxis(mask, axis, -1)
-        held = mask.reshape(-1, last)[np.broadcast_to(index, len(bins[name]))]
+        inside = mask.reshape(-1, last)[np.broadcast_to(index, len(bins[name]))]
         for column in self.answered:
             if column.name == name:
-                held = held & (np.arange(column.bins) < column.bins - 1)
+                inside = inside & (np.arange(column.bins) < column.bins - 1)
             else:
-                held = held & (bins[column.name] < column.bins - 1)[:, None]
-        return np.asarray(held)
+                inside = inside & (bins[column.name] < column.bins - 1)[:, None]
+        return np.asarray(inside)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -139,7 +140,7 @@ class Subgroup:
 
 
 def disjoint(groups: Iterable[Subgroup]) -> bool:
-    """Whether subgroups are cells of the same columns, and no cell is in two of them."""
+    """True if subgroups are sets of cells of the same columns, and no cell is in two of them."""
     groups = tuple(groups)
     alike = len({(g.cells.columns, g.answered) for g in groups}) <= 1
     return alike and bool(np.all(sum(g.cells.array.astype(np.int64) for g in groups) <= 1))

@@ -13,7 +13,7 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
 from dpstats.error_rates import LEAST_COMPUTED, LEAST_OF_DRAWS
-from dpstats.inference.intervals import FEWEST, reached
+from dpstats.inference.intervals import FEWEST, has_enough_draws
 from dpstats.inference.mixture_tails import MixtureTails
 from dpstats.roots import find_roots_near
 
@@ -139,7 +139,7 @@ class ConfidenceLaw(Cached):
         return spread or abs(float(self.centre[0])) or 1.0
 
     def unbounded(self, alpha: float) -> bool:
-        """Whether neither limit exists: too many draws say nothing."""
+        """True if neither limit exists: too many draws have an infinite error."""
         return bool(np.mean(np.isinf(self.error)) >= alpha)
 
     def limits(
@@ -150,7 +150,7 @@ class ConfidenceLaw(Cached):
 
         middle, far = float(np.median(self.centre)), _FARTHEST * self.spread
         least, most = max(low, middle - far), min(high, middle + far)
-        if not reached(alpha / 2, len(self.centre)):
+        if not has_enough_draws(alpha / 2, len(self.centre)):
             if self._far_law is not None:
                 first, last = self._far_limits(alpha, least, most)
                 return (low if first <= least else first), (high if last >= most else last)
@@ -188,8 +188,8 @@ class ConfidenceLaw(Cached):
         return float(first), float(last)
 
     def reaches(self, alpha: float) -> bool:
-        """Whether `limits` are of this level; else they are those of the least one that is."""
-        return self._far_law is not None or reached(alpha / 2, len(self.centre))
+        """True if `limits` have this alpha; else they have the smallest that the draws allow."""
+        return self._far_law is not None or has_enough_draws(alpha / 2, len(self.centre))
 
     @cached_property
     def _far_law(self) -> MixtureTails | None:

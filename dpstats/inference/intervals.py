@@ -121,8 +121,8 @@ class Several(Intervals):
         return np.concatenate([part.pvalues(value, alternative) for part in self.parts])
 
 
-def reached(alpha: float, draws: int) -> bool:
-    """Whether enough draws lie beyond a level, so that limits may be read off them."""
+def has_enough_draws(alpha: float, draws: int) -> bool:
+    """True if enough draws lie in a tail of probability `alpha` to read a limit off them."""
     return draws >= FEWEST / alpha
 
 
@@ -133,7 +133,7 @@ def wider(ends: Ends, others: Ends) -> Ends:
 
 def with_far_tails(ends: Ends, alpha: float, draws: int, certified: Callable[[], Ends]) -> Ends:
     """Limits read off draws, widened to certified ones at the same alpha where the draws end."""
-    return ends if reached(alpha, draws) else wider(ends, certified())
+    return ends if has_enough_draws(alpha, draws) else wider(ends, certified())
 
 
 def pvalue_of_draws(contrast: Floats, alternative: Alternative) -> float:

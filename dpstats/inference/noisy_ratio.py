@@ -82,9 +82,9 @@ class NoisyRatio(Cached):
 
     @property
     def computable(self) -> bool:
-        """Whether there is noise enough for its law to be inverted; known from the law alone.
+        """True if there is enough noise to invert its distribution; no answer enters.
 
-        At parameter 0 or 1 there is none where T, or N - T, is a public total.
+        At parameter 0 or 1 there is no noise where T, or N - T, is a public total.
         """
         exact = np.min(self.noise.variance(np.array([0.0, 1.0]))) <= _EXACT
         return not exact and self.noise.relative_reach <= _LONGEST

@@ -79,7 +79,7 @@ def cap_errors(
     design: Design, caps: Floats, budget: Budget, neighbours: Neighbours, n: int | None,
     analyses: int,
 ) -> Floats:  # fmt: skip
-    """Planned errors of a share for some caps: sampling, noise and bias (eq. survey-cap).
+    """Planned errors of a share for some caps: sampling, noise and bias (eq. cap-rule).
 
     Root mean squares, where those of sampling and noise are the half width of an interval over the
     normal quantile. Weights are taken to be lognormal with the declared mean and coefficient of
@@ -130,7 +130,7 @@ class ContrastPlan:
 def plan_contrasts(
     x: float, ratio: float, power: int, pairs: int, most: int, *, declared: bool = False
 ) -> ContrastPlan:
-    """Number of contrasts and their share, for the shortest planned interval (eq. survey-plan).
+    """Number of contrasts and their share, for the shortest planned interval (eq. planned-width).
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def plan_contrasts(
 def _widths(
     x: float, ratio: float, power: int, counts: Floats | float, shares: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Planned widths, and their degrees of freedom (eq. survey-plan)."""
+    """Planned widths, and their degrees of freedom (eq. planned-width)."""
     from scipy import stats
 
     noise = x / (1 - shares) ** power
@@ -179,7 +179,7 @@ def with_contrasts(
         amount = p.block.cost(budget, neighbours, p.multiplier)
         found = Guess.of(p.block, amount, design, budget, neighbours, n).plan(design, p.block.size)
         share = Fraction(found.share).limit_denominator(100)
-        block = rotated(p.block, budget, neighbours)
+        block = _in_better_basis(p.block, budget, neighbours)
         rest = block.multiplier(budget, neighbours, amount * (1 - share))
         kept.append(replace(p, block=block, multiplier=rest))
         if found.count:
@@ -231,12 +231,13 @@ class Guess:
         spread = share * (1 - share)
         deff = USUAL_DEFF * squares / total**2 if design.deff is None else design.deff
         rows = n or USUAL_ROWS
-        main = rotated(block, budget, neighbours)
+        main = _in_better_basis(block, budget, neighbours)
         per_row = (1 - share) ** 2 + share**2  # noise on two sets in that on a share
         halved = 0.25 + (0.5 - share) ** 2 if main != block else per_row
         noise, signed = (
-            budget.law(budget.natural_scale(one.multiplier(budget, neighbours, amount))).variance
+            max(budget.law(budget.natural_scale(scale)).variance, 1e-9)
             for one in (main, Contrasts(block, (1, 1)))
+            for scale in (one.multiplier(budget, neighbours, amount),)
         )
         of_share = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * halved
         return cls(
@@ -257,10 +258,11 @@ class Guess:
         return plan_contrasts(self.x, self.ratio, self.power, pairs, most, declared=declared)
 
 
-def rotated(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
-    """A block as it is measured: two sets by their union and difference if that is less noisy."""
-    rotates = neighbours.unit == "replace" and budget.noise == "laplace"
-    return block.rotate() if rotates and isinstance(block, Partition) and block.size == 2 else block
+def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
+    """Two sets of cells as their union and difference, where a share has half the noise then."""
+    halved = neighbours.unit == "replace" and budget.noise == "laplace"
+    two = isinstance(block, Partition) and block.size == 2 and not block.rotated
+    return block.rotate() if halved and two else block  # type: ignore[attr-defined]
 
 
 def _capped_weights(design: Design) -> tuple[float, float, float]:
@@ -319,7 +321,7 @@ def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPla
         count, block = 0, main.block
         for p in strategy.contrasts:
             assert isinstance(p.block, Contrasts)
-            if rotated(p.block.base, budget, neighbours) == main.block:
+            if _in_better_basis(p.block.base, budget, neighbours) == main.block:
                 count, block = p.block.count, p.block.base
                 amount += p.block.cost(budget, neighbours, p.multiplier)
         guess = Guess.of(block, amount, design, budget, neighbours, n)

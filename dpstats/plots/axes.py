@@ -1,4 +1,4 @@
-"""What all plots share: where they are drawn, and names that fit; matplotlib loads on first use."""
+"""Common parts of all plots: figures, and names that fit; matplotlib loads on first use."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def some_of(names: Sequence[str], room: float) -> list[int]:
 
 
 def fits_across(names: Sequence[str], room: float) -> bool:
-    """Whether labels stand beside each other in so many points, evenly spaced."""
+    """True if evenly spaced labels fit side by side in a width of `room` points."""
     return len(names) * (_longest(names) + 1) * _CHARACTER * _points("medium") <= room
 
 

@@ -271,7 +271,7 @@ def survival(
         if by_event:
             text = labels_of([event], "event", lines=2, line=40)[0]
             panel.text(0.02, 0.96, text, transform=panel.transAxes, va="top", fontsize="small")
-    _time_axes(axes, result)
+    _set_time_axes(axes, result)
     below = _add_numbers_at_risk(axes[-1], result, drawn, both[both["event"] == events[0]])
     titled(axes[0], result.title)
     handles = _curve_handles(axes[0], alpha, band=band)
@@ -296,8 +296,8 @@ def _drawn_groups(result: SurvivalResult, groups: Sequence[str] | None) -> list[
     raise RequestError(f"no curve of {first_few(wanted)} has a start; see the notes of the result")
 
 
-def _in_steps(result: SurvivalResult) -> bool:
-    """Whether the times are declared values, between which a curve is constant."""
+def _has_steps(result: SurvivalResult) -> bool:
+    """True if the times are declared values, between which curves are constant."""
     return result.clock.discrete
 
 
@@ -311,7 +311,7 @@ def _draw_curve(
     band: bool,
 ) -> None:
     """One curve from the start of time, with its intervals and its band."""
-    steps = _in_steps(result)
+    steps = _has_steps(result)
     start = 1.0 if len(result.events) == 1 else 0.0
     time = np.insert(part["time"].to_numpy(), 0, result.cuts[0])
     monotone, low, high, band_low, band_high = (
@@ -326,8 +326,8 @@ def _draw_curve(
     ax.plot(time, monotone, color=color, drawstyle=style, label=label)
 
 
-def _time_axes(axes: Sequence[Axes], result: SurvivalResult) -> None:
-    """The same times and shares on all panels; times are declared edges, named on the last one."""
+def _set_time_axes(axes: Sequence[Axes], result: SurvivalResult) -> None:
+    """Give all panels the same axes, with ticks at declared times; only the last is labelled."""
     bins = max(curve.bins for curve in result.curves)
     times = result.cuts[: bins + 1]
     shown = result.clock.dates
@@ -337,8 +337,8 @@ def _time_axes(axes: Sequence[Axes], result: SurvivalResult) -> None:
         ax.set_xlim(times[0], times[-1])
         ax.margins(x=0)
         ax.set_ylim(-0.02 * top, 1.02 * top)
-        some = fitting_ticks(ax, times, texts)
-        ax.set_xticks(times[some], [texts[i] for i in some])
+        fitting = fitting_ticks(ax, times, texts)
+        ax.set_xticks(times[fitting], [texts[i] for i in fitting])
         if ax is not axes[-1]:
             ax.tick_params(labelbottom=False)
     axes[-1].set_xlabel(labels_of([result.clock.name], lines=3, line=50)[0])
@@ -358,10 +358,10 @@ def _add_numbers_at_risk(
     ticks, start = ax.get_xticks(), float(ax.get_xlim()[0])
     write("rows at risk (noisy)", start, 0, "left", -18)
     for i, (group, label) in enumerate(zip(drawn, labels_of(drawn, "group"), strict=True)):
-        own = counts[counts["group"] == group]
+        at_risk = counts.loc[counts["group"] == group, "at_risk"]
         write(label, start, i + 1, "right", -24)
-        begins = result.cuts[1:] if _in_steps(result) else result.cuts
-        for time, rows in zip(begins.tolist(), own["at_risk"].tolist(), strict=False):
+        begins = result.cuts[1:] if _has_steps(result) else result.cuts
+        for time, rows in zip(begins.tolist(), at_risk.tolist(), strict=False):
             if time in ticks:
                 write(f"{max(round(rows), 0):,}", time, i + 1, "center")
     return _BELOW + (len(drawn) + 1.6) * _LINE

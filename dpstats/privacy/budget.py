@@ -334,7 +334,7 @@ class ApproxDP(ZCDP):
 
     @classmethod
     def from_epsilon_delta(cls, epsilon: Rational, delta: Rational) -> ApproxDP:
-        """The same as ``ApproxDP(epsilon, delta)``."""
+        """Budget of this epsilon and delta, as ``ApproxDP(epsilon, delta)`` makes it."""
         return cls(epsilon, delta)
 
     @classmethod

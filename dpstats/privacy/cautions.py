@@ -1,4 +1,4 @@
-"""What plans say of a budget that protects little."""
+"""Cautions that plans print where a budget protects little."""
 
 from __future__ import annotations
 

@@ -166,9 +166,10 @@ def rho_of(epsilon: Fraction, delta: Fraction, curve: Curve = log_delta) -> Frac
 
 
 def implies(rho: Fraction, epsilon: Fraction, delta: Fraction, curve: Curve = log_delta) -> bool:
-    """Whether rho guarantees (epsilon, delta)-privacy.
+    """True if rho guarantees (epsilon, delta)-privacy.
 
-    It keeps half the margin, so what `rho_of` or `epsilon_of` found on one machine holds on others.
+    It keeps half the margin, so that a result of `rho_of` or `epsilon_of` on one machine passes on
+    others.
     """
     return curve(_float(rho), _float(epsilon)) <= _log(delta) - _MARGIN / 2
 

@@ -38,15 +38,15 @@ class NoiseLaw(Protocol):
 
     @property
     def lattice(self) -> bool:
-        """Whether the noise is an integer; else its law is continuous."""
+        """True if the noise is an integer; False if its distribution is continuous."""
 
     @property
     def gaussian(self) -> bool:
-        """Whether the noise is Gaussian; else it has the longer tails of Laplace noise."""
+        """True if the noise is Gaussian; False if it has the longer tails of Laplace noise."""
 
     @property
     def bound_only(self) -> bool:
-        """Whether only a bound is known, whose error is counted elsewhere: see `Bounded`."""
+        """True if only a bound is known, whose error is counted elsewhere: see `Bounded`."""
 
     @property
     def variance(self) -> float:
@@ -54,9 +54,10 @@ class NoiseLaw(Protocol):
 
     @property
     def invertible(self) -> bool:
-        """Whether the characteristic function of Z + U is known from frequencies up to 12.
+        """True if frequencies up to 12 suffice to invert the characteristic function of Z + U.
 
-        Of an integer up to pi, since it repeats; of others if it is below exp(-20) beyond.
+        For an integer those up to pi suffice, since the function repeats; for other noise it must
+        be below exp(-20) beyond.
         """
 
     def pmf(self, z: ArrayLike) -> Floats:
@@ -288,7 +289,7 @@ class DiscreteLaplace(LatticeLaw):
 
     @property
     def _short(self) -> bool:
-        """Whether polynomials of degree `terms` - 1 stay far from the largest float."""
+        """True if polynomials of degree `terms` - 1 stay far below the largest float."""
         return self.terms <= _MOST_TERMS and self.terms <= _MOST_RATE * self.scale
 
     def _binomial_sum(self, z: Floats, weights: Sequence[float]) -> Floats:

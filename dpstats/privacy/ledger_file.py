@@ -93,7 +93,7 @@ def locked(file: BinaryIO) -> Iterator[None]:
 
 
 def has_locks() -> bool:
-    """Whether files can be locked; not on Windows."""
+    """True if files can be locked, which Python cannot do on Windows."""
     try:
         import fcntl  # noqa: F401
     except ImportError:
@@ -147,7 +147,7 @@ def append(file: BinaryIO, content: dict[str, object], previous: str) -> None:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a ledger file holds; `last` is the digest of its last line."""
+    """Contents of a ledger file; `last` is the digest of its last line."""
 
     kind: str
     cap: Fraction

@@ -49,7 +49,7 @@ def _noise_from(source: _NoiseSource) -> Iterator[None]:
 
 
 def is_private() -> bool:
-    """Whether noise comes from the real source, not from one that a test has injected."""
+    """True if noise comes from the real source, not from one that a test has injected."""
     return _injected.get() is None
 
 

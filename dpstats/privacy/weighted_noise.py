@@ -54,7 +54,7 @@ class Combination(Cached):
 
     @property
     def gaussian(self) -> bool:
-        """Whether all the noises are Gaussian."""
+        """True if all the noises are Gaussian."""
         return all(law.gaussian for _, law in self.parts)
 
     @cached_property
@@ -72,7 +72,7 @@ class Combination(Cached):
 
     @cached_property
     def invertible(self) -> bool:
-        """Whether the characteristic function is below exp(-20) from frequency pi to 200.
+        """True if the characteristic function is below exp(-20) from frequency pi to 200.
 
         That of a part with weight w returns to 1 at the multiples of 2 pi / w, and stays high over
         a distance of about 1 / (w scale): the product is looked at there, and on a grid. A lattice
@@ -108,7 +108,7 @@ class Combination(Cached):
 
     @cached_property
     def _smoothed(self) -> tuple[Floats, Floats]:
-        """The same of W + U."""
+        """Grid points and the distribution function of W + U at them."""
         return _inverted(self, uniform=True)
 
     def pmf(self, z: ArrayLike) -> Floats:
@@ -208,7 +208,7 @@ class JointNoise(Cached):
         return np.asarray(own - 2 * p * crossed + p**2 * count, dtype=np.float64)
 
     def over(self, unit: float) -> JointNoise:
-        """The same of the sum and the number of rows over a positive unit."""
+        """Joint noise on the sum and the number of rows, both divided by a positive unit."""
         return JointNoise(tuple((a / unit, b / unit, law) for a, b, law in self.parts))
 
     @cached_property
@@ -223,7 +223,7 @@ class JointNoise(Cached):
 
     @cached_property
     def relative_reach(self) -> float:
-        """The same in standard deviations of that noise, largest over p: looked at on a grid.
+        """Largest reach of the noise on (sum - p rows) in its own sds, for p on a grid.
 
         A quarter is added, which is far more than it changes between two points. Infinite where the
         variance of a noise is below what a float holds.

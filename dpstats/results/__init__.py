@@ -1,1 +1,1 @@
-"""What analysts read: estimates, tests, tables of text and HTML."""
+"""Results that analysts read: estimates, tests, tables of text and HTML."""

@@ -1,4 +1,4 @@
-"""What all results have in common: text, a frame, a headline, and equality."""
+"""Base class of all results: text, a frame, a headline, and equality."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Result(FieldsCompared, ABC):
 
     @property
     def has_intervals(self) -> bool:
-        """Whether `intervals_frame` has rows."""
+        """True if `intervals_frame` has rows."""
         return False
 
     def intervals_frame(
@@ -198,7 +198,7 @@ class Result(FieldsCompared, ABC):
 
     @property
     def testable(self) -> bool:
-        """Whether `test` takes a value of the parameter: for a single one."""
+        """True if `test` accepts a value, which it does for a single parameter."""
         return False
 
     def test(self, value: float, alternative: Alternative = "two-sided") -> Result:

@@ -331,7 +331,7 @@ class EstimateResult(Cached, Result):
 
     @property
     def testable(self) -> bool:
-        """Whether there is a single parameter."""
+        """True if there is a single parameter, whose value `test` accepts."""
         return self.scalar
 
     def test(

@@ -1,4 +1,4 @@
-"""What a release knows of a question, from what, and how surely."""
+"""Explanation of how a release answers a question: from what, and how accurately."""
 
 from __future__ import annotations
 

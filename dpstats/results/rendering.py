@@ -202,7 +202,7 @@ def brief_list(
 
 
 def more_rows(left: int, where: str = "to_frame()") -> str:
-    """That a table has more rows than it prints, and how to see them."""
+    """Note that a table has more rows than it prints, and how to see them."""
     return f"{counted(left, 'more row')} in {where}; print them with most="
 
 

@@ -19,13 +19,13 @@ ENUMERABLE = 20_000  # states of a domain, as many as there are candidates by de
 
 def default_reference(columns: Schema, family: Family) -> Reference:
     """Uniform where candidates can cover the domain (public numbers), else log-linear."""
-    from dpstats.rows.gibbs import knows, states
+    from dpstats.rows.gibbs import has_conditionals, states
     from dpstats.rows.loglinear import LogLinear
     from dpstats.rows.uniform import Uniform
 
     coded = family.coded_columns
     size = math.prod(states(column, column.name in coded) for column in columns)
-    return LogLinear() if size > ENUMERABLE and knows(family) else Uniform()
+    return LogLinear() if size > ENUMERABLE and has_conditionals(family) else Uniform()
 
 
 def reference_from_dict(plain: Mapping[str, Any]) -> Reference:

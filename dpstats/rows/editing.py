@@ -97,10 +97,10 @@ class Others:
         ones = np.ones(len(next(iter(bins.values()))))
         return self._family.evaluate(codes).average(ones)
 
-    def share(self, names: Sequence[str]) -> bool:
-        """Whether one of them is about all of these columns."""
-        about = ({column.name for column in block.columns} for block in self._family.blocks)
-        return any(columns.issuperset(names) for columns in about)
+    def cover(self, names: Sequence[str]) -> bool:
+        """True if one of the blocks depends on all of these columns."""
+        used = ({column.name for column in block.columns} for block in self._family.blocks)
+        return any(columns.issuperset(names) for columns in used)
 
     def start(self, bins: dict[str, Codes], power: float) -> None:
         """Begin a pass, with these rows and this power of the weights."""
@@ -160,7 +160,7 @@ def edited(
     single = [j for j, place in enumerate(places) if place.stop - place.start > 1]
     linked = linked_columns(levels, target, used)
     if others is not None:  # whose cost of a pair of levels is not the sum of the costs of each
-        linked = [pair for pair in linked if not others.share([names[j] for j in pair.columns])]
+        linked = [pair for pair in linked if not others.cover([names[j] for j in pair.columns])]
     for this in passes:
         weights = np.where(used, 1 / (target + 2) ** this.power, 0).astype(np.float32)
         if linked and this is FINE[0]:

@@ -21,7 +21,7 @@ from dpstats.rows.base import Proposal, Reference
 from dpstats.rows.candidates import Candidates, seen_by
 from dpstats.rows.drawing import Draw, draw_counts
 from dpstats.rows.entropy import fit_entropy, targets
-from dpstats.rows.gibbs import knows
+from dpstats.rows.gibbs import has_conditionals
 from dpstats.rows.loglinear import LogLinear, edits
 from dpstats.rows.minimax import Solver, SolverError, feasible, minimax, tolerance
 
@@ -314,7 +314,7 @@ def _advice(
     # Edited rows are best where each candidate is one row; others help until they repeat.
     if m < MOST_CANDIDATES and (m < k if edited else 2 * distinct > m):
         advice.append("take more candidates (m)")
-    if not log_linear and knows(measurements.published):
+    if not log_linear and has_conditionals(measurements.published):
         advice.append("plan with reference=dps.LogLinear()")
     if len(measurements.columns.names) > 2:
         advice.append("plan fewer columns")

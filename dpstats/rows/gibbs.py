@@ -43,8 +43,8 @@ CHUNK = 2**16  # entries of a conditional that are worked on at a time: what a c
 LEAST_ROWS, MOST_ENTRIES = 512, 2**22  # rows at a time, while their conditionals are small enough
 
 
-def knows(family: Family) -> bool:
-    """Whether every block has conditional distributions here; a residual is fitted as its table."""
+def has_conditionals(family: Family) -> bool:
+    """True if all blocks have conditional distributions; a residual is fitted as its table."""
     kinds = Table | Residual | Indicator | Moments | GroupMoments | BallMoments
     return all(isinstance(block, kinds) for block in family.blocks)
 
@@ -168,7 +168,7 @@ class GibbsSampler:
             elif isinstance(block, BallMoments):
                 self._balls.append(BallPotential(block, part))
             else:
-                assert isinstance(block, Moments)  # see `knows`
+                assert isinstance(block, Moments)  # see `has_conditionals`
                 if block.given is None:
                     self._add_moments(block, part, tables, slopes)
                     continue

@@ -47,7 +47,7 @@ class Levels:
 
     @property
     def are_many(self) -> bool:
-        """Whether a row holds so few of all levels that products with one-hot rows do not pay."""
+        """True if columns have so many levels that products with one-hot rows do not pay."""
         return self.size > MANY * len(self.slices)
 
     def one_hot(self, bins: Mapping[str, Codes]) -> Single:
@@ -79,5 +79,5 @@ class Levels:
 
 
 def is_small(block: Block) -> bool:
-    """Whether a block is a table of one or two columns."""
+    """True for a table of one or two columns."""
     return isinstance(block, Table) and 1 <= len(block.columns) <= 2

@@ -38,7 +38,7 @@ from dpstats.rows.denoising import PairTables, blend, denoised_levels
 from dpstats.rows.editing import COARSE, FINE, FINEST, Others, edited
 from dpstats.rows.entropy import fit_entropy, targets, usable_deviations
 from dpstats.rows.exchanging import chosen, exchanged
-from dpstats.rows.gibbs import GibbsSampler, Support, knows
+from dpstats.rows.gibbs import GibbsSampler, Support, has_conditionals
 from dpstats.rows.levels import Levels, is_small
 from dpstats.rows.loglinear_fit import LogLinearFit, fit_loglinear
 from dpstats.rows.uniform import Uniform
@@ -84,7 +84,7 @@ class LogLinear(Unmeasured):
         ------
         RequestError
         """
-        if not knows(family):
+        if not has_conditionals(family):
             raise RequestError(
                 "a log-linear reference takes tables, conditions, moments and products only; use "
                 "reference=dps.Uniform()"
@@ -180,12 +180,13 @@ def _of_rows(schema: Schema, codes: dict[str, Codes]) -> Proposal:
 
 
 def edits(measurements: Measurements) -> bool:
-    """Whether rows are edited: all functions are cells, and most are of small tables."""
+    """True if rows are edited: all blocks count cells, nearly all of them in small tables."""
     blocks, columns = measurements.published.blocks, measurements.columns
     cells = all(isinstance(block, Table | Indicator) and block.columns for block in blocks)
     tables = any(isinstance(block, Table) for block in blocks)
-    few = sum(not is_small(block) for block in blocks) <= MOST_OTHERS
-    return cells and tables and few and sum(column.bins for column in columns) <= MOST_LEVELS
+    few_others = sum(not is_small(block) for block in blocks) <= MOST_OTHERS
+    few_levels = sum(column.bins for column in columns) <= MOST_LEVELS
+    return cells and tables and few_others and few_levels
 
 
 def _base(measurements: Measurements) -> dict[str, Floats]:

@@ -153,7 +153,10 @@ class _Columns:
         return Products(self.values.at(self.members), np.ones(len(self.target)))
 
     def advance(self, aim: float) -> bool:
-        """One step, both bounds, and who joins; False if the method is at its end."""
+        """Take an interior-point step, update both bounds, add violated columns.
+
+        Returns False if the step fails, by rounding or numbers that are not finite.
+        """
         try:
             following = step(self.products, self.target, self.point, aim / self.point.size)
         except (np.linalg.LinAlgError, ValueError):  # rounding, or numbers that are not finite

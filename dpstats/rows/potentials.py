@@ -70,7 +70,7 @@ class SubgroupPotential:
         return found
 
     def involves(self, name: str) -> bool:
-        """Whether it depends on a column."""
+        """True if the potential depends on a column."""
         used = {column.name for column in self.group.columns}
         return name in used or any(
             name in monomial.powers or any(name == group for group, _ in monomial.levels)
@@ -123,7 +123,7 @@ class SubgroupConditional:
 
     @property
     def same_in_all_bins(self) -> bool:
-        """Whether the subgroup does not depend on the column."""
+        """True if membership of the subgroup does not depend on the column."""
         return bool(self.holds.shape[1] == 1)
 
     def at(self, units: Floats, bins: Codes) -> Floats:

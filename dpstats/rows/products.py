@@ -62,7 +62,7 @@ class Products:
 
     @property
     def all_dense(self) -> bool:
-        """Whether there are no tables."""
+        """True if there are no tables, so that all functions are in the dense array."""
         return self._cells is None
 
     def combine(self, y: Floats) -> Floats:

@@ -33,12 +33,12 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400 * 10**6, "ns": 86_400 * 
 
 
 def holds_text(arrow_type: pa.DataType) -> bool:
-    """Whether an Arrow type is text, or bytes, in which files may hold text."""
+    """True for an Arrow type of text, or of bytes, in which files may store text."""
     return arrow_type.id in _TEXT
 
 
 def holds_dates(arrow_type: pa.DataType) -> bool:
-    """Whether an Arrow type is a date or a point in time."""
+    """True for an Arrow type of dates or of points in time."""
     return any(test(arrow_type) for test in (pa.types.is_date, pa.types.is_timestamp))
 
 
@@ -255,7 +255,7 @@ def _parsed(texts: pa.Array) -> NDArray[np.float64]:
 
 
 def _starts_as_number(texts: pa.Array) -> NDArray[np.bool_]:
-    """Whether each text (n,) starts with a digit, a point or a minus; true for null."""
+    """(n,) True for texts that start with a digit, a point or a minus, and for null."""
     _, starts, characters = texts.buffers()
     if characters is None or not characters.size:  # all are null
         return np.ones(len(texts), dtype=np.bool_)

@@ -216,7 +216,7 @@ class Category(ColumnFields):
 
     @property
     def holds_text(self) -> bool:
-        """Whether the stored values are text."""
+        """True if the stored values are text."""
         return isinstance(self.stored[0], str)
 
     def bins_of(self, codes: Codes) -> Codes:

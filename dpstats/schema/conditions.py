@@ -98,10 +98,10 @@ class CellSet:
         return cls(columns, mask.tobytes())
 
     def over(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
-        """The same set as a Boolean array over a larger list of columns."""
-        own = [columns.index(column) for column in self.columns]
-        array = np.transpose(self.array, np.argsort(own))
-        shape = [c.bins if i in own else 1 for i, c in enumerate(columns)]
+        """Cells of the set in a table, True or False; `columns` must include those of the set."""
+        axes = [columns.index(column) for column in self.columns]
+        array = np.transpose(self.array, np.argsort(axes))
+        shape = [c.bins if i in axes else 1 for i, c in enumerate(columns)]
         return np.broadcast_to(array.reshape(shape), [c.bins for c in columns])
 
 
@@ -118,7 +118,7 @@ def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
 
 
 def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
-    """What can be read without a schema: the expression, and the names that were in backticks.
+    """Expression of a condition, read without a schema, and the names that were in backticks.
 
     Raises
     ------

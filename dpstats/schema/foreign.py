@@ -96,7 +96,7 @@ def completed(
             plain.pop("allow_missing", None)
         if "missing_values" in plain and "missing_values" not in added:
             plain["missing_values"] = _fitting(plain["missing_values"], plain)
-        missing = [text for text in column.todo if not _settled(text, plain)]
+        missing = [text for text in column.todo if not _is_declared(text, plain)]
         if missing:
             lacking.append(f"{column.name}: {'; '.join(missing)}")
         complete.append(plain)
@@ -129,8 +129,8 @@ def _number(text: str) -> int | float | None:
     return number if is_number(number) and is_finite(number) else None
 
 
-def _settled(text: str, plain: Mapping[str, Any]) -> bool:
-    """Whether what was lacking has been added."""
+def _is_declared(text: str, plain: Mapping[str, Any]) -> bool:
+    """True if a column now declares what a text of its `todo` names."""
     if {"levels", "values"} & set(plain):
         return True
     if text.startswith(("levels", "low and high")):

@@ -293,7 +293,7 @@ class Number(ColumnFields):
 
     @property
     def discrete(self) -> bool:
-        """Whether its bins are single declared values."""
+        """True if every bin is a single declared value."""
         return self.values is not None and not self.edges
 
     @property
@@ -550,7 +550,7 @@ class Number(ColumnFields):
         return order[rng.integers(first_index, last_index)]
 
     def has_value(self, codes: Codes) -> NDArray[np.bool_]:
-        """Whether each code is that of a value, not of a missing cell."""
+        """True for each code of a value, False for that of a missing cell."""
         return codes <= self.half_points
 
     def units_of(self, codes: Codes) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a number is read from where the table has no column of its own: `source` of a `Number`.
+"""The `source` of a `Number` for which the table has no column.
 
 It names another declared number, or two columns of the table of which the second is subtracted
 from the first. Which of both follows from the text alone: there is a difference where ``" - "``

@@ -267,7 +267,7 @@ class WithRules(Columns, Protocol):
 
     @property
     def is_linked(self) -> bool:
-        """Whether rules or views link some of the columns."""
+        """True if rules or views link some of the columns."""
 
     def __hash__(self) -> int: ...
 

@@ -110,7 +110,7 @@ class Never:
 
     @property
     def repair(self) -> str:
-        """What becomes of rows that break it."""
+        """Description of how rows that break the rule are read."""
         values = ", ".join(f"{name} = {value!r}" for name, value in self.set.items())
         return f"such rows are read with {values}"
 
@@ -218,7 +218,7 @@ class Determines:
 
     @property
     def repair(self) -> str:
-        """What becomes of rows that break it."""
+        """Description of how rows that break the rule are read."""
         return f"other rows are read with the {self.column} of their {self.by}"
 
 
@@ -314,7 +314,7 @@ class Order:
 
     @property
     def repair(self) -> str:
-        """What becomes of rows that break it."""
+        """Description of how rows that break the rule are read."""
         return f"other rows are read with the nearest possible {self.change}"
 
 

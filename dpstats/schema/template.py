@@ -38,7 +38,7 @@ def _quoted(text: str) -> str:
 
 
 def looks_like_key(name: str) -> bool:
-    """Whether a name has a word such as id, as a column of keys has.
+    """True if a name contains a word such as id, as names of key columns do.
 
     Examples
     --------

@@ -117,7 +117,7 @@ def _encoding(name: object) -> str:
     """The name that Python gives to an encoding in which no cell changes how others are read."""
     try:
         encoding = codecs.lookup(name).name  # type: ignore[arg-type]
-        if encoding in _UTF8 or encoding in _TWO_BYTES or _has_one_byte_a_character(encoding):
+        if encoding in _UTF8 or encoding in _TWO_BYTES or _is_single_byte(encoding):
             return encoding
     except (LookupError, TypeError, ValueError):
         pass
@@ -128,8 +128,8 @@ def _encoding(name: object) -> str:
     )
 
 
-def _has_one_byte_a_character(encoding: str) -> bool:
-    """Whether each byte is a character of its own, and those of ASCII are as in ASCII."""
+def _is_single_byte(encoding: str) -> bool:
+    """True if an encoding has one byte for each character and agrees with ASCII."""
     bytes("", encoding)  # LookupError unless it is that of a text
     decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
     start = decoder.getstate()

@@ -162,7 +162,7 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
     if len(schema.totals) > _MOST_TOTALS:
         raise SchemaError(f"{len(schema.totals):,} totals; at most {_MOST_TOTALS:,} are allowed")
     for of, rows in (("table", n), ("population", None)):
-        tables = _Tables.of(schema, of)
+        tables = _Tables.from_schema(schema, of)
         if tables.exist(tables.totals, rows):
             continue
         first = next(
@@ -184,7 +184,7 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
 
 def fixed_rows(schema: WithTotals) -> int | None:
     """The number of rows, if the totals of the table determine it."""
-    return _Tables.of(schema, "table").rows if compile_totals(schema) else None
+    return _Tables.from_schema(schema, "table").rows if compile_totals(schema) else None
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class _Tables:
     matrix: Floats
 
     @classmethod
-    def of(cls, schema: WithTotals, of: str) -> _Tables:
-        """Those of the totals of the table, or of the population."""
+    def from_schema(cls, schema: WithTotals, of: str) -> _Tables:
+        """Tables that the totals of a schema allow: those of the table, or of the population."""
         from scipy import linalg
 
         groups = list(_memberships(schema, of))
@@ -220,7 +220,7 @@ class _Tables:
         return cls([total for totals, _ in groups for total in totals], matrix)
 
     def exist(self, totals: Sequence[Total], rows: int | None) -> bool:
-        """Whether there is a table with some of the totals, of so many rows if that is given."""
+        """True if some table has these totals, and this number of rows if it is given."""
         return self._solved(totals, rows, 0.0) is not None
 
     @property

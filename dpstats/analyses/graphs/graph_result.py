@@ -224,7 +224,7 @@ class GraphResult(PairGraph, EstimateResult):
 
     @property
     def known(self) -> bool:
-        """Whether the precision matrix was estimated; False if it is nearly singular."""
+        """True if the precision matrix was estimated; False if it is nearly singular."""
         return not self._graph.precision.singular
 
     @property
@@ -264,7 +264,7 @@ class GraphResult(PairGraph, EstimateResult):
 
     @property
     def testable(self) -> bool:
-        """Whether `test` needs no pair."""
+        """True if there is a single pair, so that `test` need not name one."""
         return len(self.terms) == 1
 
     def test(  # type: ignore[override]  # no correlation is a date

@@ -61,7 +61,7 @@ class NoisyPrecision(Cached):
 
     @cached_property
     def singular(self) -> bool:
-        """Whether the noise hides how small the least eigenvalue is, so that nothing is inverted.
+        """True if the noise hides how small the least eigenvalue is; nothing is then inverted.
 
         In simulation the first-order law keeps its level as long as the noise is at most twice the
         least noisy eigenvalue. Where only a bound on the noise is known, the matrix is that of
@@ -72,12 +72,12 @@ class NoisyPrecision(Cached):
             return True
         if self.covariance.moments.answers.bound_only:
             return self.least_eigenvalue <= 1e-9
-        most = _SINGULAR * self.least_eigenvalue
-        return self.n <= self.p + 1 or self.radii.exceed(most, USUAL_ALPHA)
+        limit = _SINGULAR * self.least_eigenvalue
+        return self.n <= self.p + 1 or self.radii.exceed(limit, USUAL_ALPHA)
 
     @property
     def _regular(self) -> bool:
-        """Whether rounding alone does not make the noisy covariance matrix positive definite."""
+        """True if all columns vary and the noisy matrix is positive definite, beyond rounding."""
         varies = bool(np.all(self.covariance.variances > LEAST_VARIANCE))
         return varies and positive_definite(self.covariance.plain)
 

@@ -110,7 +110,7 @@ class TreeResult(PairGraph, EstimateResult):
         method: Method = "noise_aware",
         target: Target = "population",
     ) -> list[TreeVerdict]:
-        """Whether each pair is surely an edge of the tree, cannot be one, or is undecided.
+        """Classify each pair as certainly an edge of the tree, certainly not one, or undecided.
 
         Right for all pairs with probability 1 - alpha, since the limits of all correlations hold
         jointly.

@@ -50,12 +50,12 @@ class CertifiedRadii(Cached):
 
     @property
     def _public(self) -> bool:
-        """Whether the number of rows is public."""
+        """True if the number of rows is public."""
         return self._moments.answers.rows.public
 
     @property
     def _bound_only(self) -> bool:
-        """Whether only bounds on the noise are known, whose error is counted elsewhere."""
+        """True if only bounds on the noise are known, whose error is counted elsewhere."""
         return self._moments.answers.bound_only
 
     @property
@@ -165,7 +165,7 @@ class CertifiedRadii(Cached):
 
     @on_one_blas_thread
     def exceed(self, limit: float, alpha: float) -> bool:
-        """Whether the radius of the noise, `radii` for the table, is above a limit.
+        """True if the radius of the noise, `radii` for the table, exceeds a limit.
 
         The radius is a simulated quantile. A few draws suffice where far fewer of them are above
         the limit than would be above the quantile, or far more: were the quantile on the other
@@ -178,8 +178,8 @@ class CertifiedRadii(Cached):
             for above in _FEW:
                 draws = math.ceil(above / main)
                 lengths, size = self._simulated(np.ones(self.covariance.p), draws)
-                most = size + 2 / self.covariance.count * q1 * lengths
-                if np.sum(most > limit) <= max(0, above - 5 * math.sqrt(above)):
+                upper = size + 2 / self.covariance.count * q1 * lengths
+                if np.sum(upper > limit) <= max(0, above - 5 * math.sqrt(above)):
                     return False
                 if np.sum(size > limit) >= above + 6 * math.sqrt(above):
                     return True

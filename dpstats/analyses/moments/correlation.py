@@ -249,7 +249,7 @@ class NoisyPair(OneParameter):
 
     @property
     def seen(self) -> bool:
-        """Whether both noisy variances are positive, by more than rounding."""
+        """True if both noisy variances are positive, by more than rounding."""
         return min(self.moments[2:4]) > LEAST_VARIANCE
 
     @property

@@ -20,7 +20,7 @@ from dpstats.checks import Alternative
 from dpstats.corrected.eigenvalues import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.error_rates import for_other_eigenvalues
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import FEWEST, Intervals, reached, with_far_tails
+from dpstats.inference.intervals import FEWEST, Intervals, has_enough_draws, with_far_tails
 
 if TYPE_CHECKING:
     from dpstats.checks import Method, Target
@@ -163,7 +163,7 @@ class EigenIntervals(Intervals, Cached):
             for draws in self._laws(target, self._size(alpha)):
                 slack, left = _slack(draws, alpha)
                 ends.append(self._aware(draws, slack, left / 2, target))
-                distinct &= [_apart(self.values, i, slack) for i in range(self.k)]
+                distinct &= [_is_separated(self.values, i, slack) for i in range(self.k)]
             return _widest(ends), distinct
 
         return self._once((alpha, target), limits)
@@ -263,10 +263,10 @@ class EigenIntervals(Intervals, Cached):
             values = self.values / self.covariance.correction
             return sine_bounds(values, radius)[: self.k], subspace_sines(values, radius)[: self.k]
         laws = self._laws(target, self._size(alpha))
-        found = [self._simulated_sines(draws, alpha) for draws in laws]
-        if not reached(alpha, self._enough):
-            found.append(self.sines(alpha, "certified", target))
-        single, spaces = np.max(found, axis=0)
+        sines = [self._simulated_sines(draws, alpha) for draws in laws]
+        if not has_enough_draws(alpha, self._enough):
+            sines.append(self.sines(alpha, "certified", target))
+        single, spaces = np.max(sines, axis=0)
         return single, spaces
 
     def _simulated_sines(self, draws: ErrorDraws, alpha: float) -> tuple[Floats, Floats]:
@@ -279,11 +279,11 @@ class EigenIntervals(Intervals, Cached):
         return single, spaces
 
     def _vector_sine(self, draws: ErrorDraws, i: int, slack: float, alpha: float) -> float:
-        found = self._turned_vectors(draws, i, slack, alpha)
-        if found is None:
+        turned = self._turned_vectors(draws, i, slack, alpha)
+        if turned is None:
             return 1.0
-        others = np.delete(found.vectors, i, axis=1)
-        return min(found.tail.quantile(np.linalg.norm(others, axis=1) + found.errors), 1.0)
+        others = np.delete(turned.vectors, i, axis=1)
+        return min(turned.tail.quantile(np.linalg.norm(others, axis=1) + turned.errors), 1.0)
 
     def _subspace_sine(self, draws: ErrorDraws, size: int, slack: float, alpha: float) -> float:
         if size == self.covariance.p:
@@ -361,24 +361,24 @@ class EigenIntervals(Intervals, Cached):
         values = self.values.copy()
         values[:i] -= slack
         values[i + 1 :] += slack
-        if not _apart(self.values, i, slack):
+        if not _is_separated(self.values, i, slack):
             return None
-        gap, most = np.abs(np.delete(self.values, i) - self.values[i]).min(), len(draws.errors)
-        first = min(PART, most)
+        gap, size = np.abs(np.delete(self.values, i) - self.values[i]).min(), len(draws.errors)
+        first = min(PART, size)
         wide = gap > (1 + _WIDE) * draws.usual_slack
-        tail = Tail.of(level, first, most) if wide else self._few(draws, level)
+        tail = Tail.of(level, first, size) if wide else self._few(draws, level)
         used = draws.first(tail.size)
-        found = isolated(used, values, i)
-        if found is None:
+        approximation = isolated(used, values, i)
+        if approximation is None:
             vectors, errors = np.empty(used.errors.shape[:2]), np.full(len(used.errors), np.inf)
             rough = np.ones(len(errors), dtype=bool)
         else:
-            vectors, errors = found.vectors()
+            vectors, errors = approximation.vectors()
             turned = np.sqrt(np.maximum(1 - vectors[:, i] ** 2, 0))
             rough = ~(errors <= 0.02 * tail.quantile(turned) / np.sqrt(len(values)))
         if rough.any():
-            own = np.linalg.eigh(np.diag(values) + used.errors[rough])[1][:, :, -1 - i]
-            vectors[rough] = own * np.where(own[:, i : i + 1] < 0, -1, 1)
+            exact = np.linalg.eigh(np.diag(values) + used.errors[rough])[1][:, :, -1 - i]
+            vectors[rough] = exact * np.where(exact[:, i : i + 1] < 0, -1, 1)
             errors[rough] = 0
         return _TurnedVectors(vectors, errors, tail)
 
@@ -446,8 +446,8 @@ def _widest(ends: list[Floats]) -> Floats:
     return np.stack([found[:, 0].min(axis=0), found[:, 1].max(axis=0)])
 
 
-def _apart(values: Floats, i: int, slack: float) -> bool:
-    """Whether eigenvalue i is certainly distinct from its neighbours."""
+def _is_separated(values: Floats, i: int, slack: float) -> bool:
+    """True if eigenvalue i is further than `slack` from both its neighbours."""
     gaps = np.abs(np.diff(values[max(i - 1, 0) : i + 2]))
     return bool(np.all(gaps > slack))
 

@@ -352,28 +352,29 @@ def _moves(
     bounds may be given.
     """
     both = (_itself, of_share)
-    found = isolated(draws, values, i)
-    if found is not None:
-        high = found.moves + found.errors
+    approximation = isolated(draws, values, i)
+    if approximation is not None:
+        high = approximation.moves + approximation.errors
         bounds = high if bounds is None else np.minimum(bounds, high)
-        if all(found.accurate(tail, of) for of in both):
+        if all(approximation.accurate(tail, function) for function in both):
             return bounds
     elif bounds is None:
         bounds = _without_larger(draws, values, i)
     bounds, known = bounds.copy(), np.zeros(len(bounds), dtype=bool)
     while True:
         near = np.zeros_like(known)
-        for of in both:
-            near |= tail.beyond(of(bounds), _MARGIN)
+        for function in both:
+            near |= tail.beyond(function(bounds), _MARGIN)
         near &= ~known
         if not near.any():
             return bounds
         bounds[near] = _rise(draws.some(near), values, i)
         known |= near
         sure = np.where(known, bounds, -np.inf)
-        least = [tail.quantile(of(sure)) for of in both]
-        rest = [tail.quantile(of(bounds)) - x for of, x in zip(both, least, strict=True)]
-        if least[0] >= most or np.all(np.array(rest) <= _REST * np.abs(least)):
+        lower = [tail.quantile(function(sure)) for function in both]
+        pairs = zip(both, lower, strict=True)
+        rest = [tail.quantile(function(bounds)) - x for function, x in pairs]
+        if lower[0] >= most or np.all(np.array(rest) <= _REST * np.abs(lower)):
             return bounds
 
 
@@ -391,12 +392,12 @@ class Isolated:
     number: int
     shifts: Floats  # (size,) bounds on the distance of x from the eigenvalue
 
-    def accurate(self, tail: Tail, of: Callable[[Floats], Floats]) -> bool:
-        """Whether a quantile of a function of the moves is known, relative to its spread."""
-        usual = of(self.moves)
+    def accurate(self, tail: Tail, function: Callable[[Floats], Floats]) -> bool:
+        """True if the error in a quantile of a function of the moves is small beside its spread."""
+        usual = function(self.moves)
         usual = usual[np.isfinite(self.errors) & np.isfinite(usual)]
         spread = float(usual.std()) if len(usual) else 0.0
-        high, low = (tail.quantile(of(self.moves + side * self.errors)) for side in (1, -1))
+        high, low = (tail.quantile(function(self.moves + side * self.errors)) for side in (1, -1))
         return high - low <= _ACCURACY * spread
 
     def vectors(self) -> tuple[Floats, Floats]:

@@ -177,7 +177,7 @@ class NoisyCovariance(Cached):
 
     @property
     def unknown(self) -> bool:
-        """Whether the noise exceeds a divisor: the number of rows, or a variance to divide by."""
+        """True if noise may hide a divisor: the number of rows or, standardized, a variance."""
         hidden_count = self.count < _CLEAR * float(self.moments.noise_sd[0, 0])
         return hidden_count or (self.standardize and bool(self.hidden_columns))
 
@@ -222,7 +222,7 @@ class NoisyCovariance(Cached):
 
     @cached_property
     def two_valued(self) -> tuple[bool, ...]:
-        """Whether each column takes two values only."""
+        """For each of the p columns, True if it takes only two values."""
         schema, features = self.moments.schema, self.moments.features
         return tuple(
             level == SIGN or not takes_more_than_two(schema[name]) for name, level in features

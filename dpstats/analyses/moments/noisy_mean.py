@@ -161,7 +161,7 @@ class NoisyMean:
 
     @property
     def _too_few(self) -> bool:
-        """Whether the noisy size is below two rows: the mean is then not determined."""
+        """True if the noisy size is below two rows: the mean is then not determined."""
         return bool(self.observed[0] < LEAST_ROWS)
 
     @property
@@ -173,7 +173,7 @@ class NoisyMean:
 
     @property
     def hidden_by_noise(self) -> bool:
-        """Whether the noise may exceed the size, or the mean's has an sd above 1/8 of its range."""
+        """True if the noise may exceed the size, or gives the mean an sd above 1/8 of its range."""
         small = self._too_few or self.size <= 2 * self.size_noise
         return small or self.privacy_variance > 1 / 16
 
@@ -227,7 +227,7 @@ class NoisyMean:
 
     @property
     def bound_only(self) -> bool:
-        """Whether only bounds on the noises are known, whose error is counted elsewhere."""
+        """True if only bounds on the noises are known, whose error is counted elsewhere."""
         return all(law.bound_only for law in self.laws if law is not None)
 
     @cached_property

@@ -69,7 +69,7 @@ class RowSampling:
 
     @property
     def _dense(self) -> bool:
-        """Whether the fitted density has enough points for the law "fitted".
+        """True if the fitted density has enough points for the law "fitted".
 
         A vertex of the minimax program has at most one point more than there are functions.
         """

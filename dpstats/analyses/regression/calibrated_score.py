@@ -84,12 +84,12 @@ class CalibratedScore(Score):
 
     @property
     def persons(self) -> float:
-        """The fewest that the rows can be of: n, or its estimate, over the rows of one person."""
+        """Least number of persons: n, or its estimate, divided by the rows that one may have."""
         return self.n / self.answers.rows.rows_per_person
 
     @property
     def kappa(self) -> float:
-        """How far the fitted density is taken to be from the rows beyond F, over sqrt(persons)."""
+        """Assumed model error of the fitted density beyond F: variance in units of 1 / persons."""
         return max(_LEAST_KAPPA, self.persons / _ROWS_PER_KAPPA)
 
     @cached_property
@@ -145,8 +145,8 @@ class CalibratedScore(Score):
         return np.asarray((self.x.T * (weights * slope)) @ self.x)
 
     @cached_property
-    def carries(self) -> bool:
-        """Whether the fitted means are as near the answers as noise, one row and `kappa` allow.
+    def fits(self) -> bool:
+        """True if the fitted means are as near the answers as noise, one row and `kappa` allow.
 
         If not, neither the weights nor the rules for errors hold.
         """
@@ -158,7 +158,7 @@ class CalibratedScore(Score):
     @cached_property
     def params(self) -> Floats | None:
         """(p,) the estimate; None where the noise leaves none within reach."""
-        if not self.carries:
+        if not self.fits:
             return None
         fitted = partial(self._information, self.density)
         zero = np.zeros(self.x.shape[1])
@@ -352,7 +352,7 @@ class CalibratedScore(Score):
         return self._once(key, lambda: self.law(combination, sampling=sampled))
 
     def unbounded(self, combinations: Floats, alpha: float) -> bool:
-        """Whether noise hides if the derivative is zero: some of the intervals have no ends."""
+        """True if some of the intervals are unbounded: by the noise, the derivative may be zero."""
         return any(self._law(h, True).unbounded(alpha) for h in combinations)
 
     def interval(self, combination: Floats, alpha: float, *, sampled: bool) -> tuple[float, float]:

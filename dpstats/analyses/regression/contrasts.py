@@ -134,7 +134,7 @@ def _whole(name: str) -> str:
 
 
 def _reads_otherwise(name: str, terms: Sequence[str]) -> bool:
-    """Whether a name without backticks is also a number, or a combination of other coefficients."""
+    """True if a name without backticks reads as a number or a combination of other coefficients."""
     others = [term for term in terms if term != name]
     if name.isidentifier() or not others:
         return False

@@ -75,20 +75,20 @@ def _all_absent(
     absent: Collection[Event],
     known: dict[Event, Expansion],
 ) -> bool:
-    """Whether all levels of the column are absent, or all cells of a level that is not.
+    """True if all levels of its column are absent, or all cells of a level that is present.
 
     Where the terms give no count of a level, its cells show whether it is present.
     """
     if len(event) == 1:
-        alike = [e for e in known if len(e) == 1 and e[0][0] == event[0][0]]
-        return all(e in absent for e in alike)
+        levels = [e for e in known if len(e) == 1 and e[0][0] == event[0][0]]
+        return all(e in absent for e in levels)
     gone = {e[0] for e in absent if len(e) == 1}
     present = {e[0] for e in known if len(e) == 1 and e not in absent}
     names = [name for name, _ in event]
     cells = [e for e in known if [name for name, _ in e] == names and gone.isdisjoint(e)]
     if event not in cells or all(e in absent for e in cells):
         return True  # of an absent level, which leaves it out by itself; or noise hides all
-    lines = ([e for e in cells if own in e] for own in present.intersection(event))
+    lines = ([e for e in cells if level in e] for level in present.intersection(event))
     return any(all(e in absent for e in line) for line in lines)
 
 
@@ -157,7 +157,7 @@ def _directions(moments: DesignMoments, terms: list[Term], basis: Floats, event:
 
 
 def _touched(terms: list[Term], basis: Floats, indicator: Expansion) -> list[bool]:
-    """Whether each member of the basis (p, t) is not zero wherever an indicator is one."""
+    """For each member of the basis (p, t), True if its product with an indicator is not zero."""
     members = ({terms[i]: row[i] for i in np.flatnonzero(row)} for row in basis)
     return [
         any(abs(value) > _SAME for value in multiplied(member, indicator).values())

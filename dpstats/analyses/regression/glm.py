@@ -60,7 +60,7 @@ class CoefficientIntervals(Intervals, Cached):
 
     @property
     def known(self) -> bool:
-        """Whether there is an estimate."""
+        """True if there is an estimate."""
         return self.model.params is not None
 
     @cached_property
@@ -345,7 +345,7 @@ class ScoreResult(RegressionResult):
 
     @property
     def converged(self) -> bool:
-        """Whether there is an estimate."""
+        """True if there is an estimate."""
         return self._coefficients.known
 
     @property
@@ -644,7 +644,7 @@ def _calibrated(
     score = intervals.model
     assert isinstance(score, CalibratedScore)
     if not intervals.known:
-        return [] if score.carries else [_NOT_CARRIED]
+        return [] if score.fits else [_NOT_CARRIED]
     notes, determined = [], intervals.reduced[intervals.determined]
     if score.unbounded(determined, 0.05):
         notes.append(_NO_ENDS)
@@ -701,7 +701,7 @@ class Logistic(Generalised):
 
     def _model(self, schema: Schema) -> BinnedModel | DensityModel:
         moments = self._moments(schema)
-        if self.stages == 1 and BinnedModel.serves(moments):
+        if self.stages == 1 and BinnedModel.applies_to(moments):
             return BinnedModel(moments)
         return self._density(schema)
 

@@ -79,8 +79,10 @@ def grouped_columns(moments: DesignMoments) -> list[tuple[Column, ...]]:
     ]
 
 
-def hold(groups: Groups, bins: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-    """Whether points (m,) have levels with rows; `bins` are those of the columns."""
+def have_entering_levels(
+    groups: Groups, bins: Mapping[str, NDArray[np.int64]]
+) -> NDArray[np.bool_]:
+    """(m,) True for points whose levels all have rows; `bins` maps columns to (m,) bins."""
     kept = np.ones(len(next(iter(bins.values()))), dtype=np.bool_)
     for columns, enters in groups:
         kept &= enters[tuple(bins[column.name] for column in columns)]
@@ -145,12 +147,12 @@ class BinnedModel:
     moments: DesignMoments
 
     @staticmethod
-    def serves(moments: DesignMoments) -> bool:
-        """Whether the columns are few enough."""
+    def applies_to(moments: DesignMoments) -> bool:
+        """True if the design has few columns and cells, and is of all rows that have values."""
         columns = regressor_columns(moments)
         cells = math.prod(column.bins for column in columns)
-        whole = moments.given is None or not moments.given.label  # of all rows with a value
-        return len(columns) <= _MOST_COLUMNS and cells <= _MOST_CELLS and whole
+        all_rows = moments.given is None or not moments.given.label  # of all rows with a value
+        return len(columns) <= _MOST_COLUMNS and cells <= _MOST_CELLS and all_rows
 
     @cached_property
     def counted(self) -> tuple[Column, ...]:
@@ -243,7 +245,7 @@ class BinnedModel:
         """(C,) cells in which every number has a value, and every level has rows."""
         index = np.indices([column.bins for column in self.counted])
         flat = {c.name: bins.ravel() for c, bins in zip(self.counted, index, strict=True)}
-        kept = hold(groups, flat)
+        kept = have_entering_levels(groups, flat)
         for column in self.numbers:
             kept &= flat[column.name] < column.value_bins
         return kept
@@ -317,7 +319,8 @@ class DensityModel:
         x = moments.regressors_at(values)
         coarse = moments.regressors_at(self._bin_means(codes, values, density))
         groups = find_entering(release, moments)
-        inside = hold(groups, {c.name: c.bins_of(codes[c.name]) for c in self._columns})
+        bins = {c.name: c.bins_of(codes[c.name]) for c in self._columns}
+        inside = have_entering_levels(groups, bins)
         if moments.given is not None:
             inside &= moments.given.holds(codes)
         x, coarse = x * inside[:, np.newaxis], coarse * inside[:, np.newaxis]

@@ -88,7 +88,7 @@ class LeastSquares(Cached):
 
     @cached_property
     def regular(self) -> bool:
-        """Whether the noisy A is positive definite, as A without noise always is."""
+        """True if the noisy A is positive definite, as A without noise always is."""
         return positive_definite(self.gram)
 
     @cached_property
@@ -310,7 +310,7 @@ class LinearIntervals(Intervals, Cached):
 
     @property
     def known(self) -> bool:
-        """Whether the noisy moments are regular and leave residual degrees of freedom."""
+        """True if the noisy moments are regular and leave residual degrees of freedom."""
         return self.model.regular and self.model.df_resid > 0
 
     def _law(self, i: int, target: Target) -> ConfidenceLaw:
@@ -340,9 +340,9 @@ class LinearIntervals(Intervals, Cached):
         return np.where(short, least, ends[0]), np.where(short, most, ends[1])
 
     def unbounded(self, alpha: float) -> bool:
-        """Whether some noise-aware interval is unbounded, but for undetermined ones."""
-        known = np.flatnonzero(~self._unknown)
-        return any(self._law(int(i), "population").unbounded(alpha) for i in known)
+        """True if some noise-aware interval of a determined combination is unbounded."""
+        determined = np.flatnonzero(~self._unknown)
+        return any(self._law(int(i), "population").unbounded(alpha) for i in determined)
 
     def least_spread(self, alpha: float) -> Floats:
         """(k,) standard deviations of regressors, given the others, below which no end is likely.

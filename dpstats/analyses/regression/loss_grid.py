@@ -381,7 +381,7 @@ class LossGridResult(Result):
         alpha: float = USUAL_ALPHA,
         target: Target = "table",
     ) -> bool:
-        """Whether some values of all parameters are in the certified set.
+        """Return True if a vector of parameters is in the certified set.
 
         Parameters
         ----------
@@ -607,7 +607,7 @@ class NearMinimisers:
 
     @property
     def finite(self) -> bool:
-        """Whether the box is only its grid points: nothing is known between them."""
+        """True if the box is only its grid points: nothing is known between them."""
         return not self.convex and bool(np.any(np.isinf(self.reach)))
 
     def lower(self, first: Floats, last: Floats) -> Floats:
@@ -631,12 +631,12 @@ class NearMinimisers:
         return bounds
 
     def possible(self, points: Floats) -> NDArray[np.bool_]:
-        """Whether each of m points (m, p) of the box can be a minimiser, (m,)."""
+        """(m,) True for each of m points (m, p) of the box that can be a minimiser."""
         ends = np.array([(axis[0], axis[-1]) for axis in self.axes])
         inside = np.all((points >= ends[:, 0]) & (points <= ends[:, 1]), axis=1)
         if self.finite:
             pairs = zip(points.T, self.axes, strict=True)
-            inside = np.all([np.isin(own, axis) for own, axis in pairs], axis=0)
+            inside = np.all([np.isin(values, axis) for values, axis in pairs], axis=0)
         return np.asarray(inside & (self.lower(points, points) <= self.most))
 
     @cached_property

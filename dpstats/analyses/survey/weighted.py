@@ -18,7 +18,7 @@ from dpstats.analyses.survey.estimand import Estimand, WithEstimands
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted
-from dpstats.error_rates import bonferroni
+from dpstats.error_rates import LEAST_COMPUTED, bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 
+_HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
+_OF_VARIANCE = 0.2  # part of alpha for a confidence bound on a sampling variance
+_HALVINGS = 40
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
@@ -90,7 +93,7 @@ class Totals(Cached):
             empty = np.zeros((0, block.size))
             return cls(answers, basis, empty, np.zeros(0), np.zeros((block.size,) * 2), design)
         measured, values, noise = found
-        return cls(answers, basis, values, measured.factors, noise, design)
+        return cls(answers, basis, values, measured.factors * _of_hash(design), noise, design)
 
     @cached_property
     def values(self) -> Floats:
@@ -115,6 +118,12 @@ class Totals(Cached):
         widths = self.answers.quantiles(each) / self.answers.bounds
         spread = np.abs(self.basis) @ widths
         return np.maximum(self.values - spread, 0), np.maximum(self.values + spread, 0)
+
+
+def _of_hash(design: Design) -> float:
+    """Factor of squares of totals of units that are not listed: they are about zero, not a mean."""
+    units = design.units
+    return units / (units - 1) if isinstance(units, int) else 1.0
 
 
 def _basis(measured: Block, block: Block) -> Floats | None:
@@ -184,7 +193,10 @@ class Estimates(Cached):
 
     @cached_property
     def sampling_covariance(self) -> Floats:
-        """Covariance (q, q) of the sampling error; variances at least those of independent rows."""
+        """Covariance (q, q) of the sampling error.
+
+        A variance that noise could hide is at least that of independent rows (eq. floor-of-design).
+        """
         if not len(self.totals.factors):
             assert self.totals.design.deff is not None
             correlations = self._independent_correlations
@@ -192,7 +204,9 @@ class Estimates(Cached):
             return np.asarray(correlations * np.outer(sd, sd))
         products, noise = self._contrast_moments
         covariance = products - noise
-        short = np.maximum(self.independent - np.diag(covariance), 0)
+        hidden = _HIDDEN * np.diag(noise) * np.sqrt(2 / self._number_of_contrasts)
+        floor = np.minimum(self.independent, hidden)
+        short = np.maximum(floor - np.diag(covariance), 0)
         return np.asarray(covariance + np.diag(short))
 
     @property
@@ -205,16 +219,52 @@ class Estimates(Cached):
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
-        """Degrees of freedom (q,) of t limits, eq. survey-df; infinite with a declared deff."""
+        """Degrees of freedom (q,), eq. degrees-of-freedom; infinite with a declared deff."""
         factors = self.totals.factors
         if not len(factors):
             return np.full(len(self.params), np.inf)
         products, noise = (np.diag(matrix) for matrix in self._contrast_moments)
         sampling = np.diag(self.sampling_covariance)
         whole = sampling + np.diag(self.noise_covariance)
-        contrasts = factors.sum() ** 2 / np.sum(factors**2)
         measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
-        return np.asarray(np.maximum(contrasts * (whole / measured) ** 2, 1.0))
+        return np.asarray(np.maximum(self._number_of_contrasts * (whole / measured) ** 2, 1.0))
+
+    @property
+    def _number_of_contrasts(self) -> float:
+        """Effective number of contrasts, of unequal factors or hashed units, eq. hashed-degrees."""
+        factors, design = self.totals.factors, self.totals.design
+        effective = float(factors.sum() ** 2 / np.sum(factors**2))
+        if isinstance(design.units, int):
+            effective *= design.units / (effective + design.units - 1)
+        return effective
+
+    def half_widths(self, alpha: float | Floats) -> Floats:
+        """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
+
+        The shorter of t limits and of those with a confidence bound on the sampling variance, which
+        are shorter where noise leaves hardly a degree of freedom.
+        """
+        from scipy import stats
+
+        sampling, noise = np.diag(self.sampling_covariance), np.diag(self.noise_covariance)
+        df = self.degrees_of_freedom
+        widths = stats.t.ppf(1 - alpha / 2, df) * np.sqrt(sampling + noise)
+        if not len(self.totals.factors):
+            return np.asarray(widths)
+        products, hidden = (np.diag(matrix) for matrix in self._contrast_moments)
+        contrasts = self._number_of_contrasts
+        most = products * contrasts / stats.chi2.ppf(_OF_VARIANCE * alpha, contrasts) - hidden
+        normal = stats.norm.ppf(1 - (1 - _OF_VARIANCE) * alpha / 2)
+        return np.asarray(np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise)))
+
+    def pvalues(self, distances: Floats) -> Floats:
+        """Two-sided p-values (q,) of distances from the estimates: where the intervals end."""
+        low, high = np.full(len(distances), np.log(LEAST_COMPUTED)), np.zeros(len(distances))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            inside = np.abs(distances) <= self.half_widths(np.exp(middle))
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return np.asarray(np.exp(high))
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
@@ -278,18 +328,12 @@ class DesignIntervals(Estimated, Cached):
     def __len__(self) -> int:
         return len(self.estimate)
 
-    @property
-    def _sd(self) -> Floats:
-        return np.sqrt(self.sampling_variance + self.privacy_variance)
-
     def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits (q,) by Student's t; of the table, from the distribution of the noise."""
-        from scipy import stats
-
+        """Limits (q,) of the population; of the table, from the distribution of the noise."""
         if target == "table":
             width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
         else:
-            width = stats.t.ppf(1 - alpha / 2, self.degrees_of_freedom) * self._sd
+            width = self._joined(part.half_widths(alpha) for part in self.parts)
         low, high = (np.clip(self.estimate + side * width, *self.ranges) for side in (-1, 1))
         return low, high
 
@@ -307,14 +351,11 @@ class DesignIntervals(Estimated, Cached):
         return self.certified(alpha, target)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (q,) that each parameter equals `value`, by Student's t."""
-        from scipy import stats
-
-        score = (self.estimate - value) / np.maximum(self._sd, 1e-300)
-        if alternative == "two-sided":
-            return np.asarray(2 * stats.t.sf(np.abs(score), self.degrees_of_freedom))
-        signed = score if alternative == "larger" else -score
-        return np.asarray(stats.t.sf(signed, self.degrees_of_freedom))
+        """P-values (q,) that each parameter equals `value`, where its intervals end."""
+        two_sided = self._joined(part.pvalues(part.params - value) for part in self.parts)
+        above = (self.estimate > value) == (alternative == "larger")
+        one_sided = np.where(above, two_sided / 2, 1 - two_sided / 2)
+        return two_sided if alternative == "two-sided" else one_sided
 
     def subset(self, chosen: slice) -> Self:
         """Intervals of some of the parameters."""

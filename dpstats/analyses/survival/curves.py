@@ -173,17 +173,17 @@ class DrawnIntervals(Estimated, Cached):
         return np.array([pvalue_of_draws(draws - value, alternative) for draws in drawn])
 
     def subset(self, chosen: slice | Sequence[int]) -> DrawnIntervals:
-        """Those of some parameters."""
+        """Intervals of the chosen parameters alone."""
         box = self.box
 
-        def of_some(alpha: float) -> Ends:
+        def chosen_box(alpha: float) -> Ends:
             assert box is not None
             low, high = box(alpha)
             return low[chosen], high[chosen]
 
         return DrawnIntervals(
             self.values[chosen], self.variances[:, chosen], self.ends[:, chosen],
-            lambda: Draws(*(draws[:, chosen] for draws in self.draws)), box and of_some,
+            lambda: Draws(*(draws[:, chosen] for draws in self.draws)), box and chosen_box,
         )  # fmt: skip
 
     def differences(self, first: Sequence[int], second: Sequence[int]) -> DrawnIntervals:
@@ -291,7 +291,11 @@ class GroupCurve(Cached):
         ends: tuple[float, float] = (0.0, 1.0),
         box: Callable[[float], Ends] | None = None,
     ) -> DrawnIntervals:
-        """Those of parameters (..., d) of hazards (..., T, K), with derivatives (d, T, K)."""
+        """Intervals of d parameters of the hazards.
+
+        `parameters` maps hazards (..., T, K) to values (..., d); `change` (d, T, K) holds its
+        derivatives at the fitted hazards.
+        """
         persons, bins = self.risk.of_persons, self.bins
         if not bins:
             none, empty = np.zeros((2, 0)), np.zeros((DRAWS, 0))
@@ -341,12 +345,12 @@ class GroupCurve(Cached):
 
     @property  # not kept: its draws refer to this curve
     def survival(self) -> DrawnIntervals:
-        """Of the survival after each of the T bins."""
+        """Intervals of the survival after each of the T bins."""
         return self.intervals(survival, self._change_of_survival, "survival", box=self._box)
 
     @property
     def incidences(self) -> list[DrawnIntervals]:
-        """Of the incidence of each kind of event by the end of each of the T bins."""
+        """Intervals of the cumulative incidence of each kind of event after each of the T bins."""
         bins, kinds = self.fitted.shape
         curves, rest = incidence(self.fitted), 1 - self.fitted.sum(axis=1)
         before = np.concatenate([[1.0], survival(self.fitted)[:-1]])
@@ -394,12 +398,12 @@ class GroupCurve(Cached):
             return np.zeros(0), np.zeros(0)
         groups, bins, kinds = self.risk.shape
         answers, size = self.risk.answers, bins * (kinds + 1)
-        own = np.arange(self.group * size, (self.group + 1) * size).reshape(bins, kinds + 1)
-        known = groups == 1 and self.risk.of_all_rows and answers.rows.exact is not None
-        sums, radii, each = [], [], bonferroni(alpha, 2 * (bins - 1) + (not known))
-        events = [own[: j + 1, :-1].ravel() for j in range(self.bins)]
-        censored = [own[: j + 1, -1] for j in range(self.bins)]
-        for cells in [*events, *censored, own.ravel()]:
+        places = np.arange(self.group * size, (self.group + 1) * size).reshape(bins, kinds + 1)
+        exact = groups == 1 and self.risk.covers_all_rows and answers.rows.exact is not None
+        sums, radii, each = [], [], bonferroni(alpha, 2 * (bins - 1) + (not exact))
+        events = [places[: j + 1, :-1].ravel() for j in range(self.bins)]
+        censored = [places[: j + 1, -1] for j in range(self.bins)]
+        for cells in [*events, *censored, places.ravel()]:
             weights = np.zeros(len(answers.sums))
             weights[cells] = 1
             noises = answers.noise_of(weights)
@@ -407,7 +411,7 @@ class GroupCurve(Cached):
             # At least 0, so that no sum is certified to be 0 by its noise.
             sums.append(max(float(weights @ answers.sums), 0.0))
             radii.append(sum(abs(w) * law.quantile(part) for w, law in noises))
-        if known:
+        if exact:
             sums[-1], radii[-1] = float(answers.rows.exact or 0), 0.0
         low, high = np.array(sums) - radii, np.array(sums) + radii
         (a_low, c_low), (a_high, c_high) = (ends[:-1].reshape(2, self.bins) for ends in (low, high))

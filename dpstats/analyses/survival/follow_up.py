@@ -95,8 +95,8 @@ class FollowUp:
         """The column of times."""
         return _number_in(schema, self.time, "time")
 
-    def half(self, schema: Schema) -> bool:
-        """Whether half of the censored rows of a bin count as at risk (eq. at-risk)."""
+    def halves_censored(self, schema: Schema) -> bool:
+        """True if half of the censored rows of a bin count as at risk (eq. at-risk)."""
         return not self.clock(schema).discrete if self.ties is None else self.ties == "half"
 
     def cuts(self, schema: Schema) -> Floats:
@@ -169,8 +169,8 @@ class FollowUp:
             ]
         return Family(tuple(blocks))
 
-    def of_all_rows(self, schema: Schema) -> bool:
-        """Whether every row is in one of the groups and bins."""
+    def covers_all_rows(self, schema: Schema) -> bool:
+        """True if every row belongs to one of the groups and bins."""
         columns = self._columns(schema)
         return self.clock(schema).bins == self.clock(schema).value_bins and bool(
             np.all(self._events(schema, columns)[1])
@@ -287,7 +287,7 @@ class FollowUp:
         entered = np.searchsorted(self.cuts(schema)[1:-1], points, side=side)[:, np.newaxis]
         time = np.arange(clock.value_bins)
         here = (entered == time) & (time > 0)
-        return np.asarray((entered > time) + here * (0.5 if self.half(schema) else 1.0))
+        return np.asarray((entered > time) + here * (0.5 if self.halves_censored(schema) else 1.0))
 
 
 def follow_up_of(
@@ -398,7 +398,7 @@ class RiskSets(Cached):
     not_yet : (E, J) float64
         Of each bin of entry, the share not at risk in each bin of time; E is 0 without entry.
     half : bool
-    of_all_rows : bool
+    covers_all_rows : bool
         Whether the cells of time and event hold every row.
     """
 
@@ -406,11 +406,11 @@ class RiskSets(Cached):
     shape: tuple[int, int, int]
     not_yet: Floats
     half: bool
-    of_all_rows: bool
+    covers_all_rows: bool
 
     @classmethod
-    def of(cls, follow_up: FollowUp, release: ReleaseView) -> RiskSets:
-        """Those of a release."""
+    def from_release(cls, follow_up: FollowUp, release: ReleaseView) -> RiskSets:
+        """Risk sets by the answers of a release, which need the distribution of their noise."""
         schema = release.schema
         tables, wanted = follow_up.family(schema), follow_up.answered(schema)
         if release.answers(wanted.blocks[0]).bound_only:
@@ -424,8 +424,9 @@ class RiskSets(Cached):
         shape = (
             len(follow_up.groups(schema)), follow_up.clock(schema).value_bins, len(follow_up.events)
         )  # fmt: skip
-        whole = follow_up.of_all_rows(schema)
-        return cls(answers, shape, follow_up.not_yet(schema), follow_up.half(schema), whole)
+        whole = follow_up.covers_all_rows(schema)
+        halves = follow_up.halves_censored(schema)
+        return cls(answers, shape, follow_up.not_yet(schema), halves, whole)
 
     @property
     def of_persons(self) -> RiskSets:
@@ -436,20 +437,21 @@ class RiskSets(Cached):
 
     @cached_property
     def _constraints(self) -> tuple[Floats, Floats]:
-        """Sums (q, d) of the answers that are known, and these (eq. known-totals-of-time)."""
+        """Weights (q, d) of known sums of answers, and the sums (eq. known-totals-of-time)."""
         groups, bins, kinds = self.shape
         size = groups * bins * (kinds + 1)
-        rows, known, entries = [], [], len(self.not_yet)
-        if self.of_all_rows and self.answers.rows.exact is not None:
+        rows, totals, entries = [], [], len(self.not_yet)
+        if self.covers_all_rows and self.answers.rows.exact is not None:
             rows.append((np.arange(len(self.answers.sums)) < size).astype(np.float64))
-            known.append(float(self.answers.n))
+            totals.append(float(self.answers.n))
         for g in range(groups if entries else 0):
-            own = np.zeros(len(self.answers.sums))
-            own[g * bins * (kinds + 1) : (g + 1) * bins * (kinds + 1)] = 1
-            own[size + g * entries : size + (g + 1) * entries] = -1
-            rows.append(own)
-            known.append(0.0)
-        return np.array(rows, dtype=np.float64).reshape(-1, len(self.answers.sums)), np.array(known)
+            row = np.zeros(len(self.answers.sums))
+            row[g * bins * (kinds + 1) : (g + 1) * bins * (kinds + 1)] = 1
+            row[size + g * entries : size + (g + 1) * entries] = -1
+            rows.append(row)
+            totals.append(0.0)
+        weights = np.array(rows, dtype=np.float64).reshape(-1, len(self.answers.sums))
+        return weights, np.array(totals)
 
     @cached_property
     def _parts(self) -> tuple[Floats, Floats]:

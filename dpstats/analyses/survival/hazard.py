@@ -26,7 +26,7 @@ from dpstats.analyses.regression.glm import CoefficientIntervals, ScoreResult, n
 from dpstats.analyses.regression.glm_models import (
     Groups,
     grouped_columns,
-    hold,
+    have_entering_levels,
     left_out,
     number_names,
     regressor_columns,
@@ -586,11 +586,11 @@ class Hazard:
         """Log hazard ratios in original units with noise-aware intervals."""
         schema, moments = release.schema, self._moments(release.schema)
         asked = self._follow_up(schema)
-        of_rows = RiskSets.of(asked, release)
+        of_rows = RiskSets.from_release(asked, release)
         risk = of_rows.of_persons
         patterns = _bins_of(asked, schema)
         groups = _entering(moments, patterns, risk)
-        kept = hold(groups, patterns)
+        kept = have_entering_levels(groups, patterns)
         bins = self._bins(schema, asked, risk, kept)
         x = moments.regressors_at(_values(moments, patterns))[kept]
         centre = x.mean(axis=0)
@@ -611,7 +611,7 @@ class Hazard:
             notes=[
                 *notes_on_estimates(intervals, names, left_out(groups), _NO_ESTIMATE),
                 *_notes_on_bins(bins, cuts, asked, schema),
-                _PROPORTIONAL if asked.half(schema) else _ALL_AT_RISK,
+                _PROPORTIONAL if asked.halves_censored(schema) else _ALL_AT_RISK,
                 *([_MIDDLES] if number_names(moments) else []),
                 _NOT_CERTIFIED,
                 *risk.answers.constraint_notes,

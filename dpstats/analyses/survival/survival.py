@@ -195,7 +195,7 @@ class Survival:
     def infer(self, release: ReleaseView) -> SurvivalResult:
         """Curves with noise-aware and certified intervals, and what follows from them."""
         schema, asked = release.schema, self._follow_up
-        risk = RiskSets.of(asked, release)
+        risk = RiskSets.from_release(asked, release)
         parts_of_labels = asked.labels(schema)
         labels = [", ".join(label) for label in parts_of_labels]
         clock, cuts = asked.clock(schema), asked.cuts(schema)
@@ -317,7 +317,7 @@ class SurvivalResult(EstimateResult):
 
     @property
     def interval_of(self) -> str:
-        """What the curves are of."""
+        """Name of the estimated curves: survival, or cumulative incidence of several events."""
         return "survival" if len(self.events) == 1 else "cumulative incidence"
 
     def _numbers(self, group: int) -> list[int]:

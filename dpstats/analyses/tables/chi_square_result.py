@@ -135,7 +135,7 @@ class ChiSquareResult(Cached, HypothesisResult):
 
     @property
     def _has_no_effect(self) -> bool:
-        """Whether the effect is not defined, and not only unknown."""
+        """True if the effect is undefined, not merely unknown."""
         return bool(np.isnan(self.effect) and np.isinf(self.certified.critical))
 
     @property

@@ -257,7 +257,7 @@ class GoodnessOfFit:
 
 
 def _optional(column: Column) -> str:
-    """That the level of missing cells may be left out, where there is one."""
+    """Remark that the level of missing cells may be omitted; empty if the column has none."""
     if not column.allow_missing:
         return ""
     return f"; without {MISSING_LABEL!r} the test is of the rows that have a value"

@@ -59,7 +59,7 @@ class LossBlock(Block):
 
         @property
         def convex(self) -> bool:
-            """Whether the loss is convex in the parameters."""
+            """True if the loss is convex in the parameters."""
 
     @property
     @abstractmethod

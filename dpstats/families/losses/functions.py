@@ -131,7 +131,7 @@ class HuberLoss(LinearLoss):
 
 @dataclass(frozen=True)
 class PinballLoss(LinearLoss):
-    """Of a quantile: p r for positive residuals r, and (p - 1) r for negative ones.
+    """Pinball loss of a quantile: p r for positive residuals r, (p - 1) r for negative ones.
 
     Parameters
     ----------

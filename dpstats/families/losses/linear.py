@@ -124,7 +124,7 @@ class LinearLosses(LossBlock):
         return {column.name: column for column in self.columns}
 
     def middle(self, feature: Feature | None) -> float:
-        """What is subtracted from a regressor: the middle of a number's bounds."""
+        """Offset subtracted from a regressor: the midpoint of a number's bounds, or zero."""
         column = None if feature is None or feature[1] is not None else self._by_name[feature[0]]
         return column.middle if isinstance(column, Number) else 0.0
 

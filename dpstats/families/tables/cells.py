@@ -180,7 +180,10 @@ class Table(Block):
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Counts (d,) int64."""
-        return np.bincount(cell_index(self.columns, codes), minlength=self.size).astype(np.int64)
+        index = (
+            cell_index(self.columns, codes) if self.columns else np.zeros(_rows(codes), np.int64)
+        )
+        return np.bincount(index, minlength=self.size).astype(np.int64)
 
     def evaluate(self, codes: Mapping[str, Codes]) -> TableValues:
         """The indicator functions of the cells at m points."""
@@ -205,6 +208,9 @@ class Table(Block):
             if 2 * int(mask.sum()) <= mask.size or not complements:
                 return Derivation(np.where(mask, 0, -1), 1)
             return Derivation(np.where(mask, -1, 0), 1, sign=-1, offset=1)
+        plain = wanted.kind == "partition" and not wanted.rotated  # type: ignore[attr-defined]
+        if plain and set(wanted.columns) <= set(self.columns):
+            return Derivation(wanted.member_of(self.columns), wanted.size)  # type: ignore[attr-defined]
         return None
 
     def terms_of(self, wanted: Block, *, complements: bool = True) -> Codes | None:
@@ -217,6 +223,10 @@ class Table(Block):
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Table:
         """Inverse of `to_dict`."""
         return Cells.table(schema, plain["columns"])
+
+
+def _rows(codes: Mapping[str, Codes]) -> int:
+    return len(next(iter(codes.values())))
 
 
 ROWS = Table(())  # the constant function, whose sum is the number of rows
@@ -307,7 +317,7 @@ class TableValues:
         return math.prod(self.shape)
 
     def at(self, points: NDArray[np.intp]) -> TableValues:
-        """The same at some of the points."""
+        """Indicators at the chosen points alone."""
         return TableValues(self.index[points], self.shape, self.columns)
 
     def average(self, weights: Floats) -> Floats:

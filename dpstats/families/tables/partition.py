@@ -90,7 +90,7 @@ class Partition(Block):
         return (self.basis @ self._masks)[:, cell_index(self.columns, codes)]
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact but for replaced rows in a single set; eq. rotated of the page on surveys."""
+        """Exact but for replaced rows in a single set; of the union see eq. rotated-basis."""
         added = Sensitivity(Fraction(2), Fraction(2)) if self.rotated else _ONE
         if unit == "add_remove":
             return added
@@ -119,6 +119,13 @@ class Partition(Block):
             same = [np.array_equal(cells, mask) for mask in self._masks.astype(np.bool_)]
             return Derivation(np.where(same, 0, -1), 1) if any(same) else None
         return super().derive(wanted, complements=complements)
+
+    def member_of(self, columns: Sequence[Column]) -> Codes:
+        """Number of the set of every cell (C order) over columns that hold all; -1 outside."""
+        over = [CellSet(self.columns, cells).over(tuple(columns)) for cells in self.sets]
+        shape = [column.bins for column in columns]
+        masks = np.stack([np.broadcast_to(cells, shape).ravel() for cells in over])
+        return np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
 
     def settles(self, wanted: Block) -> bool:
         """True of the rotated functions of the same two sets."""

@@ -219,7 +219,7 @@ class ResidualValues:
         return self.cells.size
 
     def at(self, points: NDArray[np.intp]) -> ResidualValues:
-        """The same at some of the points."""
+        """Values at the chosen points alone."""
         return ResidualValues(self.residual, self.cells.at(points))
 
     def average(self, weights: Floats) -> Floats:

@@ -196,11 +196,11 @@ def test_the_error_grows_with_the_value_that_is_tested():
 
 def test_a_density_that_does_not_carry_the_answers_gives_no_estimate():
     some = score(noise=1e-8)
-    assert some.carries
+    assert some.fits
     means = some.answers.means.copy()
     means[2] = 1.5  # more than any point has
     far = replace(some, answers=SimpleNamespace(**{**vars(some.answers), "means": means}))
-    assert not far.carries
+    assert not far.fits
     assert far.params is None
     noisy = SimpleNamespace(**{**vars(far.answers), "noise_covariance": np.eye(4) * N**2})
-    assert replace(far, answers=noisy).carries
+    assert replace(far, answers=noisy).fits

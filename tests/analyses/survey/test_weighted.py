@@ -1,0 +1,202 @@
+"""Weighted estimates without noise: those of R's survey package, by contrasts of units."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.survey.weighted import Estimates
+
+DATA = Path(__file__).parents[2] / "data"
+FIGURES = json.loads((DATA / "survey.json").read_text("utf-8"))
+WITHOUT_NOISE = dps.PureDP(10**10)
+
+
+def units_of(frame, stratum, unit):
+    return {h: sorted(set(rows[unit])) for h, rows in frame.groupby(stratum)}
+
+
+def survey_design(frame, **options):
+    about = FIGURES["survey"]["about"]
+    given = {"mean": about["mean_weight"], "cap": about["cap"], "total": about["weights"]}
+    units = units_of(frame, "stratum", "psu")
+    return dps.Design("w", strata="stratum", unit="psu", units=units, **(given | options))
+
+
+COLUMNS = [
+    dps.Boolean("ill"), dps.Category("sex", ["f", "m"]),
+    dps.Category("region", ["coast", "hills", "plain"]),
+    dps.Number("income", 0, 100, points=1001, edges=range(10, 100, 10), missing=0),
+    dps.Number("age", 18, 90, points=73, missing=18),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def survey():
+    return pd.read_csv(DATA / "survey.csv")
+
+
+@pytest.fixture(scope="module")
+def released(survey):
+    asked = {
+        "ill": dps.Proportion("ill"), "income": dps.Mean("income"), "age": dps.Mean("age"),
+        "region": dps.Marginals(["region"], 1), "women": dps.Proportion("ill", given="sex == 'f'"),
+        "income of women": dps.Mean("income", given="sex == 'f'"),
+        "ill_by_sex": dps.GroupMeans("ill", by="sex"),
+        "income_by_region": dps.GroupMeans("income", by="region"),
+        "difference_of_sexes": dps.Difference("ill", by="sex"),
+        "of means": dps.MeanDifference("income", by="region", groups=("hills", "coast")),
+    }  # fmt: skip
+    schema = dps.Schema(COLUMNS, design=survey_design(survey))
+    plan = dps.plan(schema, asked, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
+    return dps.release(plan, survey, m=500)
+
+
+def configurations(units):
+    """Signs of units in pairs and a triple, all that are possible, as weighted contrasts."""
+    if len(units) <= 1:
+        return [[]]
+    if len(units) == 2:
+        return [[(units, 1.0)]]
+    if len(units) % 2:
+        found = []
+        for a, b, c in itertools.combinations(units, 3):
+            rest = [unit for unit in units if unit not in (a, b, c)]
+            for pair in ((a, b), (a, c), (b, c)):
+                found += [[(pair, 1.5), *others] for others in configurations(rest)]
+        return found
+    first, *others = units
+    found = []
+    for second in others:
+        rest = [unit for unit in others if unit != second]
+        found += [[((first, second), 1.0), *more] for more in configurations(rest)]
+    return found
+
+
+def over_all_pairings(totals, block, frame, schema, lonely=None):
+    """Totals with the contrasts of every configuration of every stratum, each with its share."""
+    names = [column.name for column in block.columns]
+    codes = schema.select(names).encode(pa.RecordBatch.from_pandas(frame))
+    of_unit = {}
+    for key, rows in frame.groupby(["stratum", "psu"]):
+        inside = {name: column[rows.index] for name, column in codes.items()}
+        values = block.functions(inside).astype(float) / block.bounds[:, None]
+        of_unit[key] = values @ frame["u"].to_numpy()[rows.index]
+    contrasts, factors = [], []
+    strata = [[(h, unit) for unit in units] for h, units in
+              units_of(frame, "stratum", "psu").items()]  # fmt: skip
+    if lonely == "collapse":  # a single one joins the next stratum, here as in R's figure
+        (alone,) = (units for units in strata if len(units) == 1)
+        strata = [units for units in strata if len(units) > 1]
+        strata[0] = alone + strata[0]
+    for units in strata:
+        if len(units) == 1 and lonely == "adjust":
+            contrasts.append(of_unit[units[0]])
+            factors.append(1.0)
+        every = configurations(units)
+        for pairs in every:
+            for (a, b), factor in pairs:
+                contrasts.append(of_unit[a] - of_unit[b])
+                factors.append(factor / len(every))
+    return replace(totals, contrasts=np.array(contrasts), factors=np.array(factors),
+                   contrast_noise=np.zeros((block.size,) * 2))  # fmt: skip
+
+
+def estimates(released, name, frame):
+    result = released.infer(name)
+    params, covariances = [], []
+    for part in result.parts:
+        totals = over_all_pairings(part.totals, part.estimand.block, frame, released.schema)
+        exact = Estimates(part.estimand, totals)
+        params.append(exact.params)
+        covariances.append(exact.sampling_covariance)
+    assert len(params) == 1
+    np.testing.assert_allclose(result.params, params[0])
+    return params[0], covariances[0]
+
+
+def same(params, cov, figure, places=slice(None)):
+    np.testing.assert_allclose(params, np.array(figure["params"])[places], rtol=1e-8)
+    wanted = np.array(figure["cov"])[places, places]
+    np.testing.assert_allclose(cov, wanted, rtol=1e-8, atol=1e-8 * np.abs(wanted).max())
+
+
+def test_means_domains_and_differences_are_those_of_r(released, survey):
+    figures = FIGURES["survey"]
+    for i, name in enumerate(["ill", "income", "age"]):
+        same(*estimates(released, name, survey), figures["means"], slice(i, i + 1))
+    same(*estimates(released, "region", survey), figures["region"])
+    same(*estimates(released, "women", survey), figures["women"], slice(0, 1))
+    same(*estimates(released, "income of women", survey), figures["women"], slice(1, 2))
+    for name in ("ill_by_sex", "income_by_region"):
+        same(*estimates(released, name, survey), figures[name])
+    params, cov = estimates(released, "difference_of_sexes", survey)
+    of_r = figures["difference_of_sexes"]
+    sign = np.sign(params[0] / of_r["params"][0])
+    assert params[0] == pytest.approx(sign * of_r["params"][0], rel=1e-8)
+    assert cov[0, 0] == pytest.approx(of_r["cov"][0][0], rel=1e-8)
+
+
+def test_totals_are_those_of_r(released, survey):
+    figures = FIGURES["survey"]["totals"]
+    for place, name in ((0, "ill"), (2, "income")):
+        result = released.infer(name).totals()
+        (part,) = result.parts
+        totals = over_all_pairings(part.totals, part.estimand.block, survey, released.schema)
+        exact = Estimates(part.estimand, totals)
+        same(exact.params, exact.sampling_covariance, figures, slice(place, place + 1))
+
+
+@pytest.fixture(scope="module")
+def nhanes():
+    frame = pd.read_csv(DATA / "nhanes.csv")
+    return frame[frame["SDMVSTRA"] != 86].reset_index(drop=True)  # 86 has three units
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize(
+    "budget", [dps.PureDP(10**9), dps.ZCDP(10**10)], ids=["laplace", "gaussian"]
+)
+def test_contrasts_of_two_units_a_stratum_give_the_variance_itself(nhanes, unit, budget):
+    """With a contrast for every pair; rotated where two sets are measured under replace."""
+    about = FIGURES["nhanes"]["about"]
+    design = dps.Design("WTMEC2YR", mean=about["mean_weight"], cap=about["cap"],
+                        strata="SDMVSTRA", unit="SDMVPSU",
+                        units=units_of(nhanes, "SDMVSTRA", "SDMVPSU"))  # fmt: skip
+    columns = [dps.Category("HI_CHOL", [0, 1]), dps.Category("race", [1, 2, 3, 4])]
+    schema = dps.Schema(columns, design=design)
+    asked = {"high": dps.Proportion("HI_CHOL == 1"), "race": dps.GroupMeans("HI_CHOL", by="race")}
+    plan = dps.plan(schema, asked, budget=budget, unit=unit, n=len(nhanes))
+    release = dps.release(plan, nhanes, m=500)
+    u, y = nhanes["u"].to_numpy(), nhanes["HI_CHOL"].to_numpy()
+    groups = [np.ones(len(u)), *(nhanes["race"].to_numpy() == level for level in (1, 2, 3, 4))]
+    wanted = []
+    for inside in groups:
+        size = np.sum(u * inside)
+        z = u * inside * (y - np.sum(u * inside * y) / size) / size
+        of_units = pd.Series(z).groupby([nhanes["SDMVSTRA"], nhanes["SDMVPSU"]]).sum()
+        wanted.append(np.sum(of_units.groupby(level=0).diff().dropna() ** 2))
+    found = np.concatenate([release.infer(name).sampling_variance for name in asked])
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert release.infer("high").degrees_of_freedom[0] == pytest.approx(14, rel=1e-6)
+
+
+@pytest.mark.parametrize("lonely", ["certainty", "adjust", "collapse"])
+def test_strata_of_one_unit_are_those_of_r(survey, lonely):
+    rows = survey[(survey["stratum"] != "a") | (survey["psu"] != 2)].reset_index(drop=True)
+    figure = FIGURES["lonely"][lonely]
+    schema = dps.Schema(COLUMNS, design=survey_design(rows, lonely=lonely))
+    plan = dps.plan(schema, {"ill": dps.Proportion("ill")}, budget=dps.PureDP(10**9))
+    (part,) = dps.release(plan, rows, m=500).infer("ill").parts
+    totals = over_all_pairings(part.totals, part.estimand.block, rows, schema, lonely)
+    exact = Estimates(part.estimand, totals)
+    same(exact.params, exact.sampling_covariance, figure, slice(0, 1))
+    refused = dps.Schema(COLUMNS, design=survey_design(rows))
+    with pytest.raises(dps.SchemaError, match="lonely"):
+        dps.plan(refused, {"ill": dps.Proportion("ill")}, budget=WITHOUT_NOISE)
