@@ -388,11 +388,6 @@ class ByDesign(EstimateResult):
 
     design: Design = field(kw_only=True)
 
-    @property
-    def nobs(self) -> int:
-        """Number of rows by their weights: the sum of these over the declared mean."""
-        return round(self.rows.estimate / self.design.coded_mean)
-
     def _footer(self, method: Any, target: Target) -> str:
         return design_footer(self.design, self.rows, self.budget, method, target)
 
@@ -545,9 +540,8 @@ def design_footer(
         "population": f"the population, by the survey design ({design})",
         "table": "the private table's own weighted value",
     }[target]
-    size = round(rows.estimate / design.coded_mean)
     of = f" Method: {method.replace('_', '-')}." if method else ""
-    return f"Target: {what}. About {size:,} rows by their weights; {budget}.{of}"
+    return f"Target: {what}. About {rows.in_rows:,} rows by their weights; {budget}.{of}"
 
 
 def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
