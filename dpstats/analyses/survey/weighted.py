@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -385,6 +385,8 @@ class ByDesign(EstimateResult):
     ----------
     design : Design
     """
+
+    certified_target: ClassVar[Target] = "table"  # there are none for the population
 
     design: Design = field(kw_only=True)
 
