@@ -180,7 +180,7 @@ def with_contrasts(
     estimands = [e for a in analyses.values() for e in a.estimands(schema)]  # type: ignore[attr-defined]
     for p in planned:
         amount = p.block.cost(budget, neighbours, p.multiplier)
-        base = contrasted(p.block, estimands)
+        base = contrasted(p.block, estimands, [other.block for other in planned])
         guess = Guess.of(p.block, base, amount, design, budget, neighbours, n)
         found = guess.plan(design, base.size)
         share = Fraction(found.share).limit_denominator(100)
@@ -194,9 +194,13 @@ def with_contrasts(
     return kept, contrasts
 
 
-def contrasted(block: Block, estimands: Sequence[Estimand]) -> Block:
+def contrasted(block: Block, estimands: Sequence[Estimand], measured: Sequence[Block]) -> Block:
     """What contrasts of a measured block are of: sums of its functions, if these serve all."""
-    served = [e for e in estimands if _follows(block, e.block)]
+    served = [
+        e
+        for e in estimands
+        if e.block == block or (e.block not in measured and _follows(block, e.block))
+    ]
     bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
     for base in bases:
         if all(_follows(base, e.contrasted or e.block) for e in served):
