@@ -1,6 +1,6 @@
 """Surveys: coverage and width of weighted shares, and the error of the cap that a plan chooses.
 
-    python tests/benchmarks/survey.py intervals [--runs 500] [--only 2k,hard]
+    python tests/benchmarks/survey.py intervals [--runs 500] [--only 2k hard]
     python tests/benchmarks/survey.py caps
 
 "intervals": samples drawn anew from finite populations of units, a plan's own cap, contrasts and
@@ -279,9 +279,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["intervals", "caps"])
     parser.add_argument("--runs", type=int, default=500)
-    parser.add_argument("--only", default="", help="parts of the names of settings, and 'hard'")
+    parser.add_argument("--only", nargs="*", help="parts of names of settings, or hard")
     given = parser.parse_args()
     if given.what == "caps":
         caps()
     else:
-        intervals(given.runs, [part for part in given.only.split(",") if part])
+        intervals(given.runs, given.only)
