@@ -31,6 +31,7 @@ def test_the_number_of_rows_is_the_sum_of_weights_over_their_mean(release):
 def test_means_are_those_of_weights(release):
     answers = release.answers(dps.Cells.condition(release.schema, "g == 'a'"))
     assert answers.means == pytest.approx([2 / 3], abs=1e-4)
-    measured = dict(zip(release.family.names, release.measurements.means, strict=True))
-    assert measured["g=a"] == pytest.approx(2 / 3, abs=1e-4)
+    measured = release.measurements
+    means = dict(zip(measured.family.names, measured.means, strict=True))
+    assert means["g=a"] == pytest.approx(2 / 3, abs=1e-4)
     assert float(release.infer("y")) == pytest.approx(0.75, abs=1e-4)
