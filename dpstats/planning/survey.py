@@ -90,8 +90,11 @@ def cap_errors(
     for cap in caps:
         capped = design.with_cap(float(cap))
         guess = Guess.of(_TWO, _TWO, amount, capped, budget, neighbours, n)
+        planned = guess.plan(capped, 1)
+        doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0
+        variance = (planned.width**2 + doubt) * guess.sampling**2
         bias = _BIAS * guess.cut * np.sqrt(_SHARE * (1 - _SHARE))
-        errors.append(np.hypot(guess.plan(capped, 1).width * guess.sampling, bias))
+        errors.append(np.sqrt(variance + bias**2))
     return np.array(errors)
 
 
