@@ -5,7 +5,7 @@ All from public numbers, before any row is read; equations of docs/explanation/i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -13,11 +13,13 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
-from dpstats.analyses.survey.estimand import require_estimands
+from dpstats.analyses.survey.estimand import estimands_of, require_estimands
+from dpstats.analyses.survey.weighted import basis_of
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.privacy.budget import Budget
@@ -30,6 +32,7 @@ USUAL_ROWS = 10_000  # that a plan without a number of rows is made for
 USUAL_DEFF = 2.0  # design effect of clusters that contrasts are planned for
 _SHARE = 0.3  # that a cap is chosen for
 _BIAS = 0.2  # of the share of weights above the cap, in standard deviations of what is estimated
+_RESIDUAL = 0.25  # standard deviation of residuals in unit scale, that contrasts are planned for
 _FARTHER = 1.5  # factor by which a declared design effect may be wrong
 _MOST_CONTRASTS = 300
 _MOST_FUNCTIONS = 50_000
@@ -167,21 +170,32 @@ def plan_contrasts(
 
 
 def with_contrasts(
-    planned: list[PlannedBlock], design: Design, budget: Budget, neighbours: Neighbours,
-    n: int | None,
+    planned: list[PlannedBlock], schema: Schema, analyses: Mapping[str, Analysis[Result]],
+    budget: Budget, neighbours: Neighbours, n: int | None,
 ) -> tuple[list[PlannedBlock], list[PlannedBlock]]:  # fmt: skip
-    """Blocks with a part of what they get, and contrasts of their functions with the rest."""
+    """Blocks with a part of what they get, and contrasts of their functions with the rest.
+
+    Contrasts of scores at a pilot, in equal parts, where these serve what a block is for.
+    """
+    design = schema.design
+    assert design is not None
+    every = [one for analysis in analyses.values() for one in estimands_of(analysis, schema)]
     kept, contrasts = [], []
     for p in planned:
+        served = [one for one in every if basis_of(p.block, one.block) is not None]
+        bases = list(dict.fromkeys(one.score or p.block for one in served)) or [p.block]
         amount = p.block.cost(budget, neighbours, p.multiplier)
         measured = _in_better_basis(p.block, budget, neighbours)
-        found = _planned(p.block, measured, amount, design, budget, neighbours, n)
+        one = _noise_and_sampling(bases[0], measured, amount, design, budget, neighbours, n)
+        by_units = any(estimand.by_units for estimand in served)
+        found = _planned(one, bases, design, budget, by_units)
         share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
         multiplier = measured.multiplier(budget, neighbours, amount * (1 - share))
         kept.append(replace(p, block=measured, multiplier=multiplier))
-        if found is not None and found.count:
-            dealt = contrasts_of(p.block, design.pairs, found.count)
-            multiplier = dealt.multiplier(budget, neighbours, amount * share)
+        for base in bases if found is not None and found.count else ():
+            assert found is not None
+            dealt = contrasts_of(base, design.pairs, found.count)
+            multiplier = dealt.multiplier(budget, neighbours, amount * share / len(bases))
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
     return kept, contrasts
 
@@ -203,32 +217,52 @@ def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
     return Contrasts(block, (pairs.plain, plain), (pairs.triples, triples))
 
 
-def _planned(
-    block: Block, measured: Block, amount: Fraction, design: Design, budget: Budget,
+def _noise_and_sampling(
+    base: Block, measured: Block, amount: Fraction, design: Design, budget: Budget,
     neighbours: Neighbours, n: int | None,
-) -> ContrastPlan | None:  # fmt: skip
-    """What contrasts of a block are planned to get; None without units to compare."""
-    if not design.has_contrasts or not design.pairs.count:
-        return None
-    weight = design.coded_mean
-    one = Contrasts(block, (1, 1))
+) -> tuple[float, float, float]:  # fmt: skip
+    """Planned variances of an estimate: its noise, that of a contrast, and the sampling error.
+
+    Of a share of one of the functions, between which rows are even; or of a score on numbers that
+    vary over half of their range, with a residual of a quarter.
+    """
     scale = budget.natural_scale(measured.multiplier(budget, neighbours, amount))
+    one = Contrasts(base, (1, 1))
     signed = budget.natural_scale(one.multiplier(budget, neighbours, amount))
     noise, of_contrast = (max(budget.law(each).variance, 1e-9) for each in (scale, signed))
-    cells = max(block.size, 2)
-    # of a share of one of the functions, between which rows are even
+    rows = (n or USUAL_ROWS) * USUAL_DEFF * (1 + (design.cv or 0.5) ** 2) * design.coded_mean**2
+    if isinstance(base, PilotScore):
+        clip = 3 * _RESIDUAL
+        return 1.2 * noise, of_contrast * clip**2, rows * 0.5 * _RESIDUAL**2
+    cells = max(base.size, 2)
     share = 1 / cells
     factor = (1 - share) ** 2 + (cells - 1) * share**2
-    halved = factor if measured == block else factor / 2
-    variation = 1 + (design.cv or 0.5) ** 2
-    sampling = (n or USUAL_ROWS) * USUAL_DEFF * variation * share * (1 - share) * weight**2
-    x = halved * noise / sampling
-    ratio = factor / halved * of_contrast / noise
+    halved = factor if measured == base else factor / 2
+    return halved * noise, factor * of_contrast, rows * share * (1 - share)
+
+
+def _planned(
+    variances: tuple[float, float, float], bases: Sequence[Block], design: Design, budget: Budget,
+    by_units: bool,
+) -> ContrastPlan | None:  # fmt: skip
+    """What contrasts of some blocks are planned to get; None without units to compare."""
+    if not design.has_contrasts or not design.pairs.count:
+        if by_units:
+            raise RequestError(
+                "regressions need units with which to compare others: a design effect of shares "
+                "says nothing about coefficients; declare unit= in the design, with units of "
+                "which two are in one stratum, or leave the regressions out"
+            )
+        return None
+    noise, of_contrast, sampling = variances
+    power = 2 if budget.noise == "laplace" else 1
+    x, ratio = noise / sampling, of_contrast / noise * len(bases) ** power
     units = design.number_of_units
     pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
-    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // block.size), 1)
-    deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + x))
-    return plan_contrasts(x, ratio, 2 if budget.noise == "laplace" else 1, pairs, most, deff_width)
+    largest = max(base.size for base in bases)
+    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // largest), 1)
+    deff_width = None if design.deff is None or by_units else float(np.sqrt(_FARTHER + x))
+    return plan_contrasts(x, ratio, power, pairs, most, deff_width)
 
 
 _TWO = Partition((), (b"\x01",), ("one set",))

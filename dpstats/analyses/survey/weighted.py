@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from dpstats.error_rates import bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
 from dpstats.inference.intervals import Ends
 from dpstats.measured.view import ReleaseView
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 
 _HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
+_LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
+_ROUNDING = 1e-9
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
@@ -52,7 +55,7 @@ class Totals(Cached):
     basis : (d, D) float64
         The d wanted totals as sums of these D.
     contrasts : (J, d) float64
-        Noisy contrasts; without a row where none were measured.
+        Noisy contrasts, of the block or of a score; without a row where none were measured.
     factors : (J,) float64
         What squares of contrasts are multiplied by.
     contrast_noise : (d, d) float64
@@ -68,8 +71,14 @@ class Totals(Cached):
     design: Design
 
     @classmethod
-    def of(cls, release: ReleaseView, block: Block) -> Totals:
+    def of(
+        cls, release: ReleaseView, block: Block, score: PilotScore | None = None, *,
+        by_units: bool = False, alone: bool = False,
+    ) -> Totals:  # fmt: skip
         """Totals of a block, and its contrasts or those of a block that it follows from.
+
+        Of a `score` instead if there is one; `alone` without any. `by_units` if a design effect
+        does not serve.
 
         Raises
         ------
@@ -79,11 +88,15 @@ class Totals(Cached):
         assert design is not None
         answers = release.answers(block, disjoint=True)
         (measured,) = answers.blocks
-        basis = np.eye(block.size) if measured == block else _basis(measured, block)
+        basis = np.eye(block.size) if measured == block else basis_of(measured, block)
         assert basis is not None
-        found = _contrasts(release, block)
+        found = None if alone else _contrasts(release, score or block)
         if found is None:
-            if design.deff is None:
+            if by_units:
+                raise NotMeasuredError(
+                    f"contrasts of {(score or block).names[0]!r} between units were not measured"
+                )
+            if design.deff is None and not alone:
                 raise NotMeasuredError(
                     f"contrasts of {block.names[0]!r} between units were not measured, and the "
                     "design declares no deff="
@@ -124,9 +137,11 @@ def _of_hash(design: Design) -> float:
     return units / (units - 1) if isinstance(units, int) else 1.0
 
 
-def _basis(measured: Block, block: Block) -> Floats | None:
+def basis_of(measured: Block, block: Block) -> Floats | None:
     """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
     if measured.settles(block):
+        if isinstance(measured, PilotScore):
+            return measured.unit * np.eye(measured.size)
         assert isinstance(measured, Partition)
         return np.linalg.inv(measured.basis)
     derivation = measured.derive(block, complements=False)
@@ -140,7 +155,7 @@ def _contrasts(release: ReleaseView, block: Block) -> tuple[Contrasts, Floats, F
     best: tuple[Contrasts, Floats, Floats] | None = None
     for contrasts in release.contrasts:
         base = contrasts.base
-        basis = _basis(base, block)
+        basis = basis_of(base, block)
         if basis is None:
             continue
         answers = release.answers(contrasts, disjoint=True)
@@ -173,7 +188,7 @@ class Estimates(Cached):
     @cached_property
     def independent(self) -> Floats:
         """Sampling variances (q,) of as many independent rows of the mean weight."""
-        squares = self.estimand.squares(self.totals.values, self.slopes)
+        squares = self.estimand.squares(self.totals.values, self._contrast_slopes)
         return np.asarray(self.totals.design.coded_mean * squares)
 
     @cached_property
@@ -182,11 +197,18 @@ class Estimates(Cached):
         return np.asarray(self.slopes @ self.totals.noise @ self.slopes.T)
 
     @cached_property
+    def _contrast_slopes(self) -> Floats:
+        """Derivatives (q, e) by what contrasts are of: the totals, or a score."""
+        by_score = self.estimand.score_slopes
+        return self.slopes if by_score is None else by_score(self.totals.values)
+
+    @cached_property
     def _contrast_moments(self) -> tuple[Floats, Floats]:
         """Sum of products of the linearised contrasts (q, q), and what noise adds to it."""
-        z = self.totals.contrasts @ self.slopes.T
+        slopes = self._contrast_slopes
+        z = self.totals.contrasts @ slopes.T
         factors = self.totals.factors
-        noise = self.slopes @ self.totals.contrast_noise @ self.slopes.T
+        noise = slopes @ self.totals.contrast_noise @ slopes.T
         return (z.T * factors) @ z, factors.sum() * noise
 
     @cached_property
@@ -229,15 +251,29 @@ class Estimates(Cached):
 
     @property
     def _number_of_contrasts(self) -> float:
-        """Effective number of contrasts with unequal factors or hashed units, eq. hashed-degrees."""
+        """Effective number of contrasts of unequal factors or hashed units, eq. hashed-degrees."""
         factors, design = self.totals.factors, self.totals.design
         effective = float(factors.sum() ** 2 / np.sum(factors**2))
         if isinstance(design.units, int):
             effective *= design.units / (effective + design.units - 1)
         return effective
 
+    @cached_property
+    def moving_noise(self) -> Floats:
+        """Covariances (2, q) of the noise where a parameter is not its estimate but d less.
+
+        Its variance is then that at the estimate plus 2 d times the first and d^2 times the second.
+        """
+        if self.estimand.moving is None:
+            return np.zeros((2, len(self.params)))
+        moving = self.estimand.moving(self.totals.values)
+        noise = moving @ self.totals.noise
+        return np.stack([np.sum(noise * x, axis=1) for x in (self.slopes, moving)])
+
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
+        if not np.isfinite(self.slopes).all():
+            return np.full(len(self.params), np.inf)
         laws = map(self.totals.noise_law, self.slopes * _INVERTED)
         return np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / _INVERTED
 
@@ -268,13 +304,15 @@ class DesignIntervals(Estimated, Cached):
 
     @cached_property
     def sampling_variance(self) -> Floats:
-        """Variances (q,) of the sampling error."""
-        return self._joined(np.diag(part.sampling_covariance) for part in self.parts)
+        """Variances (q,) of the sampling error, infinite without an estimate."""
+        joined = self._joined(np.diag(part.sampling_covariance) for part in self.parts)
+        return np.where(np.isnan(joined), np.inf, joined)
 
     @cached_property
     def privacy_variance(self) -> Floats:
-        """Variances (q,) of the noise."""
-        return self._joined(np.diag(part.noise_covariance) for part in self.parts)
+        """Variances (q,) of the noise, infinite without an estimate."""
+        joined = self._joined(np.diag(part.noise_covariance) for part in self.parts)
+        return np.where(np.isnan(joined), np.inf, joined)
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
@@ -298,19 +336,35 @@ class DesignIntervals(Estimated, Cached):
     def __len__(self) -> int:
         return len(self.estimate)
 
-    @property
-    def _sd(self) -> Floats:
-        return np.sqrt(self.sampling_variance + self.privacy_variance)
+    @cached_property
+    def _moving_noise(self) -> Floats:
+        """(2, q), see `Estimates.moving_noise`."""
+        return np.stack([self._joined(part.moving_noise[i] for part in self.parts) for i in (0, 1)])
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits (q,) by Student's t; of the table, from the distribution of the noise."""
+        """Limits (q,) by Student's t; of the table, from the distribution of the noise.
+
+        All values less than t standard deviations away, with the noise as it is at that value: as
+        Fieller's, without an end where noise does not rule out collinear regressors.
+        """
         from scipy import stats
 
         if target == "table":
             width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
+            squared = np.full(len(self), float(stats.norm.isf(alpha / 2)) ** 2)
+            variance = width**2 / squared
         else:
-            width = stats.t.ppf(1 - alpha / 2, self.degrees_of_freedom) * self._sd
-        low, high = (np.clip(self.estimate + side * width, *self.ranges) for side in (-1, 1))
+            squared = np.square(stats.t.ppf(1 - alpha / 2, self.degrees_of_freedom))
+            variance = self.sampling_variance + self.privacy_variance
+        known = np.isfinite(self.estimate) & np.isfinite(variance)
+        estimate, variance = (np.where(known, x, 0.0) for x in (self.estimate, variance))
+        first, second = (squared * np.where(known, x, 0.0) for x in self._moving_noise)
+        known &= second < 1
+        rest = np.where(known, 1 - second, 1.0)
+        root = np.sqrt(first**2 + rest * squared * variance)
+        ends = (np.where(known, estimate + (-first + side * root) / rest, side * np.inf)
+                for side in (-1, 1))  # fmt: skip
+        low, high = (np.clip(end, *self.ranges) for end in ends)
         return low, high
 
     def certified(self, alpha: float, target: Target) -> Ends:
@@ -330,11 +384,50 @@ class DesignIntervals(Estimated, Cached):
         """P-values (q,) that each parameter equals `value`, by Student's t."""
         from scipy import stats
 
-        score = (self.estimate - value) / np.maximum(self._sd, 1e-300)
+        score = self._deviates(value)
         if alternative == "two-sided":
             return np.asarray(2 * stats.t.sf(np.abs(score), self.degrees_of_freedom))
         signed = score if alternative == "larger" else -score
         return np.asarray(stats.t.sf(signed, self.degrees_of_freedom))
+
+    def _deviates(self, value: float | Floats) -> Floats:
+        """Distances (q,) from values in standard deviations at these; zero where not known."""
+        away = self.estimate - value
+        first, second = self._moving_noise
+        variance = self.sampling_variance + self.privacy_variance
+        known = np.isfinite(away) & np.isfinite(variance)
+        variance = np.where(known, variance + 2 * away * first + away**2 * second, 1.0)
+        return np.where(known, away / np.sqrt(np.maximum(variance, 1e-300)), 0.0)
+
+    def determined_part(self) -> Floats:
+        """Combinations (q, q) that can be tested: all."""
+        return np.eye(len(self))
+
+    def wald(self, values: Floats) -> tuple[float, float]:
+        """F statistic and p-value that all parameters, of one block, equal values (q,).
+
+        The largest squared t of a combination of them, as Hotelling's; the noise is as it is where
+        that combination has the value tested.
+        """
+        from scipy import stats
+
+        (part,) = self.parts
+        covariance = part.sampling_covariance + part.noise_covariance
+        away = part.params - values
+        if not (np.isfinite(away).all() and np.isfinite(covariance).all()):
+            return 0.0, 1.0
+        sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        sizes, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+        axes = vectors / sd[:, np.newaxis]
+        along = axes @ ((axes.T @ away) / np.maximum(sizes, _LEAST_SIZE))
+        estimand = part.estimand.differences(["combination"], along[np.newaxis])
+        one = type(self)((replace(part, estimand=estimand),))
+        size = int(np.sum(sizes > _ROUNDING))
+        squared = float(one._deviates(along @ values)[0]) ** 2
+        df = float(np.min(part.degrees_of_freedom))
+        rest = max(df - size + 1, 1.0)
+        statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)
+        return statistic, float(stats.f.sf(statistic, size, rest))
 
     def subset(self, chosen: slice) -> Self:
         """Intervals of some of the parameters."""
@@ -408,7 +501,7 @@ class SurveyResult(EstimateResult):
             parts.append(
                 Estimates(_total(part.estimand, above * self.design.unit_weight), part.totals)
             )
-        return _survey_result(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
+        return result_of(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
 
     @property
     def capped_share(self) -> tuple[float, float] | None:
@@ -442,6 +535,9 @@ class SurveyResult(EstimateResult):
         return replace(first, degrees_of_freedom=df)  # type: ignore[call-arg]
 
 
+S = TypeVar("S", bound=SurveyResult)
+
+
 def _total(estimand: Estimand, weights: Floats) -> Estimand:
     """Totals of the population, with weights (q, d) of the totals of the block."""
     return Estimand(
@@ -463,24 +559,30 @@ def infer_weighted(analysis: Any, release: ReleaseView) -> SurveyResult:
     title = getattr(analysis, "survey_title", type(analysis).__name__)
     rows = parts[0].totals.answers.rows
     notes = [cell_rules(release.schema, analysis)]
-    return _survey_result(title, parts, rows, str(release.budget), notes)
+    return result_of(title, parts, rows, str(release.budget), notes)
 
 
 def estimates_of(analysis: WithEstimands, release: ReleaseView) -> list[Estimates]:
     """Estimates of every estimand of an analysis."""
     return [
-        Estimates(estimand, Totals.of(release, estimand.block))
+        Estimates(
+            estimand,
+            Totals.of(release, estimand.block, estimand.score, by_units=estimand.by_units),
+        )
         for estimand in analysis.estimands(release.schema)
     ]
 
 
-def _survey_result(
-    title: str, parts: list[Estimates], rows: RowCount, budget: str, notes: Sequence[str]
-) -> SurveyResult:
+def result_of(
+    title: str, parts: list[Estimates], rows: RowCount, budget: str, notes: Sequence[str],
+    kind: type[S] = SurveyResult,  # type: ignore[assignment]
+    **fields: Any,
+) -> S:  # fmt: skip
+    """Result of some estimates; of a kind with more fields."""
     terms = [term for part in parts for term in part.estimand.terms]
     design = parts[0].totals.design
     intervals = DesignIntervals(tuple(parts))
-    return SurveyResult(
+    return kind(
         title=title,
         **estimated(terms, intervals),
         rows=rows,
@@ -490,6 +592,7 @@ def _survey_result(
         design=design,
         degrees_of_freedom=Named(intervals.degrees_of_freedom, terms),
         parts=parts,
+        **fields,
     )
 
 
