@@ -44,12 +44,8 @@ class RowCount:
         """The fewest persons that have so many rows; a whole number only where rows are public."""
         if self.law is None:
             return RowCount(max(1.0, float(self.estimate // self.rows_per_person)))
-        return self.over(self.rows_per_person)
-
-    def over(self, unit: float) -> RowCount:
-        """The number in another unit, such as the mean weight of a row."""
-        law = None if self.law is None else divided(self.law, unit)
-        return RowCount(self.estimate / unit, law, whole=False)
+        k = self.rows_per_person
+        return RowCount(self.estimate / k, divided(self.law, k), whole=False)
 
     @property
     def value(self) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dpstats.analyses.notes import cell_rules
-from dpstats.analyses.regression.contrasts import RegressionResult
+from dpstats.analyses.regression.contrasts import ContrastResult, RegressionResult
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_models import number_names, regressor_columns, value_in_bins
 from dpstats.analyses.regression.score import IDENTITY, LOG, Link, find_root
@@ -35,12 +35,13 @@ from dpstats.caching import Cached
 from dpstats.checks import first_few
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.group_moments import PARTS, GroupMoments
+from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Table
 from dpstats.families.tables.partition import Partition
 from dpstats.results.estimates import estimated
+from dpstats.results.named import Named
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import cell_set
 
@@ -249,9 +250,10 @@ class CellEquations(Equations):
             middle, half = column.middle, column.half_range
             if self.link is IDENTITY:  # in the unit of the moments
                 middle, half = self.moments.origin_of_response, 1.0
-            size, of_x = np.ones(len(PARTS)), np.array([-1.0, 0.0, 1.0])
-            eye = np.eye(cells)
-            return np.kron(eye, size), np.kron(eye, middle * size + half * of_x)
+            size, of_x = TO_MOMENTS[:2]
+            each = np.eye(cells)[:, :, np.newaxis]  # by the parts of a cell
+            of_response = middle * size + half * of_x
+            return (each * size).reshape(cells, -1), (each * of_response).reshape(cells, -1)
         column = self.moments.schema[name]
         if isinstance(block, Partition):
             pairs = np.eye(block.size).reshape(cells, _value_bins(column), block.size)
@@ -259,7 +261,8 @@ class CellEquations(Equations):
         place = np.arange(block.size).reshape([c.bins for c in block.columns])
         inside = self._inside(block.columns)
         at = block.columns.index(column)
-        sizes, sums = (np.zeros((cells, block.size)) for _ in range(2))
+        sizes = np.zeros((cells, block.size), dtype=np.float64)
+        sums = np.zeros_like(sizes)
         for c, bins in enumerate(self._bins.T):
             mask = self._cell(block.columns, bins) & inside
             sizes[c, place[mask]] = 1.0
@@ -496,8 +499,7 @@ class WeightedRegression(SurveyResult, RegressionResult):
         return self.covariance
 
     def _along(self, matrix: Floats) -> DesignIntervals:
-        (part,) = self.parts
-        names = [str(i) for i in range(len(matrix))]
+        (part,), names = self.parts, [str(i) for i in range(len(matrix))]
         return DesignIntervals((replace(part, estimand=part.estimand.differences(names, matrix)),))
 
     def _combined(
@@ -505,8 +507,38 @@ class WeightedRegression(SurveyResult, RegressionResult):
     ) -> dict[str, Any]:
         return {
             **estimated(names, intervals), "title": title, "budget": self.budget,
-            "rows": self.rows.over(self.design.coded_mean), "notes": [*notes, *self.notes],
+            "rows": self.rows, "notes": [*notes, *self.notes], "design": self.design,
+            "degrees_of_freedom": Named(intervals.degrees_of_freedom, names),
+            "parts": intervals.parts,
         }  # fmt: skip
+
+    def _contrasts(self, fields: dict[str, Any]) -> ContrastResult:
+        return WeightedContrasts(**fields)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedContrasts(SurveyResult, ContrastResult):
+    """Contrasts of coefficients from a survey, see `WeightedRegression`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+    >>> columns = [dps.Boolean("smoker"), dps.Category("sex", ["f", "m"])]
+    >>> schema, risk = dps.Schema(columns, design=design), dps.Logistic("smoker ~ sex")
+    >>> plan = dps.plan(schema, {"risk": risk}, budget=dps.PureDP(2), n=8_000)
+    >>> rows = pd.DataFrame({"smoker": [True, False, False, False] * 2_000, "weight": 2})
+    >>> rows["sex"], rows["school"] = ["f", "m"] * 4_000, rows.index // 200
+    >>> men = dps.release(plan, rows).infer(risk).t_test("sex[T.m] = 1")
+    >>> men.effect < 0, men.pvalue < 0.05
+    (True, True)
+    """
+
+    def _first(self, count: int) -> WeightedContrasts:
+        first = super()._first(count)
+        assert isinstance(first, WeightedContrasts)
+        return first
 
 
 def weighted_regression(
