@@ -18,7 +18,8 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import counted
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
-from dpstats.families.tables.cells import Table
+from dpstats.families.tables.cells import ROWS, Table
+from dpstats.families.tables.partition import Partition
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy, plan_digest
 from dpstats.privacy.neighbours import Neighbours
@@ -202,24 +203,29 @@ class Measurements(HasStrategy):
         if self.count is None:
             assert self.strategy.n is not None  # checked when made
             return RowCount(float(self.strategy.n), rows_per_person=self.rows_per_person)
-        total = self._total
-        law = self.budget.law(float(total.scales[0]), len(total.sums))
-        return RowCount(float(total.sums.sum()), law, self.rows_per_person)
+        total, functions = self._total
+        law = self.budget.law(float(total.scales[0]), len(functions))
+        return RowCount(float(total.sums[functions].sum()), law, self.rows_per_person)
 
     @property
     def counted_alone(self) -> bool:
         """True if `rows` is the measured number of rows, whose noise no other answer shares."""
-        return self._total is self.count
+        return self._total[0] is self.count
 
     @cached_property
-    def _total(self) -> NoisyBlock:
-        """The block with the least noise in the number of rows, their sum: a table or the count."""
+    def _total(self) -> tuple[NoisyBlock, NDArray[np.intp]]:
+        """Block with the least noise in the number of rows, and its functions that add up to it."""
         assert self.count is not None
-        tables = (noisy for noisy in self.measured if isinstance(noisy.block, Table))
-        return min((self.count, *tables), key=self._variance_of_total)
+        adding_up = [(self.count, np.zeros(1, np.intp))]
+        for noisy in self.measured:
+            if isinstance(noisy.block, Table | Partition):
+                derivation = noisy.block.derive(ROWS, complements=False)
+                if derivation is not None:
+                    adding_up.append((noisy, np.flatnonzero(derivation.member == 0)))
+        return min(adding_up, key=lambda known: self._variance_of_total(*known))
 
-    def _variance_of_total(self, noisy: NoisyBlock) -> float:
-        return self.budget.law(float(noisy.scales[0])).variance * len(noisy.sums)
+    def _variance_of_total(self, noisy: NoisyBlock, functions: NDArray[np.intp]) -> float:
+        return self.budget.law(float(noisy.scales[0])).variance * len(functions)
 
     @property
     def sources(self) -> tuple[NoisyBlock, ...]:

@@ -170,6 +170,8 @@ class Strategy(Cached):
                 "published must not depend on the keys; name another column, or leave it out of "
                 "the analyses"
             )
+        if self.tables and self.schema.design is not None:
+            raise edited("measures residuals of tables, whose sensitivity is that of equal weights")
         needed = residuals_of(self.tables)
         if set(needed) != {p.block for p in self.measured if isinstance(p.block, Residual)}:
             raise edited("does not measure the residuals of its tables")

@@ -527,6 +527,11 @@ def infer(
         raise RequestError(
             f"schema must be the dps.Schema of the rows, got {type(schema).__name__}"
         )
+    if schema.design is not None:
+        raise RequestError(
+            "intervals from synthetic rows alone take the private rows as independent draws, and "
+            "the schema declares a survey design: use infer of the release itself"
+        )
     family = answered(analysis, schema)
     known = _Known.of(analysis, family, radius, n, beta)
     view = PublishedRows(

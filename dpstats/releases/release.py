@@ -466,6 +466,7 @@ class Release(Cached):
         (0.975, True)
         """
         _check_analysis("radius", analysis)
+        self._refuse_for_design("a radius")
         certificate = self.accuracy(analysis, alpha=alpha)
         asked = self._named(analysis) if isinstance(analysis, str) else analysis
         spectral = getattr(asked, "spectral_radius", None)
@@ -559,6 +560,9 @@ class Release(Cached):
         """
         from dpstats.bounds.bounding import bound
 
+        if target == "population":
+            self._refuse_for_design("bound(target='population')")
+
         options = {"given": given, "minus": minus, "over": over}
         query = self._asked(query, *options.values())
         return bound(
@@ -611,6 +615,7 @@ class Release(Cached):
             view = self._view
             return PlausibleTables.near(self._sources, view.candidates, np.asarray(view.weights))
 
+        self._refuse_for_design("draws")
         check_whole("the number of draws", count, 2, MOST)
         tables = self._once("plausible tables", tables_near)
         return Draws(self.columns, tables, seeds_of(rng, count), self.n)
@@ -660,6 +665,14 @@ class Release(Cached):
         query = self._asked(query, *options.values())
         return explain(self._view, self._sources, query, **options, alpha=alpha, totals=totals)
 
+    def _refuse_for_design(self, what: str) -> None:
+        """Refuse what is valid for rows that were drawn independently, and not for a survey."""
+        if self.schema.design is not None:
+            raise RequestError(
+                f"{what} takes rows as independent draws from the population, and this release is "
+                "of a survey with a design: use infer, or bound for the private table itself"
+            )
+
     def _asked(self, query: Any, *options: str | None) -> Any:
         """The planned analysis that a text names, unless it reads as a condition."""
         if isinstance(query, str) and query in self.measurements.requests and not any(options):
@@ -679,10 +692,13 @@ class Release(Cached):
         Parameters
         ----------
         weighted : bool
-            Instead of rows, all candidates, sorted, with a last column ``_weight``.
+            Instead of rows, all candidates, sorted, with a last column ``_weight``. Their weights
+            add up to one; in a survey to the size of the population by its weights.
         """
         if weighted:
-            frame = self.schema.to_frame(self.candidates).assign(_weight=self.weights)
+            design = self.schema.design
+            size = 1.0 if design is None else self._sources.rows.estimate * design.unit_weight
+            frame = self.schema.to_frame(self.candidates).assign(_weight=size * self.weights)
         else:
             order = random_order(self.counts, self.row_seed)
             frame = self.schema.to_frame({name: c[order] for name, c in self.candidates.items()})

@@ -21,6 +21,7 @@ PAGES = [
     "how-to/analyse/export.md",
     "how-to/analyse/report.md",
     "how-to/analyse/rows-only.md",
+    "how-to/analyse/survey.md",
     "how-to/analyse/survival.md",
     "how-to/release/approve-a-plan.md",
     "how-to/plan/choose-a-guarantee.md",

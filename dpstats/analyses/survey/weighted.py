@@ -18,7 +18,7 @@ from dpstats.analyses.survey.estimand import Estimand, WithEstimands
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted
-from dpstats.error_rates import bonferroni
+from dpstats.error_rates import LEAST_COMPUTED, bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
 _LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
 _ROUNDING = 1e-9
+_OF_VARIANCE = 0.2  # part of alpha for a confidence bound on a sampling variance
+_HALVINGS = 40
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
@@ -270,6 +272,53 @@ class Estimates(Cached):
         noise = moving @ self.totals.noise
         return np.stack([np.sum(noise * x, axis=1) for x in (self.slopes, moving)])
 
+    def half_widths(self, alpha: float | Floats) -> Floats:
+        """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
+
+        The shorter of t limits and of those with a confidence bound on the sampling variance, which
+        are shorter where noise leaves hardly a degree of freedom.
+        """
+        from scipy import stats
+
+        sampling, noise = np.diag(self.sampling_covariance), np.diag(self.noise_covariance)
+        df = self.degrees_of_freedom
+        widths = stats.t.ppf(1 - alpha / 2, df) * np.sqrt(sampling + noise)
+        if not len(self.totals.factors):
+            return np.asarray(widths)
+        products, hidden = (np.diag(matrix) for matrix in self._contrast_moments)
+        contrasts = self._number_of_contrasts
+        most = products * contrasts / stats.chi2.ppf(_OF_VARIANCE * alpha, contrasts) - hidden
+        normal = stats.norm.ppf(1 - (1 - _OF_VARIANCE) * alpha / 2)
+        return np.asarray(np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise)))
+
+    @property
+    def _variances(self) -> Floats:
+        """Variances (q,) of the errors, of sampling and noise."""
+        return np.asarray(np.diag(self.sampling_covariance) + np.diag(self.noise_covariance))
+
+    def _noisier(self, distances: Floats) -> Floats:
+        """Standard deviations (q,) at the estimates over those at values so much less."""
+        first, second = self.moving_noise
+        at_value = self._variances + 2 * distances * first + distances**2 * second
+        ratios = self._variances / np.maximum(at_value, 1e-300)
+        return np.sqrt(np.where(at_value > 0, ratios, 1.0))
+
+    def t_squared(self, distances: Floats) -> float:
+        """Squared t statistic of the only parameter, so much above the value tested."""
+        scaled = float((distances * self._noisier(distances))[0])
+        return scaled**2 / max(float(self._variances[0]), 1e-300)
+
+    def pvalues(self, distances: Floats) -> Floats:
+        """Two-sided p-values (q,) of estimates less values: where the intervals end."""
+        known = np.isfinite(distances) & np.isfinite(self._variances)
+        distances = np.where(known, distances * self._noisier(distances), 0.0)
+        low, high = np.full(len(distances), np.log(LEAST_COMPUTED)), np.zeros(len(distances))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            inside = ~known | (np.abs(distances) <= self.half_widths(np.exp(middle)))
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+        return np.asarray(np.exp(high))
+
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
         if not np.isfinite(self.slopes).all():
@@ -342,28 +391,29 @@ class DesignIntervals(Estimated, Cached):
         return np.stack([self._joined(part.moving_noise[i] for part in self.parts) for i in (0, 1)])
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits (q,) by Student's t; of the table, from the distribution of the noise.
+        """Limits (q,) of the population; of the table, from the distribution of the noise.
 
-        All values less than t standard deviations away, with the noise as it is at that value: as
-        Fieller's, without an end where noise does not rule out collinear regressors.
+        With the noise as it is at each value, as Fieller's: without an end where noise does not
+        rule out collinear regressors.
         """
-        from scipy import stats
-
         if target == "table":
             width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
-            squared = np.full(len(self), float(stats.norm.isf(alpha / 2)) ** 2)
-            variance = width**2 / squared
+        if target == "table":
+            width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
         else:
-            squared = np.square(stats.t.ppf(1 - alpha / 2, self.degrees_of_freedom))
-            variance = self.sampling_variance + self.privacy_variance
-        known = np.isfinite(self.estimate) & np.isfinite(variance)
-        estimate, variance = (np.where(known, x, 0.0) for x in (self.estimate, variance))
+            width = self._joined(part.half_widths(alpha) for part in self.parts)
+        variance = self.privacy_variance + (target == "population") * self.sampling_variance
+        known = np.isfinite(self.estimate) & np.isfinite(width) & np.isfinite(variance)
+        estimate, width = (np.where(known, x, 0.0) for x in (self.estimate, width))
+        squared = np.divide(width**2, variance, out=np.zeros(len(self)), where=known & (width > 0))
         first, second = (squared * np.where(known, x, 0.0) for x in self._moving_noise)
         known &= second < 1
         rest = np.where(known, 1 - second, 1.0)
-        root = np.sqrt(first**2 + rest * squared * variance)
-        ends = (np.where(known, estimate + (-first + side * root) / rest, side * np.inf)
-                for side in (-1, 1))  # fmt: skip
+        root = np.sqrt(first**2 + rest * width**2)
+        ends = (
+            np.where(known, estimate + (side * root - first) / rest, side * np.inf)
+            for side in (-1, 1)
+        )
         low, high = (np.clip(end, *self.ranges) for end in ends)
         return low, high
 
@@ -381,23 +431,18 @@ class DesignIntervals(Estimated, Cached):
         return self.certified(alpha, target)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """P-values (q,) that each parameter equals `value`, by Student's t."""
-        from scipy import stats
-
-        score = self._deviates(value)
-        if alternative == "two-sided":
-            return np.asarray(2 * stats.t.sf(np.abs(score), self.degrees_of_freedom))
-        signed = score if alternative == "larger" else -score
-        return np.asarray(stats.t.sf(signed, self.degrees_of_freedom))
-
-    def _deviates(self, value: float | Floats) -> Floats:
-        """Distances (q,) from values in standard deviations at these; zero where not known."""
-        away = self.estimate - value
-        first, second = self._moving_noise
-        variance = self.sampling_variance + self.privacy_variance
-        known = np.isfinite(away) & np.isfinite(variance)
-        variance = np.where(known, variance + 2 * away * first + away**2 * second, 1.0)
-        return np.where(known, away / np.sqrt(np.maximum(variance, 1e-300)), 0.0)
+        """P-values (q,) that each parameter equals `value`, where its intervals end."""
+        size = sum(len(part.params) for part in self.parts)
+        values = np.broadcast_to(value, len(self)).astype(np.float64)
+        if self.chosen is not None:
+            values, chosen = np.zeros(size), values
+            values[list(self.chosen)] = chosen
+        places = np.split(values, np.cumsum([len(part.params) for part in self.parts])[:-1])
+        pairs = list(zip(self.parts, places, strict=True))
+        two_sided = self._joined(part.pvalues(part.params - own) for part, own in pairs)
+        above = (self.estimate > value) == (alternative == "larger")
+        one_sided = np.where(above, two_sided / 2, 1 - two_sided / 2)
+        return two_sided if alternative == "two-sided" else one_sided
 
     def determined_part(self) -> Floats:
         """Combinations (q, q) that can be tested: all."""
@@ -421,9 +466,8 @@ class DesignIntervals(Estimated, Cached):
         axes = vectors / sd[:, np.newaxis]
         along = axes @ ((axes.T @ away) / np.maximum(sizes, _LEAST_SIZE))
         estimand = part.estimand.differences(["combination"], along[np.newaxis])
-        one = type(self)((replace(part, estimand=estimand),))
+        squared = replace(part, estimand=estimand).t_squared(along[np.newaxis] @ away)
         size = int(np.sum(sizes > _ROUNDING))
-        squared = float(one._deviates(along @ values)[0]) ** 2
         df = float(np.min(part.degrees_of_freedom))
         rest = max(df - size + 1, 1.0)
         statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)
