@@ -112,6 +112,7 @@ class PilotScore(Block):
             or (self.link != "identity" and (self.link == "logit") != (level is not None))
             or (self.link == "log" and column is not None and _values(column)[0] < 0)
             or (self.clip is not None) != (self.link == "identity" and self.pilot is not None)
+            or not (self.clip is None or type(self.clip) is int)
             or not (self.clip is None or 1 <= self.clip <= _WIDEST * UNIT)
             or len(pilot) != len(self.terms)
             or not all(type(c) is int and abs(c) <= LARGEST * UNIT for c in pilot)

@@ -183,8 +183,6 @@ class CellEquations(Equations):
             if column.name in number_names(self.moments):
                 assert isinstance(column, Number)
                 values[column.name] = value_in_bins(column, bins)
-        if not values:
-            return self.moments.regressors_at({"": np.zeros(1)})
         return self.moments.regressors_at(values)
 
     def _inside(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:

@@ -398,8 +398,6 @@ class DesignIntervals(Estimated, Cached):
         """
         if target == "table":
             width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
-        if target == "table":
-            width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
         else:
             width = self._joined(part.half_widths(alpha) for part in self.parts)
         variance = self.privacy_variance + (target == "population") * self.sampling_variance
