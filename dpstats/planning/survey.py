@@ -19,6 +19,7 @@ from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
+from dpstats.families.group_moments import GroupMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
 from dpstats.measured.strategy import PlannedBlock
@@ -223,8 +224,8 @@ def _noise_and_sampling(
 ) -> tuple[float, float, float]:  # fmt: skip
     """Planned variances of an estimate: its noise, that of a contrast, and the sampling error.
 
-    Of a share of one of the functions, between which rows are even; or of a score on numbers that
-    vary over half of their range, with a residual of a quarter.
+    Of a share of one of the functions, between which rows are even; of the mean of a number, or of
+    a score on numbers that vary over half of their range, with a residual of a quarter.
     """
     scale = budget.natural_scale(measured.multiplier(budget, neighbours, amount))
     one = Contrasts(base, (1, 1))
@@ -234,6 +235,8 @@ def _noise_and_sampling(
     if isinstance(base, PilotScore):
         clip = 3 * _RESIDUAL
         return 1.2 * noise, of_contrast * clip**2, rows * 0.5 * _RESIDUAL**2
+    if isinstance(base, GroupMoments):
+        return 2 * noise, 2 * of_contrast, rows / len(base.groups) * _RESIDUAL**2
     cells = max(base.size, 2)
     share = 1 / cells
     factor = (1 - share) ** 2 + (cells - 1) * share**2

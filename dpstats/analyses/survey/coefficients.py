@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 _MOST_CELLS = 512  # of the regressors
-_FEW_CELLS = 64  # up to which totals of cells have less noise than products
+_FEW_CELLS = 32  # up to which totals of cells have less noise than products
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
