@@ -123,9 +123,9 @@ def test_derivatives_are_those_of_the_coefficients(released, survey, name):
 def test_noise_moves_with_the_value_of_a_coefficient(released, survey, name):
     """As the score of rows at coefficients of which one has another value."""
     (part,) = released.infer(name).parts
-    women, one = survey["sex"] == "m", np.ones(len(survey))
+    men, one = survey["sex"] == "m", np.ones(len(survey))
     regions = [survey["region"] == level for level in ("hills", "plain")]
-    x = {"logistic": [one, survey["age10"], women], "ols": [one, survey["age"], women, *regions],
+    x = {"logistic": [one, survey["age10"], men], "ols": [one, survey["age"], men, *regions],
          "shares": [one, *regions]}[name]  # fmt: skip
     x = np.array(x, dtype=float)
     slope = stats.logistic.pdf(part.params @ x) if name == "logistic" else one
@@ -133,7 +133,7 @@ def test_noise_moves_with_the_value_of_a_coefficient(released, survey, name):
     wanted = (inverse @ x) ** 2 * slope / np.diag(inverse)[:, np.newaxis]
     moving = part.estimand.moving(part.totals.values)
     functions = values_of(part.estimand.block, survey, released.schema)
-    np.testing.assert_allclose(moving @ functions, wanted, rtol=1e-6)
+    np.testing.assert_allclose(moving @ functions, wanted, rtol=1e-6, atol=1e-15)
     noise = moving @ part.totals.noise
     np.testing.assert_allclose(
         part.moving_noise, [np.diag(noise @ part.slopes.T), np.diag(noise @ moving.T)], rtol=1e-9
