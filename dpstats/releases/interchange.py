@@ -34,9 +34,14 @@ def limits(neighbours: Neighbours) -> str:
         ", which several rows of one person are not, unless they say that they allow for that; "
         "without survey weights."
     )
+    guaranteed = f"Guaranteed for any data: the privacy of {neighbours.rows}, and the certificate. "
+    if neighbours.copies > 1:
+        return (
+            f"{guaranteed}Intervals for a population follow from the declared survey design: units "
+            "drawn independently within strata, and weights taken as given."
+        )
     return (
-        f"Guaranteed for any data: the privacy of {neighbours.rows}, and the certificate. "
-        "Intervals for a population assume rows drawn independently from it"
+        f"{guaranteed}Intervals for a population assume rows drawn independently from it"
         f"{one if neighbours.rows_per_person == 1 else several}"
     )
 

@@ -208,6 +208,9 @@ class Table(Block):
             if 2 * int(mask.sum()) <= mask.size or not complements:
                 return Derivation(np.where(mask, 0, -1), 1)
             return Derivation(np.where(mask, -1, 0), 1, sign=-1, offset=1)
+        plain = wanted.kind == "partition" and not wanted.rotated  # type: ignore[attr-defined]
+        if plain and set(wanted.columns) <= set(self.columns):
+            return Derivation(wanted.member_of(self.columns), wanted.size)  # type: ignore[attr-defined]
         return None
 
     def terms_of(self, wanted: Block, *, complements: bool = True) -> Codes | None:

@@ -120,6 +120,13 @@ class Partition(Block):
             return Derivation(np.where(same, 0, -1), 1) if any(same) else None
         return super().derive(wanted, complements=complements)
 
+    def member_of(self, columns: Sequence[Column]) -> Codes:
+        """Number of the set of every cell (C order) over columns that hold all; -1 outside."""
+        over = [CellSet(self.columns, cells).over(tuple(columns)) for cells in self.sets]
+        shape = [column.bins for column in columns]
+        masks = np.stack([np.broadcast_to(cells, shape).ravel() for cells in over])
+        return np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
+
     def settles(self, wanted: Block) -> bool:
         """True of the rotated functions of the same two sets."""
         if not (self.rotated and isinstance(wanted, Partition)) or wanted.rotated:
