@@ -61,8 +61,8 @@ def _pending_scores(analysis: Analysis[Result], schema: Schema) -> list[PilotSco
     stage = second_stage(analysis, schema)
     if schema.design is None:
         return [] if stage is None else [stage]
-    scores = (estimand.score for estimand in estimands_of(analysis, schema))
-    return [score for score in scores if score is not None]
+    others = (estimand.contrasted for estimand in estimands_of(analysis, schema))
+    return [other for other in others if isinstance(other, PilotScore)]
 
 
 def _at_pilot(analysis: Analysis[Result], wanted: PilotScore, release: ReleaseView) -> PilotScore:

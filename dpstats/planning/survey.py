@@ -171,7 +171,7 @@ def plan_contrasts(
 
 
 def with_contrasts(
-    planned: list[PlannedBlock], schema: Schema, analyses: Mapping[str, Analysis[Result]],
+    planned: list[PlannedBlock], analyses: Mapping[str, Analysis[Result]], schema: Schema,
     budget: Budget, neighbours: Neighbours, n: int | None,
 ) -> tuple[list[PlannedBlock], list[PlannedBlock]]:  # fmt: skip
     """Blocks with a part of what they get, and contrasts of their functions with the rest.
@@ -184,12 +184,13 @@ def with_contrasts(
     kept, contrasts = [], []
     for p in planned:
         served = [one for one in every if basis_of(p.block, one.block) is not None]
-        bases = list(dict.fromkeys(one.score or p.block for one in served)) or [p.block]
+        bases = list(dict.fromkeys(one.contrasted or p.block for one in served)) or [p.block]
         amount = p.block.cost(budget, neighbours, p.multiplier)
         measured = _in_better_basis(p.block, budget, neighbours)
-        one = _noise_and_sampling(bases[0], measured, amount, design, budget, neighbours, n)
-        by_units = any(estimand.by_units for estimand in served)
-        found = _planned(one, bases, design, budget, by_units)
+        by_units = any(one.by_units for one in served)
+        spent = budget, neighbours, amount
+        variances = _noise_and_sampling(bases[0], measured, design, *spent, n, by_units=by_units)
+        found = _planned(variances, bases, design, budget, by_units=by_units)
         share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
         multiplier = measured.multiplier(budget, neighbours, amount * (1 - share))
         kept.append(replace(p, block=measured, multiplier=multiplier))
@@ -219,13 +220,14 @@ def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
 
 
 def _noise_and_sampling(
-    base: Block, measured: Block, amount: Fraction, design: Design, budget: Budget,
-    neighbours: Neighbours, n: int | None,
+    base: Block, measured: Block, design: Design, budget: Budget, neighbours: Neighbours,
+    amount: Fraction, n: int | None, *, by_units: bool,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Planned variances of an estimate: its noise, that of a contrast, and the sampling error.
 
-    Of a share of one of the functions, between which rows are even; of the mean of a number, or of
-    a score on numbers that vary over half of their range, with a residual of a quarter.
+    Of a share of one of the functions, between which rows are even, or of the coefficient of a
+    trait on their cells; of the mean of a number; or of a score on numbers that vary over half of
+    their range, with a residual of a quarter.
     """
     scale = budget.natural_scale(measured.multiplier(budget, neighbours, amount))
     one = Contrasts(base, (1, 1))
@@ -237,6 +239,9 @@ def _noise_and_sampling(
         return 1.2 * noise, of_contrast * clip**2, rows * 0.5 * _RESIDUAL**2
     if isinstance(base, GroupMoments):
         return 2 * noise, 2 * of_contrast, rows / len(base.groups) * _RESIDUAL**2
+    if by_units:
+        of_trait = (_SHARE**2 + (1 - _SHARE) ** 2) * base.size / 2
+        return of_trait * noise, of_trait * of_contrast, rows * _SHARE * (1 - _SHARE)
     cells = max(base.size, 2)
     share = 1 / cells
     factor = (1 - share) ** 2 + (cells - 1) * share**2
@@ -246,7 +251,7 @@ def _noise_and_sampling(
 
 def _planned(
     variances: tuple[float, float, float], bases: Sequence[Block], design: Design, budget: Budget,
-    by_units: bool,
+    *, by_units: bool,
 ) -> ContrastPlan | None:  # fmt: skip
     """What contrasts of some blocks are planned to get; None without units to compare."""
     if not design.has_contrasts or not design.pairs.count:

@@ -134,15 +134,15 @@ class Equations(Cached, ABC):
             length = np.einsum("ij,ij->i", along, matrix)
             return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
 
-        def score_slopes(totals: Floats) -> Floats:
+        def by_score(totals: Floats) -> Floats:
             fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
             if fitted is None:
                 return unknown(totals, basis.shape[1])
             return np.asarray(matrix @ fitted.inverse @ basis)
 
         return Estimand(
-            self.block, terms, value, jacobian, self.squares, by_units=True, score=self.score,
-            score_slopes=None if self.score is None else score_slopes, moving=moving,
+            self.block, terms, value, jacobian, self.squares, by_units=True, moving=moving,
+            contrasted=self.score, contrast_slopes=None if self.score is None else by_score,
             along=lambda names, contrasts: self.estimand(names, contrasts @ combinations),
         )  # fmt: skip
 
@@ -399,7 +399,7 @@ class ProductEquations(Equations):
 
         One standard deviation of the noise is added to the mean square of residuals.
         """
-        totals = Totals.of(release, self.block, None, alone=True)
+        totals = Totals.of(release, self.block, needed=False)
         fitted = self._fitted(totals.values)
         if fitted is None:
             return self.score.at(np.zeros(self.score.size))
@@ -552,7 +552,7 @@ def weighted_regression(
         np.isinf(end).any() for end in DesignIntervals((part,)).noise_aware(0.05, "population")
     ):
         notes.append(_NO_ENDS)
-    if part.estimand.score is not None:
+    if part.estimand.contrasted is not None:
         notes.append(_SCORES)
     notes.append(cell_rules(release.schema, analysis))
     return result_of(

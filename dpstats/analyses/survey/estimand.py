@@ -15,7 +15,6 @@ from dpstats.families.block import Block, Family
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
 
 if TYPE_CHECKING:
-    from dpstats.families.pilot_score import PilotScore
     from dpstats.inference.intervals import Ends
     from dpstats.measured.view import ReleaseView
     from dpstats.schema import Number, Schema
@@ -49,12 +48,12 @@ class Estimand:
         Totals of the population that the parameters are ratios of, as sums of the block's.
     by_units : bool
         Whether a declared design effect, which is that of shares, says nothing about them.
-    score : PilotScore, optional
-        The e functions, at a pilot not known yet, whose contrasts between units are measured
-        instead of the block's.
-    score_slopes : callable, optional
-        Totals (d,) to derivatives (q, e) of the parameters by sums of the score; `squares` takes
-        them in place of derivatives by the totals.
+    contrasted : Block, optional
+        The e functions whose contrasts are measured instead of the block's, such as a score at a
+        pilot that is not known yet.
+    contrast_slopes : callable, optional
+        Totals (d,) to derivatives (q, e) of the parameters by sums of these; `squares` takes them
+        in place of derivatives by the totals.
     moving : callable, optional
         Totals (d,) to derivatives (q, d), of the slopes by the totals where a parameter is set to
         another value than its estimate, by minus that value.
@@ -72,8 +71,8 @@ class Estimand:
     limits: Callable[[Floats, Floats], Ends] | None = None
     numerators: Floats | None = None
     by_units: bool = False
-    score: PilotScore | None = None
-    score_slopes: Callable[[Floats], Floats] | None = None
+    contrasted: Block | None = None
+    contrast_slopes: Callable[[Floats], Floats] | None = None
     moving: Callable[[Floats], Floats] | None = None
     along: Callable[[Sequence[str], Floats], Estimand] | None = None
 
@@ -103,7 +102,7 @@ class Estimand:
             assert limits is not None
             return limits(*inner(low, high))
 
-        by_score = self.score_slopes
+        by_contrasts = self.contrast_slopes
         return replace(
             self,
             terms=terms,
@@ -112,8 +111,8 @@ class Estimand:
             range=range,
             limits=None if inner is None or limits is None else of_totals,
             numerators=None,
-            score_slopes=None if by_score is None else (
-                lambda totals: jacobian(self.value(totals)) @ by_score(totals)
+            contrast_slopes=None if by_contrasts is None else (
+                lambda totals: jacobian(self.value(totals)) @ by_contrasts(totals)
             ),
             moving=None,
             along=None,

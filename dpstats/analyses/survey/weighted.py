@@ -57,7 +57,7 @@ class Totals(Cached):
     basis : (d, D) float64
         The d wanted totals as sums of these D.
     contrasts : (J, d) float64
-        Noisy contrasts, of the block or of a score; without a row where none were measured.
+        Noisy contrasts, of the block or other functions; without a row where none were measured.
     factors : (J,) float64
         What squares of contrasts are multiplied by.
     contrast_noise : (d, d) float64
@@ -74,13 +74,13 @@ class Totals(Cached):
 
     @classmethod
     def of(
-        cls, release: ReleaseView, block: Block, score: PilotScore | None = None, *,
-        by_units: bool = False, alone: bool = False,
+        cls, release: ReleaseView, block: Block, contrasted: Block | None = None, *,
+        needed: bool = True, by_units: bool = False,
     ) -> Totals:  # fmt: skip
         """Totals of a block, and its contrasts or those of a block that it follows from.
 
-        Of a `score` instead if there is one; `alone` without any. `by_units` if a design effect
-        does not serve.
+        Contrasts of other functions, if some are given. Without contrasts and a design effect only
+        if these are not `needed`; `by_units` if a design effect does not serve.
 
         Raises
         ------
@@ -92,16 +92,13 @@ class Totals(Cached):
         (measured,) = answers.blocks
         basis = np.eye(block.size) if measured == block else basis_of(measured, block)
         assert basis is not None
-        found = None if alone else _contrasts(release, score or block)
+        found = _contrasts(release, contrasted or block)
         if found is None:
-            if by_units:
+            if needed and (by_units or design.deff is None):
+                other = "" if by_units else ", and the design declares no deff="
                 raise NotMeasuredError(
-                    f"contrasts of {(score or block).names[0]!r} between units were not measured"
-                )
-            if design.deff is None and not alone:
-                raise NotMeasuredError(
-                    f"contrasts of {block.names[0]!r} between units were not measured, and the "
-                    "design declares no deff="
+                    f"contrasts of {(contrasted or block).names[0]!r} between units were not "
+                    f"measured{other}"
                 )
             empty = np.zeros((0, block.size))
             return cls(answers, basis, empty, np.zeros(0), np.zeros((block.size,) * 2), design)
@@ -200,9 +197,9 @@ class Estimates(Cached):
 
     @cached_property
     def _contrast_slopes(self) -> Floats:
-        """Derivatives (q, e) by what contrasts are of: the totals, or a score."""
-        by_score = self.estimand.score_slopes
-        return self.slopes if by_score is None else by_score(self.totals.values)
+        """Derivatives (q, e) by what contrasts are of: the totals, or other functions."""
+        by_contrasts = self.estimand.contrast_slopes
+        return self.slopes if by_contrasts is None else by_contrasts(self.totals.values)
 
     @cached_property
     def _contrast_moments(self) -> tuple[Floats, Floats]:
@@ -609,7 +606,7 @@ def estimates_of(analysis: WithEstimands, release: ReleaseView) -> list[Estimate
     return [
         Estimates(
             estimand,
-            Totals.of(release, estimand.block, estimand.score, by_units=estimand.by_units),
+            Totals.of(release, estimand.block, estimand.contrasted, by_units=estimand.by_units),
         )
         for estimand in analysis.estimands(release.schema)
     ]

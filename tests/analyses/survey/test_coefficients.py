@@ -95,7 +95,7 @@ def test_coefficients_from_products_are_those_of_r(released, survey, name):
     """Contrasts are of scores at the estimate: without cutting off residuals, R's scores."""
     result = released.infer(name)
     (part,) = result.parts
-    (at,) = (c.base for c in released.contrasts if c.base.settles(part.estimand.score))
+    (at,) = (c.base for c in released.contrasts if c.base.settles(part.estimand.contrasted))
     whole = at.at(np.array(at.pilot) / 2**16, 8.0)
     functions = values_of(whole, survey, released.schema) * whole.unit
     close(FIGURES[name], result.params, linearised(part, functions, survey), 1e-3)
