@@ -473,8 +473,9 @@ class WeightedRegression(SurveyResult, RegressionResult):
     >>> columns = [dps.Boolean("smoker"), dps.Category("sex", ["f", "m"])]
     >>> schema, risk = dps.Schema(columns, design=design), dps.Logistic("smoker ~ sex")
     >>> plan = dps.plan(schema, {"risk": risk}, budget=dps.PureDP(2), n=8_000)
-    >>> rows = pd.DataFrame({"smoker": [True, False, False, False] * 2_000, "weight": 2})
-    >>> rows["sex"], rows["school"] = ["f", "m"] * 4_000, rows.index // 200
+    >>> rows = pd.DataFrame({"smoker": [True, False, True, *[False] * 4, True] * 1_000})
+    >>> rows["weight"], rows["sex"] = 2, ["f", "m"] * 4_000
+    >>> rows["school"] = rows.index // 200
     >>> fitted = dps.release(plan, rows).infer(risk)
     >>> fitted.terms, fitted.conf_int().shape
     (['Intercept', 'sex[T.m]'], (2, 2))
@@ -526,8 +527,9 @@ class WeightedContrasts(SurveyResult, ContrastResult):
     >>> columns = [dps.Boolean("smoker"), dps.Category("sex", ["f", "m"])]
     >>> schema, risk = dps.Schema(columns, design=design), dps.Logistic("smoker ~ sex")
     >>> plan = dps.plan(schema, {"risk": risk}, budget=dps.PureDP(2), n=8_000)
-    >>> rows = pd.DataFrame({"smoker": [True, False, False, False] * 2_000, "weight": 2})
-    >>> rows["sex"], rows["school"] = ["f", "m"] * 4_000, rows.index // 200
+    >>> rows = pd.DataFrame({"smoker": [True, False, True, *[False] * 4, True] * 1_000})
+    >>> rows["weight"], rows["sex"] = 2, ["f", "m"] * 4_000
+    >>> rows["school"] = rows.index // 200
     >>> men = dps.release(plan, rows).infer(risk).t_test("sex[T.m] = 1")
     >>> men.effect < 0, men.pvalue < 0.05
     (True, True)
