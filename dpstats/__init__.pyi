@@ -36,7 +36,6 @@ from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.glm import Poisson as Poisson
 from .analyses.survey.coefficients import WeightedContrasts as WeightedContrasts
 from .analyses.survey.coefficients import WeightedRegression as WeightedRegression
-from .analyses.survey.estimand import Estimand as Estimand
 from .analyses.survey.weighted import SurveyResult as SurveyResult
 from .analyses.survival.hazard import Hazard as Hazard
 from .analyses.survival.hazard import HazardResult as HazardResult

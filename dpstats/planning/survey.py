@@ -13,8 +13,7 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
-from dpstats.analyses.survey.estimand import estimands_of, require_estimands
-from dpstats.analyses.survey.weighted import basis_of
+from dpstats.analyses.survey.estimand import Estimand, estimands_of, require_estimands
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
@@ -180,16 +179,20 @@ def with_contrasts(
     """
     design = schema.design
     assert design is not None
-    every = [one for analysis in analyses.values() for one in estimands_of(analysis, schema)]
+    estimands = [one for analysis in analyses.values() for one in estimands_of(analysis, schema)]
     kept, contrasts = [], []
     for p in planned:
-        served = [one for one in every if basis_of(p.block, one.block) is not None]
-        bases = list(dict.fromkeys(one.contrasted or p.block for one in served)) or [p.block]
+        served = [one for one in estimands if _follows(p.block, one.block)]
+        scores = [e.contrasted for e in served if isinstance(e.contrasted, PilotScore)]
+        others = [one for one in served if not isinstance(one.contrasted, PilotScore)]
+        bases: list[Block] = list(dict.fromkeys(scores))
+        bases += [contrasted(p.block, others)] if others or not bases else []
         amount = p.block.cost(budget, neighbours, p.multiplier)
         measured = _in_better_basis(p.block, budget, neighbours)
         by_units = any(one.by_units for one in served)
-        spent = budget, neighbours, amount
-        variances = _noise_and_sampling(bases[0], measured, design, *spent, n, by_units=by_units)
+        variances = _noise_and_sampling(
+            p.block, measured, bases[0], design, budget, neighbours, amount, n, by_units=by_units
+        )
         found = _planned(variances, bases, design, budget, by_units=by_units)
         share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
         multiplier = measured.multiplier(budget, neighbours, amount * (1 - share))
@@ -200,6 +203,21 @@ def with_contrasts(
             multiplier = dealt.multiplier(budget, neighbours, amount * share / len(bases))
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
     return kept, contrasts
+
+
+def contrasted(block: Block, estimands: Sequence[Estimand]) -> Block:
+    """What contrasts of a measured block are of: sums of its functions, if these serve all."""
+    served = [e for e in estimands if _follows(block, e.block)]
+    bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
+    for base in bases:
+        if all(_follows(base, e.contrasted or e.block) for e in served):
+            return base
+    return block
+
+
+def _follows(block: Block, wanted: Block) -> bool:
+    terms = block.terms_of(wanted, complements=False)
+    return terms is not None and bool(np.all(terms))
 
 
 def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
@@ -220,8 +238,8 @@ def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
 
 
 def _noise_and_sampling(
-    base: Block, measured: Block, design: Design, budget: Budget, neighbours: Neighbours,
-    amount: Fraction, n: int | None, *, by_units: bool,
+    block: Block, measured: Block, base: Block, design: Design, budget: Budget,
+    neighbours: Neighbours, amount: Fraction, n: int | None, *, by_units: bool,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Planned variances of an estimate: its noise, that of a contrast, and the sampling error.
 
@@ -230,8 +248,7 @@ def _noise_and_sampling(
     their range, with a residual of a quarter.
     """
     scale = budget.natural_scale(measured.multiplier(budget, neighbours, amount))
-    one = Contrasts(base, (1, 1))
-    signed = budget.natural_scale(one.multiplier(budget, neighbours, amount))
+    signed = budget.natural_scale(Contrasts(base, (1, 1)).multiplier(budget, neighbours, amount))
     noise, of_contrast = (max(budget.law(each).variance, 1e-9) for each in (scale, signed))
     rows = (n or USUAL_ROWS) * USUAL_DEFF * (1 + (design.cv or 0.5) ** 2) * design.coded_mean**2
     if isinstance(base, PilotScore):
@@ -242,11 +259,12 @@ def _noise_and_sampling(
     if by_units:
         of_trait = (_SHARE**2 + (1 - _SHARE) ** 2) * base.size / 2
         return of_trait * noise, of_trait * of_contrast, rows * _SHARE * (1 - _SHARE)
-    cells = max(base.size, 2)
+    cells = max(block.size, 2)
     share = 1 / cells
     factor = (1 - share) ** 2 + (cells - 1) * share**2
-    halved = factor if measured == base else factor / 2
-    return halved * noise, factor * of_contrast, rows * share * (1 - share)
+    halved = factor if measured == block else factor / 2
+    coarser = base.size / block.size
+    return halved * noise, factor * of_contrast * coarser, rows * share * (1 - share)
 
 
 def _planned(

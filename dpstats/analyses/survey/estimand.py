@@ -49,8 +49,8 @@ class Estimand:
     by_units : bool
         Whether a declared design effect, which is that of shares, says nothing about them.
     contrasted : Block, optional
-        The e functions whose contrasts are measured instead of the block's, such as a score at a
-        pilot that is not known yet.
+        The e functions whose contrasts are measured instead of the block's: sums of these, or a
+        score at a pilot that is not known yet.
     contrast_slopes : callable, optional
         Totals (d,) to derivatives (q, e) of the parameters by sums of these; `squares` takes them
         in place of derivatives by the totals.
@@ -173,6 +173,12 @@ def shares_in_groups(block: Block, terms: Sequence[str]) -> Estimand:
     """Shares of rows with a trait in every group; functions are with it, without it, by turns."""
     pairs = np.eye(2 * len(terms)).reshape(len(terms), 2, 2 * len(terms))
     return ratios(block, terms, pairs[:, 0], pairs.sum(axis=1))
+
+
+def shares_below(block: Block, terms: Sequence[str]) -> Estimand:
+    """Shares of rows in the first 1, 2, ... of consecutive sets of cells, but all of them."""
+    size = block.size
+    return ratios(block, terms, np.tri(size - 1, size), np.ones((size - 1, size)))
 
 
 def squares_of_cells(totals: Floats, jacobian: Floats) -> Floats:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 
-_HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
+HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
 _LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
 _ROUNDING = 1e-9
 _OF_VARIANCE = 0.2  # part of alpha for a confidence bound on a sampling variance
@@ -90,7 +90,7 @@ class Totals(Cached):
         assert design is not None
         answers = release.answers(block, disjoint=True)
         (measured,) = answers.blocks
-        basis = np.eye(block.size) if measured == block else basis_of(measured, block)
+        basis = np.eye(block.size) if measured == block else _basis(measured, block)
         assert basis is not None
         found = _contrasts(release, contrasted or block)
         if found is None:
@@ -136,13 +136,13 @@ def _of_hash(design: Design) -> float:
     return units / (units - 1) if isinstance(units, int) else 1.0
 
 
-def basis_of(measured: Block, block: Block) -> Floats | None:
+def _basis(measured: Block, block: Block) -> Floats | None:
     """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
-    if measured.settles(block):
-        if isinstance(measured, PilotScore):
-            return measured.unit * np.eye(measured.size)
-        assert isinstance(measured, Partition)
-        return np.linalg.inv(measured.basis)
+    if isinstance(measured, PilotScore):
+        return measured.unit * np.eye(measured.size) if measured.settles(block) else None
+    if isinstance(measured, Partition) and measured.rotated:
+        of_sets = _basis(measured.plain, block)
+        return None if of_sets is None else of_sets @ np.linalg.inv(measured.basis)
     derivation = measured.derive(block, complements=False)
     if derivation is None or np.any(derivation.terms == 0):
         return None
@@ -154,7 +154,7 @@ def _contrasts(release: ReleaseView, block: Block) -> tuple[Contrasts, Floats, F
     best: tuple[Contrasts, Floats, Floats] | None = None
     for contrasts in release.contrasts:
         base = contrasts.base
-        basis = basis_of(base, block)
+        basis = _basis(base, block)
         if basis is None:
             continue
         answers = release.answers(contrasts, disjoint=True)
@@ -202,7 +202,7 @@ class Estimates(Cached):
         return self.slopes if by_contrasts is None else by_contrasts(self.totals.values)
 
     @cached_property
-    def _contrast_moments(self) -> tuple[Floats, Floats]:
+    def contrast_moments(self) -> tuple[Floats, Floats]:
         """Sum of products of the linearised contrasts (q, q), and what noise adds to it."""
         slopes = self._contrast_slopes
         z = self.totals.contrasts @ slopes.T
@@ -218,18 +218,18 @@ class Estimates(Cached):
         """
         if not len(self.totals.factors):
             assert self.totals.design.deff is not None
-            correlations = self._independent_correlations
+            correlations = self.independent_correlations
             sd = np.sqrt(self.totals.design.deff * self.independent)
             return np.asarray(correlations * np.outer(sd, sd))
-        products, noise = self._contrast_moments
+        products, noise = self.contrast_moments
         covariance = products - noise
-        hidden = _HIDDEN * np.diag(noise) * np.sqrt(2 / self._number_of_contrasts)
+        hidden = HIDDEN * np.diag(noise) * np.sqrt(2 / self.number_of_contrasts)
         floor = np.minimum(self.independent, hidden)
         short = np.maximum(floor - np.diag(covariance), 0)
         return np.asarray(covariance + np.diag(short))
 
     @property
-    def _independent_correlations(self) -> Floats:
+    def independent_correlations(self) -> Floats:
         """Correlations (q, q) of estimates from independent rows in cells of the block."""
         weighted = self.slopes * np.sqrt(np.maximum(self.totals.values, 0))
         covariance = weighted @ weighted.T
@@ -239,18 +239,28 @@ class Estimates(Cached):
     @cached_property
     def degrees_of_freedom(self) -> Floats:
         """Degrees of freedom (q,), eq. degrees-of-freedom; infinite with a declared deff."""
-        factors = self.totals.factors
-        if not len(factors):
+        if not self.contrasts:
             return np.full(len(self.params), np.inf)
-        products, noise = (np.diag(matrix) for matrix in self._contrast_moments)
+        products, noise = self._squares
         sampling = np.diag(self.sampling_covariance)
         whole = sampling + np.diag(self.noise_covariance)
         measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
-        return np.asarray(np.maximum(self._number_of_contrasts * (whole / measured) ** 2, 1.0))
+        return np.asarray(np.maximum(self.number_of_contrasts * (whole / measured) ** 2, 1.0))
 
     @property
-    def _number_of_contrasts(self) -> float:
-        """Effective number of contrasts of unequal factors or hashed units, eq. hashed-degrees."""
+    def contrasts(self) -> int:
+        """Number of contrasts that sampling variances are from; 0 with a declared deff."""
+        return len(self.totals.factors)
+
+    @property
+    def _squares(self) -> tuple[Floats, Floats]:
+        """Sums of squares (q,) of linearised contrasts, and what noise adds to them."""
+        products, noise = (np.diag(matrix) for matrix in self.contrast_moments)
+        return products, noise
+
+    @property
+    def number_of_contrasts(self) -> float:
+        """Effective number of contrasts, of unequal factors or hashed units, eq. hashed-degrees."""
         factors, design = self.totals.factors, self.totals.design
         effective = float(factors.sum() ** 2 / np.sum(factors**2))
         if isinstance(design.units, int):
@@ -280,10 +290,10 @@ class Estimates(Cached):
         sampling, noise = np.diag(self.sampling_covariance), np.diag(self.noise_covariance)
         df = self.degrees_of_freedom
         widths = stats.t.ppf(1 - alpha / 2, df) * np.sqrt(sampling + noise)
-        if not len(self.totals.factors):
+        if not self.contrasts:
             return np.asarray(widths)
-        products, hidden = (np.diag(matrix) for matrix in self._contrast_moments)
-        contrasts = self._number_of_contrasts
+        products, hidden = self._squares
+        contrasts = self.number_of_contrasts
         most = products * contrasts / stats.chi2.ppf(_OF_VARIANCE * alpha, contrasts) - hidden
         normal = stats.norm.ppf(1 - (1 - _OF_VARIANCE) * alpha / 2)
         return np.asarray(np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise)))
@@ -468,15 +478,36 @@ class DesignIntervals(Estimated, Cached):
         statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)
         return statistic, float(stats.f.sf(statistic, size, rest))
 
-    def subset(self, chosen: slice) -> Self:
+    def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of some of the parameters."""
         every = range(sum(len(part.params) for part in self.parts))
         places = every if self.chosen is None else self.chosen
-        return type(self)(self.parts, tuple(places[chosen]))
+        some = places[chosen] if isinstance(chosen, slice) else [places[i] for i in chosen]
+        return replace(self, chosen=tuple(some))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SurveyResult(EstimateResult):
+class ByDesign(EstimateResult):
+    """Estimates of a surveyed population, whatever they follow from.
+
+    Attributes
+    ----------
+    design : Design
+    """
+
+    design: Design = field(kw_only=True)
+
+    @property
+    def nobs(self) -> int:
+        """Number of rows by their weights: the sum of these over the declared mean."""
+        return round(self.rows.estimate / self.design.coded_mean)
+
+    def _footer(self, method: Any, target: Target) -> str:
+        return design_footer(self.design, self.rows, self.budget, method, target)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SurveyResult(ByDesign):
     """Weighted estimates of a population, from a survey with a `Design`.
 
     Attributes
@@ -496,11 +527,10 @@ class SurveyResult(EstimateResult):
     >>> rows = pd.DataFrame({"smoker": [True, False] * 2_000, "weight": [3, 1] * 2_000})
     >>> rows["school"] = rows.index % 40
     >>> result = dps.release(plan, rows).infer(smoking)
-    >>> print(f"{float(result):.1f}")
-    0.8
+    >>> 0.65 < float(result) < 0.85, len(result.degrees_of_freedom)
+    (True, 1)
     """
 
-    design: Design = field(kw_only=True)
     degrees_of_freedom: Named = field(kw_only=True)
     parts: Sequence[Estimates] = field(kw_only=True, compare=False)
 
@@ -531,6 +561,19 @@ class SurveyResult(EstimateResult):
         ------
         RequestError
             If the result has other parameters than ratios of totals.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+        >>> schema = dps.Schema([dps.Boolean("smoker")], design=design)
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True, False] * 2_000, "weight": [3, 1] * 2_000})
+        >>> rows["school"] = rows.index % 40
+        >>> smokers = dps.release(plan, rows).infer("smoking").totals()
+        >>> smokers.terms, 5_000 < float(smokers) < 7_000  # of about 8,000
+        (['total of smoker'], True)
         """
         parts = []
         for part in self.parts:
@@ -558,15 +601,6 @@ class SurveyResult(EstimateResult):
     def to_frame(self, **options: Any) -> pd.DataFrame:
         """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
         return super().to_frame(**options).assign(df=np.asarray(self.degrees_of_freedom))
-
-    def _footer(self, method: Any, target: Target) -> str:
-        what = {
-            "population": f"the population, by the survey design ({self.design})",
-            "table": "the private table's own weighted value",
-        }[target]
-        rows = self.rows.estimate / self.design.coded_mean
-        of = f" Method: {method.replace('_', '-')}." if method else ""
-        return f"Target: {what}. About {round(rows):,} rows by their weights; {self.budget}.{of}"
 
     def _first(self, count: int) -> EstimateResult:
         first = super()._first(count)
@@ -627,7 +661,7 @@ def result_of(
         rows=rows,
         budget=budget,
         scalar=len(terms) == 1,
-        notes=[*notes, *_notes(design, parts)],
+        notes=[*notes, *design_notes(design, parts)],
         design=design,
         degrees_of_freedom=Named(intervals.degrees_of_freedom, terms),
         parts=parts,
@@ -635,9 +669,22 @@ def result_of(
     )
 
 
-def _notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
+def design_footer(
+    design: Design, rows: RowCount, budget: str, method: str | None, target: Target
+) -> str:
+    """Target, number of rows by their weights, budget, and the method if one is given."""
+    what = {
+        "population": f"the population, by the survey design ({design})",
+        "table": "the private table's own weighted value",
+    }[target]
+    size = round(rows.estimate / design.coded_mean)
+    of = f" Method: {method.replace('_', '-')}." if method else ""
+    return f"Target: {what}. About {size:,} rows by their weights; {budget}.{of}"
+
+
+def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     """Notes on the cap and on where sampling variances come from."""
-    contrasts = len(parts[0].totals.factors)
+    contrasts = parts[0].contrasts
     if contrasts:
         source = f"sampling variances from {counted(contrasts, 'contrast')} of {design.unit}"
         if not design.listed_units:
