@@ -227,6 +227,12 @@ def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path):
     assert dps.Plan.load(tmp_path / "plan.json") == plan
     (waiting,) = plan.strategy.contrasts
     assert waiting.pending
+    edited = json.loads((tmp_path / "plan.json").read_text("utf-8"))
+    (at,) = (block for block in edited["blocks"] if block["role"] == "contrasts")
+    at["base"] |= {"pilot": [0, 0, 0], "clip": 2**16}
+    (tmp_path / "edited.json").write_text(json.dumps(edited), "utf-8")
+    with pytest.raises(RequestError, match="answer nothing"):
+        dps.Plan.load(tmp_path / "edited.json")
     assert plan.cost() == 1
     release = dps.release(plan, survey, m=500, k=100)
     release.save(tmp_path / "release.zip")
