@@ -422,7 +422,7 @@ def _pilot_score(plain: dict[str, Any], columns: Columns) -> Block:
     check(plain["pilot"] or [], [int], "pilot")
     if plain["pilot"] and len(plain["pilot"]) != len(of.terms):
         raise NotReadError("has a pilot without one coefficient for each term")
-    if (clip is not None) != (line and plain["pilot"] is not None) or not 1 <= (clip or 1):
+    if (clip is not None) != (line and plain["pilot"] is not None) or not (clip or 1) >= 1:
         raise NotReadError("has no residual at which a score at a pilot is cut off, or a wrong one")
     pilot, column, (low, high) = plain["pilot"], columns[name], columns[name].ends
     top = 1.0 if level is not None else (low + high) / 2 + (high - low) / 2

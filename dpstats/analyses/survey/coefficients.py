@@ -495,7 +495,7 @@ class WeightedRegression(SurveyResult, RegressionResult):
 
     @property
     def _covariance(self) -> Floats:
-        return self.covariance
+        return np.where(np.isnan(self.covariance), np.inf, self.covariance)
 
     def _along(self, matrix: Floats) -> DesignIntervals:
         (part,), names = self.parts, [str(i) for i in range(len(matrix))]

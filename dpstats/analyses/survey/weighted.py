@@ -405,9 +405,10 @@ class DesignIntervals(Estimated, Cached):
         """
         if target == "table":
             width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
+            variance = self.privacy_variance
         else:
             width = self._joined(part.half_widths(alpha) for part in self.parts)
-        variance = self.privacy_variance + (target == "population") * self.sampling_variance
+            variance = self.privacy_variance + self.sampling_variance
         known = np.isfinite(self.estimate) & np.isfinite(width) & np.isfinite(variance)
         estimate, width = (np.where(known, x, 0.0) for x in (self.estimate, width))
         squared = np.divide(width**2, variance, out=np.zeros(len(self)), where=known & (width > 0))

@@ -173,12 +173,20 @@ def test_tests_are_by_the_covariance_of_the_design(released):
     assert "weights w" in result.summary()
 
 
-def test_limits_are_open_where_noise_does_not_rule_out_collinear_regressors(survey):
+@pytest.mark.parametrize("epsilon", [0.02, 0.002])
+def test_limits_are_open_where_noise_does_not_rule_out_collinear_regressors(survey, epsilon):
     schema, line = schema_of(survey), dps.OLS("income ~ age + sex + region")
-    plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(0.02), unit="add_remove", n=1500)
-    result = dps.release(plan, survey, m=500).infer(line)
+    plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(epsilon), unit="add_remove", n=1500)
+    result = dps.release(plan, survey, m=500, k=100).infer(line)
     assert np.isinf(result.conf_int()).any()
-    assert any("do not" in note or "does not" in note for note in result.notes)
+    assert any("does not rule out" in note for note in result.notes)
+    if epsilon < 0.01:
+        assert np.isnan(result.params).all()
+        assert np.isinf(result.cov_params()).all(axis=None)
+        assert np.all(np.asarray(result.pvalues) == 1)
+        assert result.f_test(np.eye(5)[1:]).pvalue == 1
+    assert np.isinf(result.conf_int(target="table")).any()
+    result.t_test("age = 1").summary()
     result.summary()
 
 
