@@ -185,20 +185,10 @@ def with_contrasts(
     """
     design = schema.design
     assert design is not None
-    estimands = [one for analysis in analyses.values() for one in estimands_of(analysis, schema)]
     kept, contrasts, mains = [], [], [p.block for p in planned]
     for p in planned:
-        served = [
-            e
-            for e in estimands
-            if e.block == p.block or (e.block not in mains and _follows(p.block, e.block))
-        ]
-        scores = [e.contrasted for e in served if isinstance(e.contrasted, PilotScore)]
-        others = [one for one in served if not isinstance(one.contrasted, PilotScore)]
-        bases: list[Block] = list(dict.fromkeys(scores))
-        bases += [contrasted(p.block, others)] if others or not bases else []
         amount = p.block.cost(budget, neighbours, p.multiplier)
-        by_units = any(one.by_units for one in served)
+        bases, by_units = _contrasted(p.block, mains, analyses, schema)
         guess = Guess.of(p.block, amount, design, budget, neighbours, n, bases, by_units=by_units)
         found = guess.plan(design, max(base.size for base in bases), by_units=by_units)
         share = Fraction(found.share).limit_denominator(100)
@@ -212,13 +202,34 @@ def with_contrasts(
     return kept, contrasts
 
 
-def contrasted(block: Block, served: Sequence[Estimand]) -> Block:
-    """What contrasts of a measured block are of: sums of its functions, if these serve all."""
-    bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
-    for base in bases:
-        if all(_follows(base, e.contrasted or e.block) for e in served):
-            return base
-    return block
+def _contrasted(
+    block: Block, mains: Sequence[Block], analyses: Mapping[str, Analysis[Result]], schema: Schema
+) -> tuple[list[Block], bool]:
+    """Functions whose contrasts are measured for a block, and whether only units serve it.
+
+    Scores at a pilot of what it serves, and sums of its functions if these serve all others.
+    """
+    every = [estimand for a in analyses.values() for estimand in estimands_of(a, schema)]
+    served = _served(block, mains, every)
+    scores = [e.contrasted for e in served if isinstance(e.contrasted, PilotScore)]
+    others = [e for e in served if not isinstance(e.contrasted, PilotScore)]
+    bases: list[Block] = list(dict.fromkeys(scores))
+    if others or not bases:
+        coarser = {e.contrasted for e in others if e.block == block and e.contrasted is not None}
+        serving = (
+            base for base in coarser if all(_follows(base, e.contrasted or e.block) for e in others)
+        )
+        bases.append(next(serving, block))
+    return bases, any(estimand.by_units for estimand in served)
+
+
+def _served(block: Block, mains: Sequence[Block], estimands: Sequence[Estimand]) -> list[Estimand]:
+    """What a measured block serves: what is of its functions, or follows from it alone."""
+    return [
+        one
+        for one in estimands
+        if one.block == block or (one.block not in mains and _follows(block, one.block))
+    ]
 
 
 def _follows(block: Block, wanted: Block) -> bool:
@@ -385,27 +396,26 @@ def _deviations(contrasts: Contrasts, design: Design) -> Floats:
     return np.asarray(np.sqrt(variances) * design.mean / design.unit_weight)
 
 
-def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPlan]:
+def contrast_plans(
+    strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int | None
+) -> dict[Block, ContrastPlan]:
     """What a plan expects of every block of a survey, at n rows."""
     design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
     assert design is not None
     found = {}
-    mains = {main.block for main in strategy.measured}
-    for main in strategy.measured:
-        spent = amount = main.block.cost(budget, neighbours, main.multiplier)
-        count, block, base = 0, main.block, main.block
+    mains = [getattr(main.block, "plain", main.block) for main in strategy.measured]
+    for main, block in zip(strategy.measured, mains, strict=True):
+        bases, by_units = _contrasted(block, mains, analyses, strategy.schema)
+        amount = spent = main.block.cost(budget, neighbours, main.multiplier)
+        count = 0
         for p in strategy.contrasts:
             assert isinstance(p.block, Contrasts)
-            exact = _in_better_basis(p.block.base, budget, neighbours) in mains
-            if _in_better_basis(p.block.base, budget, neighbours) == main.block:
-                block = p.block.base
-            elif exact or not _follows(main.block, p.block.base):
-                continue
-            count, base = p.block.count, p.block.base
-            amount += p.block.cost(budget, neighbours, p.multiplier)
-        guess = Guess.of(block, amount, design, budget, neighbours, n, [base])
-        share = float(1 - spent / amount)
+            if any(p.block.base == base or p.block.base.settles(base) for base in bases):
+                count = p.block.count
+                amount += p.block.cost(budget, neighbours, p.multiplier)
+        guess = Guess.of(block, amount, design, budget, neighbours, n, bases, by_units=by_units)
         if count:
+            share = float(1 - spent / amount)
             width, df = _widths(guess.x, guess.ratio, guess.power, count, share)
             found[main.block] = ContrastPlan(count, share, float(width), float(df))
         else:
@@ -428,7 +438,8 @@ def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n
         f"noise and capping; at half this cap {half}, at twice {twice}"
     ]
     named: dict[str, list[str]] = {}
-    for block, planned in contrast_plans(strategy, n).items():
+    mains = [getattr(main.block, "plain", main.block) for main in strategy.measured]
+    for block, planned in contrast_plans(strategy, analyses, n).items():
         if not planned.count:
             source = f"the declared design effect {design.deff:g}"
         else:
@@ -436,8 +447,9 @@ def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n
                       f"{planned.share:.0%} of its share")  # fmt: skip
         text = f"{source}, intervals planned {planned.width:.2f} times as wide as without noise"
         for name, analysis in analyses.items():
-            wanted = analysis.family(strategy.schema).blocks
-            if any(block.settles(one) or block.derive(one, complements=False) for one in wanted):
+            if _served(
+                getattr(block, "plain", block), mains, estimands_of(analysis, strategy.schema)
+            ):
                 named.setdefault(text, []).append(name)
     return lines + [f"{', '.join(names)}: {text}" for text, names in named.items()]
 
