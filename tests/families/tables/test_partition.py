@@ -58,6 +58,8 @@ def test_sets_that_are_no_unions_do_not_follow():
     assert fine.derive(partition((C,), [0, 1, 1, 0])) is None
     some = fine.derive(partition((A, B), [0, 0, 1, 2, 1, 1]))
     assert some.terms.tolist() == [1, 0, 0]
+    half = partition((A, B), [0, 0, 0, -1, 1, 1])  # a set as large as one that it is no part of
+    assert half.derive(partition((A, B), [0, 0, 1, 0, -1, -1])) is None
     outside = partition((A, B), [-1, 0, 1, 1, 2, 2]).derive(partition((A, B), [0, 0, 1, 1, 2, 2]))
     assert outside.terms.tolist() == [0, 1, 1]  # a cell of the first is in no set
 
