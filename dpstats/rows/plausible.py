@@ -70,9 +70,9 @@ class PlausibleTables(Cached):
     weights: Floats
 
     def __post_init__(self) -> None:
-        if self.sources.rows.in_rows > MOST_ROWS:
+        if self.sources.rows.value > MOST_ROWS:
             raise RequestError(
-                f"the table has {self.sources.rows.in_rows} rows; draws have as many, and at most "
+                f"the table has {self.sources.rows.value} rows; draws have as many, and at most "
                 f"{MOST_ROWS}"
             )
 
@@ -115,7 +115,7 @@ class PlausibleTables(Cached):
     def _drawn(self, seed: int) -> Codes:
         rng = np.random.default_rng(seed)
         drawn = Sources(with_more_noise(self.sources.measurements, rng))
-        n = min(drawn.rows.in_rows, MOST_ROWS)
+        n = min(drawn.rows.value, MOST_ROWS)
         means = answer(drawn, self._family).sums / (drawn.rows.value * self._family.bounds)
         penalty = np.full(len(means), PENALTY / float(np.median(self._deviations)))
         with one_blas_thread():
