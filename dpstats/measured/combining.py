@@ -292,7 +292,9 @@ class Sources(Cached):
         if self.n is not None:
             return RowCount(float(self.n), rows_per_person=k)
         estimate = self.best(ROWS, disjoint=False)
-        return RowCount(float(estimate.sums[0]), law_of_key(self.measurements, estimate.laws[0]), k)
+        law = law_of_key(self.measurements, estimate.laws[0])
+        weight = self.measurements.strategy.row_weight
+        return RowCount(float(estimate.sums[0]), law, k, weight=weight)
 
     @cached_property
     def fewest_persons(self) -> RowCount:

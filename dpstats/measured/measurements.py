@@ -192,7 +192,7 @@ class Measurements(HasStrategy):
     @property
     def n(self) -> int:
         """Number of private rows: public under the replace-one relation, else noisy, at least 1."""
-        return self.rows.value
+        return self.rows.in_rows
 
     @cached_property
     def rows(self) -> RowCount:
@@ -205,7 +205,9 @@ class Measurements(HasStrategy):
             return RowCount(float(self.strategy.n), rows_per_person=self.rows_per_person)
         total, functions = self._total
         law = self.budget.law(float(total.scales[0]), len(functions))
-        return RowCount(float(total.sums[functions].sum()), law, self.rows_per_person)
+        weight = self.strategy.row_weight
+        estimate = float(total.sums[functions].sum())
+        return RowCount(estimate, law, self.rows_per_person, weight=weight)
 
     @property
     def counted_alone(self) -> bool:
@@ -241,7 +243,7 @@ class Measurements(HasStrategy):
     @cached_property
     def means(self) -> Floats:
         """Noisy means b_f = T_f / (n B_f) in unit scale, (|F|,) float64, unclipped."""
-        return self.sums / (self.n * self.family.bounds)
+        return self.sums / (self.rows.value * self.family.bounds)
 
     @property
     def scales(self) -> Floats:
@@ -256,7 +258,7 @@ class Measurements(HasStrategy):
     @cached_property
     def standard_deviations(self) -> Floats:
         """Noise standard deviation of the means, unit scale, (|F|,) float64."""
-        return np.sqrt(self.strategy.variances) / (self.n * self.family.bounds)
+        return np.sqrt(self.strategy.variances) / (self.rows.value * self.family.bounds)
 
     @property
     def plan_digest(self) -> str:

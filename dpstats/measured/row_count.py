@@ -23,6 +23,7 @@ class RowCount:
     allowed_for: bool = False  # by the noise-aware intervals of a result
     from_totals: bool = False  # by products of person totals, rather than by the bound
     whole: bool = True  # a number of rows over another need not be
+    weight: float = 1.0  # that a row counts for, the mean of a survey
 
     @property
     def of_persons(self) -> RowCount:
@@ -51,6 +52,11 @@ class RowCount:
     def value(self) -> int:
         """The estimate as a number of rows, at least 1."""
         return max(1, round(self.estimate))
+
+    @property
+    def in_rows(self) -> int:
+        """The estimate as a number of rows of the table, at least 1; by their mean weight."""
+        return max(1, round(self.estimate / self.weight))
 
     @property
     def public(self) -> bool:
@@ -83,4 +89,4 @@ class RowCount:
         return min(most, max(1, math.ceil(low - 1e-9))), most
 
     def __str__(self) -> str:
-        return f"n = {self.value}" + ("" if self.public else " (measured with noise)")
+        return f"n = {self.in_rows}" + ("" if self.public else " (measured with noise)")

@@ -193,6 +193,11 @@ class Strategy(Cached):
         return self.unit == "replace" and self.schema.design is None
 
     @property
+    def row_weight(self) -> float:
+        """What a row counts for in sums: the mean weight of a survey, in steps."""
+        return 1.0 if self.schema.design is None else self.schema.design.coded_mean
+
+    @property
     def most_rows(self) -> int:
         """Most rows up to which sums must be exact where their number is private."""
         return MOST_ROWS if self.schema.design is None else MOST_WEIGHTED_ROWS

@@ -19,6 +19,7 @@ from dpstats.checks import Method, check_alpha, check_method, counted, did_you_m
 from dpstats.display import Shown, as_html, shown_progress, wrapped
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.persons.products import PersonProducts
 from dpstats.families.tables.cells import ROWS
 from dpstats.measured.measurements import Measurements
@@ -577,6 +578,7 @@ class Plan(HasStrategy):
                 for score in self.strategy.scores
             ),
             *self._person_totals,
+            *self._contrasts,
             f"Reference: {reference.to_dict()['kind']}, share of the budget {reference.share}"
             + paid,
             *(
@@ -603,8 +605,24 @@ class Plan(HasStrategy):
             f"products over persons, noise of {self._scales(totals)}, for the intervals of {names}"
         ]
 
+    @property
+    def _contrasts(self) -> list[str]:
+        contrasts = self.strategy.contrasts
+        if not contrasts:
+            return []
+        counts = sorted({p.block.count for p in contrasts if isinstance(p.block, Contrasts)})
+        costs = (p.block.cost(self.budget, self.neighbours, p.multiplier) for p in contrasts)
+        several = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+        each = " of each block" if len(self.blocks) > 1 else ""
+        return [
+            f"Contrasts between units: {several}{each}, noise of {self._scales(contrasts)} rows, "
+            f"{float(sum(costs) / self.budget.total):.0%} of the budget"
+        ]
+
     def _scales(self, blocks: Sequence[PlannedBlock]) -> str:
-        noise = sorted({self.budget.natural_scale(planned.multiplier) for planned in blocks})
+        design = self.schema.design
+        row = 1.0 if design is None else design.coded_mean
+        noise = sorted({self.budget.natural_scale(planned.multiplier) / row for planned in blocks})
         return f"scale {noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
 
     __repr__ = __str__

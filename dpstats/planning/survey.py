@@ -15,21 +15,22 @@ from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
 from dpstats.analyses.survey.estimand import Estimand, require_estimands
 from dpstats.arrays import Floats
+from dpstats.checks import counted
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.partition import Partition
-from dpstats.measured.strategy import PlannedBlock
+from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import Neighbours
 from dpstats.results.base import Result
 from dpstats.schema import Design, Schema
-from dpstats.schema.design import Pairs
+from dpstats.schema.design import STEPS, Pairs
 
 USUAL_ROWS = 10_000  # that a plan without a number of rows is made for
 USUAL_DEFF = 2.0  # design effect of clusters that contrasts are planned for
 _SHARE = 0.3  # that a cap is chosen for
-_BIAS = 0.2  # of the share of weights above the cap, in standard deviations of what is estimated
+_BIAS = 0.3  # of the share of weights above the cap, in standard deviations of what is estimated
 _FARTHER = 1.5  # factor by which a declared design effect may be wrong
 _MOST_CONTRASTS = 300
 _MOST_FUNCTIONS = 50_000
@@ -78,27 +79,23 @@ def cap_errors(
     design: Design, caps: Floats, budget: Budget, neighbours: Neighbours, n: int | None,
     analyses: int,
 ) -> Floats:  # fmt: skip
-    """Planned errors of a share for some caps, as root mean squares of noise and capping.
+    """Planned errors of a share for some caps: sampling, noise and bias (eq. cap-rule).
 
-    Weights are taken to be lognormal with the declared mean and coefficient of variation (eq.
-    cap-rule);
-    sampling error, which hardly depends on the cap, is left out.
+    Root mean squares, where those of sampling and noise are the half width of an interval over the
+    normal quantile. Weights are taken to be lognormal with the declared mean and coefficient of
+    variation.
     """
-    from scipy import stats
-
-    rows = n or USUAL_ROWS
-    cv = design.cv or 0.0
-    sigma = max(np.sqrt(np.log1p(cv**2)), 1e-9)
-    u = caps / design.mean
-    # shares of the total weight and of rows above a cap
-    heavy = stats.norm.sf((np.log(u) - sigma**2 / 2) / sigma)
-    many = stats.norm.sf((np.log(u) + sigma**2 / 2) / sigma)
-    cut = np.maximum(heavy - u * many, 0)
-    one = replace(neighbours, copies=1)
-    law = budget.law(budget.natural_scale(_TWO.multiplier(budget, one, budget.total / analyses)))
-    noise = law.variance * u**2 * (_SHARE**2 + (1 - _SHARE) ** 2) / (rows * (1 - cut)) ** 2
-    bias = _BIAS * cut * np.sqrt(_SHARE * (1 - _SHARE))
-    return np.asarray(np.sqrt(noise + bias**2))
+    amount, neighbours = budget.total / analyses, replace(neighbours, copies=STEPS)
+    errors = []
+    for cap in caps:
+        capped = design.with_cap(float(cap))
+        guess = Guess.of(_TWO, _TWO, amount, capped, budget, neighbours, n)
+        planned = guess.plan(capped, 1)
+        doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0
+        variance = (planned.width**2 + doubt) * guess.sampling**2
+        bias = _BIAS * guess.cut * np.sqrt(_SHARE * (1 - _SHARE))
+        errors.append(np.sqrt(variance + bias**2))
+    return np.array(errors)
 
 
 def best_cap(
@@ -134,7 +131,7 @@ class ContrastPlan:
 
 
 def plan_contrasts(
-    x: float, ratio: float, power: int, pairs: int, most: int, deff_width: float | None = None
+    x: float, ratio: float, power: int, pairs: int, most: int, *, declared: bool = False
 ) -> ContrastPlan:
     """Number of contrasts and their share, for the shortest planned interval (eq. planned-width).
 
@@ -148,22 +145,31 @@ def plan_contrasts(
         Of a share of the amount in the noise variance: 2 for Laplace noise, 1 for Gaussian.
     pairs, most : int
         Number of pairs of units, and the largest number of contrasts.
-    deff_width : float, optional
-        Planned width with a declared design effect.
+    declared : bool
+        Whether there is a design effect instead, which may be wrong by a factor of `_FARTHER`.
     """
+    if min(pairs, most) < 1:
+        return ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
+    counts = np.unique(np.geomspace(1, min(pairs, most), 60).astype(int))[:, np.newaxis]
+    shares = np.arange(0.1, 0.96, 0.05)
+    widths, df = _widths(x, ratio, power, counts, shares)
+    j, s = np.unravel_index(np.argmin(widths), widths.shape)
+    width = float(widths[j, s])
+    if declared and np.sqrt(_FARTHER + x) < width:
+        return ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
+    return ContrastPlan(int(counts[j, 0]), float(round(shares[s], 2)), width, float(df[j, s]))
+
+
+def _widths(
+    x: float, ratio: float, power: int, counts: Floats | float, shares: Floats | float
+) -> tuple[Floats, Floats]:
+    """Planned widths, and their degrees of freedom (eq. planned-width)."""
     from scipy import stats
 
-    counts = np.unique(np.geomspace(1, max(min(pairs, most), 1), 60).astype(int))[:, np.newaxis]
-    shares = np.arange(0.1, 0.96, 0.05)
     noise = x / (1 - shares) ** power
     spread = counts * ratio * x / shares**power
     df = np.maximum(counts * ((1 + noise) / (1 + spread)) ** 2, 1)
-    widths = stats.t.ppf(_LEVEL, df) * np.sqrt(1 + noise) / stats.norm.ppf(_LEVEL)
-    j, s = np.unravel_index(np.argmin(widths), widths.shape)
-    width = float(widths[j, s])
-    if deff_width is not None and deff_width < width:
-        return ContrastPlan(0, 0.0, deff_width, np.inf)
-    return ContrastPlan(int(counts[j, 0]), float(round(shares[s], 2)), width, float(df[j, s]))
+    return stats.t.ppf(_LEVEL, df) * np.sqrt(1 + noise) / stats.norm.ppf(_LEVEL), df
 
 
 def with_contrasts(
@@ -177,22 +183,27 @@ def with_contrasts(
     estimands = [e for a in analyses.values() for e in a.estimands(schema)]  # type: ignore[attr-defined]
     for p in planned:
         amount = p.block.cost(budget, neighbours, p.multiplier)
-        measured = _in_better_basis(p.block, budget, neighbours)
-        base = contrasted(p.block, estimands)
-        found = _planned(p.block, measured, base, amount, design, budget, neighbours, n)
-        share = Fraction(0) if found is None else Fraction(found.share).limit_denominator(100)
-        multiplier = measured.multiplier(budget, neighbours, amount * (1 - share))
-        kept.append(replace(p, block=measured, multiplier=multiplier))
-        if found is not None and found.count:
+        base = contrasted(p.block, estimands, [other.block for other in planned])
+        guess = Guess.of(p.block, base, amount, design, budget, neighbours, n)
+        found = guess.plan(design, base.size)
+        share = Fraction(found.share).limit_denominator(100)
+        block = _in_better_basis(p.block, budget, neighbours)
+        rest = block.multiplier(budget, neighbours, amount * (1 - share))
+        kept.append(replace(p, block=block, multiplier=rest))
+        if found.count:
             dealt = contrasts_of(base, design.pairs, found.count)
             multiplier = dealt.multiplier(budget, neighbours, amount * share)
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
     return kept, contrasts
 
 
-def contrasted(block: Block, estimands: Sequence[Estimand]) -> Block:
+def contrasted(block: Block, estimands: Sequence[Estimand], measured: Sequence[Block]) -> Block:
     """What contrasts of a measured block are of: sums of its functions, if these serve all."""
-    served = [e for e in estimands if _follows(block, e.block)]
+    served = [
+        e
+        for e in estimands
+        if e.block == block or (e.block not in measured and _follows(block, e.block))
+    ]
     bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
     for base in bases:
         if all(_follows(base, e.contrasted or e.block) for e in served):
@@ -205,13 +216,6 @@ def _follows(block: Block, wanted: Block) -> bool:
     return terms is not None and bool(np.all(terms))
 
 
-def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
-    """Two sets of cells as their union and difference, where a share has half the noise then."""
-    halved = neighbours.unit == "replace" and budget.noise == "laplace"
-    two = isinstance(block, Partition) and block.size == 2 and not block.rotated
-    return block.rotate() if halved and two else block  # type: ignore[attr-defined]
-
-
 def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
     """Contrasts of a block; pairs that stand for three units are dealt to some of their own."""
     count = min(count, pairs.count)
@@ -222,32 +226,173 @@ def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
     return Contrasts(block, (pairs.plain, plain), (pairs.triples, triples))
 
 
-def _planned(
-    block: Block, measured: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
-    neighbours: Neighbours, n: int | None,
-) -> ContrastPlan | None:  # fmt: skip
-    """What contrasts of a block are planned to get; None without units to compare."""
-    if not design.has_contrasts or not design.pairs.count:
-        return None
-    weight = design.coded_mean
-    one = Contrasts(base, (1, 1))
-    scale = budget.natural_scale(measured.multiplier(budget, neighbours, amount))
-    signed = budget.natural_scale(one.multiplier(budget, neighbours, amount))
-    noise, of_contrast = (max(budget.law(each).variance, 1e-9) for each in (scale, signed))
-    cells = max(block.size, 2)
-    # of a share of one of the functions, between which rows are even
-    share = 1 / cells
-    factor = (1 - share) ** 2 + (cells - 1) * share**2
-    halved = factor if measured == block else factor / 2
-    variation = 1 + (design.cv or 0.5) ** 2
-    sampling = (n or USUAL_ROWS) * USUAL_DEFF * variation * share * (1 - share) * weight**2
-    x = halved * noise / sampling
-    ratio = factor / halved * of_contrast / noise * base.size / block.size
-    units = design.number_of_units
-    pairs = design.pairs.count if design.listed_units else (units or 2 * _MOST_CONTRASTS) // 2
-    most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // base.size), 1)
-    deff_width = None if design.deff is None else float(np.sqrt(_FARTHER + x))
-    return plan_contrasts(x, ratio, 2 if budget.noise == "laplace" else 1, pairs, most, deff_width)
+@dataclass(frozen=True)
+class Guess:
+    """Noise and sampling errors of a share that a plan expects, from public numbers alone.
+
+    Attributes
+    ----------
+    x, ratio : float
+        See `plan_contrasts`.
+    power : int
+    sampling : float
+        Standard deviation of the sampling error.
+    cut : float
+        Share of the weight that is above the cap.
+    """
+
+    x: float
+    ratio: float
+    power: int
+    sampling: float
+    cut: float
+
+    @classmethod
+    def of(
+        cls, block: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
+        neighbours: Neighbours, n: int | None,
+    ) -> Guess:  # fmt: skip
+        """For shares of the functions of a block with contrasts of `base`, which get an amount."""
+        cut, total, squares = _capped_weights(design)
+        share = min(_SHARE, 1 / max(block.size, 2))
+        spread = share * (1 - share)
+        deff = USUAL_DEFF * squares / total**2 if design.deff is None else design.deff
+        rows = n or USUAL_ROWS
+        main = _in_better_basis(block, budget, neighbours)
+        per_row = (1 - share) ** 2 + share**2  # noise on two sets in that on a share
+        halved = 0.25 + (0.5 - share) ** 2 if main != block else per_row
+        noise, signed = (
+            max(budget.law(budget.natural_scale(scale)).variance, 1e-9)
+            for one in (main, Contrasts(base, (1, 1)))
+            for scale in (one.multiplier(budget, neighbours, amount),)
+        )
+        of_share = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * halved
+        return cls(
+            x=of_share * rows / (deff * spread),
+            ratio=per_row / halved * signed / noise * base.size / block.size,
+            power=2 if budget.noise == "laplace" else 1,
+            sampling=float(np.sqrt(deff * spread / rows)),
+            cut=cut,
+        )
+
+    def plan(self, design: Design, functions: int) -> ContrastPlan:
+        """The contrasts of a block of some functions; none without units to compare."""
+        pairs = design.pairs.count if design.has_contrasts else 0
+        if pairs and not design.listed_units:
+            pairs = (design.number_of_units or 2 * _MOST_CONTRASTS) // 2
+        most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // functions), 1)
+        declared = design.deff is not None
+        return plan_contrasts(self.x, self.ratio, self.power, pairs, most, declared=declared)
+
+
+def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
+    """Two sets of cells as their union and difference, where a share has half the noise then."""
+    halved = neighbours.unit == "replace" and budget.noise == "laplace"
+    two = isinstance(block, Partition) and block.size == 2 and not block.rotated
+    return block.rotate() if halved and two else block  # type: ignore[attr-defined]
+
+
+def _capped_weights(design: Design) -> tuple[float, float, float]:
+    """Weight above the cap, capped weights and their squares, as means over lognormal weights.
+
+    All over the mean weight (or its square).
+    """
+    from scipy import stats
+
+    assert design.cap is not None
+    sigma = max(np.sqrt(np.log1p((0.5 if design.cv is None else design.cv) ** 2)), 1e-9)
+    u = design.cap / design.mean
+    if design.high is not None and design.cap >= design.high:
+        return 0.0, 1.0, float(np.exp(sigma**2))
+    # parts of the zeroth, first and second moment that are of weights above the cap
+    above = [stats.norm.sf((np.log(u) - (k - 0.5) * sigma**2) / sigma) for k in range(3)]
+    cut = float(max(above[1] - u * above[0], 0))
+    return cut, 1 - cut, float(np.exp(sigma**2) * (1 - above[2]) + u**2 * above[0])
+
+
+def capped_mean(design: Design) -> float:
+    """Mean of capped weights that is expected, in steps."""
+    return _capped_weights(design)[1] * design.mean / design.unit_weight
+
+
+def expected_sampling(strategy: Strategy) -> list[tuple[Block, Floats]]:
+    """Blocks that have contrasts, with root mean squares (J,) of these in a survey of one row.
+
+    They are of a function of variance one over rows. Squares times what they count add up to the
+    sampling variance of its total that a plan expects.
+    """
+    return [
+        (p.block.base, _deviations(p.block, strategy.schema.design))
+        for p in strategy.contrasts
+        if isinstance(p.block, Contrasts) and strategy.schema.design is not None
+    ]
+
+
+def _deviations(contrasts: Contrasts, design: Design) -> Floats:
+    several = (contrasts.pairs, contrasts.triples)
+    units = 2 * contrasts.pairs[0] + 3 * contrasts.triples[0]
+    rows = [2 * pairs / units / max(count, 1) for pairs, count in several]
+    _, mean, squares = _capped_weights(design)
+    variance = squares * USUAL_DEFF if design.deff is None else design.deff * mean**2
+    variances = np.repeat(rows, [count for _, count in several]) * variance
+    return np.asarray(np.sqrt(variances) * design.mean / design.unit_weight)
+
+
+def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPlan]:
+    """What a plan expects of every block of a survey, at n rows."""
+    design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
+    assert design is not None
+    found = {}
+    mains = {main.block for main in strategy.measured}
+    for main in strategy.measured:
+        spent = amount = main.block.cost(budget, neighbours, main.multiplier)
+        count, block, base = 0, main.block, main.block
+        for p in strategy.contrasts:
+            assert isinstance(p.block, Contrasts)
+            exact = _in_better_basis(p.block.base, budget, neighbours) in mains
+            if _in_better_basis(p.block.base, budget, neighbours) == main.block:
+                block = p.block.base
+            elif exact or not _follows(main.block, p.block.base):
+                continue
+            count, base = p.block.count, p.block.base
+            amount += p.block.cost(budget, neighbours, p.multiplier)
+        guess = Guess.of(block, base, amount, design, budget, neighbours, n)
+        share = float(1 - spent / amount)
+        if count:
+            width, df = _widths(guess.x, guess.ratio, guess.power, count, share)
+            found[main.block] = ContrastPlan(count, share, float(width), float(df))
+        else:
+            found[main.block] = ContrastPlan(0, 0.0, float(np.sqrt(1 + guess.x)), np.inf)
+    return found
+
+
+def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int) -> list[str]:
+    """Lines of a preview: planned error against cap, and what contrasts get by analysis."""
+    design = strategy.schema.design
+    if design is None:
+        return []
+    assert design.cap is not None
+    neighbours = replace(strategy.neighbours, copies=1)
+    caps = np.array([design.cap, max(design.cap / 2, design.mean / 4), 2 * design.cap])
+    errors = cap_errors(design, caps, strategy.budget, neighbours, n, len(analyses))
+    at, half, twice = (f"{error:.2g}" for error in errors)
+    lines = [
+        f"Cap of the weights {design.cap:.4g}: planned error of a share {at} from sampling, "
+        f"noise and capping; at half this cap {half}, at twice {twice}"
+    ]
+    named: dict[str, list[str]] = {}
+    for block, planned in contrast_plans(strategy, n).items():
+        if not planned.count:
+            source = f"the declared design effect {design.deff:g}"
+        else:
+            source = (f"{counted(planned.count, 'contrast')} of {design.unit} with "
+                      f"{planned.share:.0%} of its share")  # fmt: skip
+        text = f"{source}, intervals planned {planned.width:.2f} times as wide as without noise"
+        for name, analysis in analyses.items():
+            wanted = analysis.family(strategy.schema).blocks
+            if any(block.settles(one) or block.derive(one, complements=False) for one in wanted):
+                named.setdefault(text, []).append(name)
+    return lines + [f"{', '.join(names)}: {text}" for text, names in named.items()]
 
 
 _TWO = Partition((), (b"\x01",), ("one set",))

@@ -148,7 +148,7 @@ class Release(Cached):
     @property
     def n(self) -> int:
         """Number of private rows; where it is not public, the best estimate of it, at least 1."""
-        return self._sources.rows.value
+        return self._sources.rows.in_rows
 
     @property
     def k(self) -> int:

@@ -261,7 +261,7 @@ class EstimateResult(Cached, Result):
     @property
     def nobs(self) -> int:
         """Number of private rows, or its estimate."""
-        return self.rows.value
+        return self.rows.in_rows
 
     @property
     def bse(self) -> Named:

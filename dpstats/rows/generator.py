@@ -121,7 +121,7 @@ def number_of_candidates(
         return CANDIDATES
     edited = edits(measurements)
     least = LEAST_EDITED if edited else CANDIDATES
-    usual = min(MOST_EQUAL, max(Sources(measurements).rows.value, least))
+    usual = min(MOST_EQUAL, max(Sources(measurements).rows.in_rows, least))
     return min(k, usual) if edited and k is not None else usual
 
 
@@ -250,7 +250,7 @@ def _entropy(measurements: Measurements, proposal: Proposal, notes: list[str]) -
 
 def _number_of_rows(measurements: Measurements, notes: list[str]) -> int:
     """As many rows as the private table has, up to a cap."""
-    rows = Sources(measurements).rows.value
+    rows = Sources(measurements).rows.in_rows
     if rows <= MOST_ROWS:
         return rows
     noisy = "" if measurements.count is None else "noisy "
@@ -305,7 +305,7 @@ def _advice(
     advice = []
     if draw == "iid":
         advice.append("use draw='systematic'")
-    rows = min(Sources(measurements).rows.value, MOST_EQUAL)
+    rows = min(Sources(measurements).rows.in_rows, MOST_EQUAL)
     few = 2 * k < rows  # by exchanges, too, rows get finer as they get more
     if close or few or (edited and k < max(m, rows)):
         advice.append("draw more rows (k)")

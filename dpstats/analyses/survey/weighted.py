@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -386,12 +386,9 @@ class ByDesign(EstimateResult):
     design : Design
     """
 
-    design: Design = field(kw_only=True)
+    certified_target: ClassVar[Target] = "table"  # there are none for the population
 
-    @property
-    def nobs(self) -> int:
-        """Number of rows by their weights: the sum of these over the declared mean."""
-        return round(self.rows.estimate / self.design.coded_mean)
+    design: Design = field(kw_only=True)
 
     def _footer(self, method: Any, target: Target) -> str:
         return design_footer(self.design, self.rows, self.budget, method, target)
@@ -558,9 +555,8 @@ def design_footer(
         "population": f"the population, by the survey design ({design})",
         "table": "the private table's own weighted value",
     }[target]
-    size = round(rows.estimate / design.coded_mean)
     of = f" Method: {method.replace('_', '-')}." if method else ""
-    return f"Target: {what}. About {size:,} rows by their weights; {budget}.{of}"
+    return f"Target: {what}. About {rows.in_rows:,} rows by their weights; {budget}.{of}"
 
 
 def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:

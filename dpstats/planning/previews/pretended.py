@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
+from dpstats.families.block import Block
 from dpstats.inference.simulation import draw_from
 from dpstats.measured.combining import Sources
 from dpstats.measured.measurements import Measurements
@@ -24,6 +25,7 @@ from dpstats.measured.strategy import Strategy
 from dpstats.measured.view import View
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
+from dpstats.planning.survey import capped_mean, expected_sampling
 
 if TYPE_CHECKING:
     from dpstats.privacy.budget import Budget
@@ -38,7 +40,9 @@ class PretendRows:
     A table of n rows is one multinomial draw S_n of sums. For another n near it, the mean of the
     table is moved towards the density's, mu + sqrt(base / n) (S_base / base - mu) with base <= n.
     That has the mean and covariance of n rows exactly, so a search over n sees a smooth curve.
-    Person totals are those of persons with equal rows, as many as they may have.
+    Person totals are those of persons with equal rows, as many as they may have. In a survey every
+    row has the mean weight, and contrasts are normal with the sampling variance that the plan
+    assumes; see `expected_sampling`.
     """
 
     def __init__(
@@ -53,6 +57,10 @@ class PretendRows:
         seen = [p for p in strategy.blocks if p.role in ("family", "score", "persons")]
         k = strategy.rows_per_person  # of n / k persons, each with equal rows
         self._blocks = [(p.block, k ** (p.block.degree - 1)) for p in seen]
+        self._weight = (
+            1.0 if strategy.schema.design is None else capped_mean(strategy.schema.design)
+        )
+        self._contrasts = expected_sampling(strategy)
         self._generators = generators
         self._drawn: dict[int, tuple[Codes, Floats]] = {}
         self._further = PretendRows(strategy, codes, density, further) if further else None
@@ -70,11 +78,13 @@ class PretendRows:
             rows: Codes = np.array(draws, dtype=np.int64 if base >= 2**31 else np.int32)
             self._drawn = {base: (rows, self._sums(rows))}  # the last one only: they are large
         row, sums = (drawn[number] for drawn in self._drawn[base])
-        if base == n:
-            return self.codes, row / n, np.rint(sums)
-        pull = math.sqrt(base / n)
-        weights = self.density + pull * (row / base - self.density)
-        return self.codes, weights, np.rint(n * (self._means + pull * (sums / base - self._means)))
+        weights = row / n
+        if base != n:
+            pull = math.sqrt(base / n)
+            weights = self.density + pull * (row / base - self.density)
+            sums = n * (self._means + pull * (sums / base - self._means))
+        drawn = [self._weight * sums, math.sqrt(n) * self._contrasts_of(number)]
+        return self.codes, weights, np.rint(np.concatenate(drawn))
 
     @property
     def tables(self) -> int:
@@ -86,18 +96,30 @@ class PretendRows:
         return np.asarray(self._sums(self.density[None])[0])
 
     def _sums(self, rows: Codes | Floats) -> Floats:
-        """Sums (tables, d) over points, rows (tables, m) at each; some points at a time."""
-        parts = []
-        for block, times in self._blocks:
-            total = np.zeros((len(rows), block.size))
-            for first in range(0, rows.shape[1], POINTS_AT_A_TIME):
-                piece = slice(first, first + POINTS_AT_A_TIME)
-                some = {column.name: self.codes[column.name][piece] for column in block.columns}
-                values = block.evaluate(some)
-                for table, weights in zip(total, rows[:, piece].astype(np.float64), strict=True):
-                    table += values.average(weights)
-            parts.append(times * total)
-        return np.concatenate(parts, axis=1)
+        """Sums (tables, d) over points, rows (tables, m) at each."""
+        return np.concatenate(
+            [times * self._sums_of(block, rows) for block, times in self._blocks], axis=1
+        )
+
+    def _sums_of(self, block: Block, rows: Codes | Floats) -> Floats:
+        """Sums of one block; some points at a time."""
+        total = np.zeros((len(rows), block.size))
+        for first in range(0, rows.shape[1], POINTS_AT_A_TIME):
+            piece = slice(first, first + POINTS_AT_A_TIME)
+            some = {column.name: self.codes[column.name][piece] for column in block.columns}
+            values = block.evaluate(some)
+            for table, weights in zip(total, rows[:, piece].astype(np.float64), strict=True):
+                table += values.average(weights)
+        return total
+
+    def _contrasts_of(self, number: int) -> Floats:
+        """Contrasts (J d,) of all blocks in one table of a single row."""
+        rng, parts = copy.deepcopy(self._generators[number]), [np.zeros(0)]
+        for base, deviations in self._contrasts:
+            normal: Floats = rng.normal(size=(len(deviations), len(self.density)))
+            values = self._sums_of(base, normal * np.sqrt(self.density))
+            parts.append((deviations[:, np.newaxis] * values).ravel())
+        return np.concatenate(parts)
 
 
 def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
@@ -115,7 +137,7 @@ def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[Pretend
 def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
     """Strategy of n rows, without what the reference would measure to place candidates."""
     seen = tuple(planned for planned in strategy.blocks if planned.role != "reference")
-    return replace(strategy, blocks=seen, n=n if strategy.unit == "replace" else None)
+    return replace(strategy, blocks=seen, n=n if strategy.count_is_public else None)
 
 
 class PretendRelease(View):
@@ -131,8 +153,9 @@ class PretendRelease(View):
         seed: int,
     ) -> None:
         rng = generator((seed, 1))
-        if strategy.unit == "add_remove":  # the number of rows is measured after the family
-            sums = np.append(sums, float(n))
+        if not strategy.count_is_public:  # it is measured after all others
+            design = strategy.schema.design
+            sums = np.append(sums, round(n * (1.0 if design is None else capped_mean(design))))
         scales = np.concatenate(strategy.block_scales)
         noisy = _with_noise(sums, scales, strategy.budget, rng)
         measurements = Measurements(strategy, noisy, rng.uniform(-0.5, 0.5, len(noisy)))

@@ -28,6 +28,7 @@ from dpstats.planning.previews import simulated
 from dpstats.planning.previews.likeness import Likeness, likeness
 from dpstats.planning.previews.pretended import PretendRelease, pretend_rows, seen_by_analyses
 from dpstats.planning.previews.simulated import PreviewedWidths, Simulation, tells_nothing
+from dpstats.planning.survey import survey_lines
 from dpstats.results.base import OF_INDEPENDENT_ROWS, Result, preview_of_persons
 from dpstats.results.rendering import NO_INTERVAL, UNCERTIFIED, significant
 from dpstats.schema import Number, Schema
@@ -327,6 +328,7 @@ class Preview:
             lines.append(f"{UNCERTIFIED}; the 95% width is that of the noise-aware interval")
         if any(row[4].endswith(_TABLE) for row in self._rows):
             lines.append(FOR_TABLE)
+        lines += survey_lines(self._strategy, self.analyses, self.n)
         k = self._strategy.rows_per_person
         lines += preview_of_persons({name: each[0] for name, each in self.results.items()}, k)
         if k > 1 and any(
