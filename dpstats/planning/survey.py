@@ -92,7 +92,7 @@ def cap_errors(
     errors = []
     for cap in caps:
         capped = design.with_cap(float(cap))
-        guess = Guess.of(_TWO, _TWO, amount, capped, budget, neighbours, n)
+        guess = Guess.of(_TWO, amount, capped, budget, neighbours, n)
         planned = guess.plan(capped, 1)
         doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0
         variance = (planned.width**2 + doubt) * guess.sampling**2
@@ -199,9 +199,7 @@ def with_contrasts(
         bases += [contrasted(p.block, others)] if others or not bases else []
         amount = p.block.cost(budget, neighbours, p.multiplier)
         by_units = any(one.by_units for one in served)
-        guess = Guess.of(
-            p.block, bases[0], amount, design, budget, neighbours, n, len(bases), by_units=by_units
-        )
+        guess = Guess.of(p.block, amount, design, budget, neighbours, n, bases, by_units=by_units)
         found = guess.plan(design, max(base.size for base in bases), by_units=by_units)
         share = Fraction(found.share).limit_denominator(100)
         block = _in_better_basis(p.block, budget, neighbours)
@@ -261,16 +259,19 @@ class Guess:
 
     @classmethod
     def of(
-        cls, block: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
-        neighbours: Neighbours, n: int | None, bases: int = 1, *, by_units: bool = False,
+        cls, block: Block, amount: Fraction, design: Design, budget: Budget,
+        neighbours: Neighbours, n: int | None, bases: Sequence[Block] = (), *,
+        by_units: bool = False,
     ) -> Guess:  # fmt: skip
-        """For functions of a block with contrasts of `base`, which get an amount together.
+        """For functions of a block with contrasts of them, which get an amount together.
 
         For shares of one of them; where these are not what is estimated (`by_units`) for the
         coefficient of a trait on their cells; for the mean of a number; or for a score on numbers
-        that vary over half of their range. Contrasts are in equal parts those of several `bases`.
+        that vary over half of their range. Contrasts are in equal parts of `bases`, if these are
+        other functions.
         """
         cut, total, squares = _capped_weights(design)
+        base = bases[0] if bases else block
         deff = USUAL_DEFF * squares / total**2
         if design.deff is not None and not by_units:
             deff = design.deff
@@ -286,7 +287,7 @@ class Guess:
         of_estimate = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * of_totals
         return cls(
             x=of_estimate * rows / (deff * spread),
-            ratio=of_contrasts / of_totals * signed / noise * bases**power,
+            ratio=of_contrasts / of_totals * signed / noise * max(len(bases), 1) ** power,
             power=power,
             sampling=float(np.sqrt(deff * spread / rows)),
             cut=cut,
@@ -402,7 +403,7 @@ def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPla
                 continue
             count, base = p.block.count, p.block.base
             amount += p.block.cost(budget, neighbours, p.multiplier)
-        guess = Guess.of(block, base, amount, design, budget, neighbours, n)
+        guess = Guess.of(block, amount, design, budget, neighbours, n, [base])
         share = float(1 - spent / amount)
         if count:
             width, df = _widths(guess.x, guess.ratio, guess.power, count, share)
