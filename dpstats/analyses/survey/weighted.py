@@ -139,7 +139,7 @@ def _of_hash(design: Design) -> float:
 def _basis(measured: Block, block: Block) -> Floats | None:
     """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
     if isinstance(measured, PilotScore):
-        same = measured == block or measured.settles(block)  # a preview's may wait for a pilot
+        same = measured == block or measured.settles(block)  # a preview has the pilot zero
         return measured.unit * np.eye(measured.size) if same else None
     if isinstance(measured, Partition) and measured.rotated:
         of_sets = _basis(measured.plain, block)
