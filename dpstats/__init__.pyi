@@ -34,7 +34,6 @@ from .analyses.regression.elastic_net import Lasso as Lasso
 from .analyses.regression.glm import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.glm import Poisson as Poisson
-from .analyses.survey.estimand import Estimand as Estimand
 from .analyses.survey.weighted import SurveyResult as SurveyResult
 from .analyses.survival.hazard import Hazard as Hazard
 from .analyses.survival.hazard import HazardResult as HazardResult

@@ -19,7 +19,7 @@ from dpstats.auditing.noise_source import (
     loss_of,
     together,
 )
-from dpstats.auditing.pairs import Pair, Search, columns_of, random_rows, sums_of_rows
+from dpstats.auditing.pairs import Pair, Search, codes_beside, columns_of, sums_of_rows
 from dpstats.checks import Progress, check_whole, lines_shown
 from dpstats.display import Shown, as_html, fitted_table, shown_progress
 from dpstats.errors import RequestError
@@ -281,7 +281,9 @@ def audit(plan: Plan, *, draws: int | None = None, progress: Shown = None) -> Au
         if say is not None:
             say("done", 1, 1)
     guarantee = f"{strategy.budget}; {strategy.neighbours}"
-    return Audit(plan.digest, guarantee, tuple(blocks), loss, noise, strategy.neighbours.rows)
+    weighted = " with its weights and units" if strategy.schema.design is not None else ""
+    changed = strategy.neighbours.rows + weighted
+    return Audit(plan.digest, guarantee, tuple(blocks), loss, noise, changed)
 
 
 def _usual(strategy: Strategy) -> int:
@@ -357,7 +359,8 @@ def _search(
     strategy: Strategy, blocks: Sequence[Block], weights: Sequence[Floats], rng: np.random.Generator
 ) -> Search:
     columns, replaced = columns_of(strategy.columns, blocks), strategy.unit == "replace"
-    return Search(blocks, weights, POWERS[strategy.budget.noise], columns, replaced, rng)
+    beside = codes_beside(strategy.schema.design)
+    return Search(blocks, weights, POWERS[strategy.budget.noise], columns, replaced, rng, beside)
 
 
 def _change(
@@ -377,7 +380,7 @@ def _change(
 def _adds(strategy: Strategy, block: Block, rng: np.random.Generator) -> bool:
     """True if sums over rows are those of every row by itself, which are what was searched."""
     search = _search(strategy, [block], [np.ones(block.size)], rng)
-    rows = random_rows(search.columns, _TOGETHER, rng)
+    rows = search.random(_TOGETHER)
     single = np.array([
         sums_of_rows(block, {name: own[[i]] for name, own in rows.items()})
         for i in range(_TOGETHER)

@@ -9,18 +9,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from dpstats.arrays import Codes, Floats, Integers
 from dpstats.families.block import Block
+from dpstats.families.contrasts import UNIT
 from dpstats.families.tables.cells import ROWS
-from dpstats.schema import Column, Number, Schema
+from dpstats.schema import Column, Design, Number, Schema
+from dpstats.schema.design import STEPS, UNPAIRED
 
 Rows = dict[str, Codes]
-"""Codes (m,) of every column."""
+"""Codes (m,) of every column, and with a survey design of weights and units."""
+WEIGHT = "(weight)"
+"""Name of the weights of rows, in steps, among the codes of columns: no column is named so."""
 _MOST_ROWS = 4096  # that are tried one by one
 _MOST_VALUES = 4_000_000  # of functions at these rows
 _MOST_COMPARED = 400_000_000  # values that are compared over all pairs
@@ -62,13 +66,35 @@ def random_rows(columns: Schema, m: int, rng: np.random.Generator) -> Rows:
     return rows
 
 
+def codes_beside(design: Design | None) -> Rows:
+    """Codes of weights and units that a row may have beside its cells.
+
+    Changes are largest at the ends of weights, since their norm is convex in them. All contrasts
+    are alike, so that either sign in two pairs of units, and in one of three, shows each change.
+    """
+    if design is None:
+        return {}
+    weights = {WEIGHT: np.array([0, STEPS])}
+    if not design.has_contrasts or not design.pairs.count:
+        return weights
+    pairs = {0, min(1, design.pairs.count - 1), design.pairs.count - 1}
+    units = [UNPAIRED, *(2 * pair + sign for pair in sorted(pairs) for sign in (0, 1))]
+    return weights | {UNIT: np.array(units)}
+
+
 def sums_of_rows(block: Block, rows: Rows | None) -> Integers:
     """The sums (d,) that would be measured over rows made here, or over none."""
+    total = np.zeros(block.size, dtype=np.int64)
     if rows is None:
-        return np.zeros(block.size, dtype=np.int64)
-    if block == ROWS:
-        return np.array([len(next(iter(rows.values())))])
-    return block.sums({c.name: rows[c.name] for c in block.columns})
+        return total
+    weights = rows.get(WEIGHT, np.ones(1, dtype=np.int64))
+    for weight in np.unique(weights):
+        alike = (
+            {name: own[weights == weight] for name, own in rows.items()} if WEIGHT in rows else rows
+        )
+        m = len(next(iter(alike.values())))
+        total += weight * (np.array([m]) if block == ROWS else block.sums(alike))
+    return total
 
 
 @dataclass(frozen=True)
@@ -81,6 +107,7 @@ class Search:
     columns: Schema  # that the blocks depend on; a row has a cell of each
     replaced: bool  # neighbours replace a row; else one is added or removed
     rng: np.random.Generator  # where not all rows are tried
+    beside: Rows = field(default_factory=dict)  # codes that rows have of what is no column
 
     def values(self, rows: Rows) -> Floats:
         """Weighted values (m, d) at m rows."""
@@ -89,7 +116,10 @@ class Search:
             np.ones((m, 1)) if b == ROWS else b.evaluate(rows).matrix().toarray().T
             for b in self.blocks
         ]
-        return np.concatenate([v * w for v, w in zip(values, self.weights, strict=True)], axis=1)
+        all_values = np.concatenate(
+            [v * w for v, w in zip(values, self.weights, strict=True)], axis=1
+        )
+        return all_values * rows[WEIGHT][:, np.newaxis] if WEIGHT in rows else all_values
 
     def _moves(self, one: Floats, other: Floats) -> Floats:
         return np.asarray((np.abs(one - other) ** self.power).sum(axis=1))
@@ -98,12 +128,13 @@ class Search:
         """The pair with the largest change that was found; pairs of single blocks are starts."""
         coded = {column.name for block in self.blocks for column in block.coded}
         codes = [codes_of(column, coded=column.name in coded) for column in self.columns]
+        codes += self.beside.values()
         m = max(2, min(_MOST_ROWS, _MOST_VALUES // sum(len(w) for w in self.weights)))
         every = math.prod(map(len, codes)) <= m
-        rows = random_rows(self.columns, m, self.rng)
+        rows = self.random(m)
         if every:
             cells = np.array(list(itertools.product(*codes)))
-            rows = dict(zip(self.columns.names, cells.T, strict=True))
+            rows = dict(zip([*self.columns.names, *self.beside], cells.T, strict=True))
         values = self.values(rows)
         i, j, compared = self._most_distant(values)
         row, other = ({name: own[[k]] for name, own in rows.items()} for k in (i, j))
@@ -113,15 +144,17 @@ class Search:
             return best
         pairs = [best]
         for start in sorted(starts, key=lambda pair: -pair.size)[: _STARTS - 2]:
-            pairs.append(replace(start, row=self._random() | start.row,
-                                 other=start.other and self._random() | start.other))  # fmt: skip
+            pairs.append(replace(start, row=self.random(1) | start.row,
+                                 other=start.other and self.random(1) | start.other))  # fmt: skip
         while len(pairs) < _STARTS:
-            pairs.append(Pair(self._random(), self._random() if self.replaced else None, 0.0))
+            pairs.append(Pair(self.random(1), self.random(1) if self.replaced else None, 0.0))
         best = max(map(self._ascent, pairs), key=lambda pair: pair.size)
         return replace(best, every=False, tried=len(values))
 
-    def _random(self) -> Rows:
-        return random_rows(self.columns, 1, self.rng)
+    def random(self, m: int) -> Rows:
+        """Random rows, (m,) each."""
+        others = {name: self.rng.choice(own, m) for name, own in self.beside.items()}
+        return random_rows(self.columns, m, self.rng) | others
 
     def _most_distant(self, values: Floats) -> tuple[int, int, bool]:
         """Places of the two most distant of m points (m, d); whether all pairs were compared."""
@@ -154,17 +187,17 @@ class Search:
         size = float(self._moves(*values)[0])
         for _ in range(_SWEEPS):
             before = size
-            for s, column in itertools.product(range(len(sides)), self.columns):
-                codes = codes_of(column)
+            for s, name in itertools.product(range(len(sides)), sides[0]):
+                codes = self.beside[name] if name in self.beside else codes_of(self.columns[name])
                 most = max(16, _MOST_VALUES // values[0].shape[1])
                 if len(codes) > most:  # so many, both ends among them
                     codes = codes[np.linspace(0, len(codes) - 1, most).astype(int)]
-                trial = {name: np.repeat(own, len(codes)) for name, own in sides[s].items()}
-                tried = self.values(trial | {column.name: codes})
+                trial = {other: np.repeat(own, len(codes)) for other, own in sides[s].items()}
+                tried = self.values(trial | {name: codes})
                 moves = self._moves(tried, values[1 - s])
                 k = int(moves.argmax())
                 if moves[k] > size * _GAIN:
-                    sides[s] = sides[s] | {column.name: codes[[k]]}
+                    sides[s] = sides[s] | {name: codes[[k]]}
                     values[s], size = tried[[k]], float(moves[k])
             if size <= before * _GAIN:
                 break

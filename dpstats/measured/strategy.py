@@ -6,7 +6,7 @@ from it is computed here, from public numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -155,7 +155,7 @@ class Strategy(Cached):
                 "or for a survey design"
             )
         self.family  # noqa: B018, refuses a strategy that answers nothing
-        if self.person is not None and self.person in self.read_columns.raw.names:
+        if self.person is not None and self.person in self._read_for_values:
             raise RequestError(
                 f"{self.person!r} tells persons apart, and an analysis uses it too: what is "
                 "published must not depend on the keys; name another column, or leave it out of "
@@ -172,6 +172,20 @@ class Strategy(Cached):
         """Which tables are neighbours: the relation for one row, and the rows of one person."""
         copies = 1 if self.schema.design is None else STEPS
         return Neighbours(self.unit, self.rows_per_person, self.person, copies)
+
+    @property
+    def _read_for_values(self) -> Collection[str]:
+        """Columns of the table that analyses, rules and weights depend on.
+
+        Not that of units: no result is of a unit by its key, which only decides the pair and the
+        sign of a row. Both follow from that row and the declaration, so that one person moves
+        contrasts by no more than any rows do, whether rows come and go or values change.
+        """
+        read: Schema = self.read_columns
+        if read.design is None:
+            return read.raw.names
+        names = (*replace(read, design=None).raw.names, read.design.weights, read.design.strata)
+        return [name for name in names if name is not None]
 
     @property
     def count_is_public(self) -> bool:

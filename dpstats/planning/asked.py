@@ -18,6 +18,7 @@ from dpstats.errors import RequestError
 from dpstats.families import is_library_block
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.merging import BlockIndex
 from dpstats.measured.contents import unasked
 from dpstats.measured.measurements import Measurements
@@ -183,6 +184,11 @@ def check_measured(strategy: Strategy, analyses: Mapping[str, Analysis[Result]])
     used = {block for of in with_person_totals(strategy, analyses).values() for block in of}
     if len(set(totals)) < len(totals) or not used.issuperset(totals):
         raise edited("measures person totals that none of its analyses has, or has some twice")
+    bases = [p.block.base for p in strategy.contrasts if isinstance(p.block, Contrasts)]
+    blocks = strategy.family.blocks
+    held = (base in blocks or any(block.settles(base) for block in blocks) for base in bases)
+    if len(set(bases)) < len(bases) or not all(held):
+        raise edited("measures contrasts of functions that answer nothing, or some twice")
 
 
 def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]) -> None:
@@ -203,7 +209,8 @@ def _check_families(strategy: Strategy, analyses: Mapping[str, Analysis[Result]]
     for block, times in Counter(blocks).items():
         if times > 1:
             raise edited(f"measures {excerpt(block.names[0])} twice")
-    for block in unasked(blocks, asked):
+    others = [block for block in blocks if not any(map(block.settles, asked))]
+    for block in unasked(others, asked):
         name = excerpt(block.names[0])
         raise edited(f"measures {name} by functions that none of its analyses asks for")
 

@@ -764,7 +764,7 @@ def plan(
     family = Family(tuple(planned.block for planned in measured))
     contrasts: list[PlannedBlock] = []
     if schema.design is not None:
-        measured, contrasts = with_contrasts(measured, schema.design, budget, neighbours, n)
+        measured, contrasts = with_contrasts(measured, analyses, schema, budget, neighbours, n)
         family = Family(tuple(planned.block for planned in measured))
     columns = schema.select(family.column_names)
     reference = default_reference(columns, family) if reference is None else reference

@@ -66,14 +66,17 @@ def _plan(document: Mapping[str, Any], folder: Path, start: ReleaseView | None) 
             schema = replace(schema, guesses=Guesses.from_dict(guesses))
         if file is not None:
             schema = replace(schema, file=file)
-        for key in ("rule", "total"):
+        for key, table in (("rule", "[[rule]]"), ("total", "[[total]]"), ("design", "[design]")):
             if key in document:
                 raise RequestError(
-                    f"[[{key}]] tables belong in the file of the schema, with its columns"
+                    f"{table} tables belong in the file of the schema, with its columns"
                 )
     else:
         between = document.get("rule", ()), document.get("total", ())
-        schema = Schema.from_dict(document["column"], guesses, file, *between, folder=folder)
+        schema = Schema.from_dict(
+            document["column"], guesses, file, *between, folder=folder,
+            design=document.get("design"),
+        )  # fmt: skip
     analyses, shares = _analyses(document.get("analysis"))
     reference = document.get("reference")
     return plan(

@@ -5,7 +5,7 @@ All from public numbers, before any row is read; equations of docs/explanation/i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
-from dpstats.analyses.survey.estimand import require_estimands
+from dpstats.analyses.survey.estimand import Estimand, require_estimands
 from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.errors import RequestError
@@ -89,8 +89,8 @@ def cap_errors(
     errors = []
     for cap in caps:
         capped = design.with_cap(float(cap))
-        guess = Guess.of(_TWO, amount, capped, budget, neighbours, n)
-        planned = guess.plan(capped, 1)
+        guess = Guess.of(_TWO, _TWO, amount, capped, budget, neighbours, n)
+        planned = guess.plan(capped, _TWO)
         doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0
         variance = (planned.width**2 + doubt) * guess.sampling**2
         bias = _BIAS * guess.cut * np.sqrt(_SHARE * (1 - _SHARE))
@@ -173,23 +173,42 @@ def _widths(
 
 
 def with_contrasts(
-    planned: list[PlannedBlock], design: Design, budget: Budget, neighbours: Neighbours,
-    n: int | None,
+    planned: list[PlannedBlock], analyses: Mapping[str, Analysis[Result]], schema: Schema,
+    budget: Budget, neighbours: Neighbours, n: int | None,
 ) -> tuple[list[PlannedBlock], list[PlannedBlock]]:  # fmt: skip
     """Blocks with a part of what they get, and contrasts of their functions with the rest."""
+    design = schema.design
+    assert design is not None
     kept, contrasts = [], []
+    estimands = [e for a in analyses.values() for e in a.estimands(schema)]  # type: ignore[attr-defined]
     for p in planned:
         amount = p.block.cost(budget, neighbours, p.multiplier)
-        found = Guess.of(p.block, amount, design, budget, neighbours, n).plan(design, p.block.size)
+        base = contrasted(p.block, estimands)
+        found = Guess.of(p.block, base, amount, design, budget, neighbours, n).plan(design, base)
         share = Fraction(found.share).limit_denominator(100)
         block = _in_better_basis(p.block, budget, neighbours)
         rest = block.multiplier(budget, neighbours, amount * (1 - share))
         kept.append(replace(p, block=block, multiplier=rest))
         if found.count:
-            dealt = contrasts_of(p.block, design.pairs, found.count)
+            dealt = contrasts_of(base, design.pairs, found.count)
             multiplier = dealt.multiplier(budget, neighbours, amount * share)
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
     return kept, contrasts
+
+
+def contrasted(block: Block, estimands: Sequence[Estimand]) -> Block:
+    """What contrasts of a measured block are of: sums of its functions, if these serve all."""
+    served = [e for e in estimands if _follows(block, e.block)]
+    bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
+    for base in bases:
+        if all(_follows(base, e.contrasted or e.block) for e in served):
+            return base
+    return block
+
+
+def _follows(block: Block, wanted: Block) -> bool:
+    terms = block.terms_of(wanted, complements=False)
+    return terms is not None and bool(np.all(terms))
 
 
 def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
@@ -225,38 +244,39 @@ class Guess:
 
     @classmethod
     def of(
-        cls, block: Block, amount: Fraction, design: Design, budget: Budget,
+        cls, block: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
         neighbours: Neighbours, n: int | None,
     ) -> Guess:  # fmt: skip
-        """For shares of the functions of a block with its contrasts, which get an amount."""
+        """For shares of the functions of a block and contrasts of a base, which get an amount."""
         cut, total, squares = _capped_weights(design)
-        share = min(_SHARE, 1 / max(block.size, 2))
+        cells = max(block.size, 2)
+        share = min(_SHARE, 1 / cells)
         spread = share * (1 - share)
         deff = USUAL_DEFF * squares / total**2 if design.deff is None else design.deff
         rows = n or USUAL_ROWS
         main = _in_better_basis(block, budget, neighbours)
-        per_row = (1 - share) ** 2 + share**2  # noise on two sets in that on a share
+        per_row = (1 - share) ** 2 + (cells - 1) * share**2  # noise on cells in that on a share
         halved = 0.25 + (0.5 - share) ** 2 if main != block else per_row
         noise, signed = (
             max(budget.law(budget.natural_scale(scale)).variance, 1e-9)
-            for one in (main, Contrasts(block, (1, 1)))
+            for one in (main, Contrasts(base, (1, 1)))
             for scale in (one.multiplier(budget, neighbours, amount),)
         )
         of_share = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * halved
         return cls(
             x=of_share * rows / (deff * spread),
-            ratio=per_row / halved * signed / noise,
+            ratio=per_row / halved * signed / noise * base.size / block.size,
             power=2 if budget.noise == "laplace" else 1,
             sampling=float(np.sqrt(deff * spread / rows)),
             cut=cut,
         )
 
-    def plan(self, design: Design, functions: int) -> ContrastPlan:
-        """The contrasts of a block of some functions; none without units to compare."""
+    def plan(self, design: Design, base: Block) -> ContrastPlan:
+        """The contrasts of a base; none without units to compare."""
         pairs = design.pairs.count if design.has_contrasts else 0
         if pairs and not design.listed_units:
             pairs = (design.number_of_units or 2 * _MOST_CONTRASTS) // 2
-        most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // functions), 1)
+        most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // base.size), 1)
         declared = design.deff is not None
         return plan_contrasts(self.x, self.ratio, self.power, pairs, most, declared=declared)
 
@@ -318,16 +338,17 @@ def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPla
     """What a plan expects of every block of a survey, at n rows."""
     design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
     assert design is not None
-    found = {}
+    found, contrasts = {}, list(strategy.contrasts)
     for main in strategy.measured:
         spent = amount = main.block.cost(budget, neighbours, main.multiplier)
-        count, block = 0, main.block
-        for p in strategy.contrasts:
+        count, base = 0, main.block
+        if contrasts and _serves(main.block, contrasts[0].block, budget, neighbours):
+            p = contrasts.pop(0)  # in the order of the blocks
             assert isinstance(p.block, Contrasts)
-            if _in_better_basis(p.block.base, budget, neighbours) == main.block:
-                count, block = p.block.count, p.block.base
-                amount += p.block.cost(budget, neighbours, p.multiplier)
-        guess = Guess.of(block, amount, design, budget, neighbours, n)
+            count, base = p.block.count, p.block.base
+            amount += p.block.cost(budget, neighbours, p.multiplier)
+        block = base if _in_better_basis(base, budget, neighbours) == main.block else main.block
+        guess = Guess.of(block, base, amount, design, budget, neighbours, n)
         share = float(1 - spent / amount)
         if count:
             width, df = _widths(guess.x, guess.ratio, guess.power, count, share)
@@ -335,6 +356,13 @@ def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPla
         else:
             found[main.block] = ContrastPlan(0, 0.0, float(np.sqrt(1 + guess.x)), np.inf)
     return found
+
+
+def _serves(main: Block, contrasts: Block, budget: Budget, neighbours: Neighbours) -> bool:
+    """Whether contrasts are of a measured block, or of sums of its functions."""
+    assert isinstance(contrasts, Contrasts)
+    base = contrasts.base
+    return _in_better_basis(base, budget, neighbours) == main or _follows(main, base)
 
 
 def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int) -> list[str]:

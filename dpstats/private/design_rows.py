@@ -11,8 +11,8 @@ from dpstats.arrays import Codes
 from dpstats.families.contrasts import UNIT
 from dpstats.private.persons import codes_of_keys
 from dpstats.schema import Design
-from dpstats.schema.arrow import level_codes
-from dpstats.schema.design import STEPS, hash_of, unit_keys
+from dpstats.schema.arrow import floats, level_codes
+from dpstats.schema.design import STEPS, UNPAIRED, hash_of, unit_keys
 
 
 class DesignRows:
@@ -27,34 +27,29 @@ class DesignRows:
     def __init__(self, design: Design) -> None:
         self._design = design
         self._number = design.number
-        steps = np.arange(STEPS + 1)
-        least = min(int(np.ceil(design.low / design.unit_weight)), STEPS)
-        self._weights = np.where(steps > 0, np.maximum(steps, least), 0)
-        if design.missing is not None:
-            self._weights[0] = min(round(design.missing / design.unit_weight), STEPS)
+        self._missing = min(round((design.missing or 0) / design.unit_weight), STEPS)
         self._pairs = design.pairs if design.has_contrasts else None
         self._strata = tuple(stratum for stratum, _ in design.listed_units)
         self._keys = unit_keys(design)
 
     def weights(self, batch: pa.RecordBatch) -> Codes:
         """Coded weights (n,), from 0 to `STEPS`."""
-        codes = self._number.encode(batch.column(self._design.weights))
-        return np.asarray(self._weights[codes + self._number.half_points])
+        weights = floats(batch.column(self._design.weights))
+        usable = np.isfinite(weights) & (weights > 0)
+        clamped = np.clip(weights, self._design.low, self._design.high or np.inf)
+        codes = self._number.encode_numbers(np.where(usable, clamped, 0.0))
+        return np.where(usable, codes + self._number.half_points, self._missing)
 
     def units(self, batch: pa.RecordBatch) -> Mapping[str, Codes]:
         """Codes of units (n,), as `Pairs` has them, by their name among the codes of columns."""
         if self._pairs is None:
             return {}
-        columns = [self._design.strata, self._design.unit]
-        declared = [self._strata, self._keys]
-        numbers, raw, names = [], [], list[list[bytes]]()
-        for column, known in zip(columns, declared, strict=True):
-            cells = None if column is None else batch.column(column)
-            codes, keys = _no_keys(batch) if cells is None else codes_of_keys(cells)
+        raw, names = [], list[list[bytes]]()
+        for column in (self._design.strata, self._design.unit):
+            codes, keys = _no_keys(batch) if column is None else codes_of_keys(batch.column(column))
             raw.append(codes)
             names.append([*keys, b""])  # the last is of cells without a key
-            listed = bool(known) and cells is not None
-            numbers.append(level_codes(cells, known, -1, -1) if listed else np.zeros_like(codes))
+        numbers = self.declared(batch)
         distinct, which = np.unique(np.stack([*numbers, *raw]), axis=1, return_inverse=True)
         codes = np.array([
             self._code((h, k) if self._keys else None, names[0][s], names[1][u])
@@ -62,11 +57,27 @@ class DesignRows:
         ], dtype=np.int64)  # fmt: skip
         return {UNIT: codes[which.ravel()]}
 
+    def declared(self, batch: pa.RecordBatch) -> tuple[Codes, Codes]:
+        """Numbers of stratum and key of each row (n,), -1 for those that are not declared."""
+        stratum, unit = (
+            level_codes(batch.column(column), known, -1, -1)
+            if known and column is not None
+            else np.zeros(batch.num_rows, np.int64)
+            for column, known in (
+                (self._design.strata, self._strata),
+                (self._design.unit, self._keys),
+            )
+        )
+        return stratum, unit
+
     def _code(self, numbers: tuple[int, int] | None, stratum: bytes, unit: bytes) -> int:
         """Code of a unit, from its place in the declaration or by its hash."""
         assert self._pairs is not None
         code = None if numbers is None else self._pairs.codes.get(numbers)
-        return hash_of(stratum, unit) % (2 * self._pairs.plain) if code is None else code
+        if code is not None:
+            return code
+        several = self._pairs.plain or self._pairs.count  # such as the three units of one stratum
+        return hash_of(stratum, unit) % (2 * several) if several else UNPAIRED
 
 
 def _no_keys(batch: pa.RecordBatch) -> tuple[Codes, list[bytes]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpstats.checks import first_few
 from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
+from dpstats.private.design_rows import DesignRows
 from dpstats.private.header import is_row
 from dpstats.private.likely_meaning import (
     DECLARE_ENCODING,
@@ -28,12 +30,13 @@ from dpstats.private.likely_meaning import (
     delimiter_of,
 )
 from dpstats.private.measure import check_rows
-from dpstats.private.persons import of_persons
+from dpstats.private.persons import codes_of_keys, of_persons
 from dpstats.private.sources import Source, unread
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
-from dpstats.schema import Category, Column, Schema, arrow
+from dpstats.schema import Category, Column, Design, Schema, arrow
 from dpstats.schema.dates import day_text
+from dpstats.schema.design import unit_keys
 from dpstats.schema.repairs import CompiledView, Repairs
 from dpstats.schema.totals import compile_totals
 
@@ -97,7 +100,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
     schema, key = plan.read_columns.stored, plan.person
     source = find_source(data, schema, person=key, order=order)
-    wanted = [*schema.raw.names, *([] if key is None else [key])]
+    wanted = list(dict.fromkeys([*schema.raw.names, *([] if key is None else [key])]))
     absent = tuple(name for name in wanted if name not in source.fields)
     present = [column for column in schema if not set(absent).intersection(column.raw_names)]
     if not present and source.first_line and _lacks_header(source.fields, plan.schema):
@@ -109,7 +112,8 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         )
     if present:
         known = key if key not in absent else None
-        source.check_names(schema.select(column.name for column in present).raw, known)
+        held = schema.select(column.name for column in present)
+        source.check_names((replace(held, design=None) if absent else held).raw, known)
     used, keyless = source, list[int]()
     if key is not None and key not in absent:
         used = of_persons(source, key, plan.rows_per_person, keyless=keyless)
@@ -117,7 +121,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     counted = _counted(used, present, None if absent else repairs)
     if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
         raise DataError(counted)
-    rows, columns, broken, totals = counted
+    rows, columns, broken, totals, design = counted
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
     if unused := sum(keyless):
@@ -126,8 +130,9 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     if not absent:
         note = "" if refused else plan.neighbours.counts_are_public
         return SchemaFit(
-            rows, columns, persons=persons, refused=refused, note=note, broken=broken, totals=totals
-        )
+            rows, columns, persons=persons, refused=refused, note=note, broken=broken,
+            totals=totals, design=design,
+        )  # fmt: skip
     found = source.first_line or f"it has {len(source.fields)} columns"
     return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
 
@@ -181,6 +186,61 @@ class ColumnFit:
     rule: str
 
 
+@dataclass(frozen=True)
+class DesignFit:
+    """How the weights and units of a table fit the design of a survey; not private.
+
+    Attributes
+    ----------
+    design : Design
+    unusable : int
+        Weights that are missing, not finite or not positive.
+    clamped : int
+        Usable weights outside the declared bounds.
+    capped : int
+        Weights above the cap.
+    strata, units : tuple of (str, int)
+        The commonest strata that are not declared, and units that are not declared in their
+        stratum, with their counts; "" for cells without a key.
+    undeclared : int
+        Rows of a unit that is not declared in its stratum; 0 if no units are listed.
+    empty : tuple of str
+        Declared units without a row.
+    """
+
+    design: Design
+    unusable: int
+    clamped: int
+    capped: int
+    strata: tuple[tuple[str, int], ...] = ()
+    units: tuple[tuple[str, int], ...] = ()
+    undeclared: int = 0
+    empty: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """What is not as declared, one line for each, or that all is."""
+        design, lines = self.design, list[str]()
+
+        def count(rows: int, text: str) -> None:
+            if rows:
+                lines.append(f"{rows:,} row{'s' * (rows != 1)} {text}")
+
+        used = "not used" if design.missing is None else f"counted as {design.missing:g}"
+        count(self.unusable, f"of a weight that is missing or not positive: {used}")
+        most = "" if design.high is None else f" or above {design.high:g}"
+        count(self.clamped, f"of a weight below {design.low:g}{most}: clamped to that")
+        count(self.capped, f"of a weight above the cap, {design.cap:g}: counted as that")
+        among = f" (the commonest: {_listed(self.units)})" if self.units else ""
+        count(self.undeclared, f"of a unit that is not declared in its stratum{among}")
+        if self.strata:
+            lines.append(f"strata that are not declared: {_listed(self.strata)}")
+        if self.empty:
+            units = "unit has" if len(self.empty) == 1 else "units have"
+            lines.append(f"{len(self.empty):,} declared {units} no row: {first_few(self.empty)}")
+        return [f"design: {line}" for line in lines or ["weights and units are as declared"]]
+
+
 @dataclass(frozen=True, repr=False)
 class SchemaFit:
     """How a table fits a schema: for the custodian's screen, and not private.
@@ -207,6 +267,8 @@ class SchemaFit:
         Rules between columns, as text, and how many rows break each; these are read as it says.
     totals : tuple of (str, int)
         Public totals of the table, as text, and how many rows have the condition as they are read.
+    design : DesignFit or None
+        How weights and units fit the design of a survey, if the schema has one.
     """
 
     rows: int
@@ -219,6 +281,7 @@ class SchemaFit:
     note: str = ""
     broken: tuple[tuple[str, int], ...] = ()
     totals: tuple[tuple[str, int], ...] = ()
+    design: DesignFit | None = None
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -272,6 +335,7 @@ class SchemaFit:
         advice += [f"total: {text}; counted here: {count:,}" for text, count in self.totals]
         if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
+        advice += [] if self.design is None else self.design.lines
         used = self.persons and f": {self.persons}"
         header = ["", "missing", "undeclared", "clamped", "commonest outside"]
         return Page(
@@ -303,18 +367,25 @@ _Counts = tuple[tuple[str, int], ...]
 
 def _counted(
     source: Source, columns: Sequence[Column], repairs: Repairs | None
-) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts] | str:
-    """The number of rows, the fit of columns, rules and totals; a sentence if reading fails."""
+) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts, DesignFit | None] | str:
+    """The number of rows, the fit of columns, rules, totals and design; a sentence on failure."""
     rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
     rules = () if repairs is None else repairs.rules
     totals = () if repairs is None else compile_totals(repairs.schema)
-    names = list(dict.fromkeys(name for column in columns for name in column.raw_names))
+    drawn = None if repairs is None else repairs.schema.design
+    design = None if drawn is None else _DesignTally(drawn)
+    names = list(dict.fromkeys([
+        *(name for column in columns for name in column.raw_names),
+        *(() if drawn is None else drawn.raw_names),
+    ]))  # fmt: skip
     broken, having = np.zeros(len(rules), np.int64), np.zeros(len(totals), np.int64)
     try:
         for batch in source.batches(names) if columns else ():
             rows += batch.num_rows
             for tally in tallies:
                 tally.add(batch)
+            if design is not None:
+                design.add(batch)
             if repairs is not None and (rules or totals):
                 cells = repairs.schema.encode(batch)
                 broken += repairs.broken(cells)
@@ -330,7 +401,8 @@ def _counted(
         if not isinstance(rule, CompiledView)  # the table has none
     )
     shown = [str(compiled.total) for compiled in totals]
-    return rows, fits, found, tuple(zip(shown, having.tolist(), strict=True))
+    having_each = tuple(zip(shown, having.tolist(), strict=True))
+    return rows, fits, found, having_each, None if design is None else design.result()
 
 
 @dataclass
@@ -376,6 +448,69 @@ class _Tally:
             self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice,
             self.column.missing_rule(),
         )  # fmt: skip
+
+
+class _DesignTally:
+    """Counts of weights and units over the batches so far, in bounded memory."""
+
+    def __init__(self, design: Design) -> None:
+        self._design, self._rows = design, DesignRows(design)
+        self._unusable = self._clamped = self._capped = self._undeclared = 0
+        self._strata, self._units = Counter[str](), Counter[str]()
+        keys = {key: k for k, key in enumerate(unit_keys(design))}
+        strata = enumerate(design.listed_units)
+        self._named = {
+            (h, keys[unit]): f"{stratum} {unit}".lstrip() for h, (stratum, own) in strata
+            for unit in own
+        }  # fmt: skip
+        self._seen: set[tuple[int, int]] = set()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the rows of one batch, read as for the sums."""
+        design = self._design
+        weights = arrow.floats(batch.column(design.weights))
+        usable = np.isfinite(weights) & (weights > 0)
+        clamped = np.clip(weights, design.low, design.high or np.inf)
+        self._unusable += int(np.count_nonzero(~usable))
+        self._clamped += int(np.count_nonzero(usable & (clamped != weights)))
+        self._capped += int(np.count_nonzero(usable & (clamped > (design.cap or np.inf))))
+        if not self._named or design.unit is None:
+            return
+        stratum, unit = self._rows.declared(batch)
+        pairs, which = np.unique(np.stack([stratum, unit]), axis=1, return_inverse=True)
+        found = list(map(tuple, pairs.T.tolist()))
+        self._seen.update(found)
+        undeclared = np.array([pair not in self._named for pair in found], np.bool_)[which.ravel()]
+        self._undeclared += int(np.count_nonzero(undeclared))
+        self._units.update(_keys_of(batch.column(design.unit), undeclared))
+        if design.strata is not None:
+            self._strata.update(_keys_of(batch.column(design.strata), stratum < 0))
+        for keys in (self._units, self._strata):  # the rarest are forgotten
+            if len(keys) > MOST_VALUES:
+                kept = dict(keys.most_common(MOST_VALUES // 2))
+                keys.clear()
+                keys.update(kept)
+
+    def result(self) -> DesignFit:
+        """The counts, and the units that no row is of."""
+        strata, units = (
+            tuple(sorted(keys.items(), key=lambda item: (-item[1], item[0]))[:SHOWN])
+            for keys in (self._strata, self._units)
+        )
+        empty = tuple(name for pair, name in self._named.items() if pair not in self._seen)
+        return DesignFit(self._design, self._unusable, self._clamped, self._capped, strata, units,
+                         self._undeclared, empty)  # fmt: skip
+
+
+def _keys_of(cells: pa.Array, some: NDArray[np.bool_]) -> Counter[str]:
+    """Short texts of the keys of some rows, counted; "" for cells without one."""
+    codes, keys = codes_of_keys(cells)
+    names = [*map(_shortened, keys), ""]
+    numbers, counts = np.unique(codes[some], return_counts=True)
+    found: Counter[str] = Counter()
+    for number, times in zip(numbers.tolist(), counts.tolist(), strict=True):
+        found[names[number]] += times
+    return found
 
 
 def _outside(

@@ -139,7 +139,7 @@ def of_persons(
         return source.limited(most)
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
-        every = source.batches([*names, person])
+        every = source.batches(list(dict.fromkeys([*names, person])))
         return one_by_one(first_rows(every, list(names), person, most, totals, keyless))
 
     return replace(source, parts=parts, rows=None, sums=None)  # an engine would sum all rows

@@ -82,7 +82,7 @@ class Source:
         DataError
             Names the wanted columns; those of a file only as far as `first_line` does.
         """
-        wanted = [*raw.names, *([] if person is None else [person])]
+        wanted = list(dict.fromkeys([*raw.names, *([] if person is None else [person])]))
         if self.first_line and not set(wanted) <= set(self.fields):
             raise DataError(
                 f"{self.first_line}; the plan needs a header with the columns "

@@ -199,7 +199,7 @@ def _files(path: Path, raw: RawColumns, parsed: bool, person: str | None) -> Sou
             else f"there is no file {path.name!r}"
         )
     if is_delimited(path):
-        names = [*raw.names, *([] if person is None else [person])]
+        names = list(dict.fromkeys([*raw.names, *([] if person is None else [person])]))
         return delimited(path, names, raw.numbers if parsed else (), raw.written, raw.decimals)
     if path.suffix.lower() in SUFFIXES:
         return parquet(path)

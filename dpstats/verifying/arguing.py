@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from dpstats.verifying.blocks import Finding, find
+from dpstats.verifying.blocks import Block, Finding, find, find_weighted
 from dpstats.verifying.certificate import check_certificate, check_rows
+from dpstats.verifying.design import STEPS
 from dpstats.verifying.kinds import residuals_together
 from dpstats.verifying.noise import promises, scale_of
 from dpstats.verifying.reading import Contents, Measured, open_file
@@ -24,6 +25,7 @@ _UNITS = {
 _WHAT = {
     "table": "counts of all cells",
     "condition": "the count of some cells",
+    "partition": "counts of sets of cells without a cell in common",
     "residual": "products over columns of n 1{bin = i} - 1, n bins",
     "moments": "products of values, signs and levels",
     "group_moments": "(1 - x)^2 / 4, (1 - x^2) / 2, (1 + x)^2 / 4 in groups",
@@ -33,6 +35,7 @@ _WHAT = {
     "linear_losses": "losses at the points of a grid",
     "tabulated_losses": "losses that the file lists, at the points of a grid",
     "pilot_score": "terms times the residual of a response",
+    "contrasts": "the same over units, with the sign of each: {}",
     "person_shares": "products of person totals of a weight of one a row",
     "person_moments": "products of person totals of products",
 }
@@ -111,12 +114,20 @@ def _argue(contents: Contents, name: str) -> Verdict:
         lines.append(
             f"The rows of a person are found by the key {person_key!r}, which is not measured."
         )
+    if contents.weighted:
+        design = contents.document["design"]
+        lines.append(
+            f"Rows are weighted by {design['weights']!r}, at most {design['cap']:g}, in {STEPS:,} "
+            f"steps: each block costs {STEPS**power:,} times what it does for a weight of one step."
+        )
+    copies = STEPS if contents.weighted else 1
     lines.append("")
     findings, together = [], []
     reached = bound = Fraction(0)
     for number, (one, person) in enumerate(zip(contents.blocks, of_persons, strict=True)):
-        finding = find(one.block, contents.unit, power)
-        price = Fraction(k ** (power * (1 + person))) / (power * one.multiplier)
+        found = find_weighted if contents.weighted else find
+        finding = found(one.block, contents.unit, power)
+        price = Fraction((copies * k ** (1 + person)) ** power) / (power * one.multiplier)
         findings.append(finding)
         lines += _explain(number, one, finding, price * finding.bound, power)
         if one.block.kind == "residual" and power == 2:
@@ -176,11 +187,16 @@ def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power
         known = f"{norm} <= {_text(finding.bound)} (a search finds {_text(finding.reached)})"
     return [
         f"{number}. {one.block.kind} ({one.role}) of {', '.join(one.names) or 'no column'}: "
-        f"{_WHAT[one.block.kind]}, {one.block.size:,} function{'s' * (one.block.size > 1)}.",
+        f"{_what(one.block)}, {one.block.size:,} function{'s' * (one.block.size > 1)}.",
         f"   Recomputed {known}: {finding.how}.",
         f"   Noise scale {low:.6g}{f' to {high:.6g}' if low < high else ''} on the sums "
         f"(multiplier {_text(one.multiplier)}); cost {_text(cost)}.",
     ]
+
+
+def _what(block: Block) -> str:
+    inner = "" if block.base is None else _what(block.base)
+    return _WHAT[block.kind].format(inner) if inner else _WHAT[block.kind]
 
 
 def _text(value: Fraction) -> str:

@@ -54,6 +54,7 @@ class Block:
     signed: Sequence[bool] = ()  # functions that can be negative, where some can
     listed: bool = True  # rows tell all: no pilot comes later, no person has a mean of rows
     ranges: Callable[[Box], Ranges] | None = None  # of functions over a box of rows, if it is known
+    base: Block | None = None  # whose functions are summed with a sign and in one of several sums
 
     @property
     def kind(self) -> str:
@@ -115,6 +116,11 @@ def is_signed(term: Term) -> bool:
 
 def find(block: Block, unit: str, power: int) -> Finding:
     """The sensitivity of a block: by all of its rows where these are few, else by an argument."""
+    if block.base is not None:
+        added = find(block.base, "add_remove", power)
+        times = 2**power if unit == "replace" else 1
+        how = f"a row has one sign in one contrast; of the functions, {added.how}"
+        return Finding(times * added.reached, times * added.bound, how)
     states, common = block.states(), math.lcm(*set(block.bounds))
     if block.argue is not None and not (block.listed and states**2 * block.size <= _MOST):
         argued, how = block.argue(unit, power)
@@ -123,6 +129,17 @@ def find(block: Block, unit: str, power: int) -> Finding:
     reached, bound = divide(block, unit, power, [common // bound for bound in block.bounds])
     how = f"all {states:,} rows, in boxes that were divided while two could be farther apart"
     return Finding(Fraction(reached, common**power), Fraction(bound, common**power), how)
+
+
+def find_weighted(block: Block, unit: str, power: int) -> Finding:
+    """The same for rows whose weights, from 0 to 1 here, change too where rows are replaced.
+
+    A norm of u f(x) - v f(y) is convex in the weights u and v, so that it is largest where each is
+    0 or 1: the rows x and y are exchanged, or one of them is added.
+    """
+    found = [find(block, each, power) for each in dict.fromkeys((unit, "add_remove"))]
+    most = max(found, key=lambda one: one.bound)
+    return Finding(max(one.reached for one in found), most.bound, most.how)
 
 
 def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple[int, int]:

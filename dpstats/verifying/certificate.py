@@ -280,7 +280,7 @@ def check_certificate(contents: Contents, rows: Rows) -> list[str]:
     if stated["analyses"]:
         contents.said.append("The radius of each analysis is not computed again: it needs them.")
     all_n = [stated["n"], *(one["n"] for one in stated["analyses"].values())]
-    if contents.unit == "replace":
+    if contents.count_is_public:
         holds = all(own == contents.document["rows"] for own in all_n)
     else:
         holds = all(map(_is_range, all_n)) and (bool(tables) or stated["n"] == sizes)
@@ -308,8 +308,9 @@ def _separate(
     scales = {id(one): scales_of(one, power) for one in contents.blocks}
     every = [scale for one in kept for scale in scales[id(one)]]
     counts = [one for one in contents.blocks if one.role == "count"]
-    totals = counts + [one for one in family if counts and one.block.kind == "table"]
-    noise = {id(one): one.block.size * variance(scales[id(one)][0], power) for one in totals}
+    totals = counts + [one for one in family if counts and _adds_up_to(one.block)]
+    parts = {id(one): _adds_up_to(one.block) for one in totals}
+    noise = {id(one): parts[id(one)] * variance(scales[id(one)][0], power) for one in totals}
     total = min(totals, key=lambda one: noise[id(one)], default=None)
     n, radius = float(contents.document["rows"] or 0), 0.0
     if total is None:
@@ -318,11 +319,21 @@ def _separate(
         limits = jointly([*every, *scales[id(total)]], power, alpha)
         n, radius = float(sum(total.sums)), limits[scales[id(total)][0]]
     else:  # its noise is that of cells: Bonferroni's inequality
-        own, cells = alpha / (len(every) + 1), total.block.size
+        own, cells = alpha / (len(every) + 1), parts[id(total)]
         limits = jointly(every, power, alpha - own)
-        n = float(sum(total.sums))
+        n = float(sum(total.sums[:cells]))
         radius = quantile_of_sum(scales[id(total)][0], power, cells, own)
     return [_alone(one, [limits[s] for s in scales[id(one)]]) for one in kept], n, radius
+
+
+def _adds_up_to(block: Block) -> int:
+    """How many of the first functions add up to the number of rows; 0 if none do."""
+    if block.kind == "partition":
+        cells = sum(len(one["cells"]) for one in block.plain["sets"])
+        if cells < math.prod(column.bins for column in block.columns):
+            return 0
+        return 1 if "rotated" in block.plain else block.size
+    return block.size if block.kind == "table" else 0
 
 
 def _combine(

@@ -18,7 +18,7 @@ from dpstats.verifying import blocks
 from dpstats.verifying.blocks import SIGN, Argument, Block, Box, Feature, Ranges, Row, Sums, Term
 from dpstats.verifying.columns import Column
 from dpstats.verifying.products import bound_products
-from dpstats.verifying.shapes import NotReadError, check, fraction
+from dpstats.verifying.shapes import BLOCKS, NotReadError, check, fraction
 
 UNIT = 2**16
 _KNOTS, _LAST = 64, 40
@@ -26,6 +26,7 @@ BALL = 2**13
 COARSE = 64  # steps to either side of the numbers of coarse moments
 _PERSON_STEPS = 2048
 _EVERY = 2**62
+OF_UNIT = "(unit)"  # the code of the unit of a row, beside those of its columns
 Columns = Mapping[str, Column]
 Vector = Callable[[int], Iterable[tuple[int, int]]]  # the entries of a code that are not zero
 
@@ -153,6 +154,14 @@ def cell_of(columns: Sequence[Column], row: Row) -> int:
     return index
 
 
+def check_block(plain: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what are not the keys of a block's functions."""
+    if plain.get("kind") not in BLOCKS:
+        raise NotReadError(f"has blocks of a kind that is not known: {plain.get('kind')!r}")
+    check(plain, {"kind": str} | BLOCKS[plain["kind"]], plain["kind"])
+    return plain
+
+
 def read_block(plain: dict[str, Any], columns: Columns) -> Block:
     """The functions of a block, from its keys."""
     return _KINDS[plain["kind"]](plain, columns)
@@ -239,6 +248,55 @@ def _condition(plain: dict[str, Any], columns: Columns) -> Block:
     group = _group({**plain, "answered": []}, columns)
     argue = blocks.one_set(False, 1, "a row counts once or not")
     return Block(plain, group.columns, [1], lambda row: {0: 1} if group.holds(row) else {}, argue)
+
+
+def _partition(plain: dict[str, Any], columns: Columns) -> Block:
+    """Counts of sets of cells; of two sets perhaps of both, and of the first less the second."""
+    groups = [_group({**one, "answered": []}, columns) for one in plain["sets"]]
+    cells = [cell for group in groups for cell in group.cells]
+    rotated = "rotated" in plain
+    if len({group.columns for group in groups}) != 1 or len(set(cells)) < len(cells):
+        raise NotReadError("has sets of cells with a cell in common")
+    if len(plain["labels"]) != len(groups) or (rotated and len(groups) != 2):
+        raise NotReadError("has sets of cells that do not fit their labels")
+
+    def of(row: Row) -> Sums:
+        inside = [g for g, group in enumerate(groups) if group.holds(row)]
+        if rotated:
+            return {f: 1 - 2 * f * g for g in inside for f in (0, 1)}
+        return dict.fromkeys(inside, 1)
+
+    def argue(unit: str, power: int) -> tuple[Fraction, str]:
+        if not rotated:
+            how = f"a row is in one of {len(groups)} sets of cells, or in none"
+            return blocks.by_sets([(False, len(groups))], unit, power), how
+        return Fraction(2 if unit == "add_remove" or power == 1 else 4), (
+            "rows are (1, 1), (1, -1) or (0, 0)"
+        )
+
+    signed = [False, rotated] if rotated else [False] * len(groups)
+    return Block(plain, groups[0].columns, [1] * len(groups), of, argue, signed=signed)
+
+
+def _contrasts(plain: dict[str, Any], columns: Columns) -> Block:
+    """Sums of another block's functions over units of a survey, with the sign of each."""
+    base = read_block(check_block(plain["base"]), columns)
+    (pairs, dealt), (triples, own) = plain["pairs"], plain["triples"]
+    if base.kind == "contrasts" or not base.listed:
+        raise NotReadError("has contrasts of functions that have none")
+    if any(not (1 <= j <= p or p == j == 0) for p, j in ((pairs, dealt), (triples, own))):
+        raise NotReadError("has pairs of units that cannot be dealt to its contrasts")
+
+    def of(row: Row) -> Sums:
+        pair, second = divmod(row[OF_UNIT], 2)
+        if row[OF_UNIT] < 0:
+            return {}
+        j = pair % dealt if pair < pairs else dealt + (pair - pairs) % own
+        return {j * base.size + f: -v if second else v for f, v in base.of(row).items()}
+
+    bounds = list(base.bounds) * (dealt + own)
+    signed = [True] * len(bounds)
+    return Block(plain, base.columns, bounds, of, None, base.by_value, signed, base=base)
 
 
 def _bin_offsets(plain: dict[str, Any], columns: Columns) -> Block:
@@ -653,6 +711,7 @@ _KINDS: dict[str, Callable[[dict[str, Any], Columns], Block]] = {
     "table": lambda plain, columns: table(_select(columns, plain["columns"]), plain),
     "condition": _condition,
     "residual": _residual,
+    "partition": _partition,
     "moments": _moments,
     "group_moments": _group_moments,
     "ball_moments": _ball_moments,
@@ -663,4 +722,5 @@ _KINDS: dict[str, Callable[[dict[str, Any], Columns], Block]] = {
     "pilot_score": _pilot_score,
     "person_shares": _person_shares,
     "person_moments": _person_moments,
+    "contrasts": _contrasts,
 }

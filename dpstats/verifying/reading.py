@@ -16,9 +16,9 @@ from typing import Any
 
 from dpstats.verifying.blocks import Block
 from dpstats.verifying.columns import Column, read_column, source_of
-from dpstats.verifying.kinds import read_block
+from dpstats.verifying.design import check_contrasts, check_design
+from dpstats.verifying.kinds import check_block, read_block
 from dpstats.verifying.shapes import (
-    BLOCKS,
     SHAPES,
     NotReadError,
     check,
@@ -85,6 +85,16 @@ class Contents:
     def rows_per_person(self) -> int:
         """The most rows of one person, all of which neighbours differ in."""
         return int(self.document.get("rows_per_person", 1))
+
+    @property
+    def weighted(self) -> bool:
+        """True if rows are a sample survey: sums are of weights, in steps."""
+        return "design" in self.document
+
+    @property
+    def count_is_public(self) -> bool:
+        """True if the number of rows, or the sum of their weights, is known without noise."""
+        return self.unit == "replace" and not self.weighted
 
 
 def open_file(path: Path) -> Contents:
@@ -159,10 +169,10 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
         not document["not_private"],
         "the noise came from a source for tests: the file is not private",
     )
-    if contents.unit == "replace" and document["rows"] is None:
+    if contents.count_is_public and document["rows"] is None:
         raise NotReadError("lacks the public number of rows")
     contents.require(
-        contents.unit == "replace" or document["rows"] is None,
+        contents.count_is_public or document["rows"] is None,
         "the file states the number of rows, which it is to protect",
     )
     return contents
@@ -204,7 +214,7 @@ def csv_rows(contents: Contents, name: str) -> list[list[str]]:
 def _check_digest(contents: Contents) -> None:
     """The digest of the plan: of all that decides what is measured, pilots and n left out."""
     keys = ("budget", "unit", "rows_per_person", "person_key", "schema", "rules", "totals",
-            "blocks", "tables", "analyses", "reference")  # fmt: skip
+            "design", "blocks", "tables", "analyses", "reference")  # fmt: skip
     plain = {key: contents.document[key] for key in keys if key in contents.document}
     plain["blocks"] = [_without_pilot(block) for block in plain["blocks"]]
     text = json.dumps(plain, separators=(",", ":"), allow_nan=False)
@@ -221,9 +231,9 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
     for plain in document["schema"]:
         check(plain, SHAPES["column"], "column")
     for plain in document["blocks"]:
-        if plain.get("kind") not in BLOCKS:
-            raise NotReadError(f"has blocks of a kind that is not known: {plain.get('kind')!r}")
-        check(plain, SHAPES["block"] | BLOCKS[plain["kind"]], plain["kind"])
+        of_block = {key: plain[key] for key in plain if key in SHAPES["block"]}
+        check(of_block, SHAPES["block"], "block")
+        check_block({key: plain[key] for key in plain if key not in ("role", "multiplier")})
     columns = {plain["name"]: read_column(plain) for plain in document["schema"]}
     blocks = [
         Measured(read_block(plain, columns), plain["role"], fraction(plain["multiplier"]))
@@ -242,7 +252,11 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
         raise NotReadError("has no whole number of rows per person")
     ends = {plain["name"]: source_of(plain) for plain in document["schema"]}
     read = {name for one in blocks for name in one.names}
-    if key in read or any(key in ends[name] for name in read if isinstance(ends[name], tuple)):
+    if design := document.get("design"):
+        check_design(design, [one.role for one in blocks])
+        read |= {design["weights"], design.get("strata")} - {None}
+    check_contrasts(design, [(one.role, one.block.plain) for one in blocks])
+    if key in read or any(key in end for end in map(ends.get, read) if isinstance(end, tuple)):
         raise NotReadError("measures the column that tells persons apart")
     of_persons = [one.block.kind.startswith("person_") for one in blocks]
     if of_persons != [one.role == "persons" for one in blocks] or (
@@ -251,8 +265,8 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
         raise NotReadError("has person totals without persons, or of too many rows")
     contents = Contents(kind, document, columns, blocks)
     contents.require(
-        sum(one.role == "count" for one in blocks) == (document["unit"] == "add_remove"),
-        "the number of rows is measured if and only if neighbours add a row",
+        sum(one.role == "count" for one in blocks) == (not contents.count_is_public),
+        "the number of rows is measured if and only if neighbours add a row, or rows are weighted",
     )
     texts = {json.dumps({**plain, "multiplier": "", "role": ""}) for plain in document["blocks"]}
     # a histogram may be a table of the family too

@@ -19,8 +19,8 @@ _GROUP = {**_CELLS, "answered": [str], "label": str}
 _SHARED = {
     "version": VERSION, "budget": dict, "unit": ("replace", "add_remove"), "rows": (int, None),
     "rows_per_person?": int, "person_key?": str, "schema": [dict], "rules?": [dict],
-    "totals?": [dict], "blocks": [dict], "tables": [[str]], "analyses": {str: dict},
-    "reference": dict,
+    "totals?": [dict], "design?": dict, "blocks": [dict], "tables": [[str]],
+    "analyses": {str: dict}, "reference": dict,
 }  # fmt: skip
 _ACCURACY = {"level": float, "worst": str, "n": (int, list)}
 SHAPES: dict[str, Any] = {
@@ -53,14 +53,20 @@ SHAPES: dict[str, Any] = {
         "missing_values?": [_LEVEL], "even_edges?": bool, "source?": str,
     },
     "block": {
-        "kind": str, "role": ("family", "score", "persons", "reference", "count"),
-        "multiplier": str,
+        "kind": str, "multiplier": str,
+        "role": ("family", "score", "persons", "contrasts", "reference", "count"),
+    },
+    "design": {
+        "weights": str, "mean": _NUMBER, "low?": _NUMBER, "high?": _NUMBER, "cv?": _NUMBER,
+        "cap": _NUMBER, "missing?": _NUMBER, "total?": _NUMBER, "strata?": str, "unit?": str,
+        "units?": (int, list), "deff?": _NUMBER, "lonely?": ("certainty", "adjust", "collapse"),
     },
 }  # fmt: skip
 BLOCKS: dict[str, Any] = {
     "table": {"columns": [str]},
     "condition": {**_CELLS, "label": str},
     "residual": {"columns": [str]},
+    "partition": {"sets": [_CELLS], "labels": [str], "rotated?": True},
     "moments": {"terms": _TERMS, "coarse?": True, "robust?": True, "given?": _GROUP},
     "group_moments": {"number": str, "groups": [_GROUP]},
     "ball_moments": {"numbers": [str], "center": [str], "scale": [str], "clip_norm": str},
@@ -84,6 +90,7 @@ BLOCKS: dict[str, Any] = {
     },
     "person_shares": {"number": (str, None), "groups": [_GROUP]},
     "person_moments": {"terms": _TERMS, "given?": _GROUP},
+    "contrasts": {"pairs": [int], "triples": [int], "base": dict},
 }  # fmt: skip
 
 

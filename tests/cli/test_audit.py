@@ -13,10 +13,11 @@ from dpstats.auditing.audit import NoiseAudit, _usual, audit_blocks
 from dpstats.auditing.noise_source import Event
 from dpstats.cli import DONE, FAILED, OVER_BUDGET, REFUSED, main
 from dpstats.families import KINDS
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import Table
 from dpstats.planning import division
 from dpstats.privacy import noise
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Neighbours, Sensitivity
 from dpstats.private import measure as measuring
 
 SCHEMA = dps.Schema(
@@ -29,6 +30,12 @@ SCHEMA = dps.Schema(
         dps.Number("m", -1, 1, points=65, edges=[0], allow_missing=True),
     ]
 )
+
+
+SURVEY = replace(SCHEMA, design=dps.Design(
+    "weight", mean=1_000, cap=2_500, strata="stratum", unit="school",
+    units={"north": [1, 2, 3, 4, 5, 6, 7], "south": [11, 12]},
+))  # fmt: skip
 
 
 def absolute(row, at):
@@ -45,6 +52,8 @@ ASKED = {
     "losses": {"l": dps.LossGrid(OWN), "s": dps.Logistic("d ~ x")},
     "stages": {"l": dps.Logistic("b ~ x + d", stages=2)},
     "persons": {"p": dps.Proportion("b"), "o": dps.OLS("x ~ d")},
+    "survey": {"p": dps.Proportion("b", given="c == 'a'"), "g": dps.GroupMeans("m", by="c"),
+               "t": dps.Marginals(["d", "c"])},
 }  # fmt: skip
 PERSONS = {"person": "id", "rows_per_person": 3, "person_totals": True}
 LATTICE = {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.5), "n": 1_000_000}
@@ -59,7 +68,8 @@ CASES = [
 def planned(name, budget, unit="replace"):
     options = LATTICE if name == "clipped" and unit == "replace" else {}
     options = PERSONS if name == "persons" else options
-    return dps.plan(SCHEMA, ASKED[name], budget=budget, unit=unit, **options)
+    schema = SURVEY if name == "survey" else SCHEMA
+    return dps.plan(schema, ASKED[name], budget=budget, unit=unit, **options)
 
 
 @pytest.fixture
@@ -292,3 +302,39 @@ def test_all_rows_of_a_person_change_what_is_reached_and_claimed():
                 for one, three in zip(found[1][2].sums, found[3][2].sums, strict=True)
                 for a, b in zip(one, three, strict=True)
             )
+
+
+def test_p61_contrasts_that_move_by_less_than_twice_a_row_are_seen(command, monkeypatch):
+    """A row that stays and whose unit is another moves them by twice its values."""
+    real = Contrasts.sensitivity
+
+    def halved(self, unit):
+        claimed = real(self, unit)
+        return Sensitivity(claimed.l1, claimed.l2_squared / (2 if unit == "replace" else 1))
+
+    monkeypatch.setattr(Contrasts, "sensitivity", halved)
+    code, printed = command(planned("survey", dps.ZCDP(1)))
+    assert code == FAILED
+    assert re.search(r"^contrasts of units: .* 2\.0000 FAILED$", printed, re.MULTILINE)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_p61_rows_that_count_as_one_whatever_their_weight_are_seen(command, monkeypatch, unit):
+    real = Neighbours.of_person
+    monkeypatch.setattr(
+        Neighbours, "of_person", lambda self, *args: real(replace(self, copies=1), *args)
+    )
+    code, printed = command(planned("survey", dps.PureDP(1), unit))
+    assert code == FAILED
+    assert re.search(r"^whole plan .* FAILED$", printed, re.MULTILINE)
+    assert re.search(r"^number of rows: .* 4096\.0000 FAILED$", printed, re.MULTILINE)
+
+
+def test_p61_a_weight_that_changes_is_seen_where_replaced_rows_cancel(command, monkeypatch):
+    monkeypatch.setattr(
+        Table, "sensitivity", lambda self, unit, real=Table.sensitivity:
+        real(self, unit) if self.columns else Sensitivity(Fraction(1, 2), Fraction(1, 4))
+    )  # fmt: skip
+    code, printed = command(planned("survey", dps.ZCDP(1)))
+    assert code == FAILED
+    assert re.search(r"^number of rows: .* 4\.0000 FAILED$", printed, re.MULTILINE)

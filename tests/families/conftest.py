@@ -8,14 +8,34 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dpstats.families.contrasts import UNIT
 from dpstats.privacy.neighbours import Sensitivity
 
 
-def every_row(columns):
-    """All rows that a schema can code, column name -> (m,) codes."""
-    grids = [range(c.code_range[0], c.code_range[1] + 1) for c in columns]
-    rows = np.array(list(itertools.product(*grids)), dtype=np.int64)
-    return {c.name: rows[:, i] for i, c in enumerate(columns)}
+def every_row(columns, units=None):
+    """All rows that a schema can code, column name -> (m,) codes, each in all of some units."""
+    grids = {c.name: range(c.code_range[0], c.code_range[1] + 1) for c in columns}
+    grids |= {} if units is None else {UNIT: units}
+    rows = np.array(list(itertools.product(*grids.values())), dtype=np.int64)
+    return {name: rows[:, i] for i, name in enumerate(grids)}
+
+
+def values_of(block, codes):
+    """Values (d, m) at rows, in units of a common denominator of f = g / B, and that."""
+    bounds = block.bounds
+    common = math.lcm(*map(int, bounds))
+    values = np.rint(block.evaluate(codes).matrix().toarray()).astype(np.int64)
+    return values * (common // bounds)[:, None], common
+
+
+def farthest(old, new, common) -> Sensitivity:
+    """Largest L1 and squared L2 distance between columns of two arrays (d, m)."""
+    l1 = l2 = 0
+    for column in new.T:
+        change = abs(old - column[:, None])
+        l1 = max(l1, int(change.sum(axis=0).max()))
+        l2 = max(l2, int((change**2).sum(axis=0).max()))
+    return Sensitivity(Fraction(l1, common), Fraction(l2, common**2))
 
 
 def largest_change(block, before, after=None) -> Sensitivity:
@@ -23,21 +43,38 @@ def largest_change(block, before, after=None) -> Sensitivity:
 
     Rows `before` are replaced by every row of `after` (all pairs), or dropped if `after` is None.
     """
-    bounds = block.bounds
-    common = math.lcm(*map(int, bounds))
-    unit = (common // bounds)[:, None]  # integers: values in units of 1 / common
+    old, common = values_of(block, before)
+    new = np.zeros((len(old), 1), np.int64) if after is None else values_of(block, after)[0]
+    return farthest(old, new, common)
 
-    def values(codes):
-        return np.rint(block.evaluate(codes).matrix().toarray()).astype(np.int64) * unit
 
-    old = values(before)
-    new = np.zeros((len(old), 1), np.int64) if after is None else values(after)
-    l1 = l2 = 0
-    for column in new.T:
-        change = abs(old - column[:, None])
-        l1 = max(l1, int(change.sum(axis=0).max()))
-        l2 = max(l2, int((change**2).sum(axis=0).max()))
-    return Sensitivity(Fraction(l1, common), Fraction(l2, common**2))
+def weighted_change(block, rows, unit, most, k, rng) -> Sensitivity:
+    """The same for k rows of a person, each with any weight of 0, 1, .., `most`.
+
+    Of many different rows a few are tried, those that are farthest from each other among them.
+    """
+    values, common = values_of(block, rows)
+    values = np.unique(values, axis=1)
+    if values.shape[1] > 300:
+        values = rng.choice(values, 300, axis=1, replace=False)
+    weighted = np.concatenate([weight * values for weight in range(most + 1)], axis=1)
+    old = np.unique(weighted, axis=1)
+    new = old if unit == "replace" else np.zeros((len(old), 1), np.int64)
+    if k == 1:
+        return farthest(old, new, common)
+    ends = []
+    for power in (1, 2):
+        apart = (abs(old[:, :, None] - new[:, None, :]) ** power).sum(axis=0, dtype=np.int64)
+        ends.append(np.unravel_index(int(apart.argmax()), apart.shape))
+    some = rng.choice(old.shape[1], 6)
+    old = old[:, [*some, *(i for i, _ in ends)]]
+    new = new[:, [*some, *(j for _, j in ends)]] if unit == "replace" else new
+    sums = [
+        np.array([side[:, list(own)].sum(axis=1) for own in itertools.combinations_with_replacement(
+            range(side.shape[1]), k)]).T
+        for side in (old, new)
+    ]  # fmt: skip
+    return farthest(*sums, common)
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +85,8 @@ def rows_of() -> Callable:
 @pytest.fixture(scope="session")
 def change_of() -> Callable:
     return largest_change
+
+
+@pytest.fixture(scope="session")
+def weighted_change_of() -> Callable:
+    return weighted_change

@@ -1,5 +1,6 @@
 """Every kind of block: its sensitivity by brute force, sums of its functions, ranges and files."""
 
+import itertools
 import json
 import pickle
 
@@ -11,14 +12,19 @@ from dpstats.analyses.regression.design_moments import Design, DesignMoments
 from dpstats.families import KINDS, block_from_dict
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.families.tables.cells import ROWS
 from dpstats.families.tables.lattice import KernelLattice
+from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
+from dpstats.privacy.neighbours import Neighbours, Sensitivity
+from dpstats.schema.design import UNPAIRED
 
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=5, edges=[0], missing=0),
@@ -31,6 +37,9 @@ SCHEMA = dps.Schema([
     dps.Boolean("b"), dps.Boolean("d"),
 ])  # fmt: skip
 X, Y, M, W = (("x", None), ("y", None), ("m", None), ("w", None))
+SURVEY = dps.Schema(SCHEMA.columns, design=dps.Design(
+    "weight", mean=1, cap=2, strata="h", unit="u", units={"n": [1, 2, 3, 4], "s": [5, 6, 7]},
+))  # fmt: skip
 SQUARE, LINE = {"Intercept": (0, 2, 3), "x": (-1, 1, 3)}, {"m": (0, 2, 3)}
 
 
@@ -51,6 +60,13 @@ def design(formula):
     return {f"{formula} {i}": block for i, block in enumerate(blocks)}
 
 
+def partition(*conditions):
+    sets = [dps.Cells.condition(SCHEMA, text).cells for text in conditions]
+    (columns,) = {cells.columns for cells in sets}
+    return Partition.of(columns, {t: c.array for t, c in zip(conditions, sets, strict=True)})
+
+
+TWO = partition("b and c == 'a'", "not b and c == 'a'")
 EXACT = {  # in both norms, under both relations
     "table": dps.Cells.table(SCHEMA, ["c", "x"]),
     "condition": dps.Cells.condition(SCHEMA, "b or x < 0"),
@@ -74,6 +90,16 @@ EXACT = {  # in both norms, under both relations
     "losses": LinearLosses.of(SCHEMA, dps.HuberLoss(1.5), "y ~ x", SQUARE),
     "losses of a level": LinearLosses.of(SCHEMA, dps.LogisticLoss(), "b ~ x", SQUARE),
     "tabulated losses": dps.TabulatedLoss.of(SCHEMA, ["y", "b"], LINE, absolute).losses,
+    "sets": partition("c == 'a' and x < 0", "c == 'b' and x < 0", "c == 'a' and x >= 0"),
+    "all sets": partition("c == 'a'", "c == 'b'", "c == 'z'"),
+    "two sets, rotated": TWO.rotate(),
+    "contrasts of two sets": Contrasts(TWO, (2, 1), (1, 1)),
+    "contrasts of rotated sets": Contrasts(TWO.rotate(), (2, 2), (1, 1)),
+    "contrasts of a table": Contrasts(dps.Cells.table(SCHEMA, ["c", "x"]), (2, 1), (1, 1)),
+    "contrasts of groups": Contrasts(
+        GroupMoments.by(SCHEMA["y"], SCHEMA["c"], (0, 2)), (2, 2), (1, 1)
+    ),
+    "contrasts of moments": Contrasts(moments("x"), (2, 2), (1, 1)),
 }  # fmt: skip
 BOUNDED = {
     "moments": moments("x", "y"),
@@ -99,6 +125,13 @@ BOUNDED = {
 BLOCKS = EXACT | BOUNDED
 
 
+def units_of(block):
+    """All codes of units, of contrasts: either sign in every pair, and those in none."""
+    if isinstance(block, Contrasts):
+        return range(UNPAIRED, 2 * (block.pairs[0] + block.triples[0]))
+    return None
+
+
 def test_every_kind_is_here():
     of_persons = {"person_shares", "person_moments"}  # see persons/
     assert {block.kind for block in BLOCKS.values()} == KINDS.keys() - of_persons
@@ -110,7 +143,7 @@ def test_every_kind_is_here():
 def test_no_pair_of_rows_passes_the_claim(name, rows_of, change_of):
     """All pairs of rows, those outside a subgroup and missing cells included; not far above it."""
     block = BLOCKS[name]
-    rows = rows_of(block.columns)
+    rows = rows_of(block.columns, units_of(block))
     for unit, found in (("replace", change_of(block, rows, rows)),
                         ("add_remove", change_of(block, rows))):  # fmt: skip
         claimed = block.sensitivity(unit)
@@ -119,10 +152,32 @@ def test_no_pair_of_rows_passes_the_claim(name, rows_of, change_of):
         assert name in BOUNDED or found == claimed, unit
 
 
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name != "clipped"])
+def test_no_pair_of_weighted_rows_passes_the_claim(name, rows_of, weighted_change_of):
+    """A replaced row may have another weight too; a person k rows with a weight each."""
+    block, copies = BLOCKS[name], 3
+    rows, rng = rows_of(block.columns, units_of(block)), np.random.default_rng(2)
+    for unit, k in itertools.product(("replace", "add_remove"), (1, 2)):
+        found = weighted_change_of(block, rows, unit, copies, k, rng)
+        claimed = block.moved_by(Neighbours(unit, k, copies=copies))
+        assert found.l1 <= claimed.l1, (unit, k)
+        assert found.l2_squared <= claimed.l2_squared, (unit, k)
+        assert name in BOUNDED or found == claimed, (unit, k)
+
+
+def test_the_number_of_rows_changes_where_weights_do():
+    for unit, k in itertools.product(("replace", "add_remove"), (1, 2)):
+        weights = [sum(each) for each in itertools.product(range(4), repeat=k)]
+        l1 = max(abs(one - other) for one in weights for other in weights)
+        assert ROWS.moved_by(Neighbours(unit, k, copies=3)) == Sensitivity(l1, l1**2)
+
+
 @pytest.mark.parametrize("name", BLOCKS)
 def test_sums_ranges_and_files_fit_the_functions(name, rows_of):
     block, rng = BLOCKS[name], np.random.default_rng(0)
-    rows = {c: rng.choice(codes, 60) for c, codes in rows_of(block.columns).items()}
+    rows = {
+        c: rng.choice(codes, 60) for c, codes in rows_of(block.columns, units_of(block)).items()
+    }
     functions = block.functions(rows)
     assert block.sums(rows).tolist() == functions.sum(axis=1).tolist()
     assert block.sums(rows).dtype == np.int64
@@ -131,7 +186,7 @@ def test_sums_ranges_and_files_fit_the_functions(name, rows_of):
     np.testing.assert_array_equal(functions[:, :9], np.array(one_by_one).T)
     low, high = block.ranges
     assert np.all((functions >= low[:, None]) & (functions <= high[:, None]))
-    again = block_from_dict(json.loads(json.dumps(block.to_dict())), SCHEMA)
+    again = block_from_dict(json.loads(json.dumps(block.to_dict())), SURVEY)
     assert (again, again.names, hash(again)) == (block, block.names, hash(block))
     assert len(set(block.names)) == block.size
     assert block.derive(again).apply(np.arange(block.size), 1).tolist() == list(range(block.size))

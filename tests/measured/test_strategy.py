@@ -33,7 +33,9 @@ def strategy(*blocks, budget=None, **options):
      (TABLE, REFERENCE, REFERENCE, COUNT), (TABLE, replace(COUNT, role="other"))],
 )  # fmt: skip
 def test_another_order_or_a_second_count_is_refused(blocks):
-    with pytest.raises(dps.RequestError, match="in the order family, score, persons, reference"):
+    with pytest.raises(
+        dps.RequestError, match="in the order family, score, persons, contrasts, reference"
+    ):
         strategy(*blocks, unit="add_remove")
 
 

@@ -167,3 +167,52 @@ def test_a_table_that_cannot_be_read_is_refused_without_a_cell(plan, tmp_path):
             assert "Male" not in str(frame.frame.f_locals)
     with pytest.raises(dps.RequestError, match=r"check needs a plan, made by dps\.plan; got Sch"):
         dps.check(SCHEMA, path)
+
+
+SURVEY = dps.Schema([dps.Boolean("smoker")], design=dps.Design(
+    "weight", mean=2, low=0.5, high=9, cap=8, strata="area", unit="school",
+    units={"north": [1, 2, 3], "south": [4, 5]},
+))  # fmt: skip
+DRAWN = {
+    "smoker": [True, False, True, True, False, False, True, True],
+    "weight": ["1", "0.25", "8.5", "12", "", "0", "-1", "many"],
+    "area": ["north", "north", "south", "south", "east", "", "north", "North"],
+    "school": ["1", "2", "4", "99", "4", "1", "4", "1"],
+}
+
+
+def test_weights_and_units_are_counted_on_every_route(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpstats.private.sources.BATCH_ROWS", 2)
+    plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    frame = pd.DataFrame(DRAWN)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    routes = [frame, frame.astype(object), pl.from_pandas(frame), pa.table(frame),
+              tmp_path / "rows.csv"]  # fmt: skip
+    for data in routes:
+        fit = dps.check(plan, data).design
+        assert (fit.unusable, fit.clamped, fit.capped) == (4, 2, 2)
+        assert fit.undeclared == 5
+        assert dict(fit.units) == {"99": 1, "4": 2, "1": 2}
+        assert dict(fit.strata) == {"east": 1, "": 1, "North": 1}
+        assert fit.empty == ("north 3", "south 5")
+
+
+def test_what_is_printed_of_a_design(tmp_path):
+    plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    frame = pd.DataFrame(DRAWN)
+    printed = str(dps.check(plan, frame))
+    for line in [
+        "4 rows of a weight that is missing or not positive: not used",
+        "2 rows of a weight below 0.5 or above 9: clamped to that",
+        "2 rows of a weight above the cap, 8: counted as that",
+        "5 rows of a unit that is not declared in its stratum (the commonest: '1' (2), '4' (2),",
+        "strata that are not declared: '' (1), 'North' (1), 'east' (1)",
+        "2 declared units have no row: ['north 3', 'south 5']",
+    ]:
+        assert f"design: {line}" in printed
+    all_well = frame.assign(weight=1, area=list("nnnnnsss"), school=[1, 2, 3, 1, 2, 4, 5, 4])
+    all_well["area"] = all_well["area"].map({"n": "north", "s": "south"})
+    assert str(dps.check(plan, all_well)).endswith("design: weights and units are as declared")
+    lacking = dps.check(plan, frame.drop(columns=["school", "weight"]))
+    assert lacking.absent == ("weight", "school")
+    assert lacking.design is None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -47,6 +48,21 @@ ASKED = {
     "huber": dps.Huber("size ~ score", k=2, grid=GRID),
 }
 FAR = {"far": dps.Huber("size ~ age", k=2, grid={"Intercept": (0, 10, 3), "age": (-0.1, 0.1, 3)})}
+DESIGN = dps.Design(
+    "weight", mean=1_000, low=100, high=9_000, cap=2_500, strata="region", unit="school",
+    units={"north": [1, 2, 3, 4, 5], "south": [11, 12]},
+)  # fmt: skip
+OF_SURVEY = [
+    dps.Boolean("smoker"), dps.Category("level", ["a", "b", "c"]),
+    dps.Number("age", 0, 120, points=25, edges=[18, 65], missing=40),
+]  # fmt: skip
+WEIGHTED = {
+    "smoking": dps.Proportion("smoker"),
+    "table": dps.Marginals(["smoker", "level"]),
+    "age": dps.Mean("age"),
+    "ages": dps.GroupMeans("age", by="level"),
+    "apart": dps.Difference("smoker", by="level", groups=("a", "b")),
+}
 KDE = dps.BernsteinKDE(["age", "size"], k=3)
 BUDGETS = {"pure": dps.PureDP(2), "approx": dps.ApproxDP(2, 1e-6)}
 LOOSE = {"ball_moments", "kernel_lattice", "linear_losses", "moments"}  # a bound in the package
@@ -110,6 +126,9 @@ def _differences(plan: dps.Plan) -> list[str]:
         if list(block.bounds) != list(own.bounds):
             found.append(f"{name}: bounds")
         codes = {c.name: rng.choice(held.columns[c.name].codes, 60) for c in block.columns}
+        plain = one.block.plain
+        units = 2 * (plain["pairs"][0] + plain["triples"][0]) if own.base else 1
+        codes[kinds.OF_UNIT] = rng.integers(-1, units, 60)
         filled = planned.at(0.3).block
         if own.kind == "pilot_score":
             own = kinds.read_block({**one.block.plain, "pilot": list(filled.pilot)}, held.columns)
@@ -123,9 +142,11 @@ def _differences(plan: dps.Plan) -> list[str]:
                 if not np.array_equal(dense, values[:, i]):
                     found.append(f"{name}: functions")
                     break
-        claimed = block.sensitivity(plan.unit)
-        amount = claimed.l1 if power == 1 else claimed.l2_squared
-        finding = blocks.find(one.block, plan.unit, power)
+        person = plan.neighbours
+        claimed = block.moved_by(replace(person, rows_per_person=1, person=None))
+        amount = (claimed.l1 if power == 1 else claimed.l2_squared) / person.copies**power
+        find = blocks.find_weighted if held.weighted else blocks.find
+        finding = find(one.block, plan.unit, power)
         if not finding.reached <= finding.bound <= amount:
             found.append(f"{name}: sensitivity {finding.bound}, claimed {amount}")
         if finding.bound < amount and one.block.kind not in LOOSE:
@@ -138,3 +159,28 @@ def _differences(plan: dps.Plan) -> list[str]:
 @pytest.fixture(scope="session")
 def differences() -> Callable[[dps.Plan], list[str]]:
     return _differences
+
+
+@pytest.fixture(scope="session")
+def weighted() -> Callable[..., dps.Plan]:
+    """A plan of a sample survey."""
+
+    def make(
+        budget: dps.PureDP | dps.ZCDP, unit: str, design: dps.Design = DESIGN, **options: object
+    ) -> dps.Plan:
+        schema = dps.Schema(OF_SURVEY, design=design)
+        return dps.plan(schema, WEIGHTED, budget=budget, unit=unit, n=500, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def survey() -> pd.DataFrame:
+    rng, n = np.random.default_rng(7), 500
+    south = rng.random(n) < 0.4
+    return pd.DataFrame({
+        "smoker": rng.random(n) < 0.3, "level": rng.choice(list("abc"), n),
+        "age": rng.integers(0, 120, n), "weight": rng.lognormal(6.8, 0.6, n),
+        "region": np.where(south, "south", "north"),
+        "school": np.where(south, rng.integers(11, 13, n), rng.integers(1, 6, n)),
+    })  # fmt: skip

@@ -19,6 +19,7 @@ import pytest
 import dpstats as dps
 from dpstats.errors import FileFormatError
 from dpstats.files import archives
+from dpstats.schema.design import STEPS
 from dpstats.verifying import certificate, reading
 from dpstats.verifying.arguing import verify
 from dpstats.verifying.shapes import NotReadError
@@ -54,8 +55,8 @@ def in_json(texts, member, change):
     document = json.loads(texts[member])
     change(document)
     if member == "measurements.json":
-        keys = ("budget", "unit", "schema", "blocks", "tables", "analyses", "reference")
-        plain = {key: document.get(key) for key in keys}
+        keys = ("budget", "unit", "schema", "design", "blocks", "tables", "analyses", "reference")
+        plain = {key: document.get(key) for key in keys if key != "design" or key in document}
         plain["blocks"] = [b | {"pilot": None} if "pilot" in b else b for b in plain["blocks"]]
         text = json.dumps(plain, separators=(",", ":"))
         document["plan"] = hashlib.sha256(text.encode()).hexdigest()
@@ -449,3 +450,111 @@ def test_a_plan_that_adds_to_measurements_of_test_noise(whole, rows, tmp_path):
         assert edited != plan
         path.write_text(json.dumps(edited))
         assert not agrees(path)
+
+
+@pytest.fixture(scope="module")
+def weighted_saved(weighted, survey, tmp_path_factory):
+    """A release of each relation."""
+    folder = tmp_path_factory.mktemp("saved")
+    for unit, budget in [("replace", dps.PureDP(2)), ("add_remove", dps.ZCDP(0.5))]:
+        release = dps.release(weighted(budget, unit), survey, m=60, k=40, rng=1)
+        release.save(folder / f"{unit}.zip")
+    return folder
+
+
+def of_role(plain, role):
+    return next(block for block in plain["blocks"] if block["role"] == role)
+
+
+def forget_copies(plain):
+    for block in plain["blocks"]:
+        block["multiplier"] = str(Fraction(block["multiplier"]) / STEPS)
+
+
+def halve(plain):
+    block = of_role(plain, "contrasts")
+    block["multiplier"] = str(Fraction(block["multiplier"]) / 2)
+
+
+def drop_the_count(plain):
+    plain["blocks"].pop()
+
+
+def drop_the_design(plain):
+    del plain["design"]
+
+
+def in_design(**changes):
+    def change(plain):
+        plain["design"].update(changes)
+
+    return change
+
+
+def in_contrasts(**changes):
+    def change(plain):
+        of_role(plain, "contrasts").update(changes)
+
+    return change
+
+
+def of_another_role(plain):
+    of_role(plain, "contrasts")["role"] = "family"
+
+
+def a_common_cell(plain):
+    sets = next(b for b in plain["blocks"] if b["kind"] == "partition")["sets"]
+    sets[0]["cells"].append(sets[1]["cells"][0])
+
+
+OF_DESIGNS = {
+    "weights of one step": forget_copies,
+    "contrasts of half the noise": halve,
+    "no count": drop_the_count,
+    "no design": drop_the_design,
+    "no unit": lambda plain: plain["design"].pop("unit"),
+    "a unit more": in_design(units=[["north", [1, 2, 3, 4, 5, 6, 7]], ["south", [11, 12]]]),
+    "an odd unit": in_design(units=[["north", [1, 2, 3, 4, 5]], ["south", [11, 12, 13]]]),
+    "a unit twice": in_design(units=[["north", [1, 2, 3, 4, 4]], ["south", [11, 12]]]),
+    "units of two types": in_design(units=[["north", [1, 2, 3, 4, "5"]], ["south", [11, 12]]]),
+    "no list of units": in_design(units=7),
+    "more pairs": in_contrasts(pairs=[7, 1]),
+    "more contrasts than pairs": in_contrasts(pairs=[2, 3]),
+    "no triples": in_contrasts(triples=[0, 0]),
+    "contrasts of contrasts": in_contrasts(
+        base={"kind": "contrasts", "pairs": [2, 1], "triples": [1, 1],
+              "base": {"kind": "table", "columns": ["smoker"]}}
+    ),
+    "contrasts that answer": of_another_role,
+    "a cell in two sets": a_common_cell,
+    "a small cap": in_design(cap=200),
+    "a cap of zero": in_design(cap=0),
+    "a negative cap": in_design(cap=-2_500),
+    "a cap that is text": in_design(cap="2500"),
+    "a cap that is a list": in_design(cap=[2_500]),
+    "no cap": in_design(cap=None),
+    "a mean beyond the bounds": in_design(mean=10_000, cap=9_000),
+    "another key": in_design(more=1),
+    "a lonely word": in_design(lonely="anyhow"),
+    "a column that is a number": in_design(weights=3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_DESIGNS)
+def test_an_edited_archive_of_a_survey_is_refused_by_both(name, weighted_saved, unit, tmp_path):
+    texts = texts_of(weighted_saved / f"{unit}.zip")
+    path = packed(tmp_path / "r.zip", in_json(texts, "measurements.json", lambda plain: None))
+    assert loads(path)
+    assert agrees(path)
+    packed(path, in_json(texts, "measurements.json", OF_DESIGNS[name]))
+    assert not agrees(path)
+    assert not loads(path)
+
+
+def test_another_cap_does_not_fit_the_digest_of_the_plan(weighted_saved, unit, tmp_path):
+    texts = texts_of(weighted_saved / f"{unit}.zip")
+    document = json.loads(texts["measurements.json"])
+    document["design"]["cap"] = 2_600
+    path = packed(tmp_path / "r.zip", texts | {"measurements.json": json.dumps(document)})
+    assert not agrees(path)
+    assert not loads(path)

@@ -18,7 +18,8 @@ from dpstats.analyses.counts.binomial import within_counts
 from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules, subgroup_notes
-from dpstats.arrays import Floats
+from dpstats.analyses.survey.estimand import Estimand, shares_below, weighted_by_design
+from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.checks import (
     Alternative,
@@ -34,16 +35,17 @@ from dpstats.checks import (
 from dpstats.corrected.means import wasserstein_bound
 from dpstats.error_rates import splits_of_band
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
+from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
+from dpstats.families.tables.partition import Partition
 from dpstats.inference.intervals import Intervals
 from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult
 from dpstats.results.named import Named
-from dpstats.schema import Number, Schema
+from dpstats.schema import Column, Number, Schema
 from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
@@ -105,9 +107,14 @@ class QuantileIntervals(Intervals, Cached):
     @cached_property
     def fitted(self) -> Floats:
         """(bins + 1,) nearest increasing distribution function, from 0 to 1."""
+        return self.increasing(self.answers.means)
+
+    @staticmethod
+    def increasing(means: Floats) -> Floats:
+        """(d + 2,) nearest increasing function to (d,) values of one, from 0 to 1."""
         from scipy import optimize
 
-        increasing = optimize.isotonic_regression(self.answers.means).x
+        increasing = optimize.isotonic_regression(means).x
         return np.concatenate([[0.0], np.clip(increasing, 0, 1), [1.0]])
 
     def estimate(self, probability: float) -> tuple[float, float, float]:
@@ -124,14 +131,18 @@ class QuantileIntervals(Intervals, Cached):
         low, high = self.cuts[j], self.cuts[j + 1]
         weights = np.zeros(len(self.fitted))
         weights[j], weights[j + 1] = 1 - share, share
-        mass, inner = self.fitted, weights[1:-1]
-        covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
-        sampling = weights @ covariance @ weights / self.answers.of_persons.n
-        privacy = self._noise_of(inner, probability) / self.answers.n**2
+        sampling, privacy = self._variances(weights, probability)
         slope = ((high - low) / (above - below)) ** 2
         place = (high - low) ** 2 / 12
         estimate = float(low + share * (high - low))
         return estimate, float(sampling * slope + place), float(privacy * slope)
+
+    def _variances(self, weights: Floats, probability: float) -> tuple[float, float]:
+        """Sampling and privacy variance of a combination (bins + 1,) of F, whose value is given."""
+        mass = self.fitted
+        covariance = np.minimum.outer(mass, mass) - np.outer(mass, mass)
+        sampling = float(weights @ covariance @ weights / self.answers.of_persons.n)
+        return sampling, self._noise_of(weights[1:-1], probability) / self.answers.n**2
 
     def _noise_of(self, weights: Floats, probability: float) -> float:
         """Variance of the noise on a combination of the counts, less a share of the rows."""
@@ -141,6 +152,15 @@ class QuantileIntervals(Intervals, Cached):
         """Ends (edges,) of the distribution function at every edge, computed once."""
         whole = ProportionIntervals(self.counts(method, target))
         return self._once((alpha, method, target), lambda: whole.conf_int(alpha, method, target))
+
+    def band(
+        self, alpha: float, method: Method, target: Target, rng: np.random.Generator | int
+    ) -> Ends:
+        """Limits (edges,) of the distribution function at all edges together."""
+        if not isinstance(rng, np.random.Generator):
+            rng = calibration_generator(self.answers, rng)
+        counts = self.counts(method, target)
+        return distribution_band(counts, self.fitted, alpha, method, target, rng)
 
     def bins(self, low: Floats, high: Floats) -> NDArray[np.int64]:
         """(d, 2) first and last bin of each quantile, from limits (edges,) of F at the edges."""
@@ -181,9 +201,7 @@ class QuantileIntervals(Intervals, Cached):
 
     def _pvalue(self, j: int, probability: float, alternative: Alternative) -> float:
         def pvalue(j: int, side: Alternative) -> float:
-            edge = self._of_edge(j)
-            of = edge.pvalues_of_limit if alternative == "two-sided" else edge.pvalues
-            return float(of(probability, side)[0])
+            return self._of_limit(j, probability, side, both=alternative == "two-sided")
 
         larger = smaller = 1.0  # evidence that F at the upper end < p, and at the lower end > p
         if j < self.number.value_bins - 1:
@@ -193,6 +211,11 @@ class QuantileIntervals(Intervals, Cached):
         if alternative == "two-sided":
             return min(1.0, 2 * min(larger, smaller))
         return larger if alternative == "larger" else smaller
+
+    def _of_limit(self, j: int, probability: float, side: Alternative, *, both: bool) -> float:
+        """P-value that F at the end of bin j is a probability; that of a limit of `both`."""
+        edge = self._of_edge(j)
+        return float((edge.pvalues_of_limit if both else edge.pvalues)(probability, side)[0])
 
     def _of_edge(self, j: int) -> ProportionIntervals | GroupIntervals:
         """The distribution function at the end of bin j, of the population."""
@@ -246,6 +269,7 @@ class GroupQuantileIntervals(QuantileIntervals):
         return self._once(("edge", j, sampled), made)
 
 
+_MOST_CONTRASTED = 8  # bins of which contrasts between units are measured one by one
 _DRAWS = 3_999  # of a maximal deviation; or as many as put
 _TAIL = 4  # of them beyond the bound, which is an order statistic
 
@@ -327,6 +351,7 @@ def _bound(draws: Floats, error: float) -> float:
     return float(np.sort(draws)[rank - 1])
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Quantile:
     """Quantiles of a number, and its distribution function.
@@ -378,10 +403,28 @@ class Quantile:
 
         Given a condition, the table of the column and those of the condition.
         """
-        number = self._number(schema)
+        number = self.number(schema)
         group = self._group(schema)
         columns = () if group is None else group.cells.columns
         return Family((Cells.table(schema, [number.name, *(column.name for column in columns)]),))
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """The weighted distribution function at all edges.
+
+        Of many bins, contrasts are those of four sets of them: their noise is that of as many sums.
+        """
+        number, group = self.number(schema), self._group(schema)
+        names = [f"{number.name} in the first {j} bins" for j in range(1, number.value_bins)]
+        bins = np.arange(number.value_bins)
+        of_bins: Block = Cells.table(schema, [number.name])
+        columns: tuple[Column, ...] = (number,)
+        if group is not None:
+            columns = tuple(c for c in schema if c == number or c in group.columns)
+            of_bins = _in_sets(columns, number, group, bins)
+        shares = shares_below(of_bins, names)
+        if len(bins) <= _MOST_CONTRASTED:
+            return [shares]
+        return [replace(shares, contrasted=_in_sets(columns, number, group, bins * 4 // len(bins)))]
 
     def _group(self, schema: Schema) -> Subgroup | None:
         group = Subgroup.of(schema, self.given, [self.column])
@@ -397,7 +440,7 @@ class Quantile:
 
         In a subgroup, also those not below every edge, and all of them, last.
         """
-        number, group = self._number(schema), self._group(schema)
+        number, group = self.number(schema), self._group(schema)
         edges = range(1, number.value_bins)
         if group is None:
             return Family(tuple(_below(number, j) for j in edges))
@@ -429,15 +472,35 @@ class Quantile:
 
     def infer(self, release: ReleaseView) -> QuantileResult:
         """Estimates with noise-aware and certified intervals."""
-        number = self._number(release.schema)
-        scalar = not isinstance(self.probability, Sequence)
-        probabilities = np.atleast_1d(np.asarray(self.probability, dtype=np.float64))
-        intervals = self._intervals(release, number, tuple(probabilities.tolist()))
+        number = self.number(release.schema)
+        intervals = self._intervals(release, number, self.probabilities)
         answers = intervals.answers
-        points = [intervals.estimate(p) for p in probabilities.tolist()]
         notes = [
             *subgroup_notes(self._group(release.schema), answers.rows),
             *answers.constraint_notes,
+        ]
+        rows, budget = answers.rows.of_persons, str(release.budget)
+        return QuantileResult(**self.fields(intervals, notes, release), rows=rows, budget=budget)
+
+    def infer_weighted(self, release: ReleaseView) -> QuantileResult:
+        """The same of a survey, with limits of Woodruff."""
+        from dpstats.analyses.survey.quantile import weighted_quantiles
+
+        return weighted_quantiles(self, release)
+
+    @property
+    def probabilities(self) -> tuple[float, ...]:
+        """The probabilities as a tuple, one or several."""
+        return tuple(np.atleast_1d(np.asarray(self.probability, dtype=np.float64)).tolist())
+
+    def fields(
+        self, intervals: QuantileIntervals, notes: Sequence[str], release: ReleaseView
+    ) -> dict[str, Any]:
+        """Fields of the result that follow from its intervals."""
+        number = intervals.number
+        points = [intervals.estimate(p) for p in self.probabilities]
+        notes = [
+            *notes,
             "an interval ends at declared edges or values: nothing is measured between them",
         ]
         if not intervals.discrete:
@@ -449,23 +512,27 @@ class Quantile:
             notes.append(
                 "a quantile of declared values has an infinite standard error: use its interval"
             )
-        terms = [f"{self.column}: quantile {p:g}" for p in probabilities]
-        return QuantileResult(
-            title=f"Quantiles of {self.column}"
+        terms = [f"{self.column}: quantile {p:g}" for p in self.probabilities]
+        return {
+            "title": f"Quantiles of {self.column}"
             + ("" if self.given is None else f", given {self.given}"),
-            terms=terms,
-            params=Named([point[0] for point in points], terms),
-            sampling_variance=np.array([point[1] for point in points]),
-            privacy_variance=np.array([point[2] for point in points]),
-            intervals=intervals,
-            rows=answers.rows.of_persons,
-            budget=str(release.budget),
-            scalar=scalar,
-            notes=[*notes, cell_rules(release.schema, self)],
-            dates=terms if number.dates else (),
-        )
+            "terms": terms,
+            "params": Named([point[0] for point in points], terms),
+            "sampling_variance": np.array([point[1] for point in points]),
+            "privacy_variance": np.array([point[2] for point in points]),
+            "intervals": intervals,
+            "scalar": not isinstance(self.probability, Sequence),
+            "notes": [*notes, cell_rules(release.schema, self)],
+            "dates": terms if number.dates else (),
+        }
 
-    def _number(self, schema: Schema) -> Number:
+    def number(self, schema: Schema) -> Number:
+        """The column, which needs two bins at least.
+
+        Raises
+        ------
+        RequestError
+        """
         column = schema[self.column]
         if not isinstance(column, Number):
             raise RequestError(
@@ -478,6 +545,22 @@ class Quantile:
                 "which its distribution function is measured"
             )
         return column
+
+
+def _in_sets(
+    columns: tuple[Column, ...], number: Number, group: Subgroup | None, set_of: Codes
+) -> Partition:
+    """Rows of a group in sets of consecutive bins of a number: the set of each bin is given."""
+    at = np.append(set_of, np.full(number.bins - len(set_of), -1))
+    at = at.reshape([c.bins if c == number else 1 for c in columns])
+    inside = np.bool_(True) if group is None else group.over(columns)
+    sets = {}
+    for i in range(set_of[-1] + 1):
+        first, *others = (number.bin_labels[j] for j in np.flatnonzero(set_of == i))
+        sets[f"{number.name}={first}" + (f" to {others[-1]}" if others else "")] = inside & (
+            at == i
+        )
+    return Partition.of(columns, sets)
 
 
 def _below(number: Number, j: int) -> Indicator:
@@ -563,12 +646,7 @@ class QuantileResult(EstimateResult):
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
         low, high = intervals.of_edges(alpha, method, target)
-        if not isinstance(rng, np.random.Generator):
-            rng = calibration_generator(intervals.answers, rng)
-        counts = intervals.counts(method, target)
-        band_low, band_high = distribution_band(
-            counts, intervals.fitted, alpha, method, target, rng
-        )
+        band_low, band_high = intervals.band(alpha, method, target, rng)
         edges = intervals.edges
         if intervals.number.dates:
             edges = edges.astype("datetime64[D]").astype("datetime64[s]")

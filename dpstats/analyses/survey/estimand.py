@@ -46,6 +46,8 @@ class Estimand:
         (q,) of the parameters, two arrays.
     numerators : (q, d) float64, optional
         Totals of the population that the parameters are ratios of, as sums of the block's.
+    contrasted : Block, optional
+        Sums of the functions whose contrasts are measured instead of the block's.
     """
 
     block: Block
@@ -56,6 +58,7 @@ class Estimand:
     range: tuple[Floats | float, Floats | float] = (-np.inf, np.inf)
     limits: Callable[[Floats, Floats], Ends] | None = None
     numerators: Floats | None = None
+    contrasted: Block | None = None
 
     def combined(
         self,
@@ -146,6 +149,12 @@ def shares_in_groups(block: Block, terms: Sequence[str]) -> Estimand:
     """Shares of rows with a trait in every group; functions are with it, without it, by turns."""
     pairs = np.eye(2 * len(terms)).reshape(len(terms), 2, 2 * len(terms))
     return ratios(block, terms, pairs[:, 0], pairs.sum(axis=1))
+
+
+def shares_below(block: Block, terms: Sequence[str]) -> Estimand:
+    """Shares of rows in the first 1, 2, ... of consecutive sets of cells, but all of them."""
+    size = block.size
+    return ratios(block, terms, np.tri(size - 1, size), np.ones((size - 1, size)))
 
 
 def squares_of_cells(totals: Floats, jacobian: Floats) -> Floats:

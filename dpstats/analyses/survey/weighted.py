@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dpstats.measured.row_count import RowCount
 
 
-_HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
+HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
 _OF_VARIANCE = 0.2  # part of alpha for a confidence bound on a sampling variance
 _HALVINGS = 40
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
@@ -70,8 +70,10 @@ class Totals(Cached):
     design: Design
 
     @classmethod
-    def of(cls, release: ReleaseView, block: Block) -> Totals:
+    def of(cls, release: ReleaseView, block: Block, *, needed: bool = True) -> Totals:
         """Totals of a block, and its contrasts or those of a block that it follows from.
+
+        Without contrasts and a design effect only if these are not `needed`.
 
         Raises
         ------
@@ -85,7 +87,7 @@ class Totals(Cached):
         assert basis is not None
         found = _contrasts(release, block)
         if found is None:
-            if design.deff is None:
+            if design.deff is None and needed:
                 raise NotMeasuredError(
                     f"contrasts of {block.names[0]!r} between units were not measured, and the "
                     "design declares no deff="
@@ -128,9 +130,9 @@ def _of_hash(design: Design) -> float:
 
 def _basis(measured: Block, block: Block) -> Floats | None:
     """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
-    if measured.settles(block):
-        assert isinstance(measured, Partition)
-        return np.linalg.inv(measured.basis)
+    if isinstance(measured, Partition) and measured.rotated:
+        of_sets = _basis(measured.plain, block)
+        return None if of_sets is None else of_sets @ np.linalg.inv(measured.basis)
     derivation = measured.derive(block, complements=False)
     if derivation is None or np.any(derivation.terms == 0):
         return None
@@ -184,7 +186,7 @@ class Estimates(Cached):
         return np.asarray(self.slopes @ self.totals.noise @ self.slopes.T)
 
     @cached_property
-    def _contrast_moments(self) -> tuple[Floats, Floats]:
+    def contrast_moments(self) -> tuple[Floats, Floats]:
         """Sum of products of the linearised contrasts (q, q), and what noise adds to it."""
         z = self.totals.contrasts @ self.slopes.T
         factors = self.totals.factors
@@ -199,18 +201,18 @@ class Estimates(Cached):
         """
         if not len(self.totals.factors):
             assert self.totals.design.deff is not None
-            correlations = self._independent_correlations
+            correlations = self.independent_correlations
             sd = np.sqrt(self.totals.design.deff * self.independent)
             return np.asarray(correlations * np.outer(sd, sd))
-        products, noise = self._contrast_moments
+        products, noise = self.contrast_moments
         covariance = products - noise
-        hidden = _HIDDEN * np.diag(noise) * np.sqrt(2 / self._number_of_contrasts)
+        hidden = HIDDEN * np.diag(noise) * np.sqrt(2 / self.number_of_contrasts)
         floor = np.minimum(self.independent, hidden)
         short = np.maximum(floor - np.diag(covariance), 0)
         return np.asarray(covariance + np.diag(short))
 
     @property
-    def _independent_correlations(self) -> Floats:
+    def independent_correlations(self) -> Floats:
         """Correlations (q, q) of estimates from independent rows in cells of the block."""
         weighted = self.slopes * np.sqrt(np.maximum(self.totals.values, 0))
         covariance = weighted @ weighted.T
@@ -220,17 +222,27 @@ class Estimates(Cached):
     @cached_property
     def degrees_of_freedom(self) -> Floats:
         """Degrees of freedom (q,), eq. degrees-of-freedom; infinite with a declared deff."""
-        factors = self.totals.factors
-        if not len(factors):
+        if not self.contrasts:
             return np.full(len(self.params), np.inf)
-        products, noise = (np.diag(matrix) for matrix in self._contrast_moments)
+        products, noise = self._squares
         sampling = np.diag(self.sampling_covariance)
         whole = sampling + np.diag(self.noise_covariance)
         measured = np.maximum(np.maximum(products, sampling + noise), 1e-300)
-        return np.asarray(np.maximum(self._number_of_contrasts * (whole / measured) ** 2, 1.0))
+        return np.asarray(np.maximum(self.number_of_contrasts * (whole / measured) ** 2, 1.0))
 
     @property
-    def _number_of_contrasts(self) -> float:
+    def contrasts(self) -> int:
+        """Number of contrasts that sampling variances are from; 0 with a declared deff."""
+        return len(self.totals.factors)
+
+    @property
+    def _squares(self) -> tuple[Floats, Floats]:
+        """Sums of squares (q,) of linearised contrasts, and what noise adds to them."""
+        products, noise = (np.diag(matrix) for matrix in self.contrast_moments)
+        return products, noise
+
+    @property
+    def number_of_contrasts(self) -> float:
         """Effective number of contrasts, of unequal factors or hashed units, eq. hashed-degrees."""
         factors, design = self.totals.factors, self.totals.design
         effective = float(factors.sum() ** 2 / np.sum(factors**2))
@@ -249,10 +261,10 @@ class Estimates(Cached):
         sampling, noise = np.diag(self.sampling_covariance), np.diag(self.noise_covariance)
         df = self.degrees_of_freedom
         widths = stats.t.ppf(1 - alpha / 2, df) * np.sqrt(sampling + noise)
-        if not len(self.totals.factors):
+        if not self.contrasts:
             return np.asarray(widths)
-        products, hidden = (np.diag(matrix) for matrix in self._contrast_moments)
-        contrasts = self._number_of_contrasts
+        products, hidden = self._squares
+        contrasts = self.number_of_contrasts
         most = products * contrasts / stats.chi2.ppf(_OF_VARIANCE * alpha, contrasts) - hidden
         normal = stats.norm.ppf(1 - (1 - _OF_VARIANCE) * alpha / 2)
         return np.asarray(np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise)))
@@ -357,15 +369,31 @@ class DesignIntervals(Estimated, Cached):
         one_sided = np.where(above, two_sided / 2, 1 - two_sided / 2)
         return two_sided if alternative == "two-sided" else one_sided
 
-    def subset(self, chosen: slice) -> Self:
+    def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of some of the parameters."""
         every = range(sum(len(part.params) for part in self.parts))
         places = every if self.chosen is None else self.chosen
-        return type(self)(self.parts, tuple(places[chosen]))
+        some = places[chosen] if isinstance(chosen, slice) else [places[i] for i in chosen]
+        return replace(self, chosen=tuple(some))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SurveyResult(EstimateResult):
+class ByDesign(EstimateResult):
+    """Estimates of a surveyed population, whatever they follow from.
+
+    Attributes
+    ----------
+    design : Design
+    """
+
+    design: Design = field(kw_only=True)
+
+    def _footer(self, method: Any, target: Target) -> str:
+        return design_footer(self.design, self.rows, self.budget, method, target)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SurveyResult(ByDesign):
     """Weighted estimates of a population, from a survey with a `Design`.
 
     Attributes
@@ -385,11 +413,10 @@ class SurveyResult(EstimateResult):
     >>> rows = pd.DataFrame({"smoker": [True, False] * 2_000, "weight": [3, 1] * 2_000})
     >>> rows["school"] = rows.index % 40
     >>> result = dps.release(plan, rows).infer(smoking)
-    >>> print(f"{float(result):.1f}")
-    0.8
+    >>> 0.65 < float(result) < 0.85, len(result.degrees_of_freedom)
+    (True, 1)
     """
 
-    design: Design = field(kw_only=True)
     degrees_of_freedom: Named = field(kw_only=True)
     parts: Sequence[Estimates] = field(kw_only=True, compare=False)
 
@@ -420,6 +447,19 @@ class SurveyResult(EstimateResult):
         ------
         RequestError
             If the result has other parameters than ratios of totals.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+        >>> schema = dps.Schema([dps.Boolean("smoker")], design=design)
+        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+        >>> rows = pd.DataFrame({"smoker": [True, False] * 2_000, "weight": [3, 1] * 2_000})
+        >>> rows["school"] = rows.index % 40
+        >>> smokers = dps.release(plan, rows).infer("smoking").totals()
+        >>> smokers.terms, 5_000 < float(smokers) < 7_000  # of about 8,000
+        (['total of smoker'], True)
         """
         parts = []
         for part in self.parts:
@@ -447,15 +487,6 @@ class SurveyResult(EstimateResult):
     def to_frame(self, **options: Any) -> pd.DataFrame:
         """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
         return super().to_frame(**options).assign(df=np.asarray(self.degrees_of_freedom))
-
-    def _footer(self, method: Any, target: Target) -> str:
-        what = {
-            "population": f"the population, by the survey design ({self.design})",
-            "table": "the private table's own weighted value",
-        }[target]
-        of = f" Method: {method.replace('_', '-')}." if method else ""
-        rows = f"About {self.rows.in_rows:,} rows by their weights"
-        return f"Target: {what}. {rows}; {self.budget}.{of}"
 
     def _first(self, count: int) -> EstimateResult:
         first = super()._first(count)
@@ -507,16 +538,28 @@ def _survey_result(
         rows=rows,
         budget=budget,
         scalar=len(terms) == 1,
-        notes=[*notes, *_notes(design, parts)],
+        notes=[*notes, *design_notes(design, parts)],
         design=design,
         degrees_of_freedom=Named(intervals.degrees_of_freedom, terms),
         parts=parts,
     )
 
 
-def _notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
+def design_footer(
+    design: Design, rows: RowCount, budget: str, method: str | None, target: Target
+) -> str:
+    """Target, number of rows by their weights, budget, and the method if one is given."""
+    what = {
+        "population": f"the population, by the survey design ({design})",
+        "table": "the private table's own weighted value",
+    }[target]
+    of = f" Method: {method.replace('_', '-')}." if method else ""
+    return f"Target: {what}. About {rows.in_rows:,} rows by their weights; {budget}.{of}"
+
+
+def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     """Notes on the cap and on where sampling variances come from."""
-    contrasts = len(parts[0].totals.factors)
+    contrasts = parts[0].contrasts
     if contrasts:
         source = f"sampling variances from {counted(contrasts, 'contrast')} of {design.unit}"
         if not design.listed_units:

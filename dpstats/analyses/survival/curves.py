@@ -5,15 +5,17 @@ Equations are those of docs/explanation/inference/survival.md.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy import optimize
 
-from dpstats.analyses.survival.follow_up import DRAWS, Counts, RiskSets
+from dpstats.analyses.survey.estimand import Estimand, squares_of_cells
+from dpstats.analyses.survival.follow_up import DRAWS, Counts, RiskSets, counts_of
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative
@@ -25,6 +27,7 @@ from dpstats.results.estimates import Estimated
 
 if TYPE_CHECKING:
     from dpstats.checks import Target
+    from dpstats.families.block import Block
     from dpstats.inference.intervals import Ends
 
 Law = Literal[
@@ -70,6 +73,46 @@ def fitted_hazards(hazards: Floats) -> Floats:
     return np.asarray(steps / np.maximum(total / (1 - _LEAST_HAZARD), 1))
 
 
+def curves_of(block: Block, shape: tuple[int, int, int], *, half: bool) -> Estimand:
+    """Survival of G groups after each bin but the last, from totals of cells of time and event.
+
+    Derivatives are those at the fitted hazards (eq. linearised-curve).
+    """
+    groups, bins, _ = shape
+    edges, maps = bins - 1, counts_of(np.eye(block.size), shape, half=half)
+
+    def value(totals: Floats) -> Floats:
+        hazards = counts_of(totals, shape, half=half).hazards[:, :edges]
+        return survival(np.clip(hazards, -1, 1)).ravel()  # beyond the end there are only noises
+
+    def jacobian(totals: Floats) -> Floats:
+        counts, found = counts_of(totals, shape, half=half), []
+        for g in range(groups):
+            h = fitted_hazards(counts.hazards[g, :edges])[:, 0]
+            of_risk = maps.at_risk[:, g, :edges] * h
+            of_hazards = (maps.events[:, g, :edges, 0] - of_risk) / np.maximum(
+                counts.at_risk[g, :edges], 1.0
+            )
+            change = -np.tril(np.divide.outer(np.cumprod(1 - h), 1 - h))
+            found.append(change @ of_hazards.T)
+        return np.concatenate(found)
+
+    terms = [f"S{g}({t})" for g in range(groups) for t in range(edges)]
+    return Estimand(block, terms, value, jacobian, squares_of_cells, (0.0, 1.0))
+
+
+class CurveLimits(Estimated):
+    """Limits of points of curves, and of what follows from them."""
+
+    @abstractmethod
+    def subset(self, chosen: slice | Sequence[int]) -> Self:
+        """Limits of some parameters."""
+
+    @abstractmethod
+    def differences(self, first: Sequence[int], second: Sequence[int]) -> CurveLimits:
+        """Limits of first parameters less second ones."""
+
+
 class Draws(NamedTuple):
     """Draws (DRAWS, d) of d parameters.
 
@@ -89,7 +132,7 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnIntervals(Estimated, Cached):
+class DrawnIntervals(CurveLimits, Cached):
     """Intervals of d parameters, read off draws.
 
     Attributes
@@ -172,7 +215,7 @@ class DrawnIntervals(Estimated, Cached):
         drawn = self.draws.of_population.T
         return np.array([pvalue_of_draws(draws - value, alternative) for draws in drawn])
 
-    def subset(self, chosen: slice | Sequence[int]) -> DrawnIntervals:
+    def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of the chosen parameters alone."""
         box = self.box
 
@@ -181,7 +224,7 @@ class DrawnIntervals(Estimated, Cached):
             low, high = box(alpha)
             return low[chosen], high[chosen]
 
-        return DrawnIntervals(
+        return type(self)(
             self.values[chosen], self.variances[:, chosen], self.ends[:, chosen],
             lambda: Draws(*(draws[:, chosen] for draws in self.draws)), box and chosen_box,
         )  # fmt: skip
@@ -346,7 +389,7 @@ class GroupCurve(Cached):
     @property  # not kept: its draws refer to this curve
     def survival(self) -> DrawnIntervals:
         """Intervals of the survival after each of the T bins."""
-        return self.intervals(survival, self._change_of_survival, "survival", box=self._box)
+        return self.intervals(survival, self._change_of_survival, "survival", box=self.box)
 
     @property
     def incidences(self) -> list[DrawnIntervals]:
@@ -376,7 +419,7 @@ class GroupCurve(Cached):
     ) -> DrawnIntervals:
         """A constant plus a combination (T,) of the survival (eq. restricted-mean)."""
         change = np.einsum("t,tjk->jk", weights, self._change_of_survival)[np.newaxis]
-        survives = self._box
+        survives = self.box
 
         def box(alpha: float) -> Ends:
             assert survives is not None
@@ -389,7 +432,8 @@ class GroupCurve(Cached):
         )  # fmt: skip
 
     @property
-    def _box(self) -> Callable[[float], Ends] | None:
+    def box(self) -> Callable[[float], Ends] | None:
+        """Certified limits of the table's curve at an error probability, if there are such."""
         return None if len(self.risk.not_yet) else self._certified
 
     def _certified(self, alpha: float) -> Ends:

@@ -539,17 +539,12 @@ class RiskSets(Cached):
 
     def counts(self, sums: Floats) -> Counts:
         """Events and rows at risk from sums (..., d) of all cells (eq. at-risk)."""
-        groups, bins, kinds = self.shape
-        size = groups * bins * (kinds + 1)
-        cells = sums[..., :size].reshape(*sums.shape[:-1], groups, bins, kinds + 1)
-        left = cells.sum(axis=-1)
-        at_risk = np.cumsum(left[..., ::-1], axis=-1)[..., ::-1]
-        if self.half:
-            at_risk = at_risk - cells[..., -1] / 2
-        if len(self.not_yet):
-            entered = sums[..., size:].reshape(*sums.shape[:-1], groups, -1)
-            at_risk = at_risk - entered @ self.not_yet
-        return Counts(cells[..., :-1], at_risk)
+        counts, size = counts_of(sums, self.shape, half=self.half), int(np.prod(self.shape[:2]))
+        if not len(self.not_yet):
+            return counts
+        entered = sums[..., size * (self.shape[2] + 1) :]
+        entered = entered.reshape(*sums.shape[:-1], self.shape[0], -1)
+        return counts._replace(at_risk=counts.at_risk - entered @ self.not_yet)
 
     @cached_property
     def observed(self) -> Counts:
@@ -569,6 +564,15 @@ class RiskSets(Cached):
         drawn = self.sums @ entries - self.noise(entries)
         split = bins * kinds
         return Counts(drawn[:, :split].reshape(DRAWS, bins, kinds), drawn[:, split:])
+
+
+def counts_of(sums: Floats, shape: tuple[int, int, int], *, half: bool) -> Counts:
+    """Events and rows at risk from sums (..., d) of cells of G groups, J bins and K events."""
+    groups, bins, kinds = shape
+    cells = sums[..., : groups * bins * (kinds + 1)]
+    cells = cells.reshape(*sums.shape[:-1], groups, bins, kinds + 1)
+    at_risk = np.cumsum(cells.sum(axis=-1)[..., ::-1], axis=-1)[..., ::-1]
+    return Counts(cells[..., :-1], at_risk - cells[..., -1] / 2 if half else at_risk)
 
 
 def time_text(clock: Number, value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,57 @@ class LogRankResult(HypothesisResult):
         return frame
 
 
+class Scores(NamedTuple):
+    """Scores of k groups, which add up to zero, with what they and their variance follow from.
+
+    Attributes
+    ----------
+    scores : (k,) float64
+        Observed less expected events.
+    slopes : (k, d) float64
+        Their derivatives by the sums of all cells.
+    observed, expected : (k,) float64
+        Noisy numbers of events.
+    """
+
+    scores: Floats
+    slopes: Floats
+    observed: Floats
+    expected: Floats
+
+
+def scores_of(
+    risk: RiskSets, strata: Sequence[Sequence[int]], variance: Floats | None = None
+) -> Scores:
+    """Scores of groups (eq. log-rank); adds to their variance (k, k) of independent rows."""
+    k = len(strata[0])
+    score, observed, expected = np.zeros((3, k))
+    entries = np.zeros((len(risk.sums), k))
+    for groups in strata:
+        bins = risk.bins_with_rows(groups)
+        if not bins:
+            continue
+        counts, maps = risk.observed, risk.maps
+        events = counts.events[list(groups), :bins].sum(axis=-1)
+        at_risk = counts.at_risk[list(groups), :bins]
+        of_events = maps.events[:, list(groups), :bins].sum(axis=-1)
+        of_risk = maps.at_risk[:, list(groups), :bins]
+        total, rows = events.sum(axis=0), at_risk.sum(axis=0)
+        share = np.clip(at_risk, 0, None)
+        share = share / np.maximum(share.sum(axis=0), 1e-12)
+        fitted = fitted_hazards((total / rows)[:, np.newaxis])[:, 0]
+        observed += events.sum(axis=1)
+        score += (events - share * total).sum(axis=1)
+        expected += (share * total).sum(axis=1)
+        if variance is not None:
+            hypergeometric = fitted * rows * np.clip(rows - fitted * rows, 0, None)
+            hypergeometric /= np.maximum(rows - 1, 1)
+            variance += np.diag(share @ hypergeometric) - (share * hypergeometric) @ share.T
+        entries += (of_events - share * of_events.sum(axis=1, keepdims=True)).sum(axis=-1)
+        entries -= ((of_risk - share * of_risk.sum(axis=1, keepdims=True)) * fitted).sum(axis=-1)
+    return Scores(score, entries.T, observed, expected)
+
+
 def log_rank_test(
     risk: RiskSets, strata: Sequence[Sequence[int]], purpose: int
 ) -> tuple[float, float, Floats, Floats]:
@@ -78,34 +129,12 @@ def log_rank_test(
     """
     persons = risk.of_persons
     k, factor = len(strata[0]), risk.answers.n / persons.answers.n
-    counted = np.zeros(k)
-    score, variance = np.zeros(k), np.zeros((k, k))
-    entries, expected = np.zeros((len(persons.sums), k)), np.zeros(k)
-    for groups in strata:
-        bins = persons.bins_with_rows(groups)
-        if not bins:
-            continue
-        observed, maps = persons.observed, persons.maps
-        events = observed.events[list(groups), :bins].sum(axis=-1)
-        at_risk = observed.at_risk[list(groups), :bins]
-        of_events = maps.events[:, list(groups), :bins].sum(axis=-1)
-        of_risk = maps.at_risk[:, list(groups), :bins]
-        total, rows = events.sum(axis=0), at_risk.sum(axis=0)
-        share = np.clip(at_risk, 0, None)
-        share = share / np.maximum(share.sum(axis=0), 1e-12)
-        fitted = fitted_hazards((total / rows)[:, np.newaxis])[:, 0]
-        counted += events.sum(axis=1)
-        score += (events - share * total).sum(axis=1)
-        expected += (share * total).sum(axis=1)
-        hypergeometric = fitted * rows * np.clip(rows - fitted * rows, 0, None)
-        hypergeometric /= np.maximum(rows - 1, 1)
-        variance += np.diag(share @ hypergeometric) - (share * hypergeometric) @ share.T
-        entries += (of_events - share * of_events.sum(axis=1, keepdims=True)).sum(axis=-1)
-        entries -= ((of_risk - share * of_risk.sum(axis=1, keepdims=True)) * fitted).sum(axis=-1)
-    entries, free = entries[:, :-1], slice(k - 1)  # the scores of all groups add up to zero
+    variance = np.zeros((k, k))
+    found = scores_of(persons, strata, variance)
+    entries, free = found.slopes[:-1].T, slice(k - 1)  # the scores of all groups add up to zero
     rng = calibration_generator(persons.answers, (purpose, k))
     value, pvalue = joint_test(
-        score[free], _MANY, variance[free, free], persons.noise_covariance(entries),
+        found.scores[free], _MANY, variance[free, free], persons.noise_covariance(entries),
         lambda: persons.noise(entries), rng,
     )  # fmt: skip
-    return value * (k - 1), pvalue, counted * factor, expected * factor
+    return value * (k - 1), pvalue, found.observed * factor, found.expected * factor

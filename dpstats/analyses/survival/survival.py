@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.moments.group_means import PairwiseResult
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
+from dpstats.analyses.survey.estimand import Estimand, weighted_by_design
 from dpstats.analyses.survival.curves import (
+    CurveLimits,
     DrawnIntervals,
     GroupCurve,
+    curves_of,
     extended,
     incidence,
     joined,
@@ -45,6 +48,8 @@ from dpstats.checks import (
 )
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
+from dpstats.families.tables.cells import Indicator
+from dpstats.families.tables.partition import Partition
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION
 from dpstats.results.estimates import EstimateResult, estimated
@@ -55,6 +60,8 @@ from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+
+R = TypeVar("R", bound=EstimateResult)
 
 _CERTIFIED = (
     f"{OF_POPULATION}; certified limits are those of the table's own curve, and use only the law "
@@ -68,6 +75,7 @@ _OF_BINS = (
 _NOT_CERTIFIED = "there are no certified limits with several kinds of events, or with entry"
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Survival:
     """Survival, or cumulative incidence of several kinds of events, at declared times.
@@ -125,7 +133,7 @@ class Survival:
     ties: Ties | None = None
 
     def __post_init__(self) -> None:
-        asked = self._follow_up
+        asked = self.follow_up
         object.__setattr__(
             self, "event", asked.events if len(asked.events) > 1 else asked.events[0]
         )
@@ -133,12 +141,16 @@ class Survival:
             object.__setattr__(self, "by", asked.by if len(asked.by) > 1 else asked.by[0])
 
     @property
-    def _follow_up(self) -> FollowUp:
+    def follow_up(self) -> FollowUp:
+        """The columns of the follow-up."""
         return follow_up_of(self.time, self.event, self.by, self.given, self.entry, self.ties)
 
     def family(self, schema: Schema) -> Family:
         """The table of time, events and groups; with `entry` also that of entry and groups."""
-        asked = self._follow_up
+        return self._tables(schema)
+
+    def _tables(self, schema: Schema) -> Family:
+        asked = self.follow_up
         family = asked.family(schema)
         cells = len(asked.groups(schema)) * asked.clock(schema).value_bins
         cells *= len(asked.events) + 1
@@ -152,7 +164,7 @@ class Survival:
 
     def answered(self, schema: Schema) -> Family:
         """The rows of each group by bin of time and event, which follow from the table."""
-        return self._follow_up.answered(schema)
+        return self.follow_up.answered(schema)
 
     def combines(self, schema: Schema) -> bool:
         """Its answers may be combined from several measurements."""
@@ -169,7 +181,7 @@ class Survival:
         RequestError
             If there are not two groups, or these are no such numbers.
         """
-        asked = self._follow_up
+        asked = self.follow_up
         given = check_finite("alternative", effect)
         if len(asked.groups(schema)) != 2 or len(asked.events) > 1 or asked.entry is not None:
             raise RequestError("power is that of a log-rank test of two groups and one event")
@@ -194,19 +206,63 @@ class Survival:
 
     def infer(self, release: ReleaseView) -> SurvivalResult:
         """Curves with noise-aware and certified intervals, and what follows from them."""
-        schema, asked = release.schema, self._follow_up
-        risk = RiskSets.from_release(asked, release)
+        risk, one = RiskSets.from_release(self.follow_up, release), len(self.follow_up.events) == 1
+        curves = self.curves(release.schema, risk)
+        edges = len(self.follow_up.cuts(release.schema)) - 2
+        parts = [
+            extended(part, edges, falling=one)
+            for curve in curves
+            for part in ([curve.survival] if one else curve.incidences)
+        ]
+        fields = self.fields(release.schema, curves)
+        return SurvivalResult(
+            **{**fields, **estimated(fields["terms"], joined(parts))},
+            rows=risk.answers.rows.of_persons,
+            budget=str(release.budget),
+        )
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """The weighted curves of all groups, at all edges."""
+        asked = self.follow_up
+        if asked.entry is not None or len(asked.events) > 1:
+            raise RequestError(
+                "with a survey design a Survival has one kind of event and no entry=; ask for a "
+                "Survival of each event, or of any of them"
+            )
+        (table,) = self._tables(schema).blocks
+        sets = {}
+        for cell in asked.answered(schema).blocks:
+            assert isinstance(cell, Indicator)
+            sets[cell.label] = cell.cells.over(table.columns)
+        shape = len(asked.groups(schema)), asked.clock(schema).value_bins, 1
+        return [
+            curves_of(Partition.of(table.columns, sets), shape, half=asked.halves_censored(schema))
+        ]
+
+    def infer_weighted(self, release: ReleaseView) -> SurvivalResult:
+        """Weighted curves with limits by the survey design, and what follows from them."""
+        from dpstats.analyses.survey.survival import weighted_survival
+
+        return weighted_survival(self, release)
+
+    def curves(self, schema: Schema, risk: RiskSets) -> tuple[GroupCurve, ...]:
+        """Curves of all groups, to the last edge after which a group surely has rows."""
+        asked = self.follow_up
+        edges = len(asked.cuts(schema)) - 2
+        groups = range(len(asked.groups(schema)))
+        return tuple(GroupCurve(risk, g, min(risk.bins_with_rows([g]), edges)) for g in groups)
+
+    def fields(self, schema: Schema, curves: Sequence[GroupCurve]) -> dict[str, Any]:
+        """Fields of the result that follow from its curves, and the names of its parameters."""
+        asked = self.follow_up
         parts_of_labels = asked.labels(schema)
         labels = [", ".join(label) for label in parts_of_labels]
         clock, cuts = asked.clock(schema), asked.cuts(schema)
         shown = [time_text(clock, cut) for cut in cuts[1:]]
         edges, one = len(cuts) - 2, len(asked.events) == 1
-        curves, terms, parts, notes = [], [], [], []
-        for g, label in enumerate(labels):
-            prefix = f"{label}: " if label else ""
-            last = risk.bins_with_rows([g])
-            curve = GroupCurve(risk, g, min(last, edges))
-            curves.append(curve)
+        terms, notes = [], []
+        for curve, label in zip(curves, labels, strict=True):
+            prefix, last = f"{label}: " if label else "", curve.bins
             if last < edges:
                 end = f"ends at {shown[last - 1]}" if last else "does not start"
                 where = f"of {label} " if label else ""
@@ -215,14 +271,11 @@ class Survival:
                     + ("after it" if last else "in the first bin: use more budget, fewer groups or "
                        "a wider first bin")
                 )  # fmt: skip
-            parts += [
-                extended(part, edges, falling=one)
-                for part in ([curve.survival] if one else curve.incidences)
-            ]
             terms += [
                 f"{prefix}S({edge})" if one else f"{prefix}{event} by {edge}"
                 for event in asked.events for edge in shown[:edges]
             ]  # fmt: skip
+        risk = curves[0].risk
         half = "half of the rows that are censored in a bin are at risk in it (actuarial)"
         whole = "rows that are censored in a bin are at risk in it, as if after its events"
         notes += [
@@ -238,22 +291,20 @@ class Survival:
         certified = risk.shape[2] == 1 and not len(risk.not_yet)
         notes.append(_CERTIFIED if certified else _NOT_CERTIFIED)
         what = "Survival" if len(asked.events) == 1 else "Cumulative incidence"
-        return SurvivalResult(
-            title=f"{what} by {self.time}, event: {'; '.join(asked.events)}"
+        return {
+            "title": f"{what} by {self.time}, event: {'; '.join(asked.events)}"
             + (f", by {', '.join(asked.by)}" if asked.by else "")
             + (f", given {self.given}" if self.given else ""),
-            **estimated(terms, joined(parts)),
-            rows=risk.answers.rows.of_persons,
-            budget=str(release.budget),
-            notes=[*notes, *risk.answers.constraint_notes, cell_rules(schema, self)],
-            curves=tuple(curves),
-            labels=tuple(labels),
-            named=tuple(parts_of_labels),
-            by=tuple(dict(zip(asked.by, bins, strict=True)) for bins in asked.groups(schema)),
-            events=asked.events,
-            clock=clock,
-            cuts=cuts,
-        )
+            "terms": terms,
+            "notes": [*notes, *risk.answers.constraint_notes, cell_rules(schema, self)],
+            "curves": tuple(curves),
+            "labels": tuple(labels),
+            "named": tuple(parts_of_labels),
+            "by": tuple(dict(zip(asked.by, bins, strict=True)) for bins in asked.groups(schema)),
+            "events": asked.events,
+            "clock": clock,
+            "cuts": cuts,
+        }
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -334,10 +385,16 @@ class SurvivalResult(EstimateResult):
             )
 
     @property
-    def _one_event(self) -> DrawnIntervals:
+    def _one_event(self) -> CurveLimits:
         self._check_one_event()
+        return self._all_limits
+
+    @property
+    def _all_limits(self) -> CurveLimits:
         assert isinstance(self.intervals, DrawnIntervals)
         return self.intervals
+
+    _unit: ClassVar[float] = 1.0  # of the numbers of rows in `curve`
 
     def curve(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
@@ -368,12 +425,11 @@ class SurvivalResult(EstimateResult):
         check_alpha(alpha)
         check_method(method)
         check_target(target)
-        assert isinstance(self.intervals, DrawnIntervals)
-        frames = []
+        limits, frames = self._all_limits, []
         for label, curve in zip(self.labels, self.curves, strict=True):
             if not curve.bins:
                 continue
-            own = self.intervals.subset(self._numbers(curve.group))
+            own = limits.subset(self._numbers(curve.group))
             low, high = own.conf_int(alpha, method, target)
             band = own.simultaneous(alpha, method, target)
             counts, kinds = curve.risk.observed, len(self.events)
@@ -384,8 +440,8 @@ class SurvivalResult(EstimateResult):
                 "group": label, "event": np.repeat(self.events, curve.bins),
                 "time": self._shown_times(times), "estimate": own.estimate, "monotone": monotone,
                 "low": low, "high": high, "band_low": band[0], "band_high": band[1],
-                "at_risk": np.tile(counts.at_risk[curve.group, : curve.bins], kinds),
-                "events": events,
+                "at_risk": np.tile(counts.at_risk[curve.group, : curve.bins], kinds) * self._unit,
+                "events": events * self._unit,
             })  # fmt: skip
             frames.append(frame)
         if not frames:
@@ -430,11 +486,15 @@ class SurvivalResult(EstimateResult):
         result = self._of(f"Cumulative hazard{of_all}, {self.title}", terms, parts)
         return replace(result, notes=[_OF_BINS, *result.notes])
 
-    def _of(self, title: str, terms: list[str], parts: DrawnIntervals) -> EstimateResult:
-        return EstimateResult(
-            title=title, **estimated(terms, parts), rows=self.rows, budget=self.budget,
-            notes=self.notes, scalar=len(terms) == 1,
+    def _of(self, title: str, terms: list[str], parts: CurveLimits) -> EstimateResult:
+        return self._made(
+            EstimateResult, title=title, **estimated(terms, parts), rows=self.rows,
+            budget=self.budget, notes=self.notes, scalar=len(terms) == 1,
         )  # fmt: skip
+
+    def _made(self, kind: type[R], **fields: Any) -> R:
+        """A result that follows from the curves."""
+        return kind(**fields)
 
     def survival_at(self, times: float | Sequence[float]) -> EstimateResult:
         """Survival at some of the declared edges, in every group whose curve reaches them.
@@ -565,7 +625,7 @@ class SurvivalResult(EstimateResult):
                  for g in groups]  # fmt: skip
         return self._of(f"Restricted mean, {self.title}", terms, parts)
 
-    def _restricted(self, horizon: float) -> tuple[list[int], DrawnIntervals]:
+    def _restricted(self, horizon: float) -> tuple[list[int], CurveLimits]:
         self._check_one_event()
         groups = [g for g, _ in self._parameters_at(horizon)]
         last = int(np.searchsorted(self.cuts, time_of(self.clock, horizon)))
@@ -573,13 +633,19 @@ class SurvivalResult(EstimateResult):
         before, after = (widths, 0 * widths) if self.clock.discrete else (widths / 2, widths / 2)
         weights = after + np.append(before[1:], 0.0)  # of the curve at each edge
         start = 0.0 if self.clock.dates else float(self.cuts[0])
+        ends = start, start + float(widths.sum())
+        return groups, self._means(groups, weights, start + float(before[0]), ends)
+
+    def _means(
+        self, groups: list[int], weights: Floats, constant: float, ends: tuple[float, float]
+    ) -> CurveLimits:
+        """A constant plus combinations (T,) of the first points of the curves of some groups."""
         parts = []
         for g in groups:
             own = np.zeros(self.curves[g].bins)
-            own[:last] = weights
-            ends = start, start + float(widths.sum())
-            parts.append(self.curves[g].restricted_mean(own, start + float(before[0]), ends))
-        return groups, joined(parts)
+            own[: len(weights)] = weights
+            parts.append(self.curves[g].restricted_mean(own, constant, ends))
+        return joined(parts)
 
     def differences(
         self, *, time: float | None = None, horizon: float | None = None,
@@ -615,8 +681,9 @@ class SurvivalResult(EstimateResult):
             raise RequestError("differences need two groups whose curves reach the time")
         terms = [f"{self.labels[groups[i]]} - {self.labels[groups[j]]}" for i, j in pairs]
         both = parts.differences([i for i, _ in pairs], [j for _, j in pairs])
-        return PairwiseResult(
-            title=f"Differences of {what}, {self.title}", **estimated(terms, both), rows=self.rows,
+        return self._made(
+            PairwiseResult, title=f"Differences of {what}, {self.title}",
+            **estimated(terms, both), rows=self.rows,
             budget=self.budget, notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *self.notes],
             adjust=adjust, tested=np.ones(len(pairs), dtype=np.bool_),
         )  # fmt: skip
@@ -654,19 +721,27 @@ class SurvivalResult(EstimateResult):
         return self._once(("logrank", str(strata)), lambda: self._log_rank(names, groups))
 
     def _log_rank(self, names: list[str], groups: list[list[int]]) -> LogRankResult:
-        risk = self.curves[0].risk
-        statistic, pvalue, observed, expected = log_rank_test(risk, groups, 11)
+        statistic, pvalue, observed, expected = self._test_of(groups, 11)
         return LogRankResult(
             f"Log-rank test, {self.title}",
             f"the hazards of {', '.join(names)} are equal in the population",
             statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
             df=len(names) - 1, observed=Named(observed, names), expected=Named(expected, names),
             notes=(
-                f"chi-square with {len(names) - 1} df without noise",
+                self._law_of_test(len(names) - 1),
                 *(f"{name}: {o:.0f} events, {e:.0f} expected (noisy)"
                   for name, o, e in zip(names, observed.tolist(), expected.tolist(), strict=True)),
             ),
         )  # fmt: skip
+
+    def _test_of(
+        self, groups: list[list[int]], purpose: int
+    ) -> tuple[float, float, Floats, Floats]:
+        """Statistic, p-value, and observed and expected events of groups within strata."""
+        return log_rank_test(self.curves[0].risk, groups, purpose)
+
+    def _law_of_test(self, df: int) -> str:
+        return f"chi-square with {df} df without noise"
 
     def pairwise(
         self, *, strata: str | Sequence[str] | None = None, adjust: Adjustment = "holm"
@@ -695,10 +770,10 @@ class SurvivalResult(EstimateResult):
         check_choice("adjust", adjust, list(ADJUSTED))
         self._check_one_event()
         names, groups = self._strata(strata)
-        risk, found = self.curves[0].risk, []
+        found = []
         for i, j in itertools.combinations(range(len(names)), 2):
             pair = [[own[i], own[j]] for own in groups]
-            statistic, pvalue, _, _ = log_rank_test(risk, pair, 12)
+            statistic, pvalue, _, _ = self._test_of(pair, 12)
             found.append((f"{names[i]} vs {names[j]}", statistic, pvalue))
         frame = pd.DataFrame(found, columns=["groups", "statistic", "p_unadjusted"])
         return frame.assign(p_value=adjusted(frame["p_unadjusted"].to_numpy(), adjust))
@@ -725,6 +800,8 @@ class SurvivalResult(EstimateResult):
         if len(self.labels) < 2:
             return f"median {shown}"
         return f"median {shown}; log-rank p {shown_pvalue(self.logrank().pvalue, digits=2)}"
+
+    _name_of_statistic: ClassVar[str] = "chi-square"
 
     def _medians(self, alpha: float, target: Target) -> list[str]:
         """The median of each group with its interval."""
@@ -758,6 +835,6 @@ class SurvivalResult(EstimateResult):
         test = self.logrank()
         return [
             *lines,
-            f"log-rank test: chi-square {significant(test.statistic)} on {test.df} df, p-value "
-            f"{shown_pvalue(test.pvalue)} (allows for the noise)",
+            f"log-rank test: {self._name_of_statistic} {significant(test.statistic)} on {test.df} "
+            f"df, p-value {shown_pvalue(test.pvalue)} (allows for the noise)",
         ]

@@ -11,6 +11,8 @@ import numpy as np
 
 from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.notes import cell_rules, subgroup_notes
+from dpstats.analyses.survey.estimand import Estimand, ratios, weighted_by_design
+from dpstats.analyses.survey.rao_scott import RaoScottResult, WeightedTable, chi_square_test
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
 from dpstats.analyses.tables.likelihood_ratio import (
@@ -23,9 +25,10 @@ from dpstats.checks import as_float, check_whole, listed, short
 from dpstats.corrected.chi_square import CertifiedChiSquare, check_probabilities, fit_verdict
 from dpstats.error_rates import LEAST_OF_COUNT, of_simulation, splits_of_fit
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
+from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator
+from dpstats.families.tables.partition import Partition
 from dpstats.inference.simplex import project_to_total
 from dpstats.inference.simulation import (
     MOST_SIMULATIONS,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from dpstats.measured.answers import Answers
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class GoodnessOfFit:
     """Chi-square test that a column follows given probabilities.
@@ -216,6 +220,35 @@ class GoodnessOfFit:
             ),
             tables=(TableOfCells((self.column,), (column.bin_labels[:d],)),),
         )
+
+    def _cells(self, schema: Schema) -> Block:
+        """The levels with a probability, whose shares in a survey are tested."""
+        column = schema[self.column]
+        size = len(self.expected_shares(schema))
+        if size == column.bins:
+            return Cells.table(schema, [self.column])
+        at = np.arange(column.bins)
+        sets = {f"{column.name}={column.bin_labels[i]}": at == i for i in range(size)}
+        return Partition.of((column,), sets)
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted shares of the levels."""
+        block = self._cells(schema)
+        return [ratios(block, block.names, np.eye(block.size), np.ones((block.size,) * 2))]
+
+    def infer_weighted(self, release: ReleaseView) -> RaoScottResult:
+        """Test of Rao and Scott, and effect size."""
+        p0, block = self.expected_shares(release.schema), self._cells(release.schema)
+        used, labels = np.ones(len(p0), np.bool_), release.schema[self.column].bin_labels
+        tested = WeightedTable(
+            block, np.arange(len(p0))[np.newaxis], (used[:1], used),
+            TableOfCells((self.column,), (labels[: len(p0)],)),
+        )  # fmt: skip
+        return chi_square_test(
+            release, f"Goodness of fit: {self.column}",
+            f"{self.column} has the given probabilities in the population", tested, "Cohen's w",
+            p0, [cell_rules(release.schema, self)],
+        )  # fmt: skip
 
     def _effect_at(self, best: Departures, several: bool, alpha: float) -> Floats:
         """Noise-aware interval for the effect."""

@@ -8,7 +8,7 @@ statistic whose null law varies little with the margins over the error of their 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules, left_out, subgroup_notes
+from dpstats.analyses.survey.estimand import Estimand, ratios, weighted_by_design
+from dpstats.analyses.survey.rao_scott import RaoScottResult, WeightedTable, chi_square_test
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.analyses.tables.chi_square_result import ChiSquareResult, noise_notes, standardised
 from dpstats.analyses.tables.score_statistic import (
@@ -32,9 +34,10 @@ from dpstats.checks import check_whole
 from dpstats.corrected.chi_square import CertifiedChiSquare, independence_verdict
 from dpstats.error_rates import of_simulation, split_for
 from dpstats.errors import RequestError
-from dpstats.families.block import Family
+from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells, Indicator, Table
+from dpstats.families.tables.partition import Partition
 from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.simplex import project_to_total
 from dpstats.inference.simulation import (
@@ -47,7 +50,7 @@ from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
 from dpstats.results.base import footer
-from dpstats.schema import Schema
+from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
@@ -423,6 +426,7 @@ _ON_EFFECT = (
 _DRAWS = 400  # of the noise, for the interval of Cramer's V
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Independence:
     """Test that two columns are independent, in the table or within the levels of a third.
@@ -627,6 +631,53 @@ class Independence:
             used=used,
         )
 
+    def _cells(self, schema: Schema) -> tuple[Block, NDArray[np.int64]]:
+        """What a survey measures, and the place (R, C) of every cell of both columns in it."""
+        if self._strata(schema):
+            raise RequestError(
+                f"given={self.given!r} names strata, and with a survey design there is no test "
+                "within strata; give a condition, or leave given= out"
+            )
+        table, group = self._table(schema), self._group(schema)
+        if group is None:
+            order = [c.name for c in table.columns]
+            cells = np.arange(table.size).reshape(table.shape)
+            return table, cells.transpose([order.index(self.a), order.index(self.b)])
+        sets = pairs_in(group, table.columns, (schema[self.a], schema[self.b]))
+        cells = np.arange(len(sets)).reshape(schema[self.a].bins, -1)
+        return Partition.of(table.columns, sets), cells
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted shares of all cells."""
+        block, _ = self._cells(schema)
+        return [ratios(block, block.names, np.eye(block.size), np.ones((block.size,) * 2))]
+
+    def infer_weighted(self, release: ReleaseView) -> RaoScottResult:
+        """Test of Rao and Scott, and Cramer's V."""
+        schema = release.schema
+        block, cells = self._cells(schema)
+        counts = NoisyTable(release.answers(block, disjoint=True), cells[np.newaxis])
+        if not counts.possible.all():
+            raise RequestError(
+                f"some cells of {self.a!r} and {self.b!r} cannot occur by the rules between "
+                "columns, and with a survey design there is no test of quasi-independence"
+            )
+        levels = counts.levels.used
+        used = levels[: len(cells)], levels[len(cells) :]
+        labels = {name: schema[name].bin_labels for name in (self.a, self.b)}
+        kept = {name: tuple(itertools.compress(labels[name], of))
+                for name, of in zip(labels, used, strict=True)}  # fmt: skip
+        group = self._group(schema)
+        within = "" if group is None else f", given {self.given}"
+        notes = [*left_out("the test and the effect", kept, labels, (self.a, self.b)),
+                 cell_rules(schema, self)]  # fmt: skip
+        columns = TableOfCells.of(schema[name] for name in labels)
+        return chi_square_test(
+            release, f"Independence: {self.a} and {self.b}{within}",
+            f"{self.a} and {self.b} are independent{within}",
+            WeightedTable(block, cells, used, columns), "Cramer's V", None, notes,
+        )  # fmt: skip
+
     def _effect_at(
         self,
         counts: NoisyTable | None,
@@ -681,18 +732,26 @@ def _table_of(
     group: Subgroup, table: Table, pair: tuple[str, str], release: ReleaseView
 ) -> NoisyTable:
     """The table of two columns in a subgroup, whose number of rows is not public."""
-    inside = group.over(table.columns)
-    blocks = []
     shown = [release.schema[name] for name in pair]
-    for levels in itertools.product(*(range(column.bins) for column in shown)):
-        held, texts = inside.copy(), []
-        for column, level in zip(shown, levels, strict=True):
-            axis = table.columns.index(column)
-            shape = [column.bins if i == axis else 1 for i in range(held.ndim)]
-            held &= (np.arange(column.bins) == level).reshape(shape)
-            texts.append(f"{column.name}={column.bin_labels[level]}")
-        blocks.append(Indicator(cell_set(table.columns, held), ", ".join(texts)))
+    sets = pairs_in(group, table.columns, shown)
+    blocks = [Indicator(cell_set(table.columns, held), text) for text, held in sets.items()]
     every = Indicator(group.cells, group.name)
     whole = release.answers([*blocks, every], disjoint=True).of_counted_rows()
     cells = np.arange(len(blocks)).reshape(1, *(column.bins for column in shown))
     return NoisyTable(whole.subset(slice(len(blocks))), cells)
+
+
+def pairs_in(
+    group: Subgroup, columns: tuple[Column, ...], pair: Sequence[Column]
+) -> dict[str, NDArray[np.bool_]]:
+    """Cells over the columns of every pair of levels in a subgroup, by their names."""
+    inside, sets = group.over(columns), {}
+    for levels in itertools.product(*(range(column.bins) for column in pair)):
+        held, texts = inside.copy(), []
+        for column, level in zip(pair, levels, strict=True):
+            axis = columns.index(column)
+            shape = [column.bins if i == axis else 1 for i in range(held.ndim)]
+            held &= (np.arange(column.bins) == level).reshape(shape)
+            texts.append(f"{column.name}={column.bin_labels[level]}")
+        sets[", ".join(texts)] = held
+    return sets

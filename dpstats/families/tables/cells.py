@@ -191,8 +191,8 @@ class Table(Block):
         return TableValues(index, self.shape, tuple(column.name for column in self.columns))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact, for two or more cells."""
-        moved = Fraction(2 if unit == "replace" else 1)
+        """Exact, for two or more cells; of no columns, that of a row whose weight changes."""
+        moved = Fraction(2 if unit == "replace" and self.columns else 1)
         return Sensitivity(moved, moved)
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:

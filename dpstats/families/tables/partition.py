@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -89,6 +89,20 @@ class Partition(Block):
         """Values (d, n) int64 of rows."""
         return (self.basis @ self._masks)[:, cell_index(self.columns, codes)]
 
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """Exact sums (d,) int64 over rows, from a count of every set."""
+        at = self.member_of(self.columns)[cell_index(self.columns, codes)]
+        return np.asarray(self.basis @ np.bincount(at + 1, minlength=self.size + 1)[1:])
+
+    def member_of(self, columns: Sequence[Column]) -> Codes:
+        """Number of the set of every cell (C order) over columns that hold all; -1 outside."""
+        number = np.where(self._masks.any(axis=0), self._masks.argmax(axis=0), -1)
+        own = [column for column in columns if column in self.columns]
+        number = number.reshape([column.bins for column in self.columns])
+        number = number.transpose([self.columns.index(column) for column in own])
+        number = number.reshape([column.bins if column in own else 1 for column in columns])
+        return np.broadcast_to(number, [column.bins for column in columns]).ravel()
+
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact but for replaced rows in a single set; of the union see eq. rotated-basis."""
         added = Sensitivity(Fraction(2), Fraction(2)) if self.rotated else _ONE
@@ -107,7 +121,7 @@ class Partition(Block):
         return self.columns, self.rotated
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The same sets, the number of rows where they hold all cells, or one of them."""
+        """The same sets or unions of them, the number of rows where they hold all, or one."""
         if wanted == ROWS:
             if not np.all(self._masks.sum(axis=0)):
                 return None
@@ -118,20 +132,36 @@ class Partition(Block):
             cells = wanted.cells.over(self.columns).ravel()
             same = [np.array_equal(cells, mask) for mask in self._masks.astype(np.bool_)]
             return Derivation(np.where(same, 0, -1), 1) if any(same) else None
+        if isinstance(wanted, Partition) and not self.rotated and not wanted.rotated:
+            return self._unions(wanted)
         return super().derive(wanted, complements=complements)
 
-    def member_of(self, columns: Sequence[Column]) -> Codes:
-        """Number of the set of every cell (C order) over columns that hold all; -1 outside."""
-        over = [CellSet(self.columns, cells).over(tuple(columns)) for cells in self.sets]
-        shape = [column.bins for column in columns]
-        masks = np.stack([np.broadcast_to(cells, shape).ravel() for cells in over])
-        return np.where(masks.any(axis=0), masks.argmax(axis=0), -1)
+    def _unions(self, wanted: Partition) -> Derivation | None:
+        """Sets of another partition that are unions of these."""
+        if not set(wanted.columns) <= set(self.columns):
+            return None
+        at, own = wanted.member_of(self.columns), self.member_of(self.columns)
+        inside = own >= 0
+        both = np.zeros((self.size, wanted.size + 1), np.int64)  # cells in a set of each; last none
+        np.add.at(both, (own[inside], at[inside]), 1)
+        whole = np.count_nonzero(both, axis=1) == 1
+        member = np.where(whole, both.argmax(axis=1), wanted.size)
+        covered = np.bincount(member, both.sum(axis=1), wanted.size + 1)
+        complete = covered[:-1] == np.bincount(at + 1, minlength=wanted.size + 1)[1:]
+        member = np.where(np.append(complete, False)[member], member, -1)
+        return Derivation(member, wanted.size) if np.any(member >= 0) else None
 
     def settles(self, wanted: Block) -> bool:
-        """True of the rotated functions of the same two sets."""
+        """True of sets that follow from the two that were rotated."""
         if not (self.rotated and isinstance(wanted, Partition)) or wanted.rotated:
             return False
-        return (self.columns, self.sets) == (wanted.columns, wanted.sets)
+        derivation = self.plain.derive(wanted)
+        return derivation is not None and bool(np.all(derivation.terms))
+
+    @property
+    def plain(self) -> Partition:
+        """The sets themselves."""
+        return replace(self, rotated=False)
 
     def rotate(self) -> Partition:
         """Partition of the union and difference of both sets."""

@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import DataError
+from dpstats.families.contrasts import Contrasts
 from dpstats.privacy import noise
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
@@ -137,6 +139,21 @@ def test_partitions_order_and_dying_workers_change_no_integer(session, loop, tmp
     monkeypatch.setattr(engine, "_on_workers", dies_first(0, tmp_path))
     assert sums(session.table("survey").repartition(2)) == wanted
     assert len(list(tmp_path.iterdir())) == 3  # one that sums, and one that adds
+
+
+def test_a_survey_has_the_sums_of_its_rows(session, loop):
+    """Weights and units are read on the workers."""
+    rng, n = np.random.default_rng(5), 60
+    table = loop.random_rows(n, 1).append_column("weight", pa.array(rng.lognormal(0, 1, n)))
+    table = table.append_column("area", pa.array(rng.choice(["a", "b", "z", None], n).tolist()))
+    table = table.append_column("school", pa.array(rng.integers(1, 9, n)))
+    design = dps.Design("weight", mean=1.6, cap=4, strata="area", unit="school",
+                        units={"a": [1, 2, 3, 4, 5], "b": [6, 7]})  # fmt: skip
+    schema = replace(loop.schema, design=design)
+    block = dps.Cells.table(schema, ["word", "flag"])
+    blocks = [*loop.blocks, Contrasts(block, (2, 2), (1, 1))]
+    frame = cut(session, table, [0, 0, 31, 60])
+    assert sums_of(frame, schema, blocks) == sums_of(table, schema, blocks)
 
 
 def test_cells_of_any_type_are_coded(session, tmp_path):

@@ -1,0 +1,116 @@
+"""Chi-square tests of a survey, against R's survey package."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import RequestError
+
+REGION = dps.Category("region", ["coast", "hills", "plain"])
+SEX = dps.Category("sex", ["f", "m"])
+ILL = dps.Category("ill", [0, 1])
+
+
+@pytest.mark.parametrize("outer", ["region", "sex"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_independence_is_svychisq(surveyed, all_contrasts, outer, order):
+    figure = surveyed.figures[f"{outer}_by_ill"]
+    schema = surveyed.schema(ILL, SEX, REGION)
+    result = surveyed.release(dps.Independence(*[outer, "ill"][::order]), schema).infer("x")
+    f = figure["f"]
+    np.testing.assert_allclose(
+        [result.statistic, result.df[0], result.df[1], result.pvalue],
+        [f["statistic"], f["ndf"], f["ddf"], f["pvalue"]], rtol=1e-6,
+    )  # fmt: skip
+    assert result.design_effect == pytest.approx(np.mean(figure["design_effects"]), rel=1e-7)
+    assert result.effect == pytest.approx((figure["pearson"] / len(surveyed.rows)) ** 0.5, rel=1e-6)
+    shares = result.crosstab("ill", outer).to_numpy().ravel()
+    np.testing.assert_allclose(shares, figure["cells"]["params"], rtol=1e-7)
+
+
+def test_domains_are_those_of_subset(surveyed, all_contrasts):
+    f = surveyed.figures["region_by_ill_of_women"]["f"]
+    schema = surveyed.schema(SEX, REGION, ILL)
+    result = surveyed.release(dps.Independence("region", "ill", given="sex == 'f'"), schema).infer(
+        "x"
+    )
+    np.testing.assert_allclose(
+        [result.statistic, *result.df, result.pvalue],
+        [f["statistic"], f["ndf"], f["ddf"], f["pvalue"]], rtol=1e-6,
+    )  # fmt: skip
+    assert "given sex == 'f'" in result.title
+
+
+def test_goodness_of_fit(surveyed, all_contrasts):
+    """Pearson's statistic over the traces of its design effects under the null hypothesis."""
+    figure, p0 = surveyed.figures["region"], np.array([0.3, 0.3, 0.4])
+    result = surveyed.release(dps.GoodnessOfFit("region", p0), surveyed.schema(REGION)).infer("x")
+    p, n = np.array(figure["params"]), len(surveyed.rows)
+    pearson = n * ((p - p0) ** 2 / p0).sum()
+    free = slice(2)
+    v0 = (np.diag(p0) - np.outer(p0, p0))[free, free] / n
+    delta = np.linalg.solve(v0, np.array(figure["cov"])[free, free])
+    trace, squared = np.trace(delta), np.trace(delta @ delta)
+    k = trace**2 / squared
+    expected = [pearson / trace, k, 18 * k, stats.f.sf(pearson / trace, k, 18 * k)]
+    np.testing.assert_allclose([result.statistic, *result.df, result.pvalue], expected, rtol=1e-6)
+    assert result.effect == pytest.approx((pearson / n) ** 0.5, rel=1e-6)
+    residuals = (p - p0) / np.sqrt(np.diag(figure["cov"]))
+    np.testing.assert_allclose(result.residuals, residuals, rtol=1e-6)
+
+
+def test_missing_cells_are_left_out_of_a_fit_of_values(surveyed, all_contrasts):
+    schema = surveyed.schema(dps.Category("region", ["coast", "hills"], allow_missing=True))
+    result = surveyed.release(dps.GoodnessOfFit("region", [0.5, 0.5]), schema).infer("x")
+    two = surveyed.rows[surveyed.rows["region"] != "plain"]
+    own = two["u"][two["region"] == "coast"].sum() / two["u"].sum()
+    np.testing.assert_allclose(result.shares, [own, 1 - own], rtol=1e-7)
+
+
+def test_declared_levels_without_rows_are_left_out(surveyed, all_contrasts):
+    f = surveyed.figures["region_by_ill"]["f"]
+    schema = surveyed.schema(dps.Category("region", ["coast", "hills", "swamp", "plain"]), ILL)
+    result = surveyed.release(dps.Independence("region", "ill"), schema).infer("x")
+    assert result.statistic == pytest.approx(f["statistic"], rel=1e-6)
+    assert result.df[0] == pytest.approx(f["ndf"], rel=1e-6)
+    assert np.isnan(result.expected[result.to_frame()["region"] == "swamp"]).all()
+    assert "swamp" in " ".join(result.notes)
+
+
+def test_no_test_with_a_single_level_that_has_rows(surveyed):
+    schema = surveyed.schema(dps.Category("region", ["swamp", "moor"]), ILL)
+    result = surveyed.release(dps.Independence("region", "ill"), schema, dps.PureDP(5)).infer("x")
+    assert np.isnan(result.statistic)
+    assert result.pvalue == 1
+    assert "there is no test" in result.summary()
+
+
+def test_a_design_effect_serves_without_contrasts(surveyed):
+    design = dps.Design("w", mean=surveyed.figures["about"]["mean_weight"], cap=8_000, deff=2)
+    schema = dps.Schema([REGION, ILL], design=design)
+    result = surveyed.release(dps.Independence("region", "ill"), schema).infer("x")
+    assert result.design_effect == pytest.approx(2, rel=1e-6)
+    assert result.df == (pytest.approx(2, rel=1e-6), np.inf)
+    pearson = surveyed.figures["region_by_ill"]["pearson"]
+    assert result.pvalue == pytest.approx(stats.chi2.sf(pearson / 2, 2), rel=1e-5)
+
+
+def test_refusals(surveyed):
+    schema = surveyed.schema(REGION, ILL, SEX)
+    with pytest.raises(RequestError, match="no test within strata"):
+        surveyed.release(dps.Independence("region", "ill", given="sex"), schema)
+
+
+def test_summary_and_frame(surveyed):
+    release = surveyed.release(
+        dps.Independence("region", "ill"), surveyed.schema(REGION, ILL), dps.PureDP(3)
+    )
+    result = release.infer("x")
+    text = result.summary()
+    for part in ("F = ", "design effect", "Cramer's V", "by the survey design", "contrasts of psu"):
+        assert part in text
+    frame = result.to_frame()
+    assert list(frame) == ["cell", "region", "ill", "share", "expected", "residual"]
+    assert frame["share"].sum() == pytest.approx(1)
+    assert "no test for the private table" in result.summary(target="table")

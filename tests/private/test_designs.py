@@ -1,0 +1,268 @@
+"""Weights and units of a survey: the same sums on every route, whatever other rows there are."""
+
+import hashlib
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dpstats as dps
+from dpstats.families.contrasts import Contrasts
+from dpstats.families.tables.cells import ROWS, Cells
+from dpstats.planning.survey import contrasts_of
+from dpstats.privacy import noise
+from dpstats.private.design_rows import DesignRows
+from dpstats.private.persons import key_of, of_persons
+from dpstats.private.tables import exact_sums, open_source
+from dpstats.schema.design import STEPS, UNPAIRED
+
+DESIGN = dps.Design(
+    "weight", mean=2, low=0.5, cap=8, missing=1, strata="area", unit="school",
+    units={"north": [1, 2, 3, 4], "south": [5, 6, 7]},
+)  # fmt: skip
+WEIGHTS = [1.0, 3.25, 0.001, 8.0, 50.0, None, 0.0, -2.0, 2.0, 2.0, 2.0, 2.0]
+AREAS = ["north", "north", "south", "south", "south", "north", "north", "south", "south", "east",
+         None, "North"]  # fmt: skip
+SCHOOLS = [1, 2, 5, 6, 7, 3, 4, 1, 99, 1, 2, None]
+FLAGS = [True, False, True, True, False, False, True, True, False, True, False, True]
+TABLE = pa.table({
+    "flag": FLAGS, "weight": pa.array(WEIGHTS, pa.float64()), "area": AREAS,
+    "school": pa.array(SCHOOLS, pa.int64()), "more": ["x"] * len(FLAGS),
+})  # fmt: skip
+
+
+def schema_of(design):
+    return dps.Schema([dps.Boolean("flag", missing=False)], design=design)
+
+
+def blocks_of(schema):
+    table = Cells.table(schema, ["flag"])
+    blocks = [table, Cells.condition(schema, "not flag"), ROWS]
+    pairs = schema.design.pairs
+    return [*blocks, contrasts_of(table, pairs, min(pairs.count, 7))] if pairs.count else blocks
+
+
+def sums_of(data, design=DESIGN, **options):
+    schema = schema_of(design)
+    blocks = blocks_of(schema)
+    sums, _ = exact_sums(open_source(data, schema, **options), schema, blocks)
+    return [block.tolist() for block in sums]
+
+
+def steps_of(weight, design=DESIGN):
+    """The documented rule for a weight, in plain Python."""
+    if weight is None or not math.isfinite(weight) or weight <= 0:
+        weight = design.missing or 0
+    else:
+        weight = max(weight, design.low)
+    return math.floor(min(weight, design.cap) / design.cap * STEPS + 0.5)
+
+
+def unit_of(area, school, design=DESIGN):
+    """That for the code of a unit; undeclared ones by a hash of their keys."""
+    strata, units = design.listed_units, [key for _, keys in design.listed_units for key in keys]
+    for h, (stratum, keys) in enumerate(strata):
+        if area == stratum and school in keys:
+            return design.pairs.codes[h, units.index(school)]
+    area, school = (key_of(key) or b"" for key in (area, school))
+    text = b"dpstats unit " + len(area).to_bytes(8, "big") + area + school
+    number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+    return number % (2 * design.pairs.plain)
+
+
+def expected(design=DESIGN, rows=None):
+    rows = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True)) if rows is None else rows
+    *_, contrasts = blocks_of(schema_of(design))
+    table, total = np.zeros(2, int), np.zeros((contrasts.count, 2), int)
+    for flag, weight, area, school in rows:
+        steps, unit = steps_of(weight, design), unit_of(area, school, design)
+        table[int(flag)] += steps
+        if unit != UNPAIRED:
+            pair, plain = unit // 2, contrasts.pairs
+            j = pair % plain[1] if pair < plain[0] else plain[1] + (pair - plain[0])
+            total[j, int(flag)] += steps * (-1 if unit % 2 else 1)
+    return [table.tolist(), [int(table[0])], [int(table.sum())], total.ravel().tolist()]
+
+
+def test_the_units_of_the_rows_are_of_all_kinds():
+    codes = [unit_of(*keys) for keys in zip(AREAS, SCHOOLS, strict=True)]
+    triples = 2 * DESIGN.pairs.plain
+    assert UNPAIRED in codes
+    assert {code % 2 for code in codes if 0 <= code < triples} == {0, 1}
+    assert any(code >= triples for code in codes)
+
+
+def test_every_route_has_the_sums_of_a_loop(route, every_route, tmp_path):
+    objects = pd.DataFrame({n: pd.Series(TABLE[n].to_pylist(), dtype=object)
+                            for n in TABLE.column_names})  # fmt: skip
+    data = every_route[route](TABLE, objects, tmp_path)
+    assert sums_of(data) == expected()
+
+
+def test_a_measured_plan_has_the_sums_of_a_loop():
+    plan = dps.plan(schema_of(DESIGN), {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), n=12,
+                    unit="add_remove")  # fmt: skip
+    with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
+        measured = dps.measure(plan, TABLE)
+    table, _, rows, _ = expected()
+    assert measured.measured[0].sums.tolist() == table[::-1]
+    assert measured.count.sums.tolist() == rows
+    assert measured.strategy.n is None
+
+
+KEYS = {  # declared keys, a cell, and whether it is one of them
+    "text of a number": ([1, 2], "1", True),
+    "a number": ([1, 2], 1, True),
+    "a float": ([1, 2], 1.0, True),
+    "text of a float": ([1, 2], "1.0", True),
+    "a number of declared text": (["1", "2"], 1, True),
+    "a float of declared text": (["1", "2"], 1.0, True),
+    "other zeros": (["01", "02"], "01", True),
+    "text in another case": (["a", "b"], "A", False),
+    "a part of a number": ([1, 2], 1.5, False),
+    "no key": ([1, 2], None, False),
+    "no number": ([1, 2], float("nan"), False),
+    "an infinite one": ([1, 2], float("inf"), False),
+    "no text": (["a", "b"], "", False),
+    "another number": ([1, 2], 3, False),
+    "a large number": ([2**53, 2], 2**53, True),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_is_declared_or_has_a_hash(name):
+    keys, cell, declared = KEYS[name]
+    design = dps.Design("w", mean=1, cap=1, unit="u", units=[*keys, *(
+        f"key {i}" if isinstance(keys[0], str) else 1_000 + i for i in range(40)
+    )])  # fmt: skip
+    batch = pa.RecordBatch.from_pydict({"w": [1.0], "u": pa.array([cell])})
+    (code,) = DesignRows(design).units(batch)["(unit)"]
+    if declared:
+        assert code == design.pairs.codes[0, 0]
+    else:
+        text = b"dpstats unit " + bytes(8) + (key_of(cell) or b"")
+        number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+        assert code == number % (2 * design.pairs.plain)
+
+
+def test_cells_that_are_no_weights_have_the_declared_one():
+    cells = {"missing": None, "no number": math.nan, "infinite": math.inf, "less": -math.inf,
+             "zero": 0.0, "negative zero": -0.0, "negative": -3.0}  # fmt: skip
+    for missing in (None, 1, 100):
+        design = dps.Design("w", mean=2, cap=8, missing=missing, deff=2)
+        batch = pa.RecordBatch.from_pydict({"w": list(cells.values())})
+        steps = 0 if missing is None else min(missing, 8) * STEPS // 8
+        assert DesignRows(design).weights(batch).tolist() == [steps] * len(cells)
+        texts = pa.RecordBatch.from_pydict({"w": ["", "many", "inf", "-1", "2 kg", "true"]})
+        assert DesignRows(design).weights(texts).tolist() == [steps] * 5 + [STEPS // 8]
+
+
+def test_weights_are_clamped_and_small_ones_are_not_missing():
+    for low, least in ((0, 0), (0.5, STEPS // 16)):
+        design = dps.Design("w", mean=2, low=low, cap=8, missing=4, deff=2)
+        batch = pa.RecordBatch.from_pydict({"w": [1e-300, 1e-6, 0.0009, 7.9999, 8.0, 1e308]})
+        found = DesignRows(design).weights(batch).tolist()
+        assert found[:3] == [least] * 3
+        assert found[3:] == [STEPS] * 3
+
+
+LONELY = {
+    "three of one stratum": {"units": {"a": [1, 2, 3]}},
+    "odd strata": {"units": {"a": [1, 2, 3], "b": [4, 5, 6]}},
+    "all alone, certain": {"units": {"a": [1], "b": [2]}, "lonely": "certainty"},
+    "all alone, adjusted": {"units": {"a": [1], "b": [2]}, "lonely": "adjust"},
+    "one alone": {"units": {"a": [1]}, "lonely": "collapse"},
+}
+
+
+@pytest.mark.parametrize("name", LONELY)
+def test_a_key_that_is_not_declared_stops_no_release(name):
+    design = dps.Design("weight", mean=2, cap=8, strata="area", unit="school", **LONELY[name])
+    batch = pa.RecordBatch.from_pydict({"area": ["a", "a", "none", None], "school": [1, 9, 1, 9]})
+    codes = DesignRows(design).units(batch)["(unit)"]
+    assert codes[0] == design.pairs.codes[0, 0]
+    within = range(2 * design.pairs.count) if design.pairs.count else [UNPAIRED]
+    assert set(codes.tolist()) <= {*within, UNPAIRED}
+    assert all(code in within for code in codes[1:])
+
+
+@pytest.mark.parametrize("units", [DESIGN.units, 7, None], ids=["listed", "counted", "unknown"])
+def test_a_row_adds_the_same_whatever_other_rows_there_are(units):
+    """So which units occur changes nothing of how others are paired."""
+    design = dps.Design("weight", mean=2, cap=8, strata="area", unit="school", units=units)
+    rng = np.random.default_rng(1)
+    whole = sums_of(TABLE, design)
+    parts = [sums_of(TABLE.take([i]), design) for i in range(len(FLAGS))]
+    for block, sums in enumerate(whole):
+        assert sums == np.sum([part[block] for part in parts], axis=0).tolist()
+    order = rng.permutation(len(FLAGS))
+    assert sums_of(TABLE.take(order), design) == whole
+    if units is None:
+        assert any(whole[3])
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_row_moves_sums_by_no_more_than_is_claimed(unit):
+    """Rows of any weight and unit, read as they are at a release."""
+    schema = schema_of(DESIGN)
+    neighbours = dps.plan(schema, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), n=9,
+                          unit=unit).strategy.neighbours  # fmt: skip
+    blocks = blocks_of(schema)
+    cells = [(flag, weight, area, school) for flag in (True, False) for weight in (None, 0.6, 1e9)
+             for area, school in [("north", 1), ("north", 2), ("north", 3), ("south", 5),
+                                  ("south", 6), ("south", 7), ("east", 99)]]  # fmt: skip
+    values = [expected(rows=[row]) for row in cells]
+    none = [np.zeros(len(sums)) for sums in values[0]]
+    for at, block in enumerate(blocks):
+        claimed = block.moved_by(neighbours)
+        every = np.array([value[at] for value in values])
+        others = every if unit == "replace" else np.array([none[at]])
+        moved = np.abs(every[:, None, :] - others[None, :, :])
+        assert moved.sum(axis=2).max() <= claimed.l1
+        assert (moved**2).sum(axis=2).max() <= claimed.l2_squared
+        if isinstance(block, Contrasts):
+            assert moved.sum(axis=2).max() == claimed.l1
+            assert (moved**2).sum(axis=2).max() == claimed.l2_squared
+
+
+def first_rows(most):
+    """Rows of the first so many of each school, in the order of the table."""
+    rows = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
+    return [row for i, row in enumerate(rows)
+            if row[3] is not None and [r[3] for r in rows[:i]].count(row[3]) < most]  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_units_may_be_what_is_protected(route, every_route, tmp_path, most):
+    """The keys of persons are those of units: rows without one are not used."""
+    if route.startswith("ibis"):
+        pytest.skip("it has no order without order=")
+    objects = pd.DataFrame({n: pd.Series(TABLE[n].to_pylist(), dtype=object)
+                            for n in TABLE.column_names})  # fmt: skip
+    schema = schema_of(DESIGN)
+    source = open_source(every_route[route](TABLE, objects, tmp_path), schema, "school")
+    sums, _ = exact_sums(of_persons(source, "school", most), schema, blocks_of(schema))
+    assert [block.tolist() for block in sums] == expected(rows=first_rows(most))
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_plan_protects_units_or_persons_beside_them(unit, tmp_path):
+    table = TABLE.append_column("id", pa.array([*range(9), *range(3)]))
+    asked = {"p": dps.Proportion("flag")}
+    for person in ("school", "id"):
+        plan = dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit,
+                        person=person, rows_per_person=2)  # fmt: skip
+        plan.save(tmp_path / "plan.json", overwrite=True)
+        again = dps.Plan.load(tmp_path / "plan.json")
+        assert again == plan
+        with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
+            measured = dps.measure(again, table)
+        every = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
+        rows = first_rows(2) if person == "school" else every
+        assert measured.count.sums.tolist() == expected(rows=rows)[2]
+        assert dps.check(plan, table).rows == len(rows)
+    for person in ("weight", "area", "flag"):
+        with pytest.raises(dps.RequestError, match="tells persons apart"):
+            dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit, person=person)

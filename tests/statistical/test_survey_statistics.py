@@ -1,0 +1,159 @@
+"""Quantiles, chi-square tests and survival curves of redrawn surveys.
+
+Finite populations have 300 units a stratum with effects of their own. Units are drawn, then rows
+with weights whose largest is 20 times the smallest, cut at three times their mean.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.privacy.noise import _noise_from
+
+CAP = 3.0
+DESIGNS = {"few15k": (30, 2, 250), "many2k": (10, 8, 25)}  # strata, units drawn, rows of a unit
+BUDGETS = {"Laplace": dps.PureDP(1), "Gaussian": dps.ZCDP(0.0276)}
+WEIGHTS = np.exp(np.clip(0.62 * stats.norm.ppf((np.arange(60) + 0.5) / 60), -1.5, 1.5))
+WEIGHTS /= WEIGHTS.mean()
+
+
+def schema_of(columns, design):
+    strata, drawn, _ = DESIGNS[design]
+    units = {h: list(range(drawn)) for h in range(strata)}
+    mean = float(np.minimum(WEIGHTS, CAP).mean())
+    return dps.Schema(columns, design=dps.Design(
+        "w", mean=mean, cap=CAP, strata="s", unit="u", units=units))  # fmt: skip
+
+
+def drawn(effects, size, rng):
+    """Rows of a sample, with the effect of their unit in the population."""
+    strata, units, per_unit = size
+    chosen = np.argsort(rng.random(effects.shape), axis=1)[:, :units]
+    rows = np.maximum(5, rng.poisson(rng.gamma(6, per_unit / 6, strata * units)))
+    unit = np.repeat(np.arange(strata * units), rows)
+    return SimpleNamespace(
+        effect=np.take_along_axis(effects, chosen, 1).ravel()[unit], unit=unit,
+        frame=pd.DataFrame({"w": rng.choice(WEIGHTS, len(unit)), "s": unit // units,
+                            "u": unit % units}),
+    )  # fmt: skip
+
+
+def releases(columns, analysis, setting, complete, runs, noise, icc=0.05):
+    """Results of an analysis of redrawn surveys, whose rows `complete` fills in."""
+    design, law, unit = setting
+    size = DESIGNS[design]
+    plan = dps.plan(
+        schema_of(columns, design), {"x": analysis}, budget=BUDGETS[law], unit=unit,
+        n=int(np.prod(size)), reference=dps.Uniform(),
+    )  # fmt: skip
+    rng = np.random.default_rng(5)
+    effects = rng.normal(size=(size[0], 300)) * icc**0.5
+    with _noise_from(noise):
+        for _ in range(runs):
+            sample = drawn(effects, size, rng)
+            rows = sample.frame.assign(**complete(sample, rng))
+            plan_of = plan if unit == "add_remove" else dps.plan(
+                plan.schema, {"x": analysis}, budget=BUDGETS[law], unit=unit,
+                n=len(rows), reference=dps.Uniform(),
+            )  # fmt: skip
+            yield effects, dps.release(plan_of, rows, rng=0, m=2, k=10).infer("x")
+
+
+def normal_shares(effects, cuts, icc=0.05):
+    """Shares of a population below normal points, whose units have these effects."""
+    return stats.norm.cdf((np.asarray(cuts)[:, None, None] - effects) / (1 - icc) ** 0.5).mean(
+        (1, 2)
+    )
+
+
+SETTINGS = [
+    (d, law, unit) for d in DESIGNS for law in BUDGETS for unit in ("add_remove", "replace")
+]
+
+
+@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 500))
+def test_level_of_rao_scott(setting, runs, table, tools):
+    """A trait with clusters, by groups that partly follow units: independent in the population."""
+
+    def complete(sample, rng):
+        group = rng.choice(3, len(sample.unit), p=[0.5, 0.3, 0.2])
+        group = np.where(rng.random(len(group)) < 0.3, sample.unit % 3, group)
+        below = stats.norm.cdf((stats.norm.ppf(0.3) - sample.effect) / 0.95**0.5)
+        return {"g": group, "y": rng.random(len(below)) < below}
+
+    columns = [dps.Category("g", [0, 1, 2]), dps.Boolean("y")]
+    noise = (tools.Laplace if setting[1] == "Laplace" else tools.Gaussian)(3)
+    found = [r.pvalue for _, r in releases(
+        columns, dps.Independence("g", "y"), setting, complete, runs, noise)]  # fmt: skip
+    rejected = np.sum(np.array(found) <= 0.05)
+    table.level(", ".join(setting), "Rao-Scott", rejected, runs, 0.06)
+
+
+@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 500))
+def test_quantiles(setting, runs, table, tools):
+    """Coverage of the distribution function at three edges of 32 bins, and of quantiles."""
+
+    def complete(sample, rng):
+        return {"x": stats.norm.cdf(sample.effect + 0.95**0.5 * rng.normal(size=len(sample.unit)))}
+
+    edges, some = np.arange(1, 32) / 32, [9, 15, 21]
+    columns = [dps.Number("x", 0, 1, edges=edges.tolist(), missing=0)]
+    asked = dps.Quantile("x", [0.3, 0.5, 0.7])
+    noise = (tools.Laplace if setting[1] == "Laplace" else tools.Gaussian)(4)
+    inside, widths, held = [], [], []
+    for effects, result in releases(columns, asked, setting, complete, runs, noise):
+        shares = normal_shares(effects, stats.norm.ppf(edges))
+        frame = result.distribution()
+        low, high = (frame[name].to_numpy()[some] for name in ("low", "high"))
+        inside.append((low <= shares[some]) & (shares[some] <= high))
+        widths.append(high - low)
+        quantiles = np.interp(asked.probability, shares, edges)
+        ends = np.asarray(result.conf_int())
+        held.append((ends[:, 0] <= quantiles) & (quantiles <= ends[:, 1]))
+    for i, edge in enumerate(edges[some]):
+        width = float(np.median(np.array(widths)[:, i]))
+        table.covers(", ".join(setting), f"F({edge:.3f})", np.sum(inside, 0)[i], runs, 0.93, width)
+        table.covers(
+            ", ".join(setting), f"quantile {asked.probability[i]}", np.sum(held, 0)[i], runs
+        )
+
+
+@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 500))
+def test_survival(setting, runs, table, tools):
+    """Coverage of curves of two groups and of their difference; level of the log-rank test.
+
+    Times have clusters and groups follow units in part, but hazards are the same in both.
+    """
+
+    def complete(sample, rng):
+        left = stats.norm.cdf(sample.effect + 0.95**0.5 * rng.normal(size=len(sample.unit)))
+        died, gone = -np.log(left) / 0.1, rng.exponential(20, len(left))
+        group = rng.random(len(left)) < np.where(sample.unit % 2, 0.4, 0.6)
+        return {"t": np.minimum(died, gone), "died": died <= gone, "g": group}
+
+    edges, some = [1, 2, 4, 7, 11, 16], [0, 2, 4]
+    columns = [
+        dps.Number("t", 0, 30, edges=edges, missing=0), dps.Boolean("died"), dps.Boolean("g"),
+    ]  # fmt: skip
+    asked = dps.Survival("t", "died", by="g")
+    noise = (tools.Laplace if setting[1] == "Laplace" else tools.Gaussian)(5)
+    inside, widths, zero, pvalues = [], [], [], []
+    for effects, result in releases(columns, asked, setting, complete, runs, noise):
+        own = normal_shares(effects, stats.norm.ppf(np.exp(-0.1 * np.array(edges))))[some]
+        low, high = np.asarray(result.conf_int()).T[:, some]
+        inside.append((low <= own) & (own <= high))
+        widths.append(high - low)
+        if all(curve.bins > 2 for curve in result.curves):
+            ends = np.asarray(result.differences(time=4).conf_int()).ravel()
+            zero.append(ends[0] <= 0 <= ends[1])
+        pvalues.append(result.logrank().pvalue)
+    name = ", ".join(setting)
+    for i, edge in enumerate(np.array(edges)[some]):
+        width = float(np.median(np.array(widths)[:, i]))
+        table.covers(name, f"S({edge})", np.sum(inside, 0)[i], runs, 0.93, width)
+    table.covers(name, "difference at 4", np.sum(zero), len(zero), 0.93)
+    table.level(name, "log-rank", np.sum(np.array(pvalues) <= 0.05), runs, 0.06)
