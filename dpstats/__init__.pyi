@@ -34,6 +34,11 @@ from .analyses.regression.elastic_net import Lasso as Lasso
 from .analyses.regression.glm import Logistic as Logistic
 from .analyses.regression.ols import OLS as OLS
 from .analyses.regression.glm import Poisson as Poisson
+from .analyses.survey.coefficients import WeightedContrasts as WeightedContrasts
+from .analyses.survey.coefficients import WeightedRegression as WeightedRegression
+from .analyses.survey.quantile import WeightedQuantileResult as WeightedQuantileResult
+from .analyses.survey.rao_scott import RaoScottResult as RaoScottResult
+from .analyses.survey.survival import WeightedSurvivalResult as WeightedSurvivalResult
 from .analyses.survey.weighted import SurveyResult as SurveyResult
 from .analyses.survival.hazard import Hazard as Hazard
 from .analyses.survival.hazard import HazardResult as HazardResult

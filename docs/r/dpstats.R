@@ -9,8 +9,8 @@
 #
 # The results are those of the Python package: estimates to 1e-8, ends of intervals to 1e-6 of
 # their width. Shares within a group (given=, or of columns whose missing cells have a level of
-# their own), all other analyses, certified intervals, and releases in which a person may have several
-# rows are refused. `release$rules` are the rules between columns, NULL without any; no interval
+# their own), all other analyses, certified intervals, releases in which a person may have several
+# rows, and those of surveys with weights are refused. `release$rules` are the rules between columns, NULL without any; no interval
 # uses them.
 
 # ---- The archive -----------------------------------------------------------------------------
@@ -29,6 +29,9 @@ dps_open <- function(path) {
   document <- read("measurements.json")
   if (!identical(document$version, 3L))
     stop("format version ", document$version, "; this reader knows version 3", call. = FALSE)
+  if (!is.null(document$design))
+    stop(path, " is of a survey whose rows have weights, and this reader takes rows as equal and ",
+         "independent; infer it with the Python package", call. = FALSE)
   if ((document$unit == "replace") == is.null(document$rows))
     stop(path, " states the number of rows where it is private, or not where it is public",
          call. = FALSE)

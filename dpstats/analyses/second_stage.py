@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.analyses.base import Analysis
+from dpstats.analyses.survey.estimand import estimands_of
 from dpstats.families.block import Family
 from dpstats.families.pilot_score import PilotScore
 from dpstats.measured.strategy import PlannedBlock
@@ -49,15 +49,20 @@ def at_pilots(
 ) -> tuple[PlannedBlock, ...]:
     """The blocks, with those that wait for a pilot at the one that a release gives."""
     known: dict[PilotScore, PilotScore] = {}
-    for name, wanted in second_stages(analyses, release.schema).items():
-        if wanted not in known:
-            known[wanted] = _at_pilot(analyses[name], wanted, release)
-    return tuple(
-        replace(planned, block=known[planned.block])
-        if planned.pending and isinstance(planned.block, PilotScore)
-        else planned
-        for planned in blocks
-    )
+    for analysis in analyses.values():
+        for wanted in _pending_scores(analysis, release.schema):
+            if wanted not in known:
+                known[wanted] = _at_pilot(analysis, wanted, release)
+    return tuple(planned.at_pilot(known.__getitem__) for planned in blocks)
+
+
+def _pending_scores(analysis: Analysis[Result], schema: Schema) -> list[PilotScore]:
+    """What an analysis needs the pilot of: its second stage, or scores that contrasts are of."""
+    stage = second_stage(analysis, schema)
+    if schema.design is None:
+        return [] if stage is None else [stage]
+    others = (estimand.contrasted for estimand in estimands_of(analysis, schema))
+    return [other for other in others if isinstance(other, PilotScore)]
 
 
 def _at_pilot(analysis: Analysis[Result], wanted: PilotScore, release: ReleaseView) -> PilotScore:

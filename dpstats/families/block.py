@@ -198,6 +198,11 @@ class Block(Cached, ABC):
         return np.maximum(np.abs(low), np.abs(high))
 
     @property
+    def pending(self) -> bool:
+        """Whether a first stage gives the functions, and has not yet."""
+        return False
+
+    @property
     def calibrates(self) -> bool:
         """Whether the functions only estimate the sampling variances of others, roughly."""
         return False

@@ -96,6 +96,11 @@ class Contrasts(Block):
                 for name in self.base.names]  # fmt: skip
 
     @property
+    def pending(self) -> bool:
+        """Whether the functions are not known yet."""
+        return self.base.pending
+
+    @property
     def calibrates(self) -> bool:
         """They only estimate sampling variances."""
         return True

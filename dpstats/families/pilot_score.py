@@ -42,7 +42,8 @@ UNIT = 2**16  # steps of the residual, and of the coefficients of a pilot
 LARGEST = 2**8  # coefficient of a pilot, in unit scale
 _STEPS, _FURTHEST = 2**10, 2**5  # of the predictor: steps in one, and where the mean is cut off
 _MOST = 2**38  # product of grids: times a coefficient it stays below 2^62
-_LINKS = ("logit", "log")
+_LINKS = ("logit", "log", "identity")
+_WIDEST = 2**3  # at which residuals are cut off, in unit scale
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,16 @@ class PilotScore(Block):
     terms : tuple of terms
         Products of features as in `Moments`, the constant () among them if there is one.
     response : feature
-        The indicator of a level, or a number of at least 0, in units of its upper bound M.
-    link : {"logit", "log"}
+        The indicator of a level, or a number of at least 0, in units of its upper bound M; with
+        the identity link a number in unit scale.
+    link : {"logit", "log", "identity"}
     given : Subgroup, optional
         The rows that the sums are over.
     pilot : tuple of int, optional
-        Coefficients of the terms in units of 1 / 65536, for a response in original units. None
-        while they are not known; then they count as zero.
+        Coefficients of the terms in units of 1 / 65536, for a response in original units, or with
+        the identity link in unit scale. None while they are not known; then they count as zero.
+    clip : int, optional
+        Where residuals are cut off with the identity link, in units of 1 / 65536 of the unit scale.
 
     Notes
     -----
@@ -76,6 +80,9 @@ class PilotScore(Block):
     squared L2), and replacing one by 2K and 4K, at any pilot. Without numbers it is less. Rows with
     the same levels differ by 1 in y - s, so by K in all. Rows with other levels of a column have
     two different alternatives, or one and none, in the sets with it: 2 or 1 in place of 2 and 4.
+
+    With the identity link y - s is cut off at c and divided by c, so it is at most one in size too;
+    rows with the same levels then may differ by 2.
     """
 
     columns: tuple[Column, ...]
@@ -84,6 +91,7 @@ class PilotScore(Block):
     link: str
     given: Subgroup | None = None
     pilot: tuple[int, ...] | None = None
+    clip: int | None = None
 
     kind: ClassVar[str] = "pilot_score"
 
@@ -100,8 +108,12 @@ class PilotScore(Block):
             or self.response not in known
             or name in {used for used, _ in features}
             or self.link not in _LINKS
-            or (self.link == "logit") != (level is not None)
-            or (level is None and not (isinstance(column, Number) and _values(column)[0] >= 0))
+            or (level is None and not isinstance(column, Number))
+            or (self.link != "identity" and (self.link == "logit") != (level is not None))
+            or (self.link == "log" and column is not None and _values(column)[0] < 0)
+            or (self.clip is not None) != (self.link == "identity" and self.pilot is not None)
+            or not (self.clip is None or type(self.clip) is int)
+            or not (self.clip is None or 1 <= self.clip <= _WIDEST * UNIT)
             or len(pilot) != len(self.terms)
             or not all(type(c) is int and abs(c) <= LARGEST * UNIT for c in pilot)
         ):
@@ -129,10 +141,25 @@ class PilotScore(Block):
         columns = tuple(column for column in schema if column.name in used)
         return PilotScore(columns, tuple(terms), response, link, given)
 
-    def at(self, coefficients: Floats) -> PilotScore:
-        """Score at a pilot: coefficients (d,) of the terms, clipped where they are too large."""
+    def at(self, coefficients: Floats, clip: float = 1.0) -> PilotScore:
+        """Score at a pilot: coefficients (d,) of the terms, clipped where they are too large.
+
+        With the identity link residuals are cut off at `clip`, in unit scale.
+        """
         inside = np.clip(np.nan_to_num(coefficients), -LARGEST, LARGEST)
-        return replace(self, pilot=tuple(np.rint(inside * UNIT).astype(np.int64).tolist()))
+        pilot = tuple(np.rint(inside * UNIT).astype(np.int64).tolist())
+        steps = round(float(np.clip(np.nan_to_num(clip), 1 / UNIT, _WIDEST)) * UNIT)
+        return replace(self, pilot=pilot, clip=steps if self.link == "identity" else None)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the pilot is not known yet."""
+        return self.pilot is None
+
+    @property
+    def unit(self) -> float:
+        """Residual in unit scale at which the functions are one."""
+        return 1.0 if self.clip is None else self.clip / UNIT
 
     @property
     def coded(self) -> tuple[Column, ...]:
@@ -176,6 +203,9 @@ class PilotScore(Block):
         if level is not None:
             return np.asarray(UNIT * np.equal(np.arange(column.bins), level), dtype=np.int64)
         values = _values(column)
+        if self.link == "identity":
+            assert isinstance(column, Number)
+            values = np.arange(-column.half_points, column.half_points + 1, dtype=np.float64)
         return np.asarray(np.rint(values / values[-1] * UNIT), dtype=np.int64)
 
     @cached_property
@@ -203,14 +233,19 @@ class PilotScore(Block):
         pilot = self.pilot if self.pilot is not None else (0,) * self.size
         for row, coefficient, grid in zip(terms, pilot, self._grids, strict=True):
             predictor += row * coefficient // grid
-        step = np.clip(predictor // (UNIT // _STEPS), -_FURTHEST * _STEPS, _FURTHEST * _STEPS)
         name, level = self.response
         column = by_name[name]
         place = column.bins_of(codes[name])
         if level is None:
             assert isinstance(column, Number)
             place = np.clip(codes[name] + column.half_points, 0, 2 * column.half_points)
-        residual = self._responses[place] - self._means[step + _FURTHEST * _STEPS]
+        if self.link == "identity":
+            clip = UNIT if self.clip is None else self.clip
+            residual = np.clip(self._responses[place] - predictor, -clip, clip)
+            residual = np.sign(residual) * (np.abs(residual) * UNIT // clip)
+        else:
+            step = np.clip(predictor // (UNIT // _STEPS), -_FURTHEST * _STEPS, _FURTHEST * _STEPS)
+            residual = self._responses[place] - self._means[step + _FURTHEST * _STEPS]
         terms *= residual
         found = np.sign(terms) * (np.abs(terms) // np.array(self._grids)[:, np.newaxis])
         if self.given is not None:
@@ -224,7 +259,8 @@ class PilotScore(Block):
         if unit == "add_remove":
             return Sensitivity(Fraction(k), Fraction(k))
         l1, l2_squared = 2 * k, 4 * k
-        if all(is_level(feature) for term in self.terms for feature in term):
+        levels = all(is_level(feature) for term in self.terms for feature in term)
+        if levels and self.link != "identity":
             groups = {name for _, names in sets for name in names}
             touched = [
                 [min(2, count) for (_, names), count in sets.items() if group in names]
@@ -236,7 +272,7 @@ class PilotScore(Block):
 
     def settles(self, wanted: Block) -> bool:
         """True if this block is `wanted` once its pilot is known."""
-        return self.pilot is not None and wanted == replace(self, pilot=None)
+        return self.pilot is not None and wanted == replace(self, pilot=None, clip=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -246,6 +282,7 @@ class PilotScore(Block):
             "response": list(self.response),
             "link": self.link,
             "pilot": None if self.pilot is None else list(self.pilot),
+            **({} if self.clip is None else {"clip": self.clip}),
             **({"given": self.given.to_dict()} if self.given else {}),
         }
 
@@ -256,7 +293,9 @@ class PilotScore(Block):
         name, level = plain["response"]
         given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
         block = cls.of(schema, terms, (str(name), level), str(plain["link"]), given)
-        return block if plain["pilot"] is None else replace(block, pilot=tuple(plain["pilot"]))
+        if plain["pilot"] is None:
+            return block
+        return replace(block, pilot=tuple(plain["pilot"]), clip=plain.get("clip"))
 
 
 def _values(column: Column) -> Floats:

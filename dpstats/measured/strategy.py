@@ -6,7 +6,7 @@ from it is computed here, from public numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -60,13 +60,22 @@ class PlannedBlock:
     @property
     def pending(self) -> bool:
         """True if it can be measured only once others have given its pilot."""
-        return isinstance(self.block, PilotScore) and self.block.pilot is None
+        return self.block.pending
 
     def at(self, coefficient: float) -> PlannedBlock:
         """The block with this coefficient of every term of a pending pilot."""
-        if not isinstance(self.block, PilotScore) or not self.pending:
+        return self.at_pilot(lambda score: score.at(np.full(score.size, coefficient)))
+
+    def at_pilot(self, pilot_of: Callable[[PilotScore], PilotScore]) -> PlannedBlock:
+        """The block with the pilot that is given to a pending score, or contrasts of one."""
+        block = self.block
+        if not block.pending:
             return self
-        return replace(self, block=self.block.at(np.full(self.block.size, coefficient)))
+        if isinstance(block, Contrasts):
+            assert isinstance(block.base, PilotScore)
+            return replace(self, block=replace(block, base=pilot_of(block.base)))
+        assert isinstance(block, PilotScore)
+        return replace(self, block=pilot_of(block))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -13,6 +13,7 @@ import numpy as np
 from dpstats.analyses.base import Analysis, combines, person_blocks, possible_blocks
 from dpstats.analyses.registry import family_of, spelled
 from dpstats.analyses.second_stage import second_stages
+from dpstats.analyses.survey.estimand import estimands_of
 from dpstats.checks import check_label, did_you_mean, excerpt, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families import is_library_block
@@ -186,7 +187,11 @@ def check_measured(strategy: Strategy, analyses: Mapping[str, Analysis[Result]])
         raise edited("measures person totals that none of its analyses has, or has some twice")
     bases = [p.block.base for p in strategy.contrasts if isinstance(p.block, Contrasts)]
     blocks = strategy.family.blocks
-    held = (base in blocks or any(block.settles(base) for block in blocks) for base in bases)
+    known: set[Block | None] = set(blocks)
+    if bases:
+        estimands = (one for a in analyses.values() for one in estimands_of(a, strategy.schema))
+        known.update(one.contrasted for one in estimands)
+    held = (base in known or any(block.settles(base) for block in blocks) for base in bases)
     if len(set(bases)) < len(bases) or not all(held):
         raise edited("measures contrasts of functions that answer nothing, or some twice")
 

@@ -13,12 +13,14 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
-from dpstats.analyses.survey.estimand import Estimand, require_estimands
+from dpstats.analyses.survey.estimand import Estimand, estimands_of, require_estimands
 from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy.budget import Budget
@@ -31,6 +33,7 @@ USUAL_ROWS = 10_000  # that a plan without a number of rows is made for
 USUAL_DEFF = 2.0  # design effect of clusters that contrasts are planned for
 _SHARE = 0.3  # that a cap is chosen for
 _BIAS = 0.3  # of the share of weights above the cap, in standard deviations of what is estimated
+_RESIDUAL = 0.25  # standard deviation of residuals in unit scale, that contrasts are planned for
 _FARTHER = 1.5  # factor by which a declared design effect may be wrong
 _MOST_CONTRASTS = 300
 _MOST_FUNCTIONS = 50_000
@@ -90,7 +93,7 @@ def cap_errors(
     for cap in caps:
         capped = design.with_cap(float(cap))
         guess = Guess.of(_TWO, _TWO, amount, capped, budget, neighbours, n)
-        planned = guess.plan(capped, _TWO)
+        planned = guess.plan(capped, 1)
         doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0
         variance = (planned.width**2 + doubt) * guess.sampling**2
         bias = _BIAS * guess.cut * np.sqrt(_SHARE * (1 - _SHARE))
@@ -176,29 +179,43 @@ def with_contrasts(
     planned: list[PlannedBlock], analyses: Mapping[str, Analysis[Result]], schema: Schema,
     budget: Budget, neighbours: Neighbours, n: int | None,
 ) -> tuple[list[PlannedBlock], list[PlannedBlock]]:  # fmt: skip
-    """Blocks with a part of what they get, and contrasts of their functions with the rest."""
+    """Blocks with a part of what they get, and contrasts of their functions with the rest.
+
+    Contrasts of scores at a pilot, in equal parts, where these serve what a block is for.
+    """
     design = schema.design
     assert design is not None
-    kept, contrasts = [], []
-    estimands = [e for a in analyses.values() for e in a.estimands(schema)]  # type: ignore[attr-defined]
+    estimands = [one for analysis in analyses.values() for one in estimands_of(analysis, schema)]
+    kept, contrasts, mains = [], [], [p.block for p in planned]
     for p in planned:
+        served = [
+            e
+            for e in estimands
+            if e.block == p.block or (e.block not in mains and _follows(p.block, e.block))
+        ]
+        scores = [e.contrasted for e in served if isinstance(e.contrasted, PilotScore)]
+        others = [one for one in served if not isinstance(one.contrasted, PilotScore)]
+        bases: list[Block] = list(dict.fromkeys(scores))
+        bases += [contrasted(p.block, others)] if others or not bases else []
         amount = p.block.cost(budget, neighbours, p.multiplier)
-        base = contrasted(p.block, estimands)
-        found = Guess.of(p.block, base, amount, design, budget, neighbours, n).plan(design, base)
+        by_units = any(one.by_units for one in served)
+        guess = Guess.of(
+            p.block, bases[0], amount, design, budget, neighbours, n, len(bases), by_units=by_units
+        )
+        found = guess.plan(design, max(base.size for base in bases), by_units=by_units)
         share = Fraction(found.share).limit_denominator(100)
         block = _in_better_basis(p.block, budget, neighbours)
         rest = block.multiplier(budget, neighbours, amount * (1 - share))
         kept.append(replace(p, block=block, multiplier=rest))
-        if found.count:
+        for base in bases if found.count else ():
             dealt = contrasts_of(base, design.pairs, found.count)
-            multiplier = dealt.multiplier(budget, neighbours, amount * share)
+            multiplier = dealt.multiplier(budget, neighbours, amount * share / len(bases))
             contrasts.append(PlannedBlock(dealt, multiplier, "contrasts"))
     return kept, contrasts
 
 
-def contrasted(block: Block, estimands: Sequence[Estimand]) -> Block:
+def contrasted(block: Block, served: Sequence[Estimand]) -> Block:
     """What contrasts of a measured block are of: sums of its functions, if these serve all."""
-    served = [e for e in estimands if _follows(block, e.block)]
     bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
     for base in bases:
         if all(_follows(base, e.contrasted or e.block) for e in served):
@@ -245,40 +262,74 @@ class Guess:
     @classmethod
     def of(
         cls, block: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
-        neighbours: Neighbours, n: int | None,
+        neighbours: Neighbours, n: int | None, bases: int = 1, *, by_units: bool = False,
     ) -> Guess:  # fmt: skip
-        """For shares of the functions of a block and contrasts of a base, which get an amount."""
+        """For functions of a block with contrasts of `base`, which get an amount together.
+
+        For shares of one of them; where these are not what is estimated (`by_units`) for the
+        coefficient of a trait on their cells; for the mean of a number; or for a score on numbers
+        that vary over half of their range. Contrasts are in equal parts those of several `bases`.
+        """
         cut, total, squares = _capped_weights(design)
-        cells = max(block.size, 2)
-        share = min(_SHARE, 1 / cells)
-        spread = share * (1 - share)
-        deff = USUAL_DEFF * squares / total**2 if design.deff is None else design.deff
+        deff = USUAL_DEFF * squares / total**2
+        if design.deff is not None and not by_units:
+            deff = design.deff
         rows = n or USUAL_ROWS
         main = _in_better_basis(block, budget, neighbours)
-        per_row = (1 - share) ** 2 + (cells - 1) * share**2  # noise on cells in that on a share
-        halved = 0.25 + (0.5 - share) ** 2 if main != block else per_row
         noise, signed = (
             max(budget.law(budget.natural_scale(scale)).variance, 1e-9)
             for one in (main, Contrasts(base, (1, 1)))
             for scale in (one.multiplier(budget, neighbours, amount),)
         )
-        of_share = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * halved
+        of_totals, of_contrasts, spread = _factors(block, main, base, by_units=by_units)
+        power = 2 if budget.noise == "laplace" else 1
+        of_estimate = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * of_totals
         return cls(
-            x=of_share * rows / (deff * spread),
-            ratio=per_row / halved * signed / noise * base.size / block.size,
-            power=2 if budget.noise == "laplace" else 1,
+            x=of_estimate * rows / (deff * spread),
+            ratio=of_contrasts / of_totals * signed / noise * bases**power,
+            power=power,
             sampling=float(np.sqrt(deff * spread / rows)),
             cut=cut,
         )
 
-    def plan(self, design: Design, base: Block) -> ContrastPlan:
-        """The contrasts of a base; none without units to compare."""
+    def plan(self, design: Design, functions: int, *, by_units: bool = False) -> ContrastPlan:
+        """The contrasts of a block of some functions; none without units to compare.
+
+        Raises
+        ------
+        RequestError
+            Then, where a design effect of shares does not serve.
+        """
         pairs = design.pairs.count if design.has_contrasts else 0
+        if by_units and not pairs:
+            raise RequestError(
+                "regressions need units with which to compare others: a design effect of shares "
+                "says nothing about coefficients; declare unit= in the design, with units of "
+                "which two are in one stratum, or leave the regressions out"
+            )
         if pairs and not design.listed_units:
             pairs = (design.number_of_units or 2 * _MOST_CONTRASTS) // 2
-        most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // base.size), 1)
-        declared = design.deff is not None
+        most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // functions), 1)
+        declared = design.deff is not None and not by_units
         return plan_contrasts(self.x, self.ratio, self.power, pairs, most, declared=declared)
+
+
+def _factors(
+    block: Block, main: Block, base: Block, *, by_units: bool
+) -> tuple[float, float, float]:
+    """Factors of noise in the variance of an estimate and of a contrast, and variance of a row."""
+    if isinstance(base, PilotScore):
+        return 1.2, (3 * _RESIDUAL) ** 2, 0.5 * _RESIDUAL**2
+    if isinstance(base, GroupMoments):
+        return 2.0, 2.0, _RESIDUAL**2 / len(base.groups)
+    if by_units:
+        of_trait = (_SHARE**2 + (1 - _SHARE) ** 2) * base.size / 2
+        return of_trait, of_trait, _SHARE * (1 - _SHARE)
+    cells = max(block.size, 2)
+    share = min(_SHARE, 1 / cells)
+    per_row = (1 - share) ** 2 + (cells - 1) * share**2  # noise on cells in that on a share
+    halved = 0.25 + (0.5 - share) ** 2 if main != block else per_row
+    return halved, per_row * base.size / block.size, share * (1 - share)
 
 
 def _in_better_basis(block: Block, budget: Budget, neighbours: Neighbours) -> Block:
@@ -338,16 +389,20 @@ def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPla
     """What a plan expects of every block of a survey, at n rows."""
     design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
     assert design is not None
-    found, contrasts = {}, list(strategy.contrasts)
+    found = {}
+    mains = {main.block for main in strategy.measured}
     for main in strategy.measured:
         spent = amount = main.block.cost(budget, neighbours, main.multiplier)
-        count, base = 0, main.block
-        if contrasts and _serves(main.block, contrasts[0].block, budget, neighbours):
-            p = contrasts.pop(0)  # in the order of the blocks
+        count, block, base = 0, main.block, main.block
+        for p in strategy.contrasts:
             assert isinstance(p.block, Contrasts)
+            exact = _in_better_basis(p.block.base, budget, neighbours) in mains
+            if _in_better_basis(p.block.base, budget, neighbours) == main.block:
+                block = p.block.base
+            elif exact or not _follows(main.block, p.block.base):
+                continue
             count, base = p.block.count, p.block.base
             amount += p.block.cost(budget, neighbours, p.multiplier)
-        block = base if _in_better_basis(base, budget, neighbours) == main.block else main.block
         guess = Guess.of(block, base, amount, design, budget, neighbours, n)
         share = float(1 - spent / amount)
         if count:
@@ -356,13 +411,6 @@ def contrast_plans(strategy: Strategy, n: int | None) -> dict[Block, ContrastPla
         else:
             found[main.block] = ContrastPlan(0, 0.0, float(np.sqrt(1 + guess.x)), np.inf)
     return found
-
-
-def _serves(main: Block, contrasts: Block, budget: Budget, neighbours: Neighbours) -> bool:
-    """Whether contrasts are of a measured block, or of sums of its functions."""
-    assert isinstance(contrasts, Contrasts)
-    base = contrasts.base
-    return _in_better_basis(base, budget, neighbours) == main or _follows(main, base)
 
 
 def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int) -> list[str]:

@@ -285,10 +285,15 @@ class SchemaFit:
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Columns of which no cell holds a level, a number or a date, and some hold something."""
-        return tuple(
+        """Columns of which no cell can be read: as a level, number or date, weight or unit."""
+        unread = [
             c.name for c in self.columns if c.undeclared and c.missing + c.undeclared == self.rows
-        )
+        ]
+        if self.design is not None and self.rows:
+            fit, design = self.design, self.design.design
+            unread += [design.weights] * (fit.unusable == self.rows)
+            unread += [str(design.unit)] * (fit.undeclared == self.rows)
+        return tuple(dict.fromkeys(unread))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per column: column, missing, undeclared, clamped, commonest, advice."""

@@ -324,9 +324,8 @@ def _check_read_again(source: Source) -> None:
     """Refuse a stream, which can be read once, before anything is spent."""
     if not source.again:
         raise DataError(
-            "a plan with stages=2 reads the rows twice, and this is a stream: write it to a "
-            ".parquet or .csv file, or pass a table, such as reader.read_all(), or a DuckDB "
-            "relation itself"
+            "the plan reads the rows twice, and this is a stream: write it to a .parquet or .csv "
+            "file, or pass a table, such as reader.read_all(), or a DuckDB relation itself"
         )
 
 

@@ -71,7 +71,8 @@ def _numbers(measurements: Measurements) -> list[list[str]]:
     """The first noisy answers, with their noise and the most that one person can add."""
     rows: list[list[str]] = []
     for noisy in measurements.every:
-        most = noisy.block.bounds * measurements.rows_per_person**noisy.block.degree
+        times = measurements.neighbours.copies * measurements.rows_per_person
+        most = noisy.block.bounds * times**noisy.block.degree
         columns = noisy.block.names, noisy.sums.tolist(), noisy.scales.tolist(), most.tolist()
         for name, noisy_sum, scale, largest in zip(*columns, strict=True):
             if len(rows) == MOST:

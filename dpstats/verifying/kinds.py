@@ -282,7 +282,7 @@ def _contrasts(plain: dict[str, Any], columns: Columns) -> Block:
     """Sums of another block's functions over units of a survey, with the sign of each."""
     base = read_block(check_block(plain["base"]), columns)
     (pairs, dealt), (triples, own) = plain["pairs"], plain["triples"]
-    if base.kind == "contrasts" or not base.listed:
+    if base.kind == "contrasts" or not (base.listed or base.kind == "pilot_score"):
         raise NotReadError("has contrasts of functions that have none")
     if any(not (1 <= j <= p or p == j == 0) for p, j in ((pairs, dealt), (triples, own))):
         raise NotReadError("has pairs of units that cannot be dealt to its contrasts")
@@ -411,15 +411,19 @@ def _pilot_score(plain: dict[str, Any], columns: Columns) -> Block:
     """Each set of alternatives is at most one in size, whatever the pilot.
 
     Without numbers in the terms, rows of the same levels differ in the response alone: by one. Rows
-    of other levels have two different alternatives in the sets that a changed column is in.
+    of other levels have two different alternatives in the sets that a changed column is in. Of a
+    line residuals are cut off and divided by that, so that such rows may differ by two.
     """
     of = _Terms(plain, columns, _EVERY)
+    line, clip = plain["link"] == "identity", plain.get("clip")
     name, level = response = _feature(plain["response"])
     _check_features([response], columns, of.given)
     _refuse_missing([columns[name]], of.given)
     check(plain["pilot"] or [], [int], "pilot")
     if plain["pilot"] and len(plain["pilot"]) != len(of.terms):
         raise NotReadError("has a pilot without one coefficient for each term")
+    if (clip is not None) != (line and plain["pilot"] is not None) or not (clip or 1) >= 1:
+        raise NotReadError("has no residual at which a score at a pilot is cut off, or a wrong one")
     pilot, column, (low, high) = plain["pilot"], columns[name], columns[name].ends
     top = 1.0 if level is not None else (low + high) / 2 + (high - low) / 2
     mean = cache(lambda steps: mean_response(steps, plain["link"], top))
@@ -428,18 +432,25 @@ def _pilot_score(plain: dict[str, Any], columns: Columns) -> Block:
         values = of.of(row)
         predictor = sum(x * pilot[t] // of.bounds[t] for t, x in values.items()) if pilot else 0
         if level is None:
-            value = (low + high) / 2 + (high - low) / 2 * row[name] / column.half
-            seen = round(value / top * UNIT)
+            unit = row[name] / column.half
+            value = unit if line else ((low + high) / 2 + (high - low) / 2 * unit) / top
+            seen = round(value * UNIT)
         else:
             seen = UNIT * (column.bin_of[row[name]] == level)
-        residual = seen - mean(max(-(2**15), min(2**15, predictor // 64)))
+        if line:
+            most = clip or UNIT
+            residual = max(-most, min(most, seen - predictor))
+            residual = abs(residual) * UNIT // most * (1 if residual > 0 else -1)
+        else:
+            residual = seen - mean(max(-(2**15), min(2**15, predictor // 64)))
         sizes = {t: min(abs(x * residual) // of.bounds[t], UNIT) for t, x in values.items()}
         return {t: v if (values[t] > 0) == (residual > 0) else -v for t, v in sizes.items() if v}
 
     def argue(unit: str, power: int) -> tuple[Fraction, str]:
         sets = blocks.alternatives(of.terms)
         bound = blocks.by_sets([(True, n) for n in sets.values()], unit, power)
-        if unit == "replace" and all(blocks.is_level(f) for term in of.terms for f in term):
+        levels = all(blocks.is_level(f) for term in of.terms for f in term)
+        if unit == "replace" and levels and not line:
             some = ([(changed not in own, n) for (_, own), n in sets.items()]
                     for changed in {name for _, own in sets for name in own})  # fmt: skip
             bound = max([Fraction(len(sets)), *(blocks.by_sets(s, unit, power) for s in some)])

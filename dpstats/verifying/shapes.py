@@ -85,8 +85,8 @@ BLOCKS: dict[str, Any] = {
         },
     },
     "pilot_score": {
-        "terms": _TERMS, "response": _FEATURE, "link": ("logit", "log"), "pilot": (list, None),
-        "given?": _GROUP,
+        "terms": _TERMS, "response": _FEATURE, "link": ("logit", "log", "identity"),
+        "pilot": (list, None), "clip?": int, "given?": _GROUP,
     },
     "person_shares": {"number": (str, None), "groups": [_GROUP]},
     "person_moments": {"terms": _TERMS, "given?": _GROUP},

@@ -97,3 +97,16 @@ def test_a_template_says_how_a_text_file_is_written(folder, capsys):
     assert schema.written.to_dict() == {"encoding": "iso8859-1", "decimal": ",", "delimiter": "|"}
     assert main([*command, "--delimiter", "||", "--overwrite"]) == REFUSED
     assert "delimiter must be the one character" in capsys.readouterr().err
+
+
+def test_a_design_is_what_the_commented_lines_declare(folder, capsys):
+    (folder / "rows.csv").write_text("smoker,weight,region\nyes,2,north\n")
+    assert main(["init", "rows.csv", "-o", "s.toml"]) == DONE
+    lines = (folder / "s.toml").read_text().splitlines()
+    start = lines.index("# [design]")
+    design = [line.removeprefix("# ").removeprefix("#") for line in lines[start : start + 10]]
+    text = "\n".join(design).replace('"..."', '"school"').replace('"smoker"', '"weight"')
+    (folder / "s.toml").write_text(f'[[column]]\nname = "smoker"\nlevels = ["no", "yes"]\n{text}\n')
+    design = dps.Schema.load(folder / "s.toml").design
+    assert (design.weights, design.strata, design.unit) == ("weight", "region", "school")
+    assert design.units == (("north", (1, 2, 3)),)

@@ -163,9 +163,24 @@ def test_keys_of_the_archive(archive):
     *_, (_, radius) = tables("archive.md", "Keys of accuracy")
     assert set(named(radius)) == set(accuracy["analyses"]["a"])
     measurements = json.loads(members["measurements.json"])
-    assert keys("archive.md", "Keys of measurements.json") == list(measurements)
+    listed = keys("archive.md", "Keys of measurements.json")
+    assert [key for key in listed if key != "design"] == list(measurements)
+    plain, listed = plan.to_dict(), keys("archive.md", "Keys of a plan")
+    assert [key for key in listed if key != "design"] == [*plain, "start"]
+
+
+def test_keys_of_a_plan_for_a_survey():
+    design = dps.Design("w", mean=1, cap=2, unit="u", units=[1, 2, 3, 4])
+    schema = dps.Schema([dps.Boolean("a")], design=design)
+    plan = dps.plan(schema, {"a": dps.Proportion("a")}, budget=dps.PureDP(1))
     plain = plan.to_dict()
-    assert keys("archive.md", "Keys of a plan") == [*plain, "start"]
+    assert "design" in plain
+    assert [key for key in keys("archive.md", "Keys of a plan") if key in plain] == list(plain)
+    found = {cells[0].strip("`"): cells[1] for cells in tables("archive.md", "Keys of blocks")}
+    kinds = {block["kind"] for block in plain["blocks"]}
+    assert kinds >= {"partition", "contrasts"}
+    for block in plain["blocks"]:
+        assert set(named(found[block["kind"]])) >= set(block) - {"kind", "role", "multiplier"}
 
 
 def test_keys_of_budgets():

@@ -119,6 +119,9 @@ BOUNDED = {
     "residual": Residual((SCHEMA["c"], SCHEMA["b"])),
     "score": PilotScore.of(SCHEMA, [(), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30])),
     "score with a number": PilotScore.of(SCHEMA, [(), (X,), (("c", 1),)], ("b", 1), "logit"),
+    "score of a line": PilotScore.of(SCHEMA, [(), (X,)], ("y", None), "identity").at(
+        np.array([0.1, -9.0]), 0.4
+    ),
     **design("y ~ x*v"), **design("y ~ x*C(c)"), **design("y ~ x:b + b"),
     **design("y ~ C(c)*b + x"), **design("b ~ x*c + y"),
 }  # fmt: skip

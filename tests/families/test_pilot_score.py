@@ -11,8 +11,11 @@ from scipy import special
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
+from dpstats.families.contrasts import UNIT as UNIT_CODES
+from dpstats.families.contrasts import Contrasts
 from dpstats.families.pilot_score import LARGEST, UNIT, PilotScore
 from dpstats.families.subgroups import Subgroup
+from dpstats.schema.design import UNPAIRED
 
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 3, points=9, edges=[0, 1], missing=0), dps.Boolean("u"),
@@ -34,6 +37,12 @@ BLOCKS = [
     score([ONE, X, (*X, *X), (*X, *U)]), score([X, U]), score([ONE, X], COUNT, "log"),
     score([ONE, U, B, C], COUNT, "log"), score([ONE, U], given=Subgroup.of(SCHEMA, "g == 'a'", [])),
     score([ONE, (("gap", None),)], given=Subgroup.of(SCHEMA, None, ["gap"])),
+]  # fmt: skip
+
+
+LINES = [
+    score(one, response, "identity")
+    for one in ([ONE], [ONE, U, B, C], [ONE, X, U], [X, U]) for response in (YES, COUNT)
 ]  # fmt: skip
 
 
@@ -60,6 +69,56 @@ def test_no_pair_of_rows_passes_the_claim_at_any_pilot(rows_of, change_of):
                 assert reached == [claimed.l1, claimed.l2_squared]
             assert reached[0] >= claimed.l1 / 2  # grids are coarse: numbers cannot stay near 1
             assert reached[1] >= claimed.l2_squared / 3
+
+
+def test_no_pair_of_rows_passes_the_claim_of_a_residual_that_is_cut_off(rows_of, change_of):
+    """At any pilot and clip, and with units of which replaced rows may change."""
+    rng = np.random.default_rng(0)
+    for block in LINES:
+        rows = rows_of(block.columns)
+        units = np.repeat([0, 1, 2, UNPAIRED], len(rows[block.columns[0].name]))
+        with_units = {name: np.tile(codes, 4) for name, codes in rows.items()} | {UNIT_CODES: units}
+        for unit in ["replace", "add_remove"]:
+            reached, of_contrasts = [Fraction(0)] * 2, [Fraction(0)] * 2
+            dealt = Contrasts(block, (2, 2)).sensitivity(unit)
+            known = [
+                block.at(np.array(one.pilot) / UNIT, rng.choice([1e-3, 0.3, 1, 4]))
+                for one in pilots(block, rng)[1:12]
+            ]
+            for one in [block.at(np.full(block.size, 0.5), 0.3), *known]:
+                found = change_of(one, rows, rows if unit == "replace" else None)
+                reached = list(map(max, reached, (found.l1, found.l2_squared)))
+                after = with_units if unit == "replace" else None
+                found = change_of(Contrasts(one, (2, 2)), with_units, after)
+                of_contrasts = list(map(max, of_contrasts, (found.l1, found.l2_squared)))
+            claimed = block.sensitivity(unit)
+            both = [claimed.l1, claimed.l2_squared, dealt.l1, dealt.l2_squared]
+            for found, most in zip([*reached, *of_contrasts], both, strict=True):
+                assert found <= most
+                assert found == most or block.terms != (ONE,)
+                assert found >= most / 4
+
+
+def test_residuals_of_a_line_are_cut_off(rows_of):
+    for block in LINES:
+        rows = rows_of(block.columns)
+        known = block.at(np.linspace(-0.4, 0.5, block.size), 0.7)
+        assert known.unit == pytest.approx(0.7, abs=1e-4)
+        units = {"x": rows["x"] / 4} if "x" in rows else {}
+        terms = np.array([
+            np.prod([units[n] if level is None else rows[n] == level for n, level in term], axis=0)
+            * np.ones(len(rows[block.columns[0].name])) for term in block.terms
+        ])  # fmt: skip
+        response = rows["y"] == 1 if block.response == YES else rows["count"] / 2
+        residual = np.clip(response - np.array(known.pilot) / UNIT @ terms, -0.7, 0.7) / 0.7
+        found = known.functions(rows) / UNIT
+        np.testing.assert_allclose(found, terms * residual, atol=1e-4)
+        assert np.abs(found).max() == 1
+        assert block_from_dict(known.to_dict(), SCHEMA) == known
+        assert known.settles(block)
+    for clip in (None, 0, -1, 2**20, 1.0):
+        with pytest.raises(RequestError, match="a second stage"):
+            replace(known, clip=clip)
 
 
 def test_functions_are_the_score_of_the_model(rows_of):

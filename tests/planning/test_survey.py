@@ -64,7 +64,7 @@ def test_no_other_number_of_contrasts_or_share_is_planned_to_be_shorter(budget, 
     design, neighbours = plan.schema.design, plan.neighbours
     y = Partition.of(plan.schema.columns[:1], {"y": [False, True], "not y": [True, False]})
     guess = Guess.of(y, y, budget.total, design, budget, neighbours, N)
-    best = guess.plan(design, y)
+    best = guess.plan(design, 2)
     for count in range(1, design.pairs.count + 1):
         for share in np.arange(0.1, 0.96, 0.05):
             noise = guess.x / (1 - share) ** guess.power

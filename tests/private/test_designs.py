@@ -34,12 +34,14 @@ TABLE = pa.table({
 
 
 def schema_of(design):
-    return dps.Schema([dps.Boolean("flag", missing=False)], design=design)
+    columns = [dps.Boolean("flag", missing=False), dps.Category("more", ["x", "y", "z"])]
+    return dps.Schema(columns, design=design)
 
 
 def blocks_of(schema):
     table = Cells.table(schema, ["flag"])
-    blocks = [table, Cells.condition(schema, "not flag"), ROWS]
+    most_cells = Cells.condition(schema, "more != 'y'")  # here all rows
+    blocks = [table, most_cells, ROWS]
     pairs = schema.design.pairs
     return [*blocks, contrasts_of(table, pairs, min(pairs.count, 7))] if pairs.count else blocks
 
@@ -83,7 +85,7 @@ def expected(design=DESIGN, rows=None):
             pair, plain = unit // 2, contrasts.pairs
             j = pair % plain[1] if pair < plain[0] else plain[1] + (pair - plain[0])
             total[j, int(flag)] += steps * (-1 if unit % 2 else 1)
-    return [table.tolist(), [int(table[0])], [int(table.sum())], total.ravel().tolist()]
+    return [table.tolist(), [int(table.sum())], [int(table.sum())], total.ravel().tolist()]
 
 
 def test_the_units_of_the_rows_are_of_all_kinds():

@@ -216,3 +216,13 @@ def test_what_is_printed_of_a_design(tmp_path):
     lacking = dps.check(plan, frame.drop(columns=["school", "weight"]))
     assert lacking.absent == ("weight", "school")
     assert lacking.design is None
+
+
+def test_weights_and_units_of_which_no_cell_can_be_read():
+    plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    frame = pd.DataFrame(DRAWN)
+    assert dps.check(plan, frame).unread == ()
+    wrong = dps.check(plan, frame.assign(weight="2,5", school="x"))
+    assert wrong.unread == ("weight", "school")
+    assert "no cell can be read of: 'weight', 'school'" in str(wrong)
+    assert dps.check(plan, frame.iloc[:0]).unread == ()

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,12 +164,16 @@ def test_what_the_reader_does_not_answer(survey_in_r, tmp_path):
     dps.release(plan, survey_in_r, m=500).save(tmp_path / "r.zip")
     persons = dps.plan(SCHEMA, SIMPLE, budget=dps.PureDP(1), rows_per_person=3)
     dps.release(persons, survey_in_r, m=500).save(tmp_path / "persons.zip")
+    design = dps.Design("age", mean=40, cap=80, unit="score")
+    drawn = dps.plan(replace(SCHEMA, design=design), SIMPLE, budget=dps.PureDP(1))
+    dps.release(drawn, survey_in_r, m=500, k=50).save(tmp_path / "survey.zip")
     (tmp_path / "no.zip").write_bytes(b"PK nothing")
     questions = {
         "infer 'within' with the Python package": {"name": "within"},
         "infer 'mean' with the Python package": {"name": "mean"},
         "a value of flag; infer it with the Python package": {"name": "of those asked"},
         "there is no analysis 'none'": {"name": "none"},
+        "rows have weights": {"name": "table", "file": str(tmp_path / "survey.zip")},
         "were not measured together": {"columns": ["age", "score"]},
         "there is no column 'weight'": {"columns": ["weight"]},
         "always true or always false": {"condition": "smoker == 'yes' or smoker == 'no'"},

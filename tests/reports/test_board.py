@@ -104,3 +104,28 @@ def test_noisy_answers_are_counted_alike_everywhere(hostile, pages, tmp_path, ca
     hostile.save(tmp_path / "r.zip")
     assert main(["verify", str(tmp_path / "r.zip")]) == 0
     assert f", {counted} from" in capsys.readouterr().out
+
+
+def test_it_names_the_design_of_a_survey(schema, survey, tmp_path):
+    design = dps.Design("pay", mean=500, cap=900, missing=1, strata="region", unit="school",
+                        units={"north": [1, 2, 3], "south": [4, 5]})  # fmt: skip
+    rows = survey.assign(school=range(len(survey)), pay=500.0)
+    planned = dps.Schema(schema.columns, design=design)
+    for unit in ["replace", "add_remove"]:
+        plan = dps.plan(planned, {"p": dps.Proportion("smoker == 'yes'")}, budget=dps.PureDP(1),
+                        unit=unit)  # fmt: skip
+        made = dps.release(plan, rows, m=50, k=50, rng=0)
+        texts = {}
+        for audience in ("board", "analysts"):
+            dps.report(made, tmp_path / "page.html", audience=audience, overwrite=True)
+            text = html.unescape((tmp_path / "page.html").read_text())
+            texts[audience] = " ".join(text.split())
+            assert str(design) in text
+        board = texts["board"]
+        assert "steps of weight, from 0 to 4,096" in board
+        assert ("have another weight and another unit too" in board) == (unit == "replace")
+        assert "from all rows: they are taken as given" in board
+        assert "also the exact number of rows" not in board
+        assert ("number of rows, which the file does not state" in board) == (unit == "replace")
+        most = [int(row[-1].replace(",", "")) for row in cells(board, "Noisy answers")]
+        assert max(most) == 4096 * int(made.measurements.measured[0].block.bounds.max())

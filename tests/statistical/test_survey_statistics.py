@@ -75,7 +75,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 500))
+@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 300))
 def test_level_of_rao_scott(setting, runs, table, tools):
     """A trait with clusters, by groups that partly follow units: independent in the population."""
 
@@ -93,7 +93,7 @@ def test_level_of_rao_scott(setting, runs, table, tools):
     table.level(", ".join(setting), "Rao-Scott", rejected, runs, 0.06)
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 500))
+@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 300))
 def test_quantiles(setting, runs, table, tools):
     """Coverage of the distribution function at three edges of 32 bins, and of quantiles."""
 
@@ -122,7 +122,7 @@ def test_quantiles(setting, runs, table, tools):
         )
 
 
-@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 500))
+@pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 300))
 def test_survival(setting, runs, table, tools):
     """Coverage of curves of two groups and of their difference; level of the log-rank test.
 

@@ -130,8 +130,8 @@ def _differences(plan: dps.Plan) -> list[str]:
         units = 2 * (plain["pairs"][0] + plain["triples"][0]) if own.base else 1
         codes[kinds.OF_UNIT] = rng.integers(-1, units, 60)
         filled = planned.at(0.3).block
-        if own.kind == "pilot_score":
-            own = kinds.read_block({**one.block.plain, "pilot": list(filled.pilot)}, held.columns)
+        if planned.pending:
+            own = kinds.read_block(json.loads(json.dumps(filled.to_dict())), held.columns)
         if block.columns:
             values = filled.evaluate(codes).matrix().toarray()
             for i in range(60):

@@ -108,6 +108,9 @@ def test_other_kinds():
             [(("g", 0),), (("g", 1),), (("a", 1), ("g", 1))],
         ]:
             check(read(PilotScore.of(SCHEMA, terms, ("b", 1), "logit"), pilot=pilot))
+            clip = {} if pilot is None else {"clip": 2**15}
+            line = PilotScore.of(SCHEMA, terms, ("b", 1), "identity")
+            check(read(line, pilot=pilot, **clip))
 
 
 def test_losses_of_a_number_and_of_its_bins():

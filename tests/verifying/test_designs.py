@@ -50,6 +50,18 @@ def test_contrasts_cost_twice_as_much_as_an_added_row(weighted, reread):
         assert blocks.find_weighted(one.block, "add_remove", 2).bound == 1
 
 
+@pytest.mark.parametrize("every_budget", BUDGETS.values(), ids=BUDGETS)
+def test_contrasts_of_scores(weighted, unit, every_budget, reread, differences):
+    schema = weighted(every_budget, unit).schema
+    asked = {"line": dps.OLS("smoker ~ age + level"), "old": dps.OLS("age ~ level*smoker")}
+    plan = dps.plan(schema, asked, budget=every_budget, unit=unit, n=500)
+    (one, _) = (each for each in reread(plan).blocks if each.role == "contrasts")
+    assert one.block.base.plain["link"] == "identity"
+    assert differences(plan) == []
+    assert blocks.find_weighted(one.block, "add_remove", 2).bound == 3
+    assert blocks.find_weighted(one.block, "replace", 2).bound == 12
+
+
 def test_a_row_whose_weight_changes_counts_where_replaced_rows_cancel(weighted, reread):
     (count,) = (
         one for one in reread(weighted(BUDGETS["pure"], "replace")).blocks if one.role == "count"

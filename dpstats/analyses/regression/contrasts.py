@@ -281,7 +281,11 @@ class RegressionResult(LinearResult, ABC):
         pairs = zip(names, values.tolist(), strict=True)
         names = [f"{name} = {value:g}" if value else name for name, value in pairs]
         combined = self._combined(f"Contrasts of {self.title}", names, self._along(matrix))
-        return ContrastResult(**{**combined, "null": values})
+        return self._contrasts(combined | {"null": values})
+
+    def _contrasts(self, fields: dict[str, Any]) -> ContrastResult:
+        """Result on combinations of the coefficients."""
+        return ContrastResult(**fields)
 
     def f_test(self, r_matrix: Constraints) -> FTestResult:
         """Test that all of some linear combinations of the coefficients equal given values.

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.analyses.moments.mean_sampling import measured_totals
 from dpstats.analyses.regression.least_squares import FourthMoments, PersonScores
@@ -319,6 +320,23 @@ class DesignMoments:
         if longer := [term for term in terms if len(term) > 2]:
             blocks.append(Moments.of_terms(self.schema, longer, given=self.given))
         return blocks
+
+    @cached_property
+    def totals_block(self) -> tuple[Moments, NDArray[np.intp]]:
+        """All products of the rows given, their number among them, in one block; and their places.
+
+        Which function (q, q) each product of two features is, -1 for those that are zero.
+        """
+        terms = dict.fromkeys([*_terms(self.blocks), ()])
+        block = Moments.of_terms(self.schema, terms, given=self.given)
+        at: dict[Term | None, int] = {term: i for i, term in enumerate(block.terms)}
+        place = [[at.get(term, -1) for term in row] for row in self._products]
+        return block, np.array(place, dtype=np.intp)
+
+    @property
+    def origin_of_response(self) -> float:
+        """What is added to the unit value of the response, unless the constant absorbs it."""
+        return self._response.get((), 0.0)
 
     def matrix(self, release: ReleaseView) -> NoisyMatrix:
         """The noisy mean products (q, q) of the features."""

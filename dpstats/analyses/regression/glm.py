@@ -17,6 +17,7 @@ from dpstats.analyses.regression.contrasts import RegressionResult, estimated
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel, Scored
 from dpstats.analyses.regression.score import LOG, LOGIT, Average, Link, Score
+from dpstats.analyses.survey.estimand import Estimand, weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Method, Target, first_few
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpstats.analyses.regression.design_moments import DesignMoments
+    from dpstats.analyses.survey.coefficients import Equations, WeightedRegression
     from dpstats.checks import Alternative, Target
     from dpstats.families.pilot_score import PilotScore
     from dpstats.inference.intervals import Ends
@@ -542,6 +544,25 @@ class Generalised:
         """The cells by the outcome; or mean products and two-way tables."""
         return Family(tuple(dict.fromkeys(self._model(schema).blocks)))
 
+    def _weighted(self, schema: Schema) -> Equations:
+        """Equations of weighted coefficients."""
+        from dpstats.analyses.survey.coefficients import equations_of
+
+        return equations_of(self._moments(schema), self.link)
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted coefficients."""
+        equations = self._weighted(schema)
+        names = equations.moments.design.names
+        return [equations.estimand(names, np.eye(len(names)))]
+
+    def infer_weighted(self, release: ReleaseView) -> WeightedRegression:
+        """Weighted coefficients in original units."""
+        from dpstats.analyses.survey.coefficients import weighted_regression
+
+        equations = self._weighted(release.schema)
+        return weighted_regression(self, self._title(equations.moments), equations, release)
+
     def without_bins(self, schema: Schema) -> tuple[str, ...]:
         """Numbers that are counted in bins and declare no edges: a plan gives them even ones."""
         return tuple(
@@ -662,6 +683,7 @@ def _calibrated(
     return notes
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Logistic(Generalised):
     """Logistic regression of a column with two levels on numbers and categories.
@@ -731,6 +753,7 @@ class Logistic(Generalised):
         return moments
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class Poisson(Generalised):
     """Log-linear regression of a mean that is not negative, such as a count.

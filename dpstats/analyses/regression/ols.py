@@ -31,6 +31,8 @@ from dpstats.analyses.regression.least_squares import (
     OfPersons,
     SamplingCovariance,
 )
+from dpstats.analyses.regression.score import IDENTITY
+from dpstats.analyses.survey.estimand import Estimand, weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.checks import Target, as_float, check_choice, short
 from dpstats.errors import RequestError
@@ -45,6 +47,9 @@ from dpstats.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpstats.analyses.survey.coefficients import Equations, WeightedRegression
+    from dpstats.families.pilot_score import PilotScore
 
 CovType = Literal["nonrobust", "HC1"]
 
@@ -62,6 +67,7 @@ _EMPTY = (
 )
 
 
+@weighted_by_design
 @dataclass(frozen=True)
 class OLS:
     """Linear regression of a number (or of a column with two levels) on numbers and categories.
@@ -151,6 +157,37 @@ class OLS:
     def person_totals(self, schema: Schema) -> tuple[PersonMoments, ...]:
         """Functions that give the covariance of scores over persons; none of shrunk rows."""
         return () if self.clip_norm is not None else (self._moments(schema).person_totals(),)
+
+    def _weighted(self, schema: Schema) -> Equations:
+        """Equations of weighted coefficients."""
+        from dpstats.analyses.survey.coefficients import equations_of
+
+        for option, usual in (("ridge", 0.0), ("cov_type", "nonrobust"), ("clip_norm", None)):
+            if getattr(self, option) != usual:
+                raise RequestError(
+                    f"{option}= is not available with a survey design, by which variances are of "
+                    "any errors; leave it out"
+                )
+        return equations_of(self._moments(schema), IDENTITY)
+
+    def estimands(self, schema: Schema) -> list[Estimand]:
+        """Weighted coefficients."""
+        equations = self._weighted(schema)
+        names = equations.moments.design.names
+        return [equations.estimand(names, np.eye(len(names)))]
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The score at the weighted estimate of a release, where contrasts are of a score."""
+        equations: Any = self._weighted(release.schema)
+        at_pilot: PilotScore = equations.at_pilot(release)
+        return at_pilot
+
+    def infer_weighted(self, release: ReleaseView) -> WeightedRegression:
+        """Weighted coefficients in original units."""
+        from dpstats.analyses.survey.coefficients import weighted_regression
+
+        equations = self._weighted(release.schema)
+        return weighted_regression(self, self._title(equations.moments), equations, release)
 
     def infer(self, release: ReleaseView) -> OLSResult:
         """Coefficients in original units with noise-aware and certified intervals."""

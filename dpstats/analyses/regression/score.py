@@ -49,6 +49,7 @@ def _log(mean: Floats) -> Floats:
 
 LOGIT = Link("logit", True, special.expit, _logistic_slope, special.logit)
 LOG = Link("log", False, np.exp, np.exp, _log)
+IDENTITY = Link("identity", False, np.asarray, np.ones_like, np.asarray)
 
 
 class Average(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.group_moments import PARTS
+from dpstats.families.group_moments import PARTS, TO_MOMENTS
 
 if TYPE_CHECKING:
     from dpstats.inference.intervals import Ends
@@ -46,8 +46,20 @@ class Estimand:
         (q,) of the parameters, two arrays.
     numerators : (q, d) float64, optional
         Totals of the population that the parameters are ratios of, as sums of the block's.
+    by_units : bool
+        Whether a declared design effect, which is that of shares, says nothing about them.
     contrasted : Block, optional
-        Sums of the functions whose contrasts are measured instead of the block's.
+        The e functions whose contrasts are measured instead of the block's: sums of these, or a
+        score at a pilot that is not known yet.
+    contrast_slopes : callable, optional
+        Totals (d,) to derivatives (q, e) of the parameters by sums of these; `squares` takes them
+        in place of derivatives by the totals.
+    moving : callable, optional
+        Totals (d,) to derivatives (q, d), of the slopes by the totals where a parameter is set to
+        another value than its estimate, by minus that value.
+    along : callable, optional
+        Terms and weights (k, q) to the estimand of linear combinations, where it is not one of
+        these parameters alone.
     """
 
     block: Block
@@ -58,7 +70,11 @@ class Estimand:
     range: tuple[Floats | float, Floats | float] = (-np.inf, np.inf)
     limits: Callable[[Floats, Floats], Ends] | None = None
     numerators: Floats | None = None
+    by_units: bool = False
     contrasted: Block | None = None
+    contrast_slopes: Callable[[Floats], Floats] | None = None
+    moving: Callable[[Floats], Floats] | None = None
+    along: Callable[[Sequence[str], Floats], Estimand] | None = None
 
     def combined(
         self,
@@ -86,6 +102,7 @@ class Estimand:
             assert limits is not None
             return limits(*inner(low, high))
 
+        by_contrasts = self.contrast_slopes
         return replace(
             self,
             terms=terms,
@@ -94,10 +111,17 @@ class Estimand:
             range=range,
             limits=None if inner is None or limits is None else of_totals,
             numerators=None,
-        )
+            contrast_slopes=None if by_contrasts is None else (
+                lambda totals: jacobian(self.value(totals)) @ by_contrasts(totals)
+            ),
+            moving=None,
+            along=None,
+        )  # fmt: skip
 
     def differences(self, terms: Sequence[str], contrasts: Floats) -> Estimand:
         """Linear combinations of the parameters with weights (p, q)."""
+        if self.along is not None:
+            return self.along(terms, contrasts)
         positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
 
         def limits(low: Floats, high: Floats) -> Ends:
@@ -172,24 +196,20 @@ def means_in_groups(block: Block, number: Number, terms: Sequence[str]) -> Estim
     parts = dict(zip(PARTS, np.eye(len(PARTS)), strict=True))
     low, middle, high = (np.kron(groups, parts[part]) for part in PARTS)
     half = number.half_range
-
-    def squares(totals: Floats, jacobian: Floats) -> Floats:
-        size = _positive((low + middle + high) @ totals)
-        mean = (high - low) @ totals / size
-        spread = np.maximum((low + high - middle) @ totals / size - mean**2, 0)
-        return np.asarray(_slopes_of_means(jacobian, len(terms)) ** 2 @ (spread * size))
-
     bounds = (number.middle - half, number.middle + half)
     return ratios(
         block, terms, high - low, low + middle + high, shift=number.middle, scale=half,
-        range=bounds, squares=squares,
+        range=bounds, squares=squares_of_parts,
     )  # fmt: skip
 
 
-def _slopes_of_means(jacobian: Floats, groups: int) -> Floats:
-    """Derivatives (q, groups) by the sum of x in every group: half of last less first part."""
-    parts = jacobian.reshape(len(jacobian), groups, len(PARTS))
-    return np.asarray((parts[:, :, -1] - parts[:, :, 0]) / 2)
+def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:
+    """Sums (q,) of u z^2 in groups of a number x by its `PARTS`, z linear in x in each group."""
+    size, of_x, of_squares = TO_MOMENTS @ totals.reshape(-1, len(PARTS)).T
+    low, middle, high = np.moveaxis(jacobian.reshape(len(jacobian), -1, len(PARTS)), 2, 0)
+    slope = (high - low) / 2
+    in_groups = middle**2 * size + 2 * middle * slope * of_x + slope**2 * of_squares
+    return np.asarray(np.maximum(in_groups, 0).sum(axis=1))
 
 
 def _positive(totals: Floats) -> Floats:
@@ -263,3 +283,11 @@ def require_estimands(name: str, analysis: object) -> None:
             f"analysis {name!r}: {type(analysis).__name__} has no weighted estimates, and the "
             "schema declares a survey design; leave the analysis out"
         )
+
+
+def estimands_of(analysis: object, schema: Schema) -> Sequence[Estimand]:
+    """What an analysis estimates in a survey; nothing for one without weighted estimates."""
+    found: Sequence[Estimand] = ()
+    if hasattr(analysis, "estimands"):
+        found = analysis.estimands(schema)
+    return found

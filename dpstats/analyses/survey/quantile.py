@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NearestEffects(Estimates):
-    """Shares below edges, with the design effects of coarse ones (eq. survey-quantile).
+    """Shares below edges, with the design effects of coarse ones (eq. woodruff).
 
     Attributes
     ----------

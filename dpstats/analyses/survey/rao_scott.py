@@ -235,6 +235,24 @@ class RaoScottResult(HypothesisResult):
         ------
         RequestError
             If these are not the columns of the table, or the values are not known.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+        >>> columns = [dps.Boolean("smoker"), dps.Category("region", ["north", "south"])]
+        >>> schema, link = dps.Schema(columns, design=design), dps.Independence("smoker", "region")
+        >>> plan = dps.plan(schema, {"link": link}, budget=dps.PureDP(10), n=4_000)
+        >>> rows = pd.DataFrame({"smoker": ([True] + [False] * 3) * 1_000, "weight": 2})
+        >>> rows["region"] = ["north"] * 2_000 + ["south"] * 2_000
+        >>> rows["school"] = rows.index % 40
+        >>> result = dps.release(plan, rows).infer(link)
+        >>> print(result.crosstab("region", "smoker", values="expected").round(1))
+        smoker  False  True
+        region
+        north     0.4   0.1
+        south     0.4   0.1
         """
         frame = self._shares()
         check_choice("values", values, list(frame.columns[1:]))

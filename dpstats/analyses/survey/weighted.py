@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from dpstats.error_rates import LEAST_COMPUTED, bonferroni
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
+from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
 from dpstats.inference.intervals import Ends
 from dpstats.measured.view import ReleaseView
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 
 HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
+_LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
+_ROUNDING = 1e-9
 _OF_VARIANCE = 0.2  # part of alpha for a confidence bound on a sampling variance
 _HALVINGS = 40
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
@@ -54,7 +57,7 @@ class Totals(Cached):
     basis : (d, D) float64
         The d wanted totals as sums of these D.
     contrasts : (J, d) float64
-        Noisy contrasts; without a row where none were measured.
+        Noisy contrasts, of the block or other functions; without a row where none were measured.
     factors : (J,) float64
         What squares of contrasts are multiplied by.
     contrast_noise : (d, d) float64
@@ -70,10 +73,14 @@ class Totals(Cached):
     design: Design
 
     @classmethod
-    def of(cls, release: ReleaseView, block: Block, *, needed: bool = True) -> Totals:
+    def of(
+        cls, release: ReleaseView, block: Block, contrasted: Block | None = None, *,
+        needed: bool = True, by_units: bool = False,
+    ) -> Totals:  # fmt: skip
         """Totals of a block, and its contrasts or those of a block that it follows from.
 
-        Without contrasts and a design effect only if these are not `needed`.
+        Contrasts of other functions, if some are given. Without contrasts and a design effect only
+        if these are not `needed`; `by_units` if a design effect does not serve.
 
         Raises
         ------
@@ -85,12 +92,13 @@ class Totals(Cached):
         (measured,) = answers.blocks
         basis = np.eye(block.size) if measured == block else _basis(measured, block)
         assert basis is not None
-        found = _contrasts(release, block)
+        found = _contrasts(release, contrasted or block)
         if found is None:
-            if design.deff is None and needed:
+            if needed and (by_units or design.deff is None):
+                other = "" if by_units else ", and the design declares no deff="
                 raise NotMeasuredError(
-                    f"contrasts of {block.names[0]!r} between units were not measured, and the "
-                    "design declares no deff="
+                    f"contrasts of {(contrasted or block).names[0]!r} between units were not "
+                    f"measured{other}"
                 )
             empty = np.zeros((0, block.size))
             return cls(answers, basis, empty, np.zeros(0), np.zeros((block.size,) * 2), design)
@@ -130,6 +138,8 @@ def _of_hash(design: Design) -> float:
 
 def _basis(measured: Block, block: Block) -> Floats | None:
     """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
+    if isinstance(measured, PilotScore):
+        return measured.unit * np.eye(measured.size) if measured.settles(block) else None
     if isinstance(measured, Partition) and measured.rotated:
         of_sets = _basis(measured.plain, block)
         return None if of_sets is None else of_sets @ np.linalg.inv(measured.basis)
@@ -177,7 +187,7 @@ class Estimates(Cached):
     @cached_property
     def independent(self) -> Floats:
         """Sampling variances (q,) of as many independent rows of the mean weight."""
-        squares = self.estimand.squares(self.totals.values, self.slopes)
+        squares = self.estimand.squares(self.totals.values, self._contrast_slopes)
         return np.asarray(self.totals.design.coded_mean * squares)
 
     @cached_property
@@ -186,11 +196,18 @@ class Estimates(Cached):
         return np.asarray(self.slopes @ self.totals.noise @ self.slopes.T)
 
     @cached_property
+    def _contrast_slopes(self) -> Floats:
+        """Derivatives (q, e) by what contrasts are of: the totals, or other functions."""
+        by_contrasts = self.estimand.contrast_slopes
+        return self.slopes if by_contrasts is None else by_contrasts(self.totals.values)
+
+    @cached_property
     def contrast_moments(self) -> tuple[Floats, Floats]:
         """Sum of products of the linearised contrasts (q, q), and what noise adds to it."""
-        z = self.totals.contrasts @ self.slopes.T
+        slopes = self._contrast_slopes
+        z = self.totals.contrasts @ slopes.T
         factors = self.totals.factors
-        noise = self.slopes @ self.totals.contrast_noise @ self.slopes.T
+        noise = slopes @ self.totals.contrast_noise @ slopes.T
         return (z.T * factors) @ z, factors.sum() * noise
 
     @cached_property
@@ -250,6 +267,18 @@ class Estimates(Cached):
             effective *= design.units / (effective + design.units - 1)
         return effective
 
+    @cached_property
+    def moving_noise(self) -> Floats:
+        """Covariances (2, q) of the noise where a parameter is not its estimate but d less.
+
+        Its variance is then that at the estimate plus 2 d times the first and d^2 times the second.
+        """
+        if self.estimand.moving is None:
+            return np.zeros((2, len(self.params)))
+        moving = self.estimand.moving(self.totals.values)
+        noise = moving @ self.totals.noise
+        return np.stack([np.sum(noise * x, axis=1) for x in (self.slopes, moving)])
+
     def half_widths(self, alpha: float | Floats) -> Floats:
         """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
 
@@ -269,17 +298,38 @@ class Estimates(Cached):
         normal = stats.norm.ppf(1 - (1 - _OF_VARIANCE) * alpha / 2)
         return np.asarray(np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise)))
 
+    @property
+    def _variances(self) -> Floats:
+        """Variances (q,) of the errors, of sampling and noise."""
+        return np.asarray(np.diag(self.sampling_covariance) + np.diag(self.noise_covariance))
+
+    def _noisier(self, distances: Floats) -> Floats:
+        """Standard deviations (q,) at the estimates over those at values so much less."""
+        first, second = self.moving_noise
+        at_value = self._variances + 2 * distances * first + distances**2 * second
+        ratios = self._variances / np.maximum(at_value, 1e-300)
+        return np.sqrt(np.where(at_value > 0, ratios, 1.0))
+
+    def t_squared(self, distances: Floats) -> float:
+        """Squared t statistic of the only parameter, so much above the value tested."""
+        scaled = float((distances * self._noisier(distances))[0])
+        return scaled**2 / max(float(self._variances[0]), 1e-300)
+
     def pvalues(self, distances: Floats) -> Floats:
-        """Two-sided p-values (q,) of distances from the estimates: where the intervals end."""
+        """Two-sided p-values (q,) of estimates less values: where the intervals end."""
+        known = np.isfinite(distances) & np.isfinite(self._variances)
+        distances = np.where(known, distances * self._noisier(distances), 0.0)
         low, high = np.full(len(distances), np.log(LEAST_COMPUTED)), np.zeros(len(distances))
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            inside = np.abs(distances) <= self.half_widths(np.exp(middle))
+            inside = ~known | (np.abs(distances) <= self.half_widths(np.exp(middle)))
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
         return np.asarray(np.exp(high))
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
+        if not np.isfinite(self.slopes).all():
+            return np.full(len(self.params), np.inf)
         laws = map(self.totals.noise_law, self.slopes * _INVERTED)
         return np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / _INVERTED
 
@@ -310,13 +360,15 @@ class DesignIntervals(Estimated, Cached):
 
     @cached_property
     def sampling_variance(self) -> Floats:
-        """Variances (q,) of the sampling error."""
-        return self._joined(np.diag(part.sampling_covariance) for part in self.parts)
+        """Variances (q,) of the sampling error, infinite without an estimate."""
+        joined = self._joined(np.diag(part.sampling_covariance) for part in self.parts)
+        return np.where(np.isnan(joined), np.inf, joined)
 
     @cached_property
     def privacy_variance(self) -> Floats:
-        """Variances (q,) of the noise."""
-        return self._joined(np.diag(part.noise_covariance) for part in self.parts)
+        """Variances (q,) of the noise, infinite without an estimate."""
+        joined = self._joined(np.diag(part.noise_covariance) for part in self.parts)
+        return np.where(np.isnan(joined), np.inf, joined)
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
@@ -340,13 +392,35 @@ class DesignIntervals(Estimated, Cached):
     def __len__(self) -> int:
         return len(self.estimate)
 
+    @cached_property
+    def _moving_noise(self) -> Floats:
+        """(2, q), see `Estimates.moving_noise`."""
+        return np.stack([self._joined(part.moving_noise[i] for part in self.parts) for i in (0, 1)])
+
     def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits (q,) of the population; of the table, from the distribution of the noise."""
+        """Limits (q,) of the population; of the table, from the distribution of the noise.
+
+        With the noise as it is at each value, as Fieller's: without an end where noise does not
+        rule out collinear regressors.
+        """
         if target == "table":
             width = self._joined(part.noise_quantiles(alpha) for part in self.parts)
+            variance = self.privacy_variance
         else:
             width = self._joined(part.half_widths(alpha) for part in self.parts)
-        low, high = (np.clip(self.estimate + side * width, *self.ranges) for side in (-1, 1))
+            variance = self.privacy_variance + self.sampling_variance
+        known = np.isfinite(self.estimate) & np.isfinite(width) & np.isfinite(variance)
+        estimate, width = (np.where(known, x, 0.0) for x in (self.estimate, width))
+        squared = np.divide(width**2, variance, out=np.zeros(len(self)), where=known & (width > 0))
+        first, second = (squared * np.where(known, x, 0.0) for x in self._moving_noise)
+        known &= second < 1
+        rest = np.where(known, 1 - second, 1.0)
+        root = np.sqrt(first**2 + rest * width**2)
+        ends = (
+            np.where(known, estimate + (side * root - first) / rest, side * np.inf)
+            for side in (-1, 1)
+        )
+        low, high = (np.clip(end, *self.ranges) for end in ends)
         return low, high
 
     def certified(self, alpha: float, target: Target) -> Ends:
@@ -364,10 +438,46 @@ class DesignIntervals(Estimated, Cached):
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-values (q,) that each parameter equals `value`, where its intervals end."""
-        two_sided = self._joined(part.pvalues(part.params - value) for part in self.parts)
+        size = sum(len(part.params) for part in self.parts)
+        values = np.broadcast_to(value, len(self)).astype(np.float64)
+        if self.chosen is not None:
+            values, chosen = np.zeros(size), values
+            values[list(self.chosen)] = chosen
+        places = np.split(values, np.cumsum([len(part.params) for part in self.parts])[:-1])
+        pairs = list(zip(self.parts, places, strict=True))
+        two_sided = self._joined(part.pvalues(part.params - own) for part, own in pairs)
         above = (self.estimate > value) == (alternative == "larger")
         one_sided = np.where(above, two_sided / 2, 1 - two_sided / 2)
         return two_sided if alternative == "two-sided" else one_sided
+
+    def determined_part(self) -> Floats:
+        """Combinations (q, q) that can be tested: all."""
+        return np.eye(len(self))
+
+    def wald(self, values: Floats) -> tuple[float, float]:
+        """F statistic and p-value that all parameters, of one block, equal values (q,).
+
+        The largest squared t of a combination of them, as Hotelling's; the noise is as it is where
+        that combination has the value tested.
+        """
+        from scipy import stats
+
+        (part,) = self.parts
+        covariance = part.sampling_covariance + part.noise_covariance
+        away = part.params - values
+        if not (np.isfinite(away).all() and np.isfinite(covariance).all()):
+            return 0.0, 1.0
+        sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        sizes, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+        axes = vectors / sd[:, np.newaxis]
+        along = axes @ ((axes.T @ away) / np.maximum(sizes, _LEAST_SIZE))
+        estimand = part.estimand.differences(["combination"], along[np.newaxis])
+        squared = replace(part, estimand=estimand).t_squared(along[np.newaxis] @ away)
+        size = int(np.sum(sizes > _ROUNDING))
+        df = float(np.min(part.degrees_of_freedom))
+        rest = max(df - size + 1, 1.0)
+        statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)
+        return statistic, float(stats.f.sf(statistic, size, rest))
 
     def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of some of the parameters."""
@@ -385,6 +495,8 @@ class ByDesign(EstimateResult):
     ----------
     design : Design
     """
+
+    certified_target: ClassVar[Target] = "table"  # there are none for the population
 
     design: Design = field(kw_only=True)
 
@@ -469,7 +581,7 @@ class SurveyResult(ByDesign):
             parts.append(
                 Estimates(_total(part.estimand, above * self.design.unit_weight), part.totals)
             )
-        return _survey_result(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
+        return result_of(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
 
     @property
     def capped_share(self) -> tuple[float, float] | None:
@@ -494,6 +606,9 @@ class SurveyResult(ByDesign):
         return replace(first, degrees_of_freedom=df)  # type: ignore[call-arg]
 
 
+S = TypeVar("S", bound=SurveyResult)
+
+
 def _total(estimand: Estimand, weights: Floats) -> Estimand:
     """Totals of the population, with weights (q, d) of the totals of the block."""
     return Estimand(
@@ -515,24 +630,30 @@ def infer_weighted(analysis: Any, release: ReleaseView) -> SurveyResult:
     title = getattr(analysis, "survey_title", type(analysis).__name__)
     rows = parts[0].totals.answers.rows
     notes = [cell_rules(release.schema, analysis)]
-    return _survey_result(title, parts, rows, str(release.budget), notes)
+    return result_of(title, parts, rows, str(release.budget), notes)
 
 
 def estimates_of(analysis: WithEstimands, release: ReleaseView) -> list[Estimates]:
     """Estimates of every estimand of an analysis."""
     return [
-        Estimates(estimand, Totals.of(release, estimand.block))
+        Estimates(
+            estimand,
+            Totals.of(release, estimand.block, estimand.contrasted, by_units=estimand.by_units),
+        )
         for estimand in analysis.estimands(release.schema)
     ]
 
 
-def _survey_result(
-    title: str, parts: list[Estimates], rows: RowCount, budget: str, notes: Sequence[str]
-) -> SurveyResult:
+def result_of(
+    title: str, parts: list[Estimates], rows: RowCount, budget: str, notes: Sequence[str],
+    kind: type[S] = SurveyResult,  # type: ignore[assignment]
+    **fields: Any,
+) -> S:  # fmt: skip
+    """Result of some estimates; of a kind with more fields."""
     terms = [term for part in parts for term in part.estimand.terms]
     design = parts[0].totals.design
     intervals = DesignIntervals(tuple(parts))
-    return SurveyResult(
+    return kind(
         title=title,
         **estimated(terms, intervals),
         rows=rows,
@@ -542,6 +663,7 @@ def _survey_result(
         design=design,
         degrees_of_freedom=Named(intervals.degrees_of_freedom, terms),
         parts=parts,
+        **fields,
     )
 
 

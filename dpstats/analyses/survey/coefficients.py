@@ -1,0 +1,563 @@
+"""Weighted coefficients of regressions, as functions of totals of cells or of products.
+
+Estimating equations U(b) = 0 are linear in the totals, so that derivatives of the coefficients
+follow from those of U (implicit function theorem; docs/explanation/inference/survey.md).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from dpstats.analyses.notes import cell_rules
+from dpstats.analyses.regression.contrasts import ContrastResult, RegressionResult
+from dpstats.analyses.regression.design_moments import DesignMoments
+from dpstats.analyses.regression.glm_models import number_names, regressor_columns, value_in_bins
+from dpstats.analyses.regression.score import IDENTITY, LOG, Link, find_root
+from dpstats.analyses.survey.estimand import Estimand, squares_of_cells, squares_of_parts
+from dpstats.analyses.survey.weighted import (
+    DesignIntervals,
+    SurveyResult,
+    Totals,
+    estimates_of,
+    result_of,
+)
+from dpstats.arrays import Codes, Floats
+from dpstats.caching import Cached
+from dpstats.checks import first_few
+from dpstats.errors import RequestError
+from dpstats.families.block import Block
+from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
+from dpstats.families.pilot_score import PilotScore
+from dpstats.families.subgroups import EVERY_CELL, Subgroup
+from dpstats.families.tables.cells import Table
+from dpstats.families.tables.partition import Partition
+from dpstats.results.estimates import estimated
+from dpstats.results.named import Named
+from dpstats.schema import Column, Number
+from dpstats.schema.conditions import cell_set
+
+if TYPE_CHECKING:
+    from dpstats.measured.view import ReleaseView
+
+_MOST_CELLS = 512  # of the regressors
+_FEW_CELLS = 32  # up to which totals of cells have less noise than products
+_CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
+_NO_FIT = (
+    "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
+    "level has no rows; use more rows or more budget, fewer regressors, or leave such levels out"
+)
+_NO_ENDS = (
+    "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "
+    "more budget or fewer regressors"
+)
+_SCORES = (
+    "sampling variances from scores at a first estimate, whose residuals are cut off at three "
+    "standard deviations or more: they are too small where more than a few residuals are beyond"
+)
+
+
+class Fitted(NamedTuple):
+    """Solution of U(b) = 0 in the basis of a design, with derivatives there."""
+
+    b: Floats  # (p,)
+    inverse: Floats  # (p, p) of minus the derivative of U
+    by_totals: Floats  # (p, d) of U, by the totals
+
+
+class Equations(Cached, ABC):
+    """Estimating equations U(b) = 0 of p coefficients, linear in d totals."""
+
+    moments: DesignMoments
+    link: Link
+
+    @property
+    @abstractmethod
+    def block(self) -> Block:
+        """The functions of which the totals are."""
+
+    @abstractmethod
+    def solve(self, totals: Floats) -> Fitted | None:
+        """The solution; None where noise leaves none."""
+
+    @abstractmethod
+    def moving(self, fitted: Fitted, along: Floats) -> Floats:
+        """Derivatives (q, d) of g'U by totals where b moves along g; directions g (q, p)."""
+
+    @abstractmethod
+    def squares(self, totals: Floats, slopes: Floats) -> Floats:
+        """See `Estimand.squares`."""
+
+    @property
+    def score(self) -> PilotScore | None:
+        """What contrasts between units are measured of, if not of the block."""
+        return None
+
+    def _fitted(self, totals: Floats) -> Fitted | None:
+        return self._once(totals.tobytes(), lambda: self.solve(totals))
+
+    def estimand(self, terms: Sequence[str], combinations: Floats) -> Estimand:
+        """Combinations (q, k) of the coefficients in original units."""
+        matrix = combinations @ self.moments.to_basis
+        shift = np.zeros(len(matrix))
+        if self.link is IDENTITY:
+            shift = combinations @ self.moments.shift
+        else:
+            matrix = matrix / self.moments.half_range
+
+        def unknown(totals: Floats, columns: int) -> Floats:
+            return np.full((len(matrix), columns), np.nan)
+
+        def value(totals: Floats) -> Floats:
+            fitted = self._fitted(totals)
+            return np.asarray(matrix @ fitted.b + shift if fitted else unknown(totals, 1)[:, 0])
+
+        def jacobian(totals: Floats) -> Floats:
+            fitted = self._fitted(totals)
+            if fitted is None:
+                return unknown(totals, len(totals))
+            return np.asarray(matrix @ fitted.inverse @ fitted.by_totals)
+
+        def moving(totals: Floats) -> Floats:
+            fitted = self._fitted(totals)
+            if fitted is None:
+                return unknown(totals, len(totals))
+            along = matrix @ fitted.inverse
+            length = np.einsum("ij,ij->i", along, matrix)
+            return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
+
+        def by_score(totals: Floats) -> Floats:
+            fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
+            if fitted is None:
+                return unknown(totals, basis.shape[1])
+            return np.asarray(matrix @ fitted.inverse @ basis)
+
+        return Estimand(
+            self.block, terms, value, jacobian, self.squares, by_units=True, moving=moving,
+            contrasted=self.score, contrast_slopes=None if self.score is None else by_score,
+            along=lambda names, contrasts: self.estimand(names, contrasts @ combinations),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class CellEquations(Equations):
+    """X'(S - N mean(X b)) = 0, with numbers of rows N and sums of the response S of C cells."""
+
+    moments: DesignMoments
+    link: Link
+
+    @staticmethod
+    def serves(moments: DesignMoments, most: int = _MOST_CELLS) -> bool:
+        """Whether the regressors have few cells, in each of which they have one value."""
+        columns = regressor_columns(moments)
+        return math.prod(c.bins for c in columns) <= most and not _of_many_values(moments)
+
+    @cached_property
+    def _columns(self) -> tuple[Column, ...]:
+        return regressor_columns(self.moments)
+
+    @cached_property
+    def _bins(self) -> Codes:
+        """(c, C) bins of the columns in all cells where numbers have a value."""
+        bins = np.indices([column.bins for column in self._columns]).reshape(len(self._columns), -1)
+        names = number_names(self.moments)
+        kept = np.ones(bins.shape[1], dtype=np.bool_)
+        for column, of in zip(self._columns, bins, strict=True):
+            kept &= (of < _value_bins(column)) | (column.name not in names)
+        return bins[:, kept]
+
+    @cached_property
+    def _x(self) -> Floats:
+        """(C, p) the basis in the cells."""
+        values = {}
+        for column, bins in zip(self._columns, self._bins, strict=True):
+            values[column.name] = bins.astype(np.float64)
+            if column.name in number_names(self.moments):
+                assert isinstance(column, Number)
+                values[column.name] = value_in_bins(column, bins)
+        return self.moments.regressors_at(values)
+
+    def _inside(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
+        """Cells of columns that the regression is of."""
+        given = self.moments.given
+        shape = tuple(column.bins for column in columns)
+        return np.ones(shape, np.bool_) if given is None else given.over(columns)
+
+    def _cell(self, columns: tuple[Column, ...], bins: Codes) -> NDArray[np.bool_]:
+        """Cells of columns whose regressors have these bins (c,), inside the condition."""
+        mask = self._inside(columns).copy()
+        for column, own in zip(self._columns, bins.tolist(), strict=True):
+            other = np.arange(column.bins) != own
+            np.moveaxis(mask, columns.index(column), 0)[other] = False
+        return mask
+
+    @cached_property
+    def block(self) -> Block:
+        """A table of the cells by the outcome, in a condition its cells; or sums of a number."""
+        given, (name, level) = self.moments.given, self.moments.design.response
+        schema = self.moments.schema
+        more = () if given is None else given.cells.columns
+        used = {c.name for c in (*self._columns, *more)} | ({name} if level is not None else set())
+        columns = tuple(column for column in schema if column.name in used)
+        if level is None:
+            number = schema[name]
+            assert isinstance(number, Number)
+            answered = () if given is None else given.answered
+            groups = tuple(
+                Subgroup(cell_set(columns, self._cell(columns, bins)), answered, label)
+                for bins, label in zip(self._bins.T, self._labels, strict=True)
+            )
+            return GroupMoments(number, groups)
+        if given is None or not given.label:
+            return Table(columns)
+        at = columns.index(schema[name])
+        sets = {}
+        for bins, label in zip(self._bins.T, self._labels, strict=True):
+            mask = self._cell(columns, bins)
+            for outcome in range(_value_bins(schema[name])):
+                own = mask.copy()
+                np.moveaxis(own, at, 0)[np.arange(schema[name].bins) != outcome] = False
+                sets[f"{name}={schema[name].bin_labels[outcome]}, {label}"] = own
+        return Partition.of(columns, sets)
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        names = [c.name for c in self._columns]
+        labels = [c.bin_labels for c in self._columns]
+        return [
+            ", ".join(f"{n}={of[b]}" for n, of, b in zip(names, labels, bins, strict=True)) or "all"
+            for bins in self._bins.T.tolist()
+        ]
+
+    @cached_property
+    def _maps(self) -> tuple[Floats, Floats]:
+        """Numbers of rows (C, d), and sums of the response (C, d), as sums of the totals."""
+        block, (name, level) = self.block, self.moments.design.response
+        cells = len(self._x)
+        if level is None:
+            column = self.moments.schema[name]
+            assert isinstance(column, Number)
+            middle, half = column.middle, column.half_range
+            if self.link is IDENTITY:  # in the unit of the moments
+                middle, half = self.moments.origin_of_response, 1.0
+            size, of_x = TO_MOMENTS[:2]
+            each = np.eye(cells)[:, :, np.newaxis]  # by the parts of a cell
+            of_response = middle * size + half * of_x
+            return (each * size).reshape(cells, -1), (each * of_response).reshape(cells, -1)
+        column = self.moments.schema[name]
+        if isinstance(block, Partition):
+            pairs = np.eye(block.size).reshape(cells, _value_bins(column), block.size)
+            return pairs.sum(axis=1), pairs[:, level]
+        place = np.arange(block.size).reshape([c.bins for c in block.columns])
+        inside = self._inside(block.columns)
+        at = block.columns.index(column)
+        sizes = np.zeros((cells, block.size), dtype=np.float64)
+        sums = np.zeros_like(sizes)
+        for c, bins in enumerate(self._bins.T):
+            mask = self._cell(block.columns, bins) & inside
+            sizes[c, place[mask]] = 1.0
+            sums[c, np.moveaxis(place, at, 0)[level][np.moveaxis(mask, at, 0)[level]]] = 1.0
+        return sizes, sums
+
+    def solve(self, totals: Floats) -> Fitted | None:
+        """By Newton's method; None where the derivative is not definite."""
+        sizes, sums = self._maps
+        of_rows, of_response = sizes @ totals, sums @ totals
+        x, link = self._x, self.link
+        rows = np.maximum(of_rows, 0.0)
+
+        def score(b: Floats) -> Floats:
+            return np.asarray(x.T @ (of_response - of_rows * link.mean(x @ b)))
+
+        def derivative(b: Floats, rows: Floats) -> Floats:
+            return np.asarray((x.T * (rows * link.slope(x @ b))) @ x)
+
+        b: Floats | None = np.zeros(x.shape[1])
+        if link is not IDENTITY:
+            if link is LOG and of_response.sum() > 0 < of_rows.sum():  # near the overall mean
+                start = np.full(len(x), np.log(of_response.sum() / of_rows.sum()))
+                b = np.linalg.lstsq(x, start, rcond=None)[0]
+            assert b is not None
+            b = find_root(score, lambda b: derivative(b, rows), x, b)
+        if b is None:
+            return None
+        matrix = derivative(b, of_rows)
+        inverse = _inverse(matrix)
+        if inverse is None:
+            return None
+        if link is IDENTITY:
+            b = inverse @ score(b)
+        mean = link.mean(x @ b)[:, np.newaxis]
+        return Fitted(b, inverse, x.T @ (sums - mean * sizes))
+
+    def moving(self, fitted: Fitted, along: Floats) -> Floats:
+        """See `Equations.moving`."""
+        change = (along @ self._x.T) ** 2 * self.link.slope(self._x @ fitted.b)
+        return np.asarray(change @ self._maps[0])
+
+    def squares(self, totals: Floats, slopes: Floats) -> Floats:
+        """Sums (q,) of u z^2 over rows."""
+        of_parts = isinstance(self.block, GroupMoments)
+        return (squares_of_parts if of_parts else squares_of_cells)(totals, slopes)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductEquations(Equations):
+    """Normal equations A b = c from totals of products of regressors and response.
+
+    Contrasts between units are of the scores at a pilot: of the products they would have many times
+    the noise.
+    """
+
+    moments: DesignMoments
+    link: Link = IDENTITY
+
+    def __post_init__(self) -> None:
+        if self.moments.constant is None:
+            raise RequestError(
+                "a weighted regression on numbers needs an intercept: leave out '- 1'"
+            )
+
+    @cached_property
+    def _places(self) -> tuple[Block, NDArray[np.intp]]:
+        return self.moments.totals_block
+
+    @property
+    def block(self) -> Block:
+        """Products, and the number of rows."""
+        return self._places[0]
+
+    @cached_property
+    def score(self) -> PilotScore:
+        """Terms of the regressors times the residual, cut off."""
+        design, given = self.moments.design, self.moments.given
+        terms, _ = self.moments.regressor_terms
+        return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
+
+    def _products(self, totals: Floats) -> Floats:
+        """(q, q) totals of products of two features."""
+        place = self._places[1]
+        return np.where(place >= 0, totals[place], 0.0)
+
+    def _weights(self, left: Floats, right: Floats) -> Floats:
+        """(k, d) derivatives by totals of left_i'E right_i, E the products; left, right (k, q)."""
+        place = self._places[1].ravel()
+        used = place >= 0
+        found = np.zeros((len(left), self.block.size))
+        for row, one, other in zip(found, left, right, strict=True):
+            row += np.bincount(
+                place[used], np.outer(one, other).ravel()[used], minlength=self.block.size
+            )
+        return found
+
+    def solve(self, totals: Floats) -> Fitted | None:
+        """None where the matrix is not definite."""
+        rows = self.moments.rows
+        second = rows @ self._products(totals) @ rows.T
+        inverse = _inverse(second[:-1, :-1])
+        if inverse is None:
+            return None
+        b = inverse @ second[:-1, -1]
+        residual = np.broadcast_to(rows.T @ np.append(-b, 1.0), (len(b), rows.shape[1]))
+        return Fitted(b, inverse, self._weights(rows[:-1], residual))
+
+    def moving(self, fitted: Fitted, along: Floats) -> Floats:
+        """See `Equations.moving`."""
+        features = along @ self.moments.rows[:-1]
+        return self._weights(features, features)
+
+    def residual_square(self, totals: Floats) -> float:
+        """Mean square of the residuals in unit scale; noise may make it negative."""
+        fitted = self._fitted(totals)
+        assert fitted is not None
+        residual = self.moments.rows.T @ np.append(-fitted.b, 1.0)
+        return float(residual @ self._products(totals) @ residual) / self._rows(totals)
+
+    def _rows(self, totals: Floats) -> float:
+        return max(float(totals[self.block.terms.index(())]), 1.0)  # type: ignore[attr-defined]
+
+    def squares(self, totals: Floats, slopes: Floats) -> Floats:
+        """Sums (q,) of u z^2 for errors of equal variance, z by slopes (q, e) of the score."""
+        if self._fitted(totals) is None:
+            return np.full(len(slopes), np.nan)
+        terms, _ = self.moments.regressor_terms
+        at = [self.moments.features.index(term) for term in terms]
+        gram = self._products(totals)[np.ix_(at, at)]
+        lengths = np.maximum(np.einsum("ij,jk,ik->i", slopes, gram, slopes), 0.0)
+        return np.asarray(max(self.residual_square(totals), 0.0) * lengths)
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The score at the estimate of a release, cut off at `_CLIP` deviations of the residual.
+
+        One standard deviation of the noise is added to the mean square of residuals.
+        """
+        totals = Totals.of(release, self.block, needed=False)
+        fitted = self._fitted(totals.values)
+        if fitted is None:
+            return self.score.at(np.zeros(self.score.size))
+        residual = self.moments.rows.T @ np.append(-fitted.b, 1.0)
+        weights = self._weights(residual[np.newaxis], residual[np.newaxis])[0]
+        noise = float(np.sqrt(weights @ totals.noise @ weights)) / self._rows(totals.values)
+        square = max(self.residual_square(totals.values), 0.0) + noise
+        basis = self.moments.regressor_terms[1]
+        return self.score.at(fitted.b @ basis, _CLIP * float(np.sqrt(square)))
+
+
+def _value_bins(column: Column) -> int:
+    """Number of levels or bins of values, without that of missing cells."""
+    return column.bins - column.allow_missing
+
+
+def _inverse(matrix: Floats) -> Floats | None:
+    """Inverse of a positive definite matrix; None of another."""
+    try:
+        root = linalg.cholesky(matrix, lower=True)
+    except (np.linalg.LinAlgError, ValueError):
+        return None
+    return np.asarray(linalg.cho_solve((root, True), np.eye(len(matrix))))
+
+
+def _of_many_values(moments: DesignMoments) -> list[str]:
+    """Regressors that are numbers with several values in a bin."""
+    columns = (moments.schema[name] for name in number_names(moments))
+    return [
+        c.name for c in columns
+        if isinstance(c, Number) and np.any(c.bin_codes[0] < c.bin_codes[1])
+    ]  # fmt: skip
+
+
+def equations_of(moments: DesignMoments, link: Link) -> Equations:
+    """Estimating equations of a formula for the rows of a survey.
+
+    Raises
+    ------
+    RequestError
+        If neither cells nor products determine them.
+    """
+    if link is IDENTITY:
+        if CellEquations.serves(moments, _FEW_CELLS):
+            return CellEquations(moments, link)
+        given = moments.given or Subgroup(EVERY_CELL)
+        return ProductEquations(replace(moments, given=given))
+    if not CellEquations.serves(moments):
+        numbers = _of_many_values(moments)
+        cells = math.prod(column.bins for column in regressor_columns(moments))
+        found = f"{first_few(numbers)} with many values" if numbers else f"{cells} cells"
+        raise RequestError(
+            f"a weighted regression of this kind is fitted to the cells of its regressors, at most "
+            f"{_MOST_CELLS} with one value each; this one has {found}: use C(...) of their bins, "
+            "fewer points, edges between all values, or fewer columns"
+        )
+    return CellEquations(moments, link)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedRegression(SurveyResult, RegressionResult):
+    """Coefficients of a regression from a survey with a `Design`.
+
+    The F test is Hotelling's, with the degrees of freedom of the design.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+    >>> columns = [dps.Boolean("smoker"), dps.Category("sex", ["f", "m"])]
+    >>> schema, risk = dps.Schema(columns, design=design), dps.Logistic("smoker ~ sex")
+    >>> plan = dps.plan(schema, {"risk": risk}, budget=dps.PureDP(2), n=8_000)
+    >>> rows = pd.DataFrame({"smoker": [True, False, True, *[False] * 4, True] * 1_000})
+    >>> rows["weight"], rows["sex"] = 2, ["f", "m"] * 4_000
+    >>> rows["school"] = rows.index // 200
+    >>> fitted = dps.release(plan, rows).infer(risk)
+    >>> fitted.terms, fitted.conf_int().shape
+    (['Intercept', 'sex[T.m]'], (2, 2))
+    >>> fitted.f_test("sex[T.m] = 0").pvalue < 0.05
+    True
+    """
+
+    def _first(self, count: int) -> WeightedRegression:
+        first = super()._first(count)
+        assert isinstance(first, WeightedRegression)
+        return first
+
+    @property
+    def df_resid(self) -> float:
+        """Degrees of freedom of the design, the fewest of a coefficient."""
+        return float(np.min(np.asarray(self.degrees_of_freedom)))
+
+    @property
+    def _covariance(self) -> Floats:
+        return np.where(np.isnan(self.covariance), np.inf, self.covariance)
+
+    def _along(self, matrix: Floats) -> DesignIntervals:
+        (part,), names = self.parts, [str(i) for i in range(len(matrix))]
+        return DesignIntervals((replace(part, estimand=part.estimand.differences(names, matrix)),))
+
+    def _combined(
+        self, title: str, names: list[str], intervals: Any, notes: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        return {
+            **estimated(names, intervals), "title": title, "budget": self.budget,
+            "rows": self.rows, "notes": [*notes, *self.notes], "design": self.design,
+            "degrees_of_freedom": Named(intervals.degrees_of_freedom, names),
+            "parts": intervals.parts,
+        }  # fmt: skip
+
+    def _contrasts(self, fields: dict[str, Any]) -> ContrastResult:
+        return WeightedContrasts(**fields)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedContrasts(SurveyResult, ContrastResult):
+    """Contrasts of coefficients from a survey, see `WeightedRegression`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+    >>> columns = [dps.Boolean("smoker"), dps.Category("sex", ["f", "m"])]
+    >>> schema, risk = dps.Schema(columns, design=design), dps.Logistic("smoker ~ sex")
+    >>> plan = dps.plan(schema, {"risk": risk}, budget=dps.PureDP(2), n=8_000)
+    >>> rows = pd.DataFrame({"smoker": [True, False, True, *[False] * 4, True] * 1_000})
+    >>> rows["weight"], rows["sex"] = 2, ["f", "m"] * 4_000
+    >>> rows["school"] = rows.index // 200
+    >>> men = dps.release(plan, rows).infer(risk).t_test("sex[T.m] = 1")
+    >>> men.effect < 0, men.pvalue < 0.05
+    (True, True)
+    """
+
+    def _first(self, count: int) -> WeightedContrasts:
+        first = super()._first(count)
+        assert isinstance(first, WeightedContrasts)
+        return first
+
+
+def weighted_regression(
+    analysis: Any, title: str, equations: Equations, release: ReleaseView
+) -> WeightedRegression:
+    """Weighted coefficients of an analysis whose estimand is that of some equations."""
+    (part,) = parts = estimates_of(analysis, release)
+    terms = part.estimand.terms
+    notes = []
+    if not np.isfinite(part.params).all():
+        notes.append(_NO_FIT)
+    elif any(
+        np.isinf(end).any() for end in DesignIntervals((part,)).noise_aware(0.05, "population")
+    ):
+        notes.append(_NO_ENDS)
+    if part.estimand.contrasted is not None:
+        notes.append(_SCORES)
+    notes.append(cell_rules(release.schema, analysis))
+    return result_of(
+        title, parts, part.totals.answers.rows, str(release.budget), notes, WeightedRegression,
+        moments=equations.moments, null=np.zeros(len(terms)),
+    )  # fmt: skip

@@ -1,0 +1,331 @@
+"""Weighted regressions: those of R's survey package without noise, and what noise leaves."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.families.contrasts import Contrasts
+from dpstats.measured.combining import Sources
+from dpstats.measured.view import View
+
+DATA = Path(__file__).parents[2] / "data"
+FIGURES = json.loads((DATA / "survey.json").read_text("utf-8"))["survey"]
+WITHOUT_NOISE = dps.PureDP(10**10)
+COLUMNS = [
+    dps.Boolean("ill"), dps.Category("sex", ["f", "m"]),
+    dps.Category("region", ["coast", "hills", "plain"]),
+    dps.Number("income", 0, 100, points=1001, missing=0),
+    dps.Number("age", 18, 90, points=73, missing=18),
+    dps.Number("age10", 1.8, 9, points=73, missing=1.8,
+               edges=[(age + 0.5) / 10 for age in range(18, 90)]),
+    dps.Number("visits", 0, 20, points=21, missing=0),
+]  # fmt: skip
+CELLS = {
+    "logistic": dps.Logistic("ill ~ age10 + sex"), "poisson": dps.Poisson("visits ~ sex + region"),
+    "line": dps.OLS("income ~ sex*region"), "shares": dps.OLS("ill ~ region"),
+    "ill women": dps.Logistic("ill ~ region", given="sex == 'f'"),
+    "visits of women": dps.Poisson("visits ~ region", given="sex == 'f'"),
+}  # fmt: skip
+SCORES = {
+    "ols": dps.OLS("income ~ age + sex + region"),
+    "ols_of_women": dps.OLS("income ~ age + region", given="sex == 'f'"),
+}
+
+
+@pytest.fixture(scope="module")
+def survey():
+    rows = pd.read_csv(DATA / "survey.csv")
+    return rows.assign(age10=rows["age"] / 10)
+
+
+def schema_of(survey, **options):
+    about = FIGURES["about"]
+    units = {h: sorted(set(rows["psu"])) for h, rows in survey.groupby("stratum")}
+    given = {"mean": about["mean_weight"], "cap": about["cap"], "units": units} | options
+    return dps.Schema(COLUMNS, design=dps.Design("w", strata="stratum", unit="psu", **given))
+
+
+@pytest.fixture(scope="module")
+def released(survey):
+    asked = {**CELLS, **SCORES}
+    plan = dps.plan(schema_of(survey), asked, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
+    assert plan.in_two_stages
+    return dps.release(plan, survey, m=500)
+
+
+def linearised(part, functions, survey):
+    """Covariance with replacement of the linearised values of rows, as R has it."""
+    z = survey["u"].to_numpy() * (part._contrast_slopes @ functions)
+    of_units = pd.DataFrame(z.T).groupby([survey["stratum"], survey["psu"]]).sum()
+    strata = [x.to_numpy() for _, x in of_units.groupby(level=0)]
+    return sum(len(x) * np.cov(x.T, ddof=1).reshape(2 * x.shape[1:]) for x in strata)
+
+
+def values_of(block, survey, schema):
+    columns = schema.select([column.name for column in block.columns])
+    codes = columns.encode(pa.RecordBatch.from_pandas(survey))
+    return block.functions(codes) / block.bounds[:, np.newaxis]
+
+
+def close(figure, params, cov, rtol):
+    np.testing.assert_allclose(params, figure["params"], rtol=1e-8)
+    se = np.sqrt(np.diag(figure["cov"]))
+    np.testing.assert_allclose(cov / np.outer(se, se), figure["cov"] / np.outer(se, se), atol=rtol)
+
+
+@pytest.mark.parametrize("name", ["logistic", "poisson"])
+def test_coefficients_from_cells_are_those_of_r(released, survey, name):
+    result = released.infer(name)
+    (part,) = result.parts
+    functions = values_of(part.estimand.block, survey, released.schema)
+    close(FIGURES[name], result.params, linearised(part, functions, survey), 1e-8)
+    assert result.terms[1] == {"logistic": "age10", "poisson": "sex[T.m]"}[name]
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_coefficients_from_products_are_those_of_r(released, survey, name):
+    """Contrasts are of scores at the estimate: without cutting off residuals, R's scores."""
+    result = released.infer(name)
+    (part,) = result.parts
+    (at,) = (c.base for c in released.contrasts if c.base.settles(part.estimand.contrasted))
+    whole = at.at(np.array(at.pilot) / 2**16, 8.0)
+    functions = values_of(whole, survey, released.schema) * whole.unit
+    close(FIGURES[name], result.params, linearised(part, functions, survey), 1e-3)
+    cut_off = values_of(at, survey, released.schema) * at.unit
+    weights = survey["u"] * (functions[0] != 0)
+    spread = np.sqrt(np.average(functions[0] ** 2, weights=weights))
+    assert at.unit == pytest.approx(3 * spread, rel=1e-3)
+    np.testing.assert_allclose(cut_off[0], np.clip(functions[0], -at.unit, at.unit), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["line", "shares", "ill women", "visits of women"])
+def test_derivatives_are_those_of_the_coefficients(released, survey, name):
+    (part,) = released.infer(name).parts
+    estimand, totals = part.estimand, part.totals.values
+    steps = 1e-4 * np.abs(totals).max() * np.eye(len(totals))
+    numeric = [(estimand.value(totals + h) - estimand.value(totals - h)) / (2 * h.max())
+               for h in steps]  # fmt: skip
+    np.testing.assert_allclose(part.slopes.T, numeric, rtol=1e-5, atol=1e-12)
+    functions = values_of(estimand.block, survey, released.schema)
+    squares = survey["u"].to_numpy() @ (part.slopes @ functions).T ** 2
+    np.testing.assert_allclose(estimand.squares(totals, part.slopes), squares, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logistic", "ols", "shares"])
+def test_noise_moves_with_the_value_of_a_coefficient(released, survey, name):
+    """As the score of rows at coefficients of which one has another value."""
+    (part,) = released.infer(name).parts
+    men, one = survey["sex"] == "m", np.ones(len(survey))
+    regions = [survey["region"] == level for level in ("hills", "plain")]
+    x = {"logistic": [one, survey["age10"], men], "ols": [one, survey["age"], men, *regions],
+         "shares": [one, *regions]}[name]  # fmt: skip
+    x = np.array(x, dtype=float)
+    slope = stats.logistic.pdf(part.params @ x) if name == "logistic" else one
+    inverse = np.linalg.inv(x * (survey["u"].to_numpy() * slope) @ x.T)
+    wanted = (inverse @ x) ** 2 * slope / np.diag(inverse)[:, np.newaxis]
+    moving = part.estimand.moving(part.totals.values)
+    functions = values_of(part.estimand.block, survey, released.schema)
+    np.testing.assert_allclose(moving @ functions, wanted, rtol=1e-6, atol=1e-15)
+    noise = moving @ part.totals.noise
+    np.testing.assert_allclose(
+        part.moving_noise, [np.diag(noise @ part.slopes.T), np.diag(noise @ moving.T)], rtol=1e-9
+    )
+
+
+def test_a_saturated_line_has_the_means_of_its_cells(released, survey):
+    weights = survey["u"]
+    income = (survey["income"] * weights).groupby([survey["sex"], survey["region"]]).sum()
+    means = income / weights.groupby([survey["sex"], survey["region"]]).sum()
+    params = released.infer("line").params
+    assert params["Intercept"] == pytest.approx(means["f", "coast"])
+    assert params["sex[T.m]"] == pytest.approx(means["m", "coast"] - means["f", "coast"])
+    women = released.infer("ill women").params
+    inside = survey[survey["sex"] == "f"]
+    share = np.average(inside["ill"], weights=inside["u"] * (inside["region"] == "coast"))
+    assert women["Intercept"] == pytest.approx(np.log(share / (1 - share)))
+
+
+def test_tests_are_by_the_covariance_of_the_design(released):
+    result = released.infer("shares")
+    covariance, df = result.cov_params().to_numpy()[1:, 1:], result.df_resid
+    wald = result.params[1:] @ np.linalg.solve(covariance, result.params[1:])
+    test = result.f_test("region[T.hills] = 0, region[T.plain] = 0")
+    assert test.statistic == pytest.approx(wald / 2 * (df - 1) / df, rel=1e-6)
+    assert test.pvalue == pytest.approx(stats.f.sf(test.statistic, 2, df - 1))
+    assert (test.df_num, test.df_denom) == (2, df)
+    again = result.f_test("region[T.hills] = 0, region[T.plain] = 0, region[T.hills] = 0")
+    assert again.statistic == pytest.approx(test.statistic, rel=1e-6)
+    one = result.t_test("region[T.hills] - region[T.plain] = 0.1")
+    sd = np.sqrt(np.array([1, -1]) @ covariance @ [1, -1])
+    assert one.sd == pytest.approx(sd, rel=1e-6)
+    assert one.tvalue == pytest.approx((one.effect - 0.1) / sd, rel=1e-6)
+    single = result.f_test("region[T.hills] - region[T.plain] = 0.1")
+    assert single.statistic == pytest.approx(one.tvalue**2, rel=1e-6)
+    assert "weights w" in one.summary()
+    assert "weights w" in result.summary()
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.002])
+def test_limits_are_open_where_noise_does_not_rule_out_collinear_regressors(survey, epsilon):
+    schema, line = schema_of(survey), dps.OLS("income ~ age + sex + region")
+    plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(epsilon), unit="add_remove", n=1500)
+    result = dps.release(plan, survey, m=500, k=100).infer(line)
+    assert np.isinf(result.conf_int()).any()
+    assert any("does not rule out" in note for note in result.notes)
+    if epsilon < 0.01:
+        assert np.isnan(result.params).all()
+        assert np.isinf(result.cov_params()).all(axis=None)
+        assert np.all(np.asarray(result.pvalues) == 1)
+        assert result.f_test(np.eye(5)[1:]).pvalue == 1
+    assert np.isinf(result.conf_int(target="table")).any()
+    result.t_test("age = 1").summary()
+    result.summary()
+
+
+def test_limits_and_pvalues_agree(survey):
+    schema, line = schema_of(survey), dps.OLS("income ~ sex + region")
+    plan = dps.plan(schema, {"line": line}, budget=dps.PureDP(2), unit="add_remove", n=1500)
+    result = dps.release(plan, survey, m=500).infer(line)
+    limits = result.conf_int(alpha=0.1)
+    for end in (0, 1):
+        test = result.t_test((np.eye(len(result.terms)), limits[:, end]))
+        np.testing.assert_allclose(test.pvalues, 0.1, rtol=1e-6)
+
+
+def test_what_a_design_cannot_have_is_refused(survey):
+    schema = schema_of(survey)
+    for line, match in [
+        (dps.OLS("income ~ age", ridge=1), "ridge="), (dps.OLS("income ~ age - 1"), "'- 1'"),
+        (dps.OLS("income ~ age", clip_norm=1), "clip_norm"),
+        (dps.OLS("income ~ age", cov_type="HC1"), "cov_type"),
+        (dps.Logistic("ill ~ age"), "with many values"),
+        (dps.Poisson("visits ~ age10*sex + region + ill"), "cells"),
+        (dps.Logistic("ill ~ sex", stages=2), "stages=2"),
+    ]:  # fmt: skip
+        with pytest.raises(RequestError, match=match):
+            dps.plan(schema, {"line": line}, budget=dps.PureDP(1), n=1500)
+    of_shares = replace(schema, design=dps.Design("w", mean=1, cap=2, deff=2))
+    with pytest.raises(RequestError, match="declare unit="):
+        dps.plan(of_shares, {"line": dps.OLS("income ~ sex")}, budget=dps.PureDP(1), n=1500)
+
+
+def test_a_design_effect_of_shares_is_not_used_for_coefficients(survey):
+    schema = schema_of(survey, deff=1.0)
+    asked = {"share": dps.Proportion("ill"), "line": dps.OLS("income ~ sex")}
+    plan = dps.plan(schema, asked, budget=dps.PureDP(0.1), unit="add_remove", n=1500)
+    release = dps.release(plan, survey, m=500)
+    assert np.isinf(release.infer("share").degrees_of_freedom).all()
+    assert np.isfinite(release.infer("line").degrees_of_freedom).all()
+    with pytest.raises(dps.NotMeasuredError):
+        release.infer(dps.OLS("ill ~ sex"))
+
+
+def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path):
+    schema, line = schema_of(survey), dps.OLS("income ~ age + sex")
+    plan = dps.plan(schema, {"line": line}, budget=dps.ZCDP(1), unit="replace", n=len(survey))
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json") == plan
+    (waiting,) = plan.strategy.contrasts
+    assert waiting.pending
+    edited = json.loads((tmp_path / "plan.json").read_text("utf-8"))
+    (at,) = (block for block in edited["blocks"] if block["role"] == "contrasts")
+    at["base"] |= {"pilot": [0, 0, 0], "clip": 2**16}
+    (tmp_path / "edited.json").write_text(json.dumps(edited), "utf-8")
+    with pytest.raises(RequestError, match="answer nothing"):
+        dps.Plan.load(tmp_path / "edited.json")
+    assert plan.cost() == 1
+    release = dps.release(plan, survey, m=500, k=100)
+    release.save(tmp_path / "release.zip")
+    again = dps.load(tmp_path / "release.zip")
+    assert again == release
+    (contrasts,) = again.contrasts
+    assert isinstance(contrasts, Contrasts)
+    assert not contrasts.pending
+    np.testing.assert_array_equal(again.infer("line").bse, release.infer("line").bse)
+
+
+STRATA, UNITS = 30, 10  # in each
+POPULATION = [
+    dps.Boolean("urban"), dps.Category("group", [0, 1, 2]), dps.Boolean("ill"),
+    dps.Number("x", -1, 1, points=101, missing=0), dps.Number("y", -1, 1, points=1001, missing=0),
+]  # fmt: skip
+TRUE = {
+    "y ~ urban + x": np.array([0.05, 0.15, 0.1]),
+    "y ~ urban + group": np.array([0.05, 0.15, 0.08, 0.0]),
+    "ill ~ urban + group": np.array([-1.0, 0.4, 0.2, 0.0]),
+}
+
+
+def drawn(rng, formula, n, correlation):
+    """A sample with weights of a ratio of about 20; `urban` is the same in all rows of a unit."""
+    sizes = rng.multinomial(n, rng.dirichlet(np.full(STRATA * UNITS, 6.0)))
+    unit = np.repeat(np.arange(STRATA * UNITS), sizes)
+    weights = np.exp(np.clip(rng.normal(0, 0.62, n), -1.5, 1.5))
+    frame = pd.DataFrame({
+        "urban": (rng.random(STRATA * UNITS) < 0.5)[unit], "group": rng.integers(0, 3, n),
+        "x": np.rint(rng.uniform(-50, 50, n)) / 50, "w": weights / np.exp(0.62**2 / 2),
+        "unit": unit % UNITS, "stratum": unit // UNITS, "ill": False, "y": 0.0,
+    })  # fmt: skip
+    more = [frame["x"]] if formula.endswith("x") else [frame["group"] == 1, frame["group"] == 2]
+    x = np.array([np.ones(n), frame["urban"], *more], dtype=float).T
+    predictor, effect = x @ TRUE[formula], rng.normal(size=STRATA * UNITS)[unit]
+    if formula.startswith("ill"):  # means are those of the model, whatever the unit's effect
+        chance = stats.logistic.cdf(predictor) * (1 + 0.8 * np.sqrt(correlation) * effect)
+        frame["ill"] = rng.random(n) < chance
+    else:
+        parts = np.sqrt(correlation) * effect + np.sqrt(1 - correlation) * rng.normal(size=n)
+        frame["y"] = np.rint(500 * np.clip(predictor + 0.25 * parts, -1, 1)) / 500
+    return frame
+
+
+def covered(formula, budget, redraws, *, n=15_000, unit="add_remove", correlation=0.1):
+    """Which intervals (redraws, q) hold the coefficients, and p-values of a joint test of all."""
+    units = {h: list(range(UNITS)) for h in range(STRATA)}
+    design = dps.Design("w", mean=1, cap=3, strata="stratum", unit="unit", units=units)
+    kind = dps.Logistic if formula.startswith("ill") else dps.OLS
+    schema, line = dps.Schema(POPULATION, design=design), kind(formula)
+    rng = np.random.default_rng(7)
+    plan = dps.plan(schema, {"line": line}, budget=budget, unit=unit, n=n)
+    inside, pvalues = [], []
+    for _ in range(redraws):
+        sources = Sources(dps.measure(plan, drawn(rng, formula, n, correlation)))
+        result = line.infer(View(sources, sources.rows.value))
+        low, high = result.conf_int().T
+        inside.append((low <= TRUE[formula]) & (TRUE[formula] <= high))
+        pvalues.append(result.f_test((np.eye(len(low)), TRUE[formula])).pvalue)
+    return np.array(inside), np.array(pvalues)
+
+
+SETTINGS = [
+    ("y ~ urban + x", dps.PureDP(4)), ("y ~ urban + group", dps.ZCDP(0.2)),
+    ("ill ~ urban + group", dps.ZCDP(0.2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("formula", "budget"), SETTINGS)
+def test_intervals_cover_the_coefficients_in_a_few_samples(formula, budget):
+    """40 samples: at .95 fewer than 32 of them are covered with probability 6e-6.
+
+    Of independent rows `urban` would be covered in about half of them.
+    """
+    inside, pvalues = covered(formula, budget, 40, n=8_000)
+    assert np.all(inside.sum(axis=0) >= 32)
+    assert np.sum(pvalues <= 0.05) <= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["add_remove", "replace"])
+@pytest.mark.parametrize(("formula", "budget"), SETTINGS)
+def test_intervals_cover_the_coefficients(formula, budget, unit):
+    """400 samples: the standard error of a coverage of .95 is .011."""
+    inside, pvalues = covered(formula, budget, 400, unit=unit)
+    assert np.all(inside.mean(axis=0) >= 0.92)
+    assert np.mean(pvalues <= 0.05) <= 0.08

@@ -1,0 +1,179 @@
+"""A sample survey through all commands: the design is read, shown and used, and never left out."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.cli import DONE, REFUSED, main
+
+DESIGN = """
+[design]
+weights = "weight"
+mean = 2700
+cap = 8000
+total = 5_400_000
+strata = "region"
+unit = "school"
+
+[design.units]
+north = ["n1", "n2", "n3", "n4", "n5"]
+south = ["s1", "s2", "s3", "s4"]
+"""
+COLUMNS = """
+[[column]]
+name = "smoker"
+levels = ["no", "yes"]
+
+[[column]]
+name = "age"
+low = 0
+high = 120
+points = 121
+missing = 40
+"""
+ASKED = """
+[budget]
+epsilon = {epsilon}
+
+[[analysis]]
+name = "smoking"
+kind = "proportion"
+condition = "smoker == 'yes'"
+
+[[analysis]]
+name = "age"
+kind = "mean"
+columns = "age"
+"""
+
+
+@pytest.fixture
+def rows():
+    rng, n = np.random.default_rng(3), 2_000
+    school = rng.choice(["n1", "n2", "n3", "n4", "n5", "s1", "s2", "s3", "s4"], n)
+    smoker = rng.random(n) < 0.2 + 0.1 * (school > "n3")
+    return pd.DataFrame({
+        "smoker": np.where(smoker, "yes", "no"), "age": rng.integers(10, 90, n),
+        "weight": np.where(smoker, 1_500, 3_000), "school": school,
+        "region": np.where(np.char.startswith(school.astype(str), "n"), "north", "south"),
+    })  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys, rows):
+    """Runs a command in a folder with the rows; gives the exit code and what was printed."""
+    monkeypatch.chdir(tmp_path)
+    rows.to_csv("rows.csv", index=False)
+
+    def command(line):
+        code = main(line.split())
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    return command
+
+
+def shares(rows):
+    return np.average(rows["smoker"] == "yes", weights=rows["weight"].clip(upper=8_000))
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("apart", [False, True], ids=["in the request", "in a schema"])
+def test_every_command_knows_the_design(run, rows, tmp_path, unit, apart):
+    text = f"unit = {unit!r}\n" + ("schema = 'schema.toml'\n" if apart else "")
+    declared = COLUMNS + DESIGN
+    (tmp_path / "schema.toml").write_text(declared)
+    (tmp_path / "request.toml").write_text(
+        text + ASKED.format(epsilon=1e6) + ("" if apart else declared)
+    )
+    named = (
+        "weights weight, mean 2700, at most 8000; strata region (2) of units school (9 declared)"
+    )
+    code, printed = run("plan request.toml -o plan.json")
+    assert code == DONE
+    assert named in " ".join(printed.split())
+    code, printed = run("show plan.json")
+    assert named in " ".join(printed.split())
+    code, printed = run("check plan.json rows.csv")
+    assert code == DONE
+    assert "design: weights and units are as declared" in printed
+    code, _ = run("release plan.json rows.csv -o r.zip --checked --m 200 --k 100 --rng 1")
+    assert code == DONE
+    code, printed = run("show r.zip")
+    assert code == DONE
+    assert named in " ".join(printed.split())
+    code, printed = run("infer r.zip")
+    assert code == DONE
+    assert f"\nsmoker == 'yes'    {shares(rows):.4f}" in printed
+    assert printed.count("the population, by the survey design") == 2
+    code, printed = run("verify r.zip")
+    assert code == DONE
+    assert "weighted by 'weight'" in printed
+    for audience in ("board", "analysts"):
+        code, _ = run(f"report r.zip -o page.html --overwrite --audience {audience}")
+        assert code == DONE
+        assert named in (tmp_path / "page.html").read_text()
+    again = dps.load(tmp_path / "r.zip")
+    assert again.schema.design == dps.Schema.load(tmp_path / "schema.toml").design
+    assert again.measurements.strategy.n is None
+    assert dps.Plan.load(tmp_path / "plan.json").digest == again.measurements.plan_digest
+
+
+def test_a_release_from_saved_measurements_has_the_same_results(run, rows, tmp_path):
+    (tmp_path / "request.toml").write_text(ASKED.format(epsilon=2) + COLUMNS + DESIGN)
+    assert run("plan request.toml -o plan.json")[0] == DONE
+    plan = dps.Plan.load(tmp_path / "plan.json")
+    measured = dps.measure(plan, rows)
+    measured.save(tmp_path / "m.zip")
+    code, _ = run("synthesize m.zip -o r.zip --m 200 --k 100 --rng 1")
+    assert code == DONE
+    made, direct = dps.load(tmp_path / "r.zip"), dps.synthesize(measured, m=200, k=100, rng=1)
+    for name in ("smoking", "age"):
+        assert made.infer(name) == direct.infer(name)
+    assert run("verify r.zip")[0] == DONE
+
+
+def test_a_design_beside_the_schema_is_refused(run, tmp_path):
+    (tmp_path / "schema.toml").write_text(COLUMNS)
+    (tmp_path / "request.toml").write_text(
+        "schema = 'schema.toml'\n" + ASKED.format(epsilon=1) + DESIGN
+    )
+    code, printed = run("plan request.toml -o plan.json")
+    assert code == REFUSED
+    assert "[design] tables belong in the file of the schema" in printed
+
+
+def test_a_key_of_the_design_that_nothing_reads_is_refused(run, tmp_path):
+    for wrong, said in [("weight = 'w'\n", "unknown keys"), ("cap = -1\n", "positive number")]:
+        text = DESIGN.replace("cap = 8000\n", wrong)
+        (tmp_path / "request.toml").write_text(ASKED.format(epsilon=1) + COLUMNS + text)
+        code, printed = run("plan request.toml -o plan.json")
+        assert code == REFUSED
+        assert said in printed
+
+
+def test_a_design_survives_a_frictionless_schema(tmp_path):
+    (tmp_path / "schema.toml").write_text(COLUMNS + DESIGN)
+    schema = dps.Schema.load(tmp_path / "schema.toml")
+    plain = json.loads(json.dumps(schema.to_frictionless()))
+    assert dps.Schema.from_frictionless(plain) == schema
+    assert dps.Schema.from_frictionless(plain).design == schema.design
+
+
+def test_units_as_a_file_may_list_them(tmp_path):
+    """Pairs of a stratum and its keys, if strata are numbers; a list without any; a number."""
+    for units, strata, expected in [
+        ("[[75, [1, 2]], [76, [1, 2, 3]]]", "strata = 'h'\n", ((75, (1, 2)), (76, (1, 2, 3)))),
+        ("[1, 2, 3]", "", (("", (1, 2, 3)),)),
+        ("12", "", 12),
+    ]:
+        text = f"[design]\nweights = 'w'\nmean = 1\ncap = 2\nunit = 'u'\n{strata}units = {units}\n"
+        (tmp_path / "schema.toml").write_text(COLUMNS + text)
+        schema = dps.Schema.load(tmp_path / "schema.toml")
+        assert schema.design.units == expected
+        again = dps.Schema.from_dict(schema.to_dict(), **json.loads(json.dumps(
+            schema.between_columns)))  # fmt: skip
+        assert again == schema
