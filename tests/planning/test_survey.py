@@ -33,7 +33,7 @@ def test_the_planned_noise_is_that_of_the_plan(budget, unit):
     """Of a share of .3 and weights whose mean is that of capped lognormal ones."""
     plan = planned(budget, unit)
     ((main,), (contrasts,)) = plan.strategy.measured, plan.strategy.contrasts
-    (expected,) = contrast_plans(plan.strategy, N).values()
+    (expected,) = contrast_plans(plan.strategy, plan.analyses, N).values()
     design, share = plan.schema.design, 0.3
     sigma = np.sqrt(np.log(1 + 0.7**2))
     u = np.exp(sigma * stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000) - sigma**2 / 2)
@@ -103,7 +103,7 @@ def test_a_declared_design_effect_is_used_where_intervals_are_planned_shorter():
     noisy, precise = (planned(dps.PureDP(epsilon), deff=2) for epsilon in (0.1, 10))
     assert not noisy.strategy.contrasts
     assert precise.strategy.contrasts
-    (expected,) = contrast_plans(noisy.strategy, N).values()
+    (expected,) = contrast_plans(noisy.strategy, noisy.analyses, N).values()
     assert (expected.count, expected.degrees_of_freedom) == (0, np.inf)
 
 
@@ -137,7 +137,7 @@ def test_simulated_contrasts_have_the_sampling_variance_of_the_plan():
 def test_previewed_widths_are_about_the_planned_ones(budget, unit):
     plan = planned(budget, unit)
     (width,) = plan.preview(like=dps.Guesses(shares={"y": 0.3})).widths()["width"]
-    (expected,) = contrast_plans(plan.strategy, N).values()
+    (expected,) = contrast_plans(plan.strategy, plan.analyses, N).values()
     base = plan.strategy.contrasts[0].block.base
     design = plan.schema.design
     guess = Guess.of(base, base, budget.total, design, budget, plan.neighbours, N)
@@ -149,7 +149,7 @@ def test_a_plan_and_its_preview_say_what_contrasts_get():
     plan = planned(analyses={"y": dps.Proportion("y"), "g": dps.Marginals(["g"], 1)})
     preview = " ".join(str(plan.preview()).split())
     text = " ".join(str(plan).split())
-    for expected in contrast_plans(plan.strategy, N).values():
+    for expected in contrast_plans(plan.strategy, plan.analyses, N).values():
         assert f"{expected.count} contrasts of u with {expected.share:.0%} of its share" in preview
         assert f"planned {expected.width:.2f} times as wide as without noise" in preview
     cap = plan.schema.design.cap
