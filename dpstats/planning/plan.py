@@ -620,8 +620,7 @@ class Plan(HasStrategy):
         ]
 
     def _scales(self, blocks: Sequence[PlannedBlock]) -> str:
-        design = self.schema.design
-        row = 1.0 if design is None else design.coded_mean
+        row = self.strategy.row_weight
         noise = sorted({self.budget.natural_scale(planned.multiplier) / row for planned in blocks})
         return f"scale {noise[0]:.4g}" + (f" to {noise[-1]:.4g}" if len(noise) > 1 else "")
 

@@ -195,7 +195,7 @@ def intervals(runs, only):
             known = 2 * stats.norm.ppf(0.975) * np.sqrt(plain[:, 2].mean())
             asked = not hard and setting.ratio <= 20
             most = MOST[setting.size.split()[1], *law] if asked else None
-            (expected,) = contrast_plans(plan.strategy, plan.analyses, setting.n).values()
+            (expected,) = contrast_plans(plan.strategy, plan.plan.analyses, setting.n).values()
             lines.append([
                 name, " ".join(law), f"{plan.design.cap:.2f}",
                 f"{expected.count}", f"{expected.share:.2f}",

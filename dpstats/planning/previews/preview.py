@@ -90,8 +90,13 @@ def preview_strategy(
 def with_pilots(
     strategy: Strategy, analyses: Mapping[str, Analysis[Result]], like: Likeness, n: int
 ) -> Strategy:
-    """The strategy with second stages at the pilots of its rows; even rows have the pilot zero."""
-    if like.source == "even" or not any(planned.pending for planned in strategy.blocks):
+    """The strategy with second stages at the pilots of its rows; even rows have the pilot zero.
+
+    But contrasts of scores need one.
+    """
+    of_contrasts = any(planned.pending for planned in strategy.contrasts)
+    pending = of_contrasts or any(planned.pending for planned in strategy.scores)
+    if not pending or (like.source == "even" and not of_contrasts):
         return strategy
     release: ReleaseView | None = like.release
     if release is None:
