@@ -12,7 +12,7 @@ from .analyses.counts.marginals import Marginals as Marginals
 from .analyses.counts.proportion import Proportion as Proportion
 from .analyses.counts.proportion import ProportionResult as ProportionResult
 from .analyses.counts.quantile import Quantile as Quantile
-from .analyses.counts.quantile import QuantileResult as QuantileResult
+from .analyses.counts.quantile_result import QuantileResult as QuantileResult
 from .analyses.graphs.graphical_model import GraphicalModel as GraphicalModel
 from .analyses.moments.correlation import Correlation as Correlation
 from .analyses.moments.correlation import CorrelationResult as CorrelationResult
@@ -44,7 +44,7 @@ from .analyses.survival.hazard import Hazard as Hazard
 from .analyses.survival.hazard import HazardResult as HazardResult
 from .analyses.survival.log_rank import LogRankResult as LogRankResult
 from .analyses.survival.survival import Survival as Survival
-from .analyses.survival.survival import SurvivalResult as SurvivalResult
+from .analyses.survival.survival_result import SurvivalResult as SurvivalResult
 from .analyses.tables.goodness_of_fit import GoodnessOfFit as GoodnessOfFit
 from .analyses.tables.independence import Independence as Independence
 from .auditing.audit import audit as audit

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from dpstats.analyses.counts.quantile import QuantileResult
+    from dpstats.analyses.counts.quantile_result import QuantileResult
     from dpstats.analyses.regression.elastic_net import ElasticNetResult
     from dpstats.analyses.regression.loss_grid import LossGridResult
-    from dpstats.analyses.survival.survival import SurvivalResult
+    from dpstats.analyses.survival.survival_result import SurvivalResult
     from dpstats.checks import Method, Target
 
 MOST = 10  # lines

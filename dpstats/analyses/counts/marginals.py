@@ -11,7 +11,8 @@ import numpy as np
 
 from dpstats.analyses.counts.proportion import ProportionResult, proportions_result
 from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
-from dpstats.analyses.survey.estimand import Estimand, ratios, weighted_by_design
+from dpstats.analyses.survey.estimand import Estimand, ratios
+from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError

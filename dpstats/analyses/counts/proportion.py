@@ -32,7 +32,8 @@ from dpstats.analyses.notes import (
     subgroup_note,
 )
 from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
-from dpstats.analyses.survey.estimand import Estimand, ratios, weighted_by_design
+from dpstats.analyses.survey.estimand import Estimand, ratios
+from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, check_number

@@ -25,8 +25,9 @@ from dpstats.analyses.moments.one_way import OneWay
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, left_out, rare_mean
 from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.analyses.regression.contrasts import FTestResult
-from dpstats.analyses.survey.estimand import Estimand, shares_in_groups, weighted_by_design
+from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
+from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, listed, short
 from dpstats.errors import RequestError

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Family
+from dpstats.families.block import Block
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
 
 if TYPE_CHECKING:
     from dpstats.inference.intervals import Ends
-    from dpstats.measured.view import ReleaseView
     from dpstats.schema import Number, Schema
-
-T = TypeVar("T", bound=type[Any])
 
 
 @dataclass(frozen=True)
@@ -242,33 +238,6 @@ class WithEstimands(Protocol):
 
     def estimands(self, schema: Schema) -> Sequence[Estimand]:
         """What it estimates, one for each of its blocks."""
-
-
-def weighted_by_design(analysis: T) -> T:
-    """Let an analysis be weighted where the schema has a design: a decorator of its class.
-
-    Its family is then that of its `estimands`, and its result a `SurveyResult`.
-    """
-    plain_family, plain_infer = analysis.family, analysis.infer
-
-    @wraps(plain_family)
-    def family(self: Any, schema: Schema) -> Family:
-        if schema.design is None:
-            return plain_family(self, schema)  # type: ignore[no-any-return]
-        return Family(tuple(dict.fromkeys(e.block for e in self.estimands(schema))))
-
-    @wraps(plain_infer)
-    def infer(self: Any, release: ReleaseView) -> Any:
-        if release.schema.design is None:
-            return plain_infer(self, release)
-        if hasattr(self, "infer_weighted"):
-            return self.infer_weighted(release)
-        from dpstats.analyses.survey.weighted import infer_weighted
-
-        return infer_weighted(self, release)
-
-    analysis.family, analysis.infer = family, infer
-    return analysis
 
 
 def require_estimands(name: str, analysis: object) -> None:

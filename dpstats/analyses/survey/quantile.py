@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dpstats.analyses.counts.quantile import Quantile, QuantileIntervals, QuantileResult
+from dpstats.analyses.counts.quantile_result import QuantileIntervals, QuantileResult
 from dpstats.analyses.survey.estimand import Estimand, shares_below
 from dpstats.analyses.survey.weighted import (
     ByDesign,
@@ -170,7 +170,7 @@ class WeightedQuantileResult(ByDesign, QuantileResult):
     """
 
 
-def weighted_quantiles(analysis: Quantile, release: ReleaseView) -> WeightedQuantileResult:
+def weighted_quantiles(analysis: Any, release: ReleaseView) -> WeightedQuantileResult:
     """Weighted quantiles of an analysis."""
     (below,) = analysis.estimands(release.schema)
     part = shares_of(below, release)

@@ -26,7 +26,7 @@ from dpstats.analyses.survey.weighted import (
 from dpstats.analyses.survival.curves import CurveLimits, GroupCurve
 from dpstats.analyses.survival.follow_up import RiskSets
 from dpstats.analyses.survival.log_rank import scores_of
-from dpstats.analyses.survival.survival import R, Survival, SurvivalResult
+from dpstats.analyses.survival.survival_result import R, SurvivalResult
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, Target
 from dpstats.error_rates import bonferroni
@@ -239,7 +239,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
         return made
 
 
-def weighted_survival(analysis: Survival, release: ReleaseView) -> WeightedSurvivalResult:
+def weighted_survival(analysis: Any, release: ReleaseView) -> WeightedSurvivalResult:
     """Weighted curves of an analysis."""
     schema, (estimand,) = release.schema, analysis.estimands(release.schema)
     totals, design = Totals.of(release, estimand.block), release.schema.design
