@@ -87,13 +87,14 @@ def sums_of_rows(block: Block, rows: Rows | None) -> Integers:
     total = np.zeros(block.size, dtype=np.int64)
     if rows is None:
         return total
-    weights = rows.get(WEIGHT, np.ones(1, dtype=np.int64))
+    m = len(next(iter(rows.values())))
+    weights = rows.get(WEIGHT, np.ones(m, dtype=np.int64))
     for weight in np.unique(weights):
-        alike = (
-            {name: own[weights == weight] for name, own in rows.items()} if WEIGHT in rows else rows
-        )
-        m = len(next(iter(alike.values())))
-        total += weight * (np.array([m]) if block == ROWS else block.sums(alike))
+        some = weights == weight
+        if block == ROWS:
+            total += weight * np.count_nonzero(some)
+        else:
+            total += weight * block.sums({name: own[some] for name, own in rows.items()})
     return total
 
 

@@ -244,7 +244,7 @@ class Moments(Block):
 
     def named(self, numbers: Mapping[str, str]) -> list[str]:
         """Names in which the numbers, by column, are written in another way."""
-        suffix = "" if self.given is None else f", {self.given.name}"
+        suffix = f", {self.given.name}" if self.given and self.given.name else ""
         return [name + suffix for name in term_names(self.terms, self.columns, numbers)]
 
     def _steps(self, column: Number) -> int:

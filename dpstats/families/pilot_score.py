@@ -183,7 +183,7 @@ class PilotScore(Block):
     def names(self) -> list[str]:
         """Such as ``score of age*region=north``; files hold them, a square as ``age*age``."""
         labels = {column.name: column.bin_labels for column in self.columns}
-        suffix = "" if self.given is None else f", {self.given.name}"
+        suffix = f", {self.given.name}" if self.given and self.given.name else ""
         return [
             "score of " + ("*".join(feature_name(f, labels[f[0]]) for f in term) or "1") + suffix
             for term in self.terms

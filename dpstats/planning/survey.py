@@ -92,7 +92,7 @@ def cap_errors(
     errors = []
     for cap in caps:
         capped = design.with_cap(float(cap))
-        guess = Guess.of(_TWO, _TWO, amount, capped, budget, neighbours, n)
+        guess = Guess.of(_TWO, amount, capped, budget, neighbours, n)
         planned = guess.plan(capped, 1)
         doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0
         variance = (planned.width**2 + doubt) * guess.sampling**2
@@ -155,8 +155,7 @@ def plan_contrasts(
         return ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
     counts = np.unique(np.geomspace(1, min(pairs, most), 60).astype(int))[:, np.newaxis]
     shares = np.arange(0.1, 0.96, 0.05)
-    noise, spread = x / (1 - shares) ** power, counts * ratio * x / shares**power
-    widths, df = _widths(noise, spread, counts)
+    widths, df = _widths(x, ratio, power, counts, shares)
     j, s = np.unravel_index(np.argmin(widths), widths.shape)
     width = float(widths[j, s])
     if declared and np.sqrt(_FARTHER + x) < width:
@@ -165,11 +164,13 @@ def plan_contrasts(
 
 
 def _widths(
-    noise: Floats | float, spread: Floats | float, counts: Floats | float
+    x: float, ratio: float, power: int, counts: Floats | float, shares: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Planned widths, and their degrees of freedom (eq. planned-width), for x_1, x_2 and J."""
+    """Planned widths, and their degrees of freedom (eq. planned-width)."""
     from scipy import stats
 
+    noise = x / (1 - shares) ** power
+    spread = counts * ratio * x / shares**power
     df = np.maximum(counts * ((1 + noise) / (1 + spread)) ** 2, 1)
     return stats.t.ppf(_LEVEL, df) * np.sqrt(1 + noise) / stats.norm.ppf(_LEVEL), df
 
@@ -184,23 +185,11 @@ def with_contrasts(
     """
     design = schema.design
     assert design is not None
-    estimands = [one for analysis in analyses.values() for one in estimands_of(analysis, schema)]
     kept, contrasts, mains = [], [], [p.block for p in planned]
     for p in planned:
-        served = [
-            e
-            for e in estimands
-            if e.block == p.block or (e.block not in mains and _follows(p.block, e.block))
-        ]
-        scores = [e.contrasted for e in served if isinstance(e.contrasted, PilotScore)]
-        others = [one for one in served if not isinstance(one.contrasted, PilotScore)]
-        bases: list[Block] = list(dict.fromkeys(scores))
-        bases += [contrasted(p.block, others)] if others or not bases else []
         amount = p.block.cost(budget, neighbours, p.multiplier)
-        by_units = any(one.by_units for one in served)
-        guess = Guess.of(
-            p.block, bases[0], amount, design, budget, neighbours, n, len(bases), by_units=by_units
-        )
+        bases, by_units = _contrasted(p.block, mains, analyses, schema)
+        guess = Guess.of(p.block, amount, design, budget, neighbours, n, bases, by_units=by_units)
         found = guess.plan(design, max(base.size for base in bases), by_units=by_units)
         share = Fraction(found.share).limit_denominator(100)
         block = _in_better_basis(p.block, budget, neighbours)
@@ -213,13 +202,34 @@ def with_contrasts(
     return kept, contrasts
 
 
-def contrasted(block: Block, served: Sequence[Estimand]) -> Block:
-    """What contrasts of a measured block are of: sums of its functions, if these serve all."""
-    bases = {e.contrasted for e in served if e.block == block and e.contrasted is not None}
-    for base in bases:
-        if all(_follows(base, e.contrasted or e.block) for e in served):
-            return base
-    return block
+def _contrasted(
+    block: Block, mains: Sequence[Block], analyses: Mapping[str, Analysis[Result]], schema: Schema
+) -> tuple[list[Block], bool]:
+    """Functions whose contrasts are measured for a block, and whether only units serve it.
+
+    Scores at a pilot of what it serves, and sums of its functions if these serve all others.
+    """
+    every = [estimand for a in analyses.values() for estimand in estimands_of(a, schema)]
+    served = _served(block, mains, every)
+    scores = [e.contrasted for e in served if isinstance(e.contrasted, PilotScore)]
+    others = [e for e in served if not isinstance(e.contrasted, PilotScore)]
+    bases: list[Block] = list(dict.fromkeys(scores))
+    if others or not bases:
+        coarser = {e.contrasted for e in others if e.block == block and e.contrasted is not None}
+        serving = (
+            base for base in coarser if all(_follows(base, e.contrasted or e.block) for e in others)
+        )
+        bases.append(next(serving, block))
+    return bases, any(estimand.by_units for estimand in served)
+
+
+def _served(block: Block, mains: Sequence[Block], estimands: Sequence[Estimand]) -> list[Estimand]:
+    """What a measured block serves: what is of its functions, or follows from it alone."""
+    return [
+        one
+        for one in estimands
+        if one.block == block or (one.block not in mains and _follows(block, one.block))
+    ]
 
 
 def _follows(block: Block, wanted: Block) -> bool:
@@ -260,16 +270,19 @@ class Guess:
 
     @classmethod
     def of(
-        cls, block: Block, base: Block, amount: Fraction, design: Design, budget: Budget,
-        neighbours: Neighbours, n: int | None, bases: int = 1, *, by_units: bool = False,
+        cls, block: Block, amount: Fraction, design: Design, budget: Budget,
+        neighbours: Neighbours, n: int | None, bases: Sequence[Block] = (), *,
+        by_units: bool = False,
     ) -> Guess:  # fmt: skip
-        """For functions of a block with contrasts of `base`, which get an amount together.
+        """For functions of a block with contrasts of them, which get an amount together.
 
         For shares of one of them; where these are not what is estimated (`by_units`) for the
         coefficient of a trait on their cells; for the mean of a number; or for a score on numbers
-        that vary over half of their range. Contrasts are in equal parts those of several `bases`.
+        that vary over half of their range. Contrasts are in equal parts of `bases`, if these are
+        other functions.
         """
         cut, total, squares = _capped_weights(design)
+        base = bases[0] if bases else block
         deff = USUAL_DEFF * squares / total**2
         if design.deff is not None and not by_units:
             deff = design.deff
@@ -285,7 +298,7 @@ class Guess:
         of_estimate = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * of_totals
         return cls(
             x=of_estimate * rows / (deff * spread),
-            ratio=of_contrasts / of_totals * signed / noise * bases**power,
+            ratio=of_contrasts / of_totals * signed / noise * max(len(bases), 1) ** power,
             power=power,
             sampling=float(np.sqrt(deff * spread / rows)),
             cut=cut,
@@ -386,53 +399,29 @@ def _deviations(contrasts: Contrasts, design: Design) -> Floats:
 
 def contrast_plans(
     strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int | None
-) -> dict[str, ContrastPlan]:
-    """What a plan expects of every analysis of a survey at n rows; of the widest, if of several."""
+) -> dict[Block, ContrastPlan]:
+    """What a plan expects of every block of a survey, at n rows."""
     design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
     assert design is not None
-    found: dict[str, ContrastPlan] = {}
-    estimands = [
-        (name, e) for name, a in analyses.items() for e in estimands_of(a, strategy.schema)
-    ]
-
-    def guess(block: Block, base: Block, planned: PlannedBlock, by_units: bool) -> Guess:
-        amount = planned.block.cost(budget, neighbours, planned.multiplier)
-        return Guess.of(block, base, amount, design, budget, neighbours, n, by_units=by_units)
-
-    for name, e in estimands:
-        main = _serving(strategy.measured, e.block, budget, neighbours)
-        assert main is not None
-        block = (
-            e.block if _in_better_basis(e.block, budget, neighbours) == main.block else main.block
-        )
-        p = _serving(strategy.contrasts, e.contrasted or e.block, budget, neighbours)
-        if p is None:
-            x = guess(block, block, main, e.by_units).x
-            planned = ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
-        else:
+    found = {}
+    mains = [getattr(main.block, "plain", main.block) for main in strategy.measured]
+    for main, block in zip(strategy.measured, mains, strict=True):
+        bases, by_units = _contrasted(block, mains, analyses, strategy.schema)
+        amount = spent = main.block.cost(budget, neighbours, main.multiplier)
+        count = 0
+        for p in strategy.contrasts:
             assert isinstance(p.block, Contrasts)
-            of_contrasts = guess(block, p.block.base, p, e.by_units)
-            spread = p.block.count * of_contrasts.ratio * of_contrasts.x
-            x = guess(block, p.block.base, main, e.by_units).x
-            width, df = _widths(x, spread, p.block.count)
-            costs = [one.block.cost(budget, neighbours, one.multiplier) for one in (main, p)]
-            share = float(costs[1] / sum(costs))
-            planned = ContrastPlan(p.block.count, share, float(width), float(df))
-        if name not in found or planned.width > found[name].width:
-            found[name] = planned
+            if any(p.block.base == base or p.block.base.settles(base) for base in bases):
+                count = p.block.count
+                amount += p.block.cost(budget, neighbours, p.multiplier)
+        guess = Guess.of(block, amount, design, budget, neighbours, n, bases, by_units=by_units)
+        if count:
+            share = float(1 - spent / amount)
+            width, df = _widths(guess.x, guess.ratio, guess.power, count, share)
+            found[main.block] = ContrastPlan(count, share, float(width), float(df))
+        else:
+            found[main.block] = ContrastPlan(0, 0.0, float(np.sqrt(1 + guess.x)), np.inf)
     return found
-
-
-def _serving(
-    planned: Sequence[PlannedBlock], wanted: Block, budget: Budget, neighbours: Neighbours
-) -> PlannedBlock | None:
-    """The first that measures a block, or contrasts of it, or what it follows from."""
-    better = _in_better_basis(wanted, budget, neighbours)
-    for one in planned:
-        block = one.block.base if isinstance(one.block, Contrasts) else one.block
-        if block == better or block.settles(wanted) or _follows(block, wanted):
-            return one
-    return None
 
 
 def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int) -> list[str]:
@@ -450,14 +439,19 @@ def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n
         f"noise and capping; at half this cap {half}, at twice {twice}"
     ]
     named: dict[str, list[str]] = {}
-    for name, planned in contrast_plans(strategy, analyses, n).items():
+    mains = [getattr(main.block, "plain", main.block) for main in strategy.measured]
+    for block, planned in contrast_plans(strategy, analyses, n).items():
         if not planned.count:
             source = f"the declared design effect {design.deff:g}"
         else:
             source = (f"{counted(planned.count, 'contrast')} of {design.unit} with "
                       f"{planned.share:.0%} of its share")  # fmt: skip
         text = f"{source}, intervals planned {planned.width:.2f} times as wide as without noise"
-        named.setdefault(text, []).append(name)
+        for name, analysis in analyses.items():
+            if _served(
+                getattr(block, "plain", block), mains, estimands_of(analysis, strategy.schema)
+            ):
+                named.setdefault(text, []).append(name)
     return lines + [f"{', '.join(names)}: {text}" for text, names in named.items()]
 
 

@@ -177,3 +177,18 @@ def test_units_as_a_file_may_list_them(tmp_path):
         again = dps.Schema.from_dict(schema.to_dict(), **json.loads(json.dumps(
             schema.between_columns)))  # fmt: skip
         assert again == schema
+
+
+def test_a_plan_file_with_contrasts_that_nothing_needs_is_refused(run, tmp_path):
+    text = ASKED.format(epsilon=2) + COLUMNS + DESIGN + '\n[[column]]\nname = "b"\n'
+    (tmp_path / "request.toml").write_text(text + 'kind = "boolean"\n')
+    assert run("plan request.toml -o plan.json")[0] == DONE
+    plain = json.loads((tmp_path / "plan.json").read_text())
+    assert run("verify plan.json")[0] == DONE
+    (first, second) = (block for block in plain["blocks"] if block["role"] == "contrasts")
+    for base in ({"kind": "table", "columns": ["b"]}, second["base"]):
+        first["base"] = base
+        (tmp_path / "plan.json").write_text(json.dumps(plain))
+        code, printed = run("show plan.json")
+        assert code == REFUSED
+        assert "contrasts of functions that answer nothing, or some twice" in printed

@@ -244,7 +244,9 @@ def weighted_survival(analysis: Survival, release: ReleaseView) -> WeightedSurvi
     schema, (estimand,) = release.schema, analysis.estimands(release.schema)
     totals, design = Totals.of(release, estimand.block), release.schema.design
     assert design is not None
-    answers = release.answers(analysis.answered(schema), disjoint=True)
+    answers = totals.answers
+    if answers.blocks != (estimand.block,):  # the cells follow from a table
+        answers = release.answers(analysis.answered(schema), disjoint=True)
     follow_up = analysis.follow_up
     shape = len(follow_up.groups(schema)), follow_up.clock(schema).value_bins, 1
     risk = RiskSets(

@@ -139,7 +139,8 @@ def _of_hash(design: Design) -> float:
 def _basis(measured: Block, block: Block) -> Floats | None:
     """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
     if isinstance(measured, PilotScore):
-        return measured.unit * np.eye(measured.size) if measured.settles(block) else None
+        same = measured == block or measured.settles(block)  # a preview has the pilot zero
+        return measured.unit * np.eye(measured.size) if same else None
     if isinstance(measured, Partition) and measured.rotated:
         of_sets = _basis(measured.plain, block)
         return None if of_sets is None else of_sets @ np.linalg.inv(measured.basis)

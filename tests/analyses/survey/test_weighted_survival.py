@@ -83,6 +83,26 @@ def test_log_rank_is_svylogrank(surveyed, all_contrasts):
     assert len(result.pairwise()) == 3
 
 
+def test_log_rank_with_a_design_effect(surveyed):
+    """Three groups, and the variance of scores of as many independent rows of the mean weight."""
+    about = surveyed.figures["about"]
+    design = dps.Design("w", mean=about["mean_weight"], cap=about["cap"], deff=2)
+    asked = dps.Survival("time", "event == 1", by="region")
+    schema = dps.Schema([TIME, EVENT, REGION], design=design)
+    test = surveyed.release(asked, schema).infer("x").logrank()
+    rows, bins = surveyed.rows, np.arange(1, 11)[:, np.newaxis]
+    u, time = rows["u"].to_numpy(), rows["time"].to_numpy()
+    risk, died = time >= bins, (time == bins) & (rows["event"].to_numpy() == 1)
+    groups = rows["region"].to_numpy() == np.array(["coast", "hills"])[:, np.newaxis]
+    residuals = died - (died @ u / (risk @ u))[:, np.newaxis] * risk
+    shares = (risk * groups[:, np.newaxis]) @ u / (risk @ u)
+    z = ((groups[:, np.newaxis] - shares[..., np.newaxis]) * residuals).sum(1)
+    scores, variance = z @ u, about["mean_weight"] / about["cap"] * 4096 * (z * u) @ z.T
+    quadratic = scores @ np.linalg.solve(variance, scores)
+    assert test.statistic == pytest.approx(quadratic / 4, rel=1e-6)
+    assert test.pvalue == pytest.approx(stats.chi2.sf(quadratic / 2, 2), rel=1e-5)
+
+
 def test_quantiles_end_at_declared_times(surveyed, all_contrasts):
     result, figure = curves(surveyed), surveyed.figures["survival"]
     frame, ends = result.quantile(0.5), np.asarray(result.conf_int())
@@ -142,6 +162,22 @@ def test_what_is_not_there_is_refused(surveyed):
             surveyed.release(asked, schema)
     with pytest.raises(RequestError, match="cumulative hazards are not available"):
         curves(surveyed, budget=dps.PureDP(5)).cumulative_hazard()
+
+
+def test_curves_follow_from_a_table_that_holds_their_cells(surveyed):
+    """The same with cells of the table of time, event and sex in their order, or in another."""
+    schema = surveyed.schema(SEX, EVENT, TIME)
+    asked = {"x": dps.Survival("time", "event == 1", by="sex"),
+             "m": dps.Marginals(["time", "event", "sex"], 3)}  # fmt: skip
+    plan = dps.plan(
+        schema, asked, budget=dps.PureDP(1e9), unit="add_remove", n=len(surveyed.rows),
+        reference=dps.Uniform(),
+    )  # fmt: skip
+    assert len(plan.blocks) == 1
+    result = dps.release(plan, surveyed.rows, rng=0, m=2, k=10).infer("x")
+    own = np.array(surveyed.figures["survival_by_sex"]["params"]).reshape(2, 10)[:, :9].ravel()
+    np.testing.assert_allclose(result.params, own, rtol=1e-8)
+    assert result.logrank().pvalue < 1
 
 
 def test_summary_of_groups(surveyed):
