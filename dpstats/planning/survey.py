@@ -155,7 +155,8 @@ def plan_contrasts(
         return ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
     counts = np.unique(np.geomspace(1, min(pairs, most), 60).astype(int))[:, np.newaxis]
     shares = np.arange(0.1, 0.96, 0.05)
-    widths, df = _widths(x, ratio, power, counts, shares)
+    noise, spread = x / (1 - shares) ** power, counts * ratio * x / shares**power
+    widths, df = _widths(noise, spread, counts)
     j, s = np.unravel_index(np.argmin(widths), widths.shape)
     width = float(widths[j, s])
     if declared and np.sqrt(_FARTHER + x) < width:
@@ -164,13 +165,11 @@ def plan_contrasts(
 
 
 def _widths(
-    x: float, ratio: float, power: int, counts: Floats | float, shares: Floats | float
+    noise: Floats | float, spread: Floats | float, counts: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Planned widths, and their degrees of freedom (eq. planned-width)."""
+    """Planned widths, and their degrees of freedom (eq. planned-width), for x_1, x_2 and J."""
     from scipy import stats
 
-    noise = x / (1 - shares) ** power
-    spread = counts * ratio * x / shares**power
     df = np.maximum(counts * ((1 + noise) / (1 + spread)) ** 2, 1)
     return stats.t.ppf(_LEVEL, df) * np.sqrt(1 + noise) / stats.norm.ppf(_LEVEL), df
 
@@ -399,29 +398,53 @@ def _deviations(contrasts: Contrasts, design: Design) -> Floats:
 
 def contrast_plans(
     strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int | None
-) -> dict[Block, ContrastPlan]:
-    """What a plan expects of every block of a survey, at n rows."""
+) -> dict[str, ContrastPlan]:
+    """What a plan expects of every analysis of a survey at n rows; of the widest, if of several."""
     design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
     assert design is not None
-    found = {}
-    mains = [getattr(main.block, "plain", main.block) for main in strategy.measured]
-    for main, block in zip(strategy.measured, mains, strict=True):
-        bases, by_units = _contrasted(block, mains, analyses, strategy.schema)
-        amount = spent = main.block.cost(budget, neighbours, main.multiplier)
-        count = 0
-        for p in strategy.contrasts:
-            assert isinstance(p.block, Contrasts)
-            if any(p.block.base == base or p.block.base.settles(base) for base in bases):
-                count = p.block.count
-                amount += p.block.cost(budget, neighbours, p.multiplier)
-        guess = Guess.of(block, amount, design, budget, neighbours, n, bases, by_units=by_units)
-        if count:
-            share = float(1 - spent / amount)
-            width, df = _widths(guess.x, guess.ratio, guess.power, count, share)
-            found[main.block] = ContrastPlan(count, share, float(width), float(df))
+    found: dict[str, ContrastPlan] = {}
+    estimands = [
+        (name, e) for name, a in analyses.items() for e in estimands_of(a, strategy.schema)
+    ]
+
+    def guess(block: Block, base: Block, planned: PlannedBlock, by_units: bool) -> Guess:
+        amount = planned.block.cost(budget, neighbours, planned.multiplier)
+        return Guess.of(block, amount, design, budget, neighbours, n, [base], by_units=by_units)
+
+    for name, e in estimands:
+        main = _serving(strategy.measured, e.block, budget, neighbours)
+        assert main is not None
+        block = (
+            e.block if _in_better_basis(e.block, budget, neighbours) == main.block else main.block
+        )
+        p = _serving(strategy.contrasts, e.contrasted or e.block, budget, neighbours)
+        if p is None:
+            x = guess(block, block, main, e.by_units).x
+            planned = ContrastPlan(0, 0.0, float(np.sqrt(1 + x)), np.inf)
         else:
-            found[main.block] = ContrastPlan(0, 0.0, float(np.sqrt(1 + guess.x)), np.inf)
+            assert isinstance(p.block, Contrasts)
+            of_contrasts = guess(block, p.block.base, p, e.by_units)
+            spread = p.block.count * of_contrasts.ratio * of_contrasts.x
+            x = guess(block, p.block.base, main, e.by_units).x
+            width, df = _widths(x, spread, p.block.count)
+            costs = [one.block.cost(budget, neighbours, one.multiplier) for one in (main, p)]
+            share = float(costs[1] / sum(costs))
+            planned = ContrastPlan(p.block.count, share, float(width), float(df))
+        if name not in found or planned.width > found[name].width:
+            found[name] = planned
     return found
+
+
+def _serving(
+    planned: Sequence[PlannedBlock], wanted: Block, budget: Budget, neighbours: Neighbours
+) -> PlannedBlock | None:
+    """The first that measures a block, or contrasts of it, or what it follows from."""
+    better = _in_better_basis(wanted, budget, neighbours)
+    for one in planned:
+        block = one.block.base if isinstance(one.block, Contrasts) else one.block
+        if block == better or block.settles(wanted) or _follows(block, wanted):
+            return one
+    return None
 
 
 def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int) -> list[str]:
@@ -439,19 +462,14 @@ def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n
         f"noise and capping; at half this cap {half}, at twice {twice}"
     ]
     named: dict[str, list[str]] = {}
-    mains = [getattr(main.block, "plain", main.block) for main in strategy.measured]
-    for block, planned in contrast_plans(strategy, analyses, n).items():
+    for name, planned in contrast_plans(strategy, analyses, n).items():
         if not planned.count:
             source = f"the declared design effect {design.deff:g}"
         else:
             source = (f"{counted(planned.count, 'contrast')} of {design.unit} with "
                       f"{planned.share:.0%} of its share")  # fmt: skip
         text = f"{source}, intervals planned {planned.width:.2f} times as wide as without noise"
-        for name, analysis in analyses.items():
-            if _served(
-                getattr(block, "plain", block), mains, estimands_of(analysis, strategy.schema)
-            ):
-                named.setdefault(text, []).append(name)
+        named.setdefault(text, []).append(name)
     return lines + [f"{', '.join(names)}: {text}" for text, names in named.items()]
 
 

@@ -92,10 +92,9 @@ def test_the_cap_has_the_least_planned_error():
 
 def test_a_cap_that_is_above_all_weights_has_no_bias():
     design = dps.Design("w", mean=1, cv=0.5, cap=2, high=2, unit="u", units=list(range(50)))
-    guess = Guess.of(
-        Partition((), (b"\x01",), ("all",)), dps.PureDP(1).total, design, dps.PureDP(1),
-        Neighbours("replace", copies=STEPS), N,
-    )  # fmt: skip
+    every, budget = Partition((), (b"\x01",), ("all",)), dps.PureDP(1)
+    neighbours = Neighbours("replace", copies=STEPS)
+    guess = Guess.of(every, budget.total, design, budget, neighbours, N)
     assert guess.cut == 0
     assert guess.sampling == pytest.approx(np.sqrt(2 * (1 + 0.5**2) * 0.3 * 0.7 / N))
 
@@ -124,7 +123,8 @@ def test_simulated_contrasts_have_the_sampling_variance_of_the_plan():
         sums = rows.table(table, N, 1024)[2][2:]
         z = sums.reshape(contrasts.count, 2) @ slopes
         squares.append(contrasts.factors @ z**2)
-    guess = Guess.of(contrasts.base, plan.budget.total, design, plan.budget, plan.neighbours, N)
+    y, budget = contrasts.base, plan.budget
+    guess = Guess.of(y, budget.total, design, budget, plan.neighbours, N)
     total = rows.table(0, N)[2][:2].sum()
     variance = (guess.sampling * total) ** 2 * share * (1 - share) / (0.3 * 0.7)
     error = np.std(squares) / np.sqrt(tables)
