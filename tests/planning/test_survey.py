@@ -166,3 +166,17 @@ def test_curves_and_least_budgets_are_of_weighted_sums():
     assert np.all(np.diff(widths) < 0)
     solved = plan.solve(of="y", width=float(widths[1]))
     assert 0.9 < float(solved.plan.budget.total) < 1.1
+
+
+def test_regressions_are_previewed_with_contrasts_of_their_scores():
+    design = dps.Design("w", mean=3, cv=0.7, strata="h", unit="u", units=UNITS)
+    columns = [dps.Number(name, 0, 10, missing=0) for name in ("x", "z")]
+    schema = dps.Schema(columns, design=design)
+    plan = dps.plan(schema, {"fit": dps.OLS("z ~ x")}, budget=dps.PureDP(5), n=N)
+    assert plan.in_two_stages
+    preview = plan.preview()
+    assert np.all(np.isfinite(preview.widths()["width"]))
+    count = plan.strategy.contrasts[0].block.count
+    assert f"fit: {count} contrasts of u" in " ".join(str(preview).split())
+    widths = plan.curve(of="fit", budgets=[2, 5]).to_frame()["width"].to_numpy()
+    assert widths[0] > widths[1]

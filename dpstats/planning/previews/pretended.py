@@ -135,8 +135,15 @@ def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[Pretend
 
 
 def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
-    """Strategy of n rows, without what the reference would measure to place candidates."""
-    seen = tuple(planned for planned in strategy.blocks if planned.role != "reference")
+    """Strategy of n rows, without what the reference would measure to place candidates.
+
+    Contrasts of scores without a pilot are at zero, and not clipped: of more noise.
+    """
+    seen = tuple(
+        planned.at(0.0) if planned.role == "contrasts" else planned
+        for planned in strategy.blocks
+        if planned.role != "reference"
+    )
     return replace(strategy, blocks=seen, n=n if strategy.count_is_public else None)
 
 
