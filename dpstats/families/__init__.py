@@ -54,4 +54,6 @@ def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
             f"unknown kind of test functions {short(kind)}; this version of dpstats reads: "
             f"{', '.join(KINDS)}"
         )
+    if "base" in plain:
+        plain = {**plain, "base": block_from_dict(plain["base"], schema)}
     return KINDS[kind].from_dict(plain, schema)

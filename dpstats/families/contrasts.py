@@ -146,12 +146,9 @@ class Contrasts(Block):
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Contrasts:
-        """Inverse of `to_dict`, for the pairs of the schema's design."""
-        from dpstats.families import block_from_dict
-
+        """Inverse of `to_dict` with the base as a block, for the pairs of the schema's design."""
         design = schema.design
-        block = cls(block_from_dict(plain["base"], schema), _two(plain["pairs"]),
-                    _two(plain["triples"]))  # fmt: skip
+        block = cls(plain["base"], _two(plain["pairs"]), _two(plain["triples"]))
         if design is None or not design.has_contrasts:
             raise FileFormatError("the file holds contrasts of units, and its schema no design")
         if (block.pairs[0], block.triples[0]) != (design.pairs.plain, design.pairs.triples):

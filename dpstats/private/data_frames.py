@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpstats.errors import DataError
-from dpstats.private.persons import key_of
+from dpstats.private.keys import key_of
 from dpstats.private.sources import Part, Source, in_slices, one_by_one
 from dpstats.schema import RawColumns
 from dpstats.schema.arrow import spelled

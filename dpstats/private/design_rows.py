@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dpstats.arrays import Codes
 from dpstats.families.contrasts import UNIT
-from dpstats.private.persons import codes_of_keys
+from dpstats.private.keys import codes_of_keys
 from dpstats.schema import Design
 from dpstats.schema.arrow import floats, level_codes
 from dpstats.schema.design import STEPS, UNPAIRED, hash_of, unit_keys

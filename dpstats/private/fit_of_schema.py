@@ -22,6 +22,7 @@ from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.design_rows import DesignRows
 from dpstats.private.header import is_row
+from dpstats.private.keys import codes_of_keys
 from dpstats.private.likely_meaning import (
     DECLARE_ENCODING,
     EXCHANGED,
@@ -30,7 +31,7 @@ from dpstats.private.likely_meaning import (
     delimiter_of,
 )
 from dpstats.private.measure import check_rows
-from dpstats.private.persons import codes_of_keys, of_persons
+from dpstats.private.persons import of_persons
 from dpstats.private.sources import Source, unread
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page

@@ -14,7 +14,8 @@ from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.planning.survey import contrasts_of
 from dpstats.privacy import noise
 from dpstats.private.design_rows import DesignRows
-from dpstats.private.persons import key_of, of_persons
+from dpstats.private.keys import key_of
+from dpstats.private.persons import of_persons
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.design import STEPS, UNPAIRED
 

@@ -23,7 +23,8 @@ from dpstats.privacy import noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import delimited, persons, sources, threads
 from dpstats.private import measure as measuring
-from dpstats.private.persons import PersonTotals, key_of, of_persons
+from dpstats.private.keys import key_of
+from dpstats.private.persons import PersonTotals, of_persons
 from dpstats.private.tables import exact_sums, open_source
 
 SCHEMA = dps.Schema([

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from dpstats.private.data_frames import text_of
-from dpstats.private.persons import key_of
+from dpstats.private.keys import key_of
 from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, stream_source
 from dpstats.schema import RawColumns
 
