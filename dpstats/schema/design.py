@@ -86,7 +86,7 @@ class Design(Cached):
     lonely : {"refuse", "certainty", "adjust", "collapse"}
         What to do with a stratum that is declared with one unit: refuse to plan; take it to have no
         sampling error, or the unit's distance from the mean of all; or join these strata with each
-        other (a single one with the stratum before it).
+        other (a single one with the first of the other strata).
 
     Raises
     ------
