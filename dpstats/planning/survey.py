@@ -32,6 +32,7 @@ from dpstats.schema.design import STEPS, Pairs
 USUAL_ROWS = 10_000  # that a plan without a number of rows is made for
 USUAL_DEFF = 2.0  # design effect of clusters that contrasts are planned for
 _SHARE = 0.3  # that a cap is chosen for
+_RARER = 0.15  # that contrasts are planned for: common ones lose 1% of width, rare ones win 20%
 _BIAS = 0.3  # of the share of weights above the cap, in standard deviations of what is estimated
 _RESIDUAL = 0.25  # standard deviation of residuals in unit scale, that contrasts are planned for
 _FARTHER = 1.5  # factor by which a declared design effect may be wrong
@@ -92,7 +93,7 @@ def cap_errors(
     errors = []
     for cap in caps:
         capped = design.with_cap(float(cap))
-        guess = Guess.of(_TWO, amount, capped, budget, neighbours, n)
+        guess = Guess.of(_TWO, amount, capped, budget, neighbours, n, share=_SHARE)
         planned = guess.plan(capped, 1)
         doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0
         variance = (planned.width**2 + doubt) * guess.sampling**2
@@ -271,7 +272,7 @@ class Guess:
     def of(
         cls, block: Block, amount: Fraction, design: Design, budget: Budget,
         neighbours: Neighbours, n: int | None, bases: Sequence[Block] = (), *,
-        by_units: bool = False,
+        by_units: bool = False, share: float = _RARER,
     ) -> Guess:  # fmt: skip
         """For functions of a block with contrasts of them, which get an amount together.
 
@@ -292,7 +293,7 @@ class Guess:
             for one in (main, Contrasts(base, (1, 1)))
             for scale in (one.multiplier(budget, neighbours, amount),)
         )
-        of_totals, of_contrasts, spread = _factors(block, main, base, by_units=by_units)
+        of_totals, of_contrasts, spread = _factors(block, main, base, share, by_units=by_units)
         power = 2 if budget.noise == "laplace" else 1
         of_estimate = noise * (design.unit_weight / (design.mean * total * rows)) ** 2 * of_totals
         return cls(
@@ -326,7 +327,7 @@ class Guess:
 
 
 def _factors(
-    block: Block, main: Block, base: Block, *, by_units: bool
+    block: Block, main: Block, base: Block, share: float, *, by_units: bool
 ) -> tuple[float, float, float]:
     """Factors of noise in the variance of an estimate and of a contrast, and variance of a row."""
     if isinstance(base, PilotScore):
@@ -337,7 +338,7 @@ def _factors(
         of_trait = (_SHARE**2 + (1 - _SHARE) ** 2) * base.size / 2
         return of_trait, of_trait, _SHARE * (1 - _SHARE)
     cells = max(block.size, 2)
-    share = min(_SHARE, 1 / cells)
+    share = min(share, 1 / cells)
     per_row = (1 - share) ** 2 + (cells - 1) * share**2  # noise on cells in that on a share
     halved = 0.25 + (0.5 - share) ** 2 if main != block else per_row
     return halved, per_row * base.size / block.size, share * (1 - share)

@@ -30,11 +30,11 @@ def planned(budget=BUDGETS[0], unit="add_remove", analyses=None, **options):
 @pytest.mark.parametrize("unit", RELATIONS)
 @pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "approx"])
 def test_the_planned_noise_is_that_of_the_plan(budget, unit):
-    """Of a share of .3 and weights whose mean is that of capped lognormal ones."""
+    """Of a share of .15 and weights whose mean is that of capped lognormal ones."""
     plan = planned(budget, unit)
     ((main,), (contrasts,)) = plan.strategy.measured, plan.strategy.contrasts
     (expected,) = contrast_plans(plan.strategy, plan.analyses, N).values()
-    design, share = plan.schema.design, 0.3
+    design, share = plan.schema.design, 0.15
     sigma = np.sqrt(np.log(1 + 0.7**2))
     u = np.exp(sigma * stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000) - sigma**2 / 2)
     capped = np.minimum(u, design.cap / design.mean)
@@ -96,7 +96,7 @@ def test_a_cap_that_is_above_all_weights_has_no_bias():
     neighbours = Neighbours("replace", copies=STEPS)
     guess = Guess.of(every, budget.total, design, budget, neighbours, N)
     assert guess.cut == 0
-    assert guess.sampling == pytest.approx(np.sqrt(2 * (1 + 0.5**2) * 0.3 * 0.7 / N))
+    assert guess.sampling == pytest.approx(np.sqrt(2 * (1 + 0.5**2) * 0.15 * 0.85 / N))
 
 
 def test_a_declared_design_effect_is_used_where_intervals_are_planned_shorter():
@@ -126,7 +126,7 @@ def test_simulated_contrasts_have_the_sampling_variance_of_the_plan():
     y, budget = contrasts.base, plan.budget
     guess = Guess.of(y, budget.total, design, budget, plan.neighbours, N)
     total = rows.table(0, N)[2][:2].sum()
-    variance = (guess.sampling * total) ** 2 * share * (1 - share) / (0.3 * 0.7)
+    variance = (guess.sampling * total) ** 2 * share * (1 - share) / (0.15 * 0.85)
     error = np.std(squares) / np.sqrt(tables)
     assert abs(np.mean(squares) - variance) < 5 * error + 0.01 * variance
     assert error < 0.02 * variance
@@ -136,7 +136,7 @@ def test_simulated_contrasts_have_the_sampling_variance_of_the_plan():
 @pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "approx"])
 def test_previewed_widths_are_about_the_planned_ones(budget, unit):
     plan = planned(budget, unit)
-    (width,) = plan.preview(like=dps.Guesses(shares={"y": 0.3})).widths()["width"]
+    (width,) = plan.preview(like=dps.Guesses(shares={"y": 0.15})).widths()["width"]
     (expected,) = contrast_plans(plan.strategy, plan.analyses, N).values()
     base = plan.strategy.contrasts[0].block.base
     design = plan.schema.design
