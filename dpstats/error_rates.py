@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ USUAL_ALPHA = 0.05  # p-values spend what an interval at this level does, so the
 
 # Shares of alpha for nuisance parameters. A quantile grows with the logarithm of one over the
 # error: a small share costs the rest of alpha little, and widens the confidence set little.
+R = TypeVar("R", float, Floats, float | Floats)
+
 _ROW_COUNT = 25  # one over the share for the number of rows
 _GROUP_SIZE = 50  # for the size of one group: two groups cost what the number of rows does
 _OTHER_EIGENVALUES = 0.1  # for the other eigenvalues: only their gaps matter
@@ -137,8 +139,8 @@ def for_other_eigenvalues(alpha: float) -> tuple[float, float]:
     return _OTHER_EIGENVALUES * alpha, alpha * (1 - _OTHER_EIGENVALUES)
 
 
-def for_variances(alpha: float) -> float:
-    """Share for lower bounds on the variances of a correlation matrix."""
+def for_variances(alpha: R) -> R:
+    """Share for bounds on variances: those of a correlation matrix, or of survey estimates."""
     return alpha * _VARIANCES
 
 

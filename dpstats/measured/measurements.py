@@ -220,7 +220,9 @@ class Measurements(HasStrategy):
         assert self.count is not None
         adding_up = [(self.count, np.zeros(1, np.intp))]
         for noisy in self.measured:
-            if isinstance(noisy.block, Table | Partition):
+            if isinstance(noisy.block, Table):
+                adding_up.append((noisy, np.arange(noisy.block.size)))
+            elif isinstance(noisy.block, Partition):
                 derivation = noisy.block.derive(ROWS, complements=False)
                 if derivation is not None:
                     adding_up.append((noisy, np.flatnonzero(derivation.member == 0)))

@@ -18,7 +18,7 @@ from dpstats.analyses.survey.estimand import Estimand, WithEstimands
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted
-from dpstats.error_rates import LEAST_COMPUTED, bonferroni
+from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_variances
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.contrasts import Contrasts
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
 _LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
 _ROUNDING = 1e-9
-_OF_VARIANCE = 0.2  # part of alpha for a confidence bound on a sampling variance
 _HALVINGS = 40
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
@@ -295,8 +294,9 @@ class Estimates(Cached):
             return np.asarray(widths)
         products, hidden = self._squares
         contrasts = self.number_of_contrasts
-        most = products * contrasts / stats.chi2.ppf(_OF_VARIANCE * alpha, contrasts) - hidden
-        normal = stats.norm.ppf(1 - (1 - _OF_VARIANCE) * alpha / 2)
+        beta = for_variances(alpha)
+        most = products * contrasts / stats.chi2.ppf(beta, contrasts) - hidden
+        normal = stats.norm.ppf(1 - (alpha - beta) / 2)
         return np.asarray(np.minimum(widths, normal * np.sqrt(np.maximum(most, sampling) + noise)))
 
     @property

@@ -141,6 +141,8 @@ def test_p58_no_public_argument_reaches_the_noise():
                ("GoodnessOfFit", "seed"), ("Independence", "seed"),
                ("QuantileResult.distribution", "rng"),
                ("QuantileResult.wasserstein", "rng"),
+               ("WeightedQuantileResult.distribution", "rng"),
+               ("WeightedQuantileResult.wasserstein", "rng"),
                # These are invented, from public guesses.
                ("pretend", "rng"),
                ("Release.draws", "rng"), ("Draws", "seeds")}  # fmt: skip
