@@ -14,6 +14,7 @@ import numpy as np
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
 from dpstats.analyses.survey.estimand import Estimand, estimands_of, require_estimands
+from dpstats.analyses.survey.weighted import _basis as basis_of
 from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.errors import RequestError
@@ -37,6 +38,7 @@ _BIAS = 0.3  # of the share of weights above the cap, in standard deviations of 
 _RESIDUAL = 0.25  # standard deviation of residuals in unit scale, that contrasts are planned for
 _FARTHER = 1.5  # factor by which a declared design effect may be wrong
 _MOST_CONTRASTS = 300
+_FEWEST_UNITS = 20  # that contrasts are planned for where it is not known how many there are
 _MOST_FUNCTIONS = 50_000
 _LEVEL = 0.975
 
@@ -54,6 +56,11 @@ def check_design(
     if design is None:
         return
     design.check_lonely()
+    if design.has_contrasts and not design.pairs.count and design.deff is None:
+        raise RequestError(
+            "no stratum of the design has two units, so no sampling error can be estimated; "
+            "declare lonely='collapse' or 'adjust', or deff=, a public design effect"
+        )
     for name, analysis in analyses.items():
         require_estimands(name, analysis)
     if second_stages(analyses, schema):
@@ -233,8 +240,7 @@ def _served(block: Block, mains: Sequence[Block], estimands: Sequence[Estimand])
 
 
 def _follows(block: Block, wanted: Block) -> bool:
-    terms = block.terms_of(wanted, complements=False)
-    return terms is not None and bool(np.all(terms))
+    return basis_of(block, wanted) is not None
 
 
 def contrasts_of(block: Block, pairs: Pairs, count: int) -> Contrasts:
@@ -320,7 +326,7 @@ class Guess:
                 "which two are in one stratum, or leave the regressions out"
             )
         if pairs and not design.listed_units:
-            pairs = (design.number_of_units or 2 * _MOST_CONTRASTS) // 2
+            pairs = (design.number_of_units or _FEWEST_UNITS) // 2
         most = max(min(_MOST_CONTRASTS, _MOST_FUNCTIONS // functions), 1)
         declared = design.deff is not None and not by_units
         return plan_contrasts(self.x, self.ratio, self.power, pairs, most, declared=declared)
@@ -440,10 +446,9 @@ def _serving(
     planned: Sequence[PlannedBlock], wanted: Block, budget: Budget, neighbours: Neighbours
 ) -> PlannedBlock | None:
     """The first that measures a block, or contrasts of it, or what it follows from."""
-    better = _in_better_basis(wanted, budget, neighbours)
     for one in planned:
         block = one.block.base if isinstance(one.block, Contrasts) else one.block
-        if block == better or block.settles(wanted) or _follows(block, wanted):
+        if _follows(block, wanted):
             return one
     return None
 
@@ -454,7 +459,7 @@ def survey_lines(strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n
     if design is None:
         return []
     assert design.cap is not None
-    neighbours = replace(strategy.neighbours, copies=1)
+    neighbours = strategy.neighbours
     caps = np.array([design.cap, max(design.cap / 2, design.mean / 4), 2 * design.cap])
     errors = cap_errors(design, caps, strategy.budget, neighbours, n, len(analyses))
     at, half, twice = (f"{error:.2g}" for error in errors)

@@ -180,6 +180,7 @@ class EstimateResult(Cached, Result):
 
     methods: ClassVar[tuple[str, ...]] = get_args(Method)  # that `conf_int` takes
     figures: ClassVar[tuple[str, ...]] = ("forest",)
+    uncertified: ClassVar[str] = UNCERTIFIED
     null_value: ClassVar[float | None] = None  # that the parameter is usually tested for
 
     def __post_init__(self) -> None:
@@ -509,7 +510,7 @@ class EstimateResult(Cached, Result):
             whose = "all intervals jointly" if simultaneous else _EACH
             remarks.append(f"the level is that of {whose}")
         if np.isinf(shown[["certified_low", "certified_high"]]).all(axis=1).any():
-            remarks.append(UNCERTIFIED)
+            remarks.append(self.uncertified)
         return [f"Note: {remark}" for remark in remarks]
 
     def _footer(self, method: Method | None, target: Target) -> str:

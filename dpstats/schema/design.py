@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from dpstats.checks import (
 from dpstats.errors import SchemaError
 from dpstats.schema.column_fields import Level
 from dpstats.schema.number import Number
-
-if TYPE_CHECKING:
-    pass
 
 STEPS = 2**12
 """Largest code of a weight: weights have a grid of cap / STEPS."""
@@ -134,13 +131,15 @@ class Design(Cached):
                 or value < 0
                 or not (value or may_be_zero)
             ):
+                least = "0 or a" if may_be_zero else "a"
                 raise SchemaError(
-                    f"{name} of the design must be a positive number, got {short(value)}"
+                    f"{name} of the design must be {least} positive number, got {short(value)}"
                 )
         if not self.low <= self.mean <= (self.high or np.inf):
+            most = "" if self.high is None else f" and high={self.high:g}"
             raise SchemaError(
-                f"the mean weight of the design is {self.mean:g}, and its bounds are {self.low:g} "
-                f"and {self.high:g}"
+                f"the mean weight of the design is {self.mean:g}, and its bounds are "
+                f"low={self.low:g}{most}; declare bounds that hold the mean"
             )
         if self.cap is None and self.cv is None:
             raise SchemaError(
@@ -201,6 +200,11 @@ class Design(Cached):
                 len({isinstance(key, str) for key in every}) > 1
             ):
                 raise SchemaError(f"the {what} of a design must be all text or all numbers")
+        if not read:
+            raise SchemaError(
+                "units= of the design is empty; list all units that were drawn, or leave it out if "
+                "they are not public"
+            )
         if sum(len(keys) for _, keys in read) > _MOST_UNITS:
             raise SchemaError(f"a design has at most {_MOST_UNITS} declared units")
         return tuple(read)
@@ -307,10 +311,10 @@ class Design(Cached):
         parts = [f"weights {self.weights}, mean {self.mean:g}, {cap}"]
         if self.unit is not None:
             known = self.number_of_units
-            told = "not listed" if known is None else f"{known} declared"
-            strata = len(self.listed_units)
-            within = "" if self.strata is None else f"strata {self.strata} ({strata}) of "
-            parts.append(f"{within}units {self.unit} ({told})")
+            count = "not listed" if known is None else f"{known} declared"
+            strata = f" ({len(self.listed_units)})" if self.listed_units else ""
+            within = "" if self.strata is None else f"strata {self.strata}{strata} of "
+            parts.append(f"{within}units {self.unit} ({count})")
         if self.deff is not None:
             parts.append(f"design effect {self.deff:g}")
         return "; ".join(parts)
@@ -355,7 +359,7 @@ def pair_units(design: Design) -> Pairs:
             if design.lonely == "certainty":
                 codes[units[0]] = UNPAIRED
             else:  # "adjust": its distance from the mean of all, which is 0 for linearised values
-                firsts.append((units[0],))
+                firsts.append(units)
             continue
         even = len(units) - len(units) % 2
         several = [units[i : i + 2] for i in range(0, even, 2)]
@@ -365,8 +369,14 @@ def pair_units(design: Design) -> Pairs:
         firsts.extend(several)
     for number, pair in enumerate([*firsts, *triples]):
         for sign, unit in enumerate(pair):
-            codes[unit] = 2 * number + sign
+            codes[unit] = 2 * number + (sign if len(pair) == 2 else _sign_of(design, unit))
     return Pairs(codes, len(firsts), len(triples))
+
+
+def _sign_of(design: Design, unit: tuple[int, int]) -> int:
+    """Sign of a unit that stands alone, by its hash: linearised totals add up to 0."""
+    stratum, keys = design.listed_units[unit[0]][0], unit_keys(design)
+    return hash_of(str(stratum).encode(), str(keys[unit[1]]).encode()) % 2
 
 
 def _pooled(design: Design) -> Iterator[tuple[tuple[int, int], ...]]:

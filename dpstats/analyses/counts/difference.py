@@ -7,7 +7,7 @@ the groups are private too; see `analyses.counts.group_shares`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -87,7 +87,8 @@ class Difference(ComparesGroups):
         block = Partition.of(columns, {label: cells for cells, label in sets})
         risks = shares_in_groups(block, self._labels(schema))
         least, most = np.array([-1.0, 0.0, 0.0]), np.array([1.0, np.inf, np.inf])
-        return [risks.combined(list(_TERMS), _compare, _slopes, (least, most), _limits)]
+        compared = risks.combined(list(_TERMS), _compare, _slopes, (least, most), _limits)
+        return [replace(compared, logarithmic=np.array([False, True, True]))]
 
     def answered(self, schema: Schema) -> Family:
         """The four disjoint conditions, which follow from the table."""
@@ -128,13 +129,19 @@ class Difference(ComparesGroups):
         groups = [([2 * i, 2 * i + 1], np.array([p, 1 - p])) for i, p in enumerate(risks)]
         return AlternativeShares(groups, float(risks[0] - risks[1]), 0.0)
 
+    def title(self, schema: Schema) -> str:
+        """Title of the result."""
+        first, second = self._labels(schema)
+        return f"Difference: {self.condition}, by {self.by}: {first} against {second}"
+
     def infer(self, release: ReleaseView) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
         names, rules = self._labels(release.schema), cell_rules(release.schema, self)
         (block,) = self.person_totals(release.schema)
         totals = PersonVariance.of(release, block, [0, 1], SHARES)
-        return _result(self, names, answers, str(release.budget), rules, totals)
+        title = self.title(release.schema)
+        return _result(title, names, answers, str(release.budget), rules, totals)
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
         """Person totals for the sampling variance: rows in each of the four sets."""
@@ -223,7 +230,7 @@ class DifferenceResult(EstimateResult):
 
 
 def _result(
-    analysis: Difference, names: list[str], answers: Answers, budget: str, rules: str,
+    title: str, names: list[str], answers: Answers, budget: str, rules: str,
     totals: PersonVariance | None,
 ) -> DifferenceResult:  # fmt: skip
     intervals = DifferenceIntervals(answers)
@@ -244,7 +251,7 @@ def _result(
             "a ratio to a risk of 0 (or odds of a risk of 1) has an infinite standard error"
         )
     return DifferenceResult(
-        title=f"Difference: {analysis.condition}, by {analysis.by}: {names[0]} against {names[1]}",
+        title=title,
         **estimated(list(_TERMS), intervals),
         rows=answers.rows.with_totals(totals is not None),
         budget=budget,
@@ -269,4 +276,13 @@ def _slopes(risks: Floats) -> Floats:
 
 def _limits(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Limits (3,) from those of both risks: all rise with the first and fall with the second."""
-    return _compare(np.array([low[0], high[1]])), _compare(np.array([high[0], low[1]]))
+    least = _compare(np.array([low[0], high[1]]))
+    largest = _compare(np.array([high[0], low[1]]))
+    least[1:] = np.where(low[0] > 0, least[1:], 0.0)
+    if low[1] <= 0:
+        largest[1:] = np.inf
+    if high[0] >= 1:
+        largest[2] = np.inf
+    if high[1] >= 1:
+        least[2] = 0.0
+    return least, largest

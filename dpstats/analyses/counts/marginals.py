@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from dpstats.analyses.counts.proportion import ProportionResult, proportions_result
 from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
-from dpstats.analyses.survey.estimand import Estimand, ratios
+from dpstats.analyses.survey.estimand import Estimand, shares_of_all
 from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.checks import check_choice, listed, short
@@ -71,10 +69,7 @@ class Marginals:
         if self.form == "monomials":
             raise RequestError("form='monomials' has no weighted shares; use form='cells'")
         tables = tables_of_degree(schema, self.columns, self.degree)
-        return [
-            ratios(table, table.names, np.eye(table.size), np.ones((table.size, table.size)))
-            for table in tables
-        ]
+        return [shares_of_all(table) for table in tables]
 
     def is_of_functions(self, schema: Schema) -> bool:
         """Its parameters are the means of its functions."""
@@ -87,6 +82,10 @@ class Marginals:
     def drawn_tables(self) -> list[tuple[str, ...]]:
         """The pairs of columns, whose tables show it."""
         return list(combinations(self.columns, 2)) if self.degree == 2 else []
+
+    def title(self, schema: Schema) -> str:
+        """Title of the result."""
+        return f"Marginals of {', '.join(self.columns)} of degree {self.degree}"
 
     def infer(self, release: ReleaseView) -> ProportionResult:
         """The proportion in every cell, each with its own interval, as of `Proportion`."""
@@ -101,7 +100,7 @@ class Marginals:
         if set(family.column_names) <= set(candidates):
             fitted = family.evaluate(candidates).average(weights)
         return proportions_result(
-            f"Marginals of {', '.join(self.columns)} of degree {self.degree}",
+            self.title(release.schema),
             family.names,
             answers,
             str(release.budget),

@@ -32,7 +32,7 @@ from dpstats.analyses.notes import (
     subgroup_note,
 )
 from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
-from dpstats.analyses.survey.estimand import Estimand, ratios
+from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
 from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
@@ -133,8 +133,7 @@ class Proportion:
         within = "" if self.given is None else f" | {self.given}"
         term = f"{self.condition}{within}"
         sets = {term: inside & holds, f"not {term}": inside & ~holds}
-        share = np.array([[1.0, 0.0]])
-        return [ratios(Partition.of(columns, sets), [term], share, np.ones((1, 2)))]
+        return [shares_in_groups(Partition.of(columns, sets), [term])]
 
     def is_of_functions(self, schema: Schema) -> bool:
         """Without a group, it is the mean of its only function."""
@@ -162,6 +161,11 @@ class Proportion:
         self.family(schema)  # refuses what has one value in all rows
         return Asked([question_of_conditions(schema, self.condition, self.given)])
 
+    def title(self, schema: Schema) -> str:
+        """Title of the result."""
+        given = "" if self.given is None else f", given {self.given}"
+        return f"Proportion: {self.condition}{given}"
+
     def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
@@ -174,7 +178,7 @@ class Proportion:
                 share = NoisyMean.of_share(release.answers(family, with_count=True))
                 mean = Contrast((share,), 0.0, 1.0, totals)
             return proportions_result(
-                f"Proportion: {self.condition}",
+                self.title(release.schema),
                 [self.condition],
                 release.answers(family).with_totals,
                 str(release.budget),
@@ -184,7 +188,8 @@ class Proportion:
             )
         answers = release.answers(family, disjoint=True)
         rules = cell_rules(release.schema, self)
-        return _group_result(self, group, answers, str(release.budget), rules, totals)
+        title, budget = self.title(release.schema), str(release.budget)
+        return _group_result(self, title, group, answers, budget, rules, totals)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -310,7 +315,7 @@ def proportions_result(
 
 
 def _group_result(
-    analysis: Proportion, about: Subgroup, answers: Answers, budget: str, rules: str,
+    analysis: Proportion, title: str, about: Subgroup, answers: Answers, budget: str, rules: str,
     totals: PersonVariance | None,
 ) -> EstimateResult:  # fmt: skip
     intervals, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
@@ -330,8 +335,7 @@ def _group_result(
     within = "" if analysis.given is None else f" | {analysis.given}"
     terms = [f"{analysis.condition}{within}"]
     return EstimateResult(
-        title=f"Proportion: {analysis.condition}"
-        + ("" if analysis.given is None else f", given {analysis.given}"),
+        title=title,
         **estimated(terms, limits),
         rows=rows,
         budget=budget,

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dpstats.analyses.counts.quantile_result import (
+    GroupQuantileIntervals,
+    QuantileIntervals,
+    QuantileResult,
+)
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules, subgroup_notes
 from dpstats.analyses.survey.estimand import Estimand, shares_below
 from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.arrays import Codes
-from dpstats.checks import (
-    as_float,
-    listed,
-    short,
-)
+from dpstats.checks import as_float, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
@@ -30,16 +31,6 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import Column, Number, Schema
 from dpstats.schema.conditions import cell_set
-
-if TYPE_CHECKING:
-    from dpstats.schema import Number
-
-
-from dpstats.analyses.counts.quantile_result import (
-    GroupQuantileIntervals,
-    QuantileIntervals,
-    QuantileResult,
-)
 
 _MOST_CONTRASTED = 8  # bins of which contrasts between units are measured one by one
 

@@ -34,10 +34,8 @@ from dpstats.schema import Number
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.checks import Method, Target
     from dpstats.inference.intervals import Ends
     from dpstats.measured.answers import Answers
-    from dpstats.schema import Number
 
 
 @dataclass(frozen=True)

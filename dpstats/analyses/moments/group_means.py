@@ -175,12 +175,18 @@ class GroupMeans:
             return None
         return Asked(means_in_groups(schema, self.column, self.compared(schema)))
 
+    def title(self, schema: Schema) -> str:
+        """Title of the result."""
+        trait = self.trait(schema)
+        what = self.column if trait is None else f"rows with {trait.replace('`', '')}"
+        given = "" if self.given is None else f", given {self.given}"
+        return f"{'Means' if trait is None else 'Shares'} of {what}, by {self.by}{given}"
+
     def infer(self, release: ReleaseView) -> GroupMeansResult:
         """Estimates with noise-aware and certified intervals."""
         schema, chosen = release.schema, self._chosen(release.schema)
         names = tuple(schema[self.by].bin_labels[level] for level in chosen)
         terms, trait = [f"{self.by}={name}" for name in names], self.trait(schema)
-        given = "" if self.given is None else f", given {self.given}"
         if trait is None:
             answers = release.answers(self.family(schema))
             order = sorted(chosen)
@@ -188,7 +194,7 @@ class GroupMeans:
             number = named_number(schema, self.column)
             means = [Contrast((group,), number.middle, number.half_range) for group in groups]
             result = GroupMeansResult(
-                title=f"Means of {self.column}, by {self.by}{given}",
+                title=self.title(schema),
                 **estimated(terms, means),
                 rows=answers.rows.of_persons,
                 budget=str(release.budget),
@@ -202,7 +208,7 @@ class GroupMeans:
             places = [slice(2 * i, 2 * i + 2) for i in range(len(chosen))]
             shares = [GroupIntervals(answers.subset(place)) for place in places]
             result = GroupRatesResult(
-                title=f"Shares of rows with {trait.replace('`', '')}, by {self.by}{given}",
+                title=self.title(schema),
                 **estimated(terms, shares),
                 rows=answers.rows.of_persons,
                 budget=str(release.budget),

@@ -98,7 +98,7 @@ class Mean:
             number = named_number(schema, name)
             group = Subgroup.of(schema, self.given, [number.name]) or Subgroup(EVERY_CELL)
             block = GroupMoments(number, (group,))
-            found.append(means_in_groups(block, number, [f"{name}{within}"]))
+            found.append(means_in_groups(block, number, [f"mean of {name}{within}"]))
         return found
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
@@ -118,6 +118,11 @@ class Mean:
         terms = [name + within for name in self._names]
         found = zip(numbers, groups, terms, strict=True)
         return Asked([question_of_mean(schema, *one) for one in found])
+
+    def title(self, schema: Schema) -> str:
+        """Title of the result."""
+        several = "" if isinstance(self.columns, str) else "s"
+        return f"Mean{several}" + ("" if self.given is None else f", given {self.given}")
 
     def infer(self, release: ReleaseView) -> MeanResult:
         """Estimates with noise-aware and certified intervals."""
@@ -143,9 +148,7 @@ class Mean:
         within = "" if self.given is None else f" | {self.given}"
         terms = [f"mean of {name}{within}" for name in self._names]
         return MeanResult(
-            title="Mean"
-            + ("" if isinstance(self.columns, str) else "s")
-            + ("" if self.given is None else f", given {self.given}"),
+            title=self.title(release.schema),
             **estimated(terms, contrasts),
             rows=answers.rows.with_totals(all(c.sampling.from_totals for c in contrasts)),
             budget=str(release.budget),

@@ -100,6 +100,11 @@ class MeanDifference(ComparesGroups):
 
         return Asked(questions, compared)
 
+    def title(self, schema: Schema) -> str:
+        """Title of the result."""
+        first, second = self._labels(schema)
+        return f"Mean difference: {self.column}, by {self.by}: {first} against {second}"
+
     def infer(self, release: ReleaseView) -> MeanDifferenceResult:
         """Estimate with noise-aware and certified intervals."""
         first, second = self._chosen(release.schema)
@@ -126,7 +131,7 @@ class MeanDifference(ComparesGroups):
                 notes += rare_mean(f"{self.column} in group {name}", group)
         terms = [f"mean of {self.column}: {names[0]} - {names[1]}"]
         return MeanDifferenceResult(
-            title=f"Mean difference: {self.column}, by {self.by}: {names[0]} against {names[1]}",
+            title=self.title(release.schema),
             **estimated(terms, contrast),
             rows=answers.rows.with_totals(sampling.from_totals),
             budget=str(release.budget),

@@ -41,7 +41,6 @@ from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Table
 from dpstats.families.tables.partition import Partition
 from dpstats.results.estimates import estimated
-from dpstats.results.named import Named
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import cell_set
 
@@ -249,9 +248,9 @@ class CellEquations(Equations):
             if self.link is IDENTITY:  # in the unit of the moments
                 middle, half = self.moments.origin_of_response, 1.0
             size, of_x = TO_MOMENTS[:2]
-            each = np.eye(cells)[:, :, np.newaxis]  # by the parts of a cell
+            by_cell = np.eye(cells)[:, :, np.newaxis]  # by the parts of a cell
             of_response = middle * size + half * of_x
-            return (each * size).reshape(cells, -1), (each * of_response).reshape(cells, -1)
+            return (by_cell * size).reshape(cells, -1), (by_cell * of_response).reshape(cells, -1)
         column = self.moments.schema[name]
         if isinstance(block, Partition):
             pairs = np.eye(block.size).reshape(cells, _value_bins(column), block.size)
@@ -270,26 +269,26 @@ class CellEquations(Equations):
     def solve(self, totals: Floats) -> Fitted | None:
         """By Newton's method; None where the derivative is not definite."""
         sizes, sums = self._maps
-        of_rows, of_response = sizes @ totals, sums @ totals
+        counts, of_response = sizes @ totals, sums @ totals
         x, link = self._x, self.link
-        rows = np.maximum(of_rows, 0.0)
+        rows = np.maximum(counts, 0.0)
 
         def score(b: Floats) -> Floats:
-            return np.asarray(x.T @ (of_response - of_rows * link.mean(x @ b)))
+            return np.asarray(x.T @ (of_response - counts * link.mean(x @ b)))
 
         def derivative(b: Floats, rows: Floats) -> Floats:
             return np.asarray((x.T * (rows * link.slope(x @ b))) @ x)
 
         b: Floats | None = np.zeros(x.shape[1])
         if link is not IDENTITY:
-            if link is LOG and of_response.sum() > 0 < of_rows.sum():  # near the overall mean
-                start = np.full(len(x), np.log(of_response.sum() / of_rows.sum()))
+            if link is LOG and of_response.sum() > 0 < counts.sum():  # near the overall mean
+                start = np.full(len(x), np.log(of_response.sum() / counts.sum()))
                 b = np.linalg.lstsq(x, start, rcond=None)[0]
             assert b is not None
             b = find_root(score, lambda b: derivative(b, rows), x, b)
         if b is None:
             return None
-        matrix = derivative(b, of_rows)
+        matrix = derivative(b, counts)
         inverse = _inverse(matrix)
         if inverse is None:
             return None
@@ -483,11 +482,6 @@ class WeightedRegression(SurveyResult, RegressionResult):
     True
     """
 
-    def _first(self, count: int) -> WeightedRegression:
-        first = super()._first(count)
-        assert isinstance(first, WeightedRegression)
-        return first
-
     @property
     def df_resid(self) -> float:
         """Degrees of freedom of the design, the fewest of a coefficient."""
@@ -507,8 +501,6 @@ class WeightedRegression(SurveyResult, RegressionResult):
         return {
             **estimated(names, intervals), "title": title, "budget": self.budget,
             "rows": self.rows, "notes": [*notes, *self.notes], "design": self.design,
-            "degrees_of_freedom": Named(intervals.degrees_of_freedom, names),
-            "parts": intervals.parts,
         }  # fmt: skip
 
     def _contrasts(self, fields: dict[str, Any]) -> ContrastResult:
@@ -534,11 +526,6 @@ class WeightedContrasts(SurveyResult, ContrastResult):
     >>> men.effect < 0, men.pvalue < 0.05
     (True, True)
     """
-
-    def _first(self, count: int) -> WeightedContrasts:
-        first = super()._first(count)
-        assert isinstance(first, WeightedContrasts)
-        return first
 
 
 def weighted_regression(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
@@ -56,6 +57,10 @@ class Estimand:
     along : callable, optional
         Terms and weights (k, q) to the estimand of linear combinations, where it is not one of
         these parameters alone.
+    logarithmic : (q,) bool, optional
+        Which parameters are positive, with limits that are symmetric in their logarithms.
+    dates : bool
+        True if the parameters are dates, in days since 1970-01-01.
     """
 
     block: Block
@@ -71,6 +76,8 @@ class Estimand:
     contrast_slopes: Callable[[Floats], Floats] | None = None
     moving: Callable[[Floats], Floats] | None = None
     along: Callable[[Sequence[str], Floats], Estimand] | None = None
+    dates: bool = False
+    logarithmic: NDArray[np.bool_] | None = None
 
     def combined(
         self,
@@ -112,6 +119,8 @@ class Estimand:
             ),
             moving=None,
             along=None,
+            dates=False,
+            logarithmic=None,
         )  # fmt: skip
 
     def differences(self, terms: Sequence[str], contrasts: Floats) -> Estimand:
@@ -162,13 +171,21 @@ def ratios(
 
     above = scale * numerators + shift * denominators
     cells = squares_of_cells if squares is None else squares
-    return Estimand(block, terms, value, jacobian, cells, range, limits, above)
+    return Estimand(
+        block, terms, value, jacobian, cells, range, limits, above,
+        moving=lambda totals: denominators / _positive(denominators @ totals)[:, np.newaxis],
+    )  # fmt: skip
 
 
 def shares_in_groups(block: Block, terms: Sequence[str]) -> Estimand:
     """Shares of rows with a trait in every group; functions are with it, without it, by turns."""
     pairs = np.eye(2 * len(terms)).reshape(len(terms), 2, 2 * len(terms))
     return ratios(block, terms, pairs[:, 0], pairs.sum(axis=1))
+
+
+def shares_of_all(block: Block) -> Estimand:
+    """Shares of rows in every cell of a block."""
+    return ratios(block, block.names, np.eye(block.size), np.ones((block.size, block.size)))
 
 
 def shares_below(block: Block, terms: Sequence[str]) -> Estimand:
@@ -193,10 +210,11 @@ def means_in_groups(block: Block, number: Number, terms: Sequence[str]) -> Estim
     low, middle, high = (np.kron(groups, parts[part]) for part in PARTS)
     half = number.half_range
     bounds = (number.middle - half, number.middle + half)
-    return ratios(
+    means = ratios(
         block, terms, high - low, low + middle + high, shift=number.middle, scale=half,
         range=bounds, squares=squares_of_parts,
     )  # fmt: skip
+    return replace(means, dates=number.dates)
 
 
 def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:

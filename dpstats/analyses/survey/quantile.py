@@ -21,6 +21,7 @@ from dpstats.analyses.survey.weighted import (
     design_notes,
 )
 from dpstats.arrays import Codes, Floats
+from dpstats.error_rates import bonferroni
 from dpstats.measured.view import ReleaseView
 
 if TYPE_CHECKING:
@@ -60,9 +61,14 @@ class NearestEffects(Estimates):
         return np.asarray(self.independent_correlations * np.outer(sd, sd))
 
     @property
-    def number_of_contrasts(self) -> float:
+    def most_contrasts(self) -> float:
         """Effective number of contrasts."""
-        return self.coarse.number_of_contrasts
+        return self.coarse.most_contrasts
+
+    @cached_property
+    def number_of_contrasts(self) -> Floats:
+        """Effective numbers (q,) of contrasts."""
+        return self.coarse.number_of_contrasts[self.nearest]
 
     @property
     def _squares(self) -> tuple[Floats, Floats]:
@@ -135,7 +141,7 @@ class WeightedQuantileIntervals(QuantileIntervals):
         self, alpha: float, method: Method, target: Target, rng: np.random.Generator | int
     ) -> Ends:
         """Limits (edges,) at all edges together, by Bonferroni's inequality."""
-        return self.of_edges(alpha / len(self.edges), method, target)
+        return self.of_edges(bonferroni(alpha, len(self.edges)), method, target)
 
     def _of_limit(self, j: int, probability: float, side: Alternative, *, both: bool) -> float:
         return float(self.shares.subset(slice(j, j + 1)).pvalues(probability, side)[0])

@@ -43,8 +43,6 @@ class FirstOrder:
 
     Attributes
     ----------
-    quadratic : float
-        The form itself; Pearson's statistic if there were no noise.
     statistic, pvalue : float
         Of an F distribution.
     df : (float, float)
@@ -53,11 +51,13 @@ class FirstOrder:
         Mean of the design effects.
     """
 
-    quadratic: float
     statistic: float
     pvalue: float
     df: tuple[float, float]
     effect: float
+
+
+_NO_TEST = FirstOrder(np.nan, 1.0, (np.nan, np.nan), np.nan)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Parts:
             slopes @ products @ slopes.T,
             slopes @ subtracted @ slopes.T,
             slopes @ estimates.noise_covariance @ slopes.T,
-            estimates.number_of_contrasts if estimates.contrasts else 0.0,
+            estimates.most_contrasts if estimates.contrasts else 0.0,
             design.deff,
         )
 
@@ -134,13 +134,18 @@ def first_order(departures: Floats, null: Floats, parts: Parts) -> FirstOrder:
     """
     from scipy import stats
 
+    try:
+        np.linalg.cholesky(null)
+        np.linalg.cholesky(parts.independent)
+    except np.linalg.LinAlgError:  # noise leaves fewer rows than none
+        return _NO_TEST
     quadratic = float(departures @ np.linalg.solve(null, departures))
     trace, squared, df = parts.effects()
     k = trace**2 / squared
     statistic = quadratic / trace
     law = stats.chi2.sf(quadratic / trace * k, k) if np.isinf(df) else None
     pvalue = stats.f.sf(statistic, k, k * df) if law is None else law
-    return FirstOrder(quadratic, statistic, float(pvalue), (k, k * df), trace / len(departures))
+    return FirstOrder(statistic, float(pvalue), (k, k * df), trace / len(departures))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -315,7 +320,7 @@ def chi_square_test(
     names = [tested.block.names[i] for i in tested.cells.ravel()]
     shares = ratios(tested.block, [tested.block.names[i] for i in places.ravel()], own, every)
     estimates = Estimates(shares, totals)
-    p, n = estimates.params, float(every[0] @ totals.values) / design.coded_mean
+    p, n = estimates.params, float(totals.values[places].sum()) / design.coded_mean
     fit = probabilities
     if fit is None:
         fit = np.outer(
@@ -326,8 +331,8 @@ def chi_square_test(
     shown.ravel()[:] = totals.values[tested.cells.ravel()] / max(
         totals.values[tested.cells].sum(), 1
     )
-    test, size = None, np.nan
-    if columns > 1 and (rows > 1 or probabilities is not None):
+    test, size = _NO_TEST, np.nan
+    if n > 0 and columns > 1 and (rows > 1 or probabilities is not None) and fit.min() > 0:
         contrasts = _contrasts_of(rows, columns)
         over_fit = contrasts / fit
         found = over_fit @ (p - fit)
@@ -349,19 +354,19 @@ def chi_square_test(
         sd = np.sqrt(np.maximum(np.diag(spread), 1e-300))
         residuals[inside] = ((p - fit) / sd).reshape(places.shape)
     else:
-        notes = ["there is no test, since fewer than two levels of a column surely have rows",
+        notes = ["there is no test, since fewer than two levels of a column surely have rows, or "
+                 "fewer rows than the noise",
                  *notes]  # fmt: skip
     answers = totals.answers
-    method = "Rao and Scott's of first order, with the noise in both covariances"
+    method = "Rao and Scott's, by an F distribution, with the noise in both covariances"
     budget = str(release.budget)
     return RaoScottResult(
-        title, null, np.nan if test is None else test.statistic,
-        1.0 if test is None else test.pvalue, "two-sided",
+        title, null, test.statistic, test.pvalue, "two-sided",
         design_footer(design, answers.rows, budget, method, "population"),
         notes=(*notes, *design_notes(design, [estimates])),
-        df=(np.nan, np.nan) if test is None else test.df,
+        df=test.df,
         cells=names, shares=shown.ravel(), expected=expected.ravel(), residuals=residuals.ravel(),
-        design_effect=np.nan if test is None else test.effect,
+        design_effect=test.effect,
         effect_name=effect, effect=float(size), design=design, rows=answers.rows, budget=budget,
         tables=(tested.table,),
     )  # fmt: skip

@@ -231,7 +231,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
         return test.statistic, test.pvalue, observed * self._unit, expected * self._unit
 
     def _law_of_test(self, df: int) -> str:
-        return "of first order of Rao and Scott, by an F distribution"
+        return "of Rao and Scott, by an F distribution"
 
     def _made(self, kind: type[R], **fields: Any) -> R:
         own: type[Any] = WeightedPairs if kind is PairwiseResult else ByDesign

@@ -12,6 +12,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules
 from dpstats.analyses.survey.estimand import Estimand, WithEstimands
@@ -259,13 +260,26 @@ class Estimates(Cached):
         return products, noise
 
     @property
-    def number_of_contrasts(self) -> float:
+    def most_contrasts(self) -> float:
         """Effective number of contrasts, of unequal factors or hashed units, eq. hashed-degrees."""
         factors, design = self.totals.factors, self.totals.design
-        effective = float(factors.sum() ** 2 / np.sum(factors**2))
+        most = float(factors.sum() ** 2 / np.sum(factors**2))
         if isinstance(design.units, int):
-            effective *= design.units / (effective + design.units - 1)
-        return effective
+            most *= design.units / (most + design.units - 1)
+        return most
+
+    @cached_property
+    def number_of_contrasts(self) -> Floats:
+        """Effective numbers (q,) of contrasts, eq. concentrated-degrees.
+
+        Fewer where few contrasts have most of the variance, as in a domain of few strata.
+        """
+        if not self.contrasts:
+            return np.full(len(self.params), np.inf)
+        factors, most = self.totals.factors, self.most_contrasts
+        squares = factors[:, np.newaxis] * (self.totals.contrasts @ self._contrast_slopes.T) ** 2
+        fourth = np.maximum(np.sum(squares**2, axis=0), 1e-300)
+        return np.asarray(np.clip(3 * squares.sum(axis=0) ** 2 / fourth - 2, 1.0, max(most, 1.0)))
 
     @cached_property
     def moving_noise(self) -> Floats:
@@ -282,18 +296,22 @@ class Estimates(Cached):
     def half_widths(self, alpha: float | Floats) -> Floats:
         """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
 
-        The shorter of t limits and of those with a confidence bound on the sampling variance, which
-        are shorter where noise leaves hardly a degree of freedom.
+        The shortest of t limits, whose degrees of freedom are at most the number of contrasts; of
+        those that take a t quantile for the sampling error alone; and of those with a confidence
+        bound on the sampling variance, where noise leaves hardly a degree of freedom.
         """
         from scipy import stats
 
         sampling, noise = np.diag(self.sampling_covariance), np.diag(self.noise_covariance)
-        df = self.degrees_of_freedom
-        widths = stats.t.ppf(1 - alpha / 2, df) * np.sqrt(sampling + noise)
+        df, contrasts = self.degrees_of_freedom, self.number_of_contrasts
+        widths = stats.t.ppf(1 - alpha / 2, np.minimum(df, contrasts)) * np.sqrt(sampling + noise)
         if not self.contrasts:
             return np.asarray(widths)
         products, hidden = self._squares
-        contrasts = self.number_of_contrasts
+        measured = np.maximum(np.maximum(products, sampling + hidden), 1e-300)
+        alone = stats.t.ppf(1 - alpha / 2, np.maximum(contrasts * (sampling / measured) ** 2, 1.0))
+        known = stats.norm.ppf(1 - alpha / 2)
+        widths = np.minimum(widths, np.sqrt(alone**2 * sampling + known**2 * noise))
         beta = for_variances(alpha)
         most = products * contrasts / stats.chi2.ppf(beta, contrasts) - hidden
         normal = stats.norm.ppf(1 - (alpha - beta) / 2)
@@ -315,6 +333,20 @@ class Estimates(Cached):
         """Squared t statistic of the only parameter, so much above the value tested."""
         scaled = float((distances * self._noisier(distances))[0])
         return scaled**2 / max(float(self._variances[0]), 1e-300)
+
+    @property
+    def logarithmic(self) -> NDArray[np.bool_]:
+        """Parameters (q,) whose limits are symmetric in their logarithms."""
+        chosen = self.estimand.logarithmic
+        return np.zeros(len(self.params), np.bool_) if chosen is None else chosen
+
+    def distances(self, values: Floats) -> Floats:
+        """Estimates less values (q,), or what logarithms say of them."""
+        positive = self.logarithmic & (self.params > 0)
+        ratios = np.where(positive, self.params, 1.0) / np.maximum(
+            np.where(positive, values, 1.0), 1e-300
+        )
+        return np.where(positive, self.params * np.log(ratios), self.params - values)
 
     def pvalues(self, distances: Floats) -> Floats:
         """Two-sided p-values (q,) of estimates less values: where the intervals end."""
@@ -377,6 +409,11 @@ class DesignIntervals(Estimated, Cached):
         return self._joined(part.degrees_of_freedom for part in self.parts)
 
     @cached_property
+    def independent(self) -> Floats:
+        """Sampling variances (q,) of as many independent rows of the mean weight."""
+        return self._joined(part.independent for part in self.parts)
+
+    @cached_property
     def ranges(self) -> Ends:
         """Least and largest possible values, two (q,) arrays."""
         low, high = (
@@ -422,7 +459,12 @@ class DesignIntervals(Estimated, Cached):
             for side in (-1, 1)
         )
         low, high = (np.clip(end, *self.ranges) for end in ends)
-        return low, high
+        scales = self._joined(part.logarithmic.astype(np.float64) for part in self.parts)
+        positive = (scales > 0) & known & (estimate > 0)
+        factor = np.exp(np.minimum(width / np.where(positive, estimate, 1.0), 700.0))
+        low = np.where(positive, estimate / factor, low)
+        with np.errstate(over="ignore"):
+            return low, np.where(positive, estimate * factor, high)
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (q,) of the private table's own weighted value; of the population, its range."""
@@ -446,7 +488,7 @@ class DesignIntervals(Estimated, Cached):
             values[list(self.chosen)] = chosen
         places = np.split(values, np.cumsum([len(part.params) for part in self.parts])[:-1])
         pairs = list(zip(self.parts, places, strict=True))
-        two_sided = self._joined(part.pvalues(part.params - own) for part, own in pairs)
+        two_sided = self._joined(part.pvalues(part.distances(own)) for part, own in pairs)
         above = (self.estimate > value) == (alternative == "larger")
         one_sided = np.where(above, two_sided / 2, 1 - two_sided / 2)
         return two_sided if alternative == "two-sided" else one_sided
@@ -498,8 +540,17 @@ class ByDesign(EstimateResult):
     """
 
     certified_target: ClassVar[Target] = "table"  # there are none for the population
+    uncertified: ClassVar[str] = (
+        'certified "none": limits of the population need the declared design, whatever the budget'
+    )
 
     design: Design = field(kw_only=True)
+
+    def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
+        shown = super()._shown(alpha, target, most)
+        if target == "population":  # whose certified limits would be the range
+            shown = shown.assign(certified_low=-np.inf, certified_high=np.inf)
+        return shown
 
     def _footer(self, method: Any, target: Target) -> str:
         return design_footer(self.design, self.rows, self.budget, method, target)
@@ -530,8 +581,20 @@ class SurveyResult(ByDesign):
     (True, 1)
     """
 
-    degrees_of_freedom: Named = field(kw_only=True)
-    parts: Sequence[Estimates] = field(kw_only=True, compare=False)
+    @property
+    def _own(self) -> DesignIntervals:
+        assert isinstance(self.intervals, DesignIntervals)
+        return self.intervals
+
+    @property
+    def parts(self) -> tuple[Estimates, ...]:
+        """Estimates by block."""
+        return self._own.parts
+
+    @property
+    def degrees_of_freedom(self) -> Named:
+        """Degrees of freedom (d,) of the t distribution that limits and p-values are from."""
+        return Named(self._own.degrees_of_freedom, self.terms)
 
     @property
     def covariance(self) -> Floats:
@@ -547,7 +610,7 @@ class SurveyResult(ByDesign):
     @property
     def design_effect(self) -> Named:
         """Sampling variances over those of as many independent rows of the mean weight, (d,)."""
-        independent = np.concatenate([part.independent for part in self.parts])
+        independent = self._own.independent
         return Named(self.sampling_variance / np.maximum(independent, 1e-300), self.terms)
 
     def totals(self) -> SurveyResult:
@@ -601,11 +664,6 @@ class SurveyResult(ByDesign):
         """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
         return super().to_frame(**options).assign(df=np.asarray(self.degrees_of_freedom))
 
-    def _first(self, count: int) -> EstimateResult:
-        first = super()._first(count)
-        df = Named(np.asarray(self.degrees_of_freedom)[:count], self.terms[:count])
-        return replace(first, degrees_of_freedom=df)  # type: ignore[call-arg]
-
 
 S = TypeVar("S", bound=SurveyResult)
 T = TypeVar("T", bound=type[Any])
@@ -618,7 +676,7 @@ def _total(estimand: Estimand, weights: Floats) -> Estimand:
         [f"total of {term}" for term in estimand.terms],
         lambda totals: weights @ totals,
         lambda totals: weights,
-        lambda totals, slopes: np.asarray(slopes**2 @ np.maximum(totals, 0)),
+        estimand.squares,
         limits=lambda low, high: (
             np.maximum(weights, 0) @ low + np.minimum(weights, 0) @ high,
             np.maximum(weights, 0) @ high + np.minimum(weights, 0) @ low,
@@ -654,9 +712,9 @@ def weighted_by_design(analysis: T) -> T:
 def infer_weighted(analysis: Any, release: ReleaseView) -> SurveyResult:
     """Weighted estimates of an analysis, see `weighted_by_design`."""
     parts = estimates_of(analysis, release)
-    title = getattr(analysis, "survey_title", type(analysis).__name__)
     rows = parts[0].totals.answers.rows
     notes = [cell_rules(release.schema, analysis)]
+    title = analysis.title(release.schema)
     return result_of(title, parts, rows, str(release.budget), notes)
 
 
@@ -686,10 +744,9 @@ def result_of(
         rows=rows,
         budget=budget,
         scalar=len(terms) == 1,
-        notes=[*notes, *design_notes(design, parts)],
+        notes=list(dict.fromkeys([*notes, *design_notes(design, parts)])),
         design=design,
-        degrees_of_freedom=Named(intervals.degrees_of_freedom, terms),
-        parts=parts,
+        dates=[t for part in parts if part.estimand.dates for t in part.estimand.terms],
         **fields,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from dpstats.analyses.survival.follow_up import (
     follow_up_of,
     time_text,
 )
-from dpstats.checks import (
-    check_finite,
-    short,
-)
+from dpstats.analyses.survival.survival_result import SurvivalResult
+from dpstats.checks import check_finite, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.tables.cells import Indicator
@@ -37,11 +35,6 @@ from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION
 from dpstats.results.estimates import estimated
 from dpstats.schema import Schema
-
-if TYPE_CHECKING:
-    pass
-
-from dpstats.analyses.survival.survival_result import SurvivalResult
 
 _CERTIFIED = (
     f"{OF_POPULATION}; certified limits are those of the table's own curve, and use only the law "

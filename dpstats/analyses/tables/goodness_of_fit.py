@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.notes import cell_rules, subgroup_notes
-from dpstats.analyses.survey.estimand import Estimand, ratios
+from dpstats.analyses.survey.estimand import Estimand, shares_of_all
 from dpstats.analyses.survey.rao_scott import RaoScottResult, WeightedTable, chi_square_test
 from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells
@@ -235,7 +235,7 @@ class GoodnessOfFit:
     def estimands(self, schema: Schema) -> list[Estimand]:
         """Weighted shares of the levels."""
         block = self._cells(schema)
-        return [ratios(block, block.names, np.eye(block.size), np.ones((block.size,) * 2))]
+        return [shares_of_all(block)]
 
     def infer_weighted(self, release: ReleaseView) -> RaoScottResult:
         """Test of Rao and Scott, and effect size."""

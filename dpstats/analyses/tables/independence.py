@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules, left_out, subgroup_notes
-from dpstats.analyses.survey.estimand import Estimand, ratios
+from dpstats.analyses.survey.estimand import Estimand, shares_of_all
 from dpstats.analyses.survey.rao_scott import RaoScottResult, WeightedTable, chi_square_test
 from dpstats.analyses.survey.weighted import weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells
@@ -651,7 +651,7 @@ class Independence:
     def estimands(self, schema: Schema) -> list[Estimand]:
         """Weighted shares of all cells."""
         block, _ = self._cells(schema)
-        return [ratios(block, block.names, np.eye(block.size), np.ones((block.size,) * 2))]
+        return [shares_of_all(block)]
 
     def infer_weighted(self, release: ReleaseView) -> RaoScottResult:
         """Test of Rao and Scott, and Cramer's V."""

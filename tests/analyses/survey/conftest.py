@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.survey.weighted import Totals
+from dpstats.analyses.survey.quantile import NearestEffects
+from dpstats.analyses.survey.weighted import Estimates, Totals
 
 DATA = Path(__file__).parents[2] / "data"
 FIGURES = json.loads((DATA / "survey.json").read_text("utf-8"))["survey"]
@@ -74,3 +75,6 @@ def all_contrasts(monkeypatch):
         return replace(totals, contrasts=contrasts, factors=ones, contrast_noise=noise)
 
     monkeypatch.setattr(Totals, "of", classmethod(of))
+    for kind in (Estimates, NearestEffects):  # as many degrees of freedom as R takes
+        whole = property(lambda self: np.full(len(self.params), self.most_contrasts))
+        monkeypatch.setattr(kind, "number_of_contrasts", whole)
