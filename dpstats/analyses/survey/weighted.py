@@ -343,10 +343,9 @@ class Estimates(Cached):
     def distances(self, values: Floats) -> Floats:
         """Estimates less values (q,), or what logarithms say of them."""
         positive = self.logarithmic & (self.params > 0)
-        ratios = np.where(positive, self.params, 1.0) / np.maximum(
-            np.where(positive, values, 1.0), 1e-300
-        )
-        return np.where(positive, self.params * np.log(ratios), self.params - values)
+        here, there = (np.where(positive, x, 1.0) for x in (self.params, values))
+        ratios = np.log(here) - np.log(np.maximum(there, 1e-300))
+        return np.where(positive, self.params * ratios, self.params - values)
 
     def pvalues(self, distances: Floats) -> Floats:
         """Two-sided p-values (q,) of estimates less values: where the intervals end."""
