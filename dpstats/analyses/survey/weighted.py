@@ -616,7 +616,7 @@ class SurveyResult(ByDesign):
         """Totals of the population: numbers of people with a trait, sums of a number.
 
         Of ratios their numerators, from sums of weights. Where the sum of all weights is public
-        (``total=`` of the design), weights above the cap are short of it by what `cap_bias` says.
+        (``total=`` of the design), `capped_share` says how much weight above the cap is missing.
 
         Raises
         ------
@@ -756,7 +756,7 @@ def design_footer(
     """Target, number of rows by their weights, budget, and the method if one is given."""
     what = {
         "population": f"the population, by the survey design ({design})",
-        "table": "the private table's own weighted value",
+        "table": "the private table's own weighted value, with capped weights",
     }[target]
     of = f" Method: {method.replace('_', '-')}." if method else ""
     return f"Target: {what}. About {rows.in_rows:,} rows by their weights; {budget}.{of}"
@@ -773,7 +773,7 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
         source = f"sampling variances from the declared design effect {design.deff:g}"
     bias = "the bias of that is not bounded, since the sum of all weights is not declared"
     if design.total is not None:
-        bias = "see capped_share for what was cut off"
+        bias = "see capped_share for what was cut off of all rows"
     return [source, f"weights above {design.cap:g} count as {design.cap:g}: {bias}",
             "weights are taken as given: that they were adjusted to known totals or for "
             "non-response from all rows is not part of the guarantee"]  # fmt: skip
