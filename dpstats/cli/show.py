@@ -142,7 +142,10 @@ def _measured(held: Release | Measurements | Plan) -> tuple[pd.DataFrame, str, s
         start = held.start if isinstance(held, Plan) else None
         before = () if start is None else start.strategy.blocks
         rows = [
-            (*describe(planned.block), strategy.budget.natural_scale(planned.multiplier))
+            (
+                *describe(planned.block),
+                strategy.budget.natural_scale(planned.multiplier) / strategy.row_weight,
+            )
             for planned in strategy.blocks
             if planned not in before
         ]
