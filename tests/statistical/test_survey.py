@@ -24,7 +24,7 @@ SETTINGS = [
     for budget in (dps.PureDP(1), dps.ApproxDP(1, 1e-6))
     for unit in ("add_remove", "replace")
 ]
-MOST = {2_000: 1.65, 4_500: 1.4, 15_000: 1.2}  # of the ratio to the width without privacy
+MOST = {2_000: 1.65, 4_500: 1.65, 15_000: 1.2}  # of the ratio to the width without privacy
 
 
 def shares_of_strata(strata):
