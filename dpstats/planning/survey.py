@@ -178,7 +178,7 @@ def _widths(
     """Planned widths, and their degrees of freedom (eq. planned-width), for x_1, x_2 and J."""
     from scipy import stats
 
-    df = np.maximum(counts * ((1 + noise) / (1 + spread)) ** 2, 1)
+    df = np.clip(counts * ((1 + noise) / (1 + spread)) ** 2, 1, counts)
     return stats.t.ppf(_LEVEL, df) * np.sqrt(1 + noise) / stats.norm.ppf(_LEVEL), df
 
 

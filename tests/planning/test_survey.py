@@ -48,7 +48,7 @@ def test_the_planned_noise_is_that_of_the_plan(budget, unit):
 
     x, of_contrast = noise(main, main.block.basis), noise(contrasts, np.eye(2))
     count = contrasts.block.count
-    df = count * ((1 + x) / (1 + count * of_contrast)) ** 2
+    df = min(count * ((1 + x) / (1 + count * of_contrast)) ** 2, count)
     width = stats.t.ppf(0.975, df) * np.sqrt(1 + x) / stats.norm.ppf(0.975)
     spent = contrasts.block.cost(budget, plan.neighbours, contrasts.multiplier)
     assert expected.count == count
@@ -69,7 +69,7 @@ def test_no_other_number_of_contrasts_or_share_is_planned_to_be_shorter(budget, 
         for share in np.arange(0.1, 0.96, 0.05):
             noise = guess.x / (1 - share) ** guess.power
             spread = count * guess.ratio * guess.x / share**guess.power
-            df = max(count * ((1 + noise) / (1 + spread)) ** 2, 1)
+            df = min(max(count * ((1 + noise) / (1 + spread)) ** 2, 1), count)
             width = stats.t.ppf(0.975, df) * np.sqrt(1 + noise) / stats.norm.ppf(0.975)
             assert width >= 0.999 * best.width
 
