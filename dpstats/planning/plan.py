@@ -760,11 +760,10 @@ def plan(
     divided, products = division.blocks, PersonProducts
     measured = [p for p in divided if not isinstance(p.block, products)]
     of_persons = [replace(p, role="persons") for p in divided if isinstance(p.block, products)]
-    family = Family(tuple(planned.block for planned in measured))
     contrasts: list[PlannedBlock] = []
     if schema.design is not None:
         measured, contrasts = with_contrasts(measured, analyses, schema, budget, neighbours, n)
-        family = Family(tuple(planned.block for planned in measured))
+    family = Family(tuple(planned.block for planned in measured))
     columns = schema.select(family.column_names)
     reference = default_reference(columns, family) if reference is None else reference
     reference.check_family(family)

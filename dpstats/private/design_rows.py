@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dpstats.arrays import Codes
+from dpstats.arrays import Codes, Floats
 from dpstats.families.contrasts import UNIT
 from dpstats.private.keys import codes_of_keys
 from dpstats.schema import Design
@@ -34,11 +35,15 @@ class DesignRows:
 
     def weights(self, batch: pa.RecordBatch) -> Codes:
         """Coded weights (n,), from 0 to `STEPS`."""
-        weights = floats(batch.column(self._design.weights))
-        usable = np.isfinite(weights) & (weights > 0)
-        clamped = np.clip(weights, self._design.low, self._design.high or np.inf)
+        _, clamped, usable = self.clamped(batch)
         codes = self._number.encode_numbers(np.where(usable, clamped, 0.0))
         return np.where(usable, codes + self._number.half_points, self._missing)
+
+    def clamped(self, batch: pa.RecordBatch) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Weights (n,) as they are and within the declared bounds, and which can be used."""
+        weights = floats(batch.column(self._design.weights))
+        usable = np.isfinite(weights) & (weights > 0)
+        return weights, np.clip(weights, self._design.low, self._design.high or np.inf), usable
 
     def units(self, batch: pa.RecordBatch) -> Mapping[str, Codes]:
         """Codes of units (n,), as `Pairs` has them, by their name among the codes of columns."""

@@ -474,9 +474,7 @@ class _DesignTally:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the rows of one batch, read as for the sums."""
         design = self._design
-        weights = arrow.floats(batch.column(design.weights))
-        usable = np.isfinite(weights) & (weights > 0)
-        clamped = np.clip(weights, design.low, design.high or np.inf)
+        weights, clamped, usable = self._rows.clamped(batch)
         self._unusable += int(np.count_nonzero(~usable))
         self._clamped += int(np.count_nonzero(usable & (clamped != weights)))
         self._capped += int(np.count_nonzero(usable & (clamped > (design.cap or np.inf))))
