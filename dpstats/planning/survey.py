@@ -82,7 +82,7 @@ def with_cap(
     if design is None or design.cap is not None:
         return schema
     return replace(
-        schema, design=design.with_cap(best_cap(design, budget, neighbours, n, analyses))
+        schema, design=replace(design, cap=best_cap(design, budget, neighbours, n, analyses))
     )
 
 
@@ -99,7 +99,7 @@ def cap_errors(
     amount, neighbours = budget.total / analyses, replace(neighbours, copies=STEPS)
     errors = []
     for cap in caps:
-        capped = design.with_cap(float(cap))
+        capped = replace(design, cap=float(cap))
         guess = Guess.of(_TWO, amount, capped, budget, neighbours, n, share=_SHARE)
         planned = guess.plan(capped, 1)
         doubt = _FARTHER - 1 if design.has_contrasts and not planned.count else 0.0

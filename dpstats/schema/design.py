@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -247,10 +247,6 @@ class Design(Cached):
         """Names of the columns of the table that the design needs."""
         return tuple(name for name in (self.weights, self.strata, self.unit) if name is not None)
 
-    def with_cap(self, cap: float) -> Design:
-        """The design with a cap that a plan chose."""
-        return replace(self, cap=cap)
-
     def check_lonely(self) -> None:
         """Refuse strata of one declared unit, unless `lonely` says what to do.
 
@@ -367,16 +363,14 @@ def pair_units(design: Design) -> Pairs:
             codes[units[-1]] = UNPAIRED
             triples.append(several.pop())
         firsts.extend(several)
+    keys = unit_keys(design)
     for number, pair in enumerate([*firsts, *triples]):
         for sign, unit in enumerate(pair):
-            codes[unit] = 2 * number + (sign if len(pair) == 2 else _sign_of(design, unit))
+            if len(pair) == 1:  # linearised totals add up to 0: equal signs would cancel
+                (h, k), strata = unit, design.listed_units
+                sign = hash_of(str(strata[h][0]).encode(), str(keys[k]).encode()) % 2
+            codes[unit] = 2 * number + sign
     return Pairs(codes, len(firsts), len(triples))
-
-
-def _sign_of(design: Design, unit: tuple[int, int]) -> int:
-    """Sign of a unit that stands alone, by its hash: linearised totals add up to 0."""
-    stratum, keys = design.listed_units[unit[0]][0], unit_keys(design)
-    return hash_of(str(stratum).encode(), str(keys[unit[1]]).encode()) % 2
 
 
 def _pooled(design: Design) -> Iterator[tuple[tuple[int, int], ...]]:
