@@ -15,6 +15,9 @@ from dpstats.schema import Design
 from dpstats.schema.arrow import floats, level_codes
 from dpstats.schema.design import STEPS, UNPAIRED, hash_of, unit_keys
 
+SCALED = "\x00scaled weight"
+"""Name of a column of coded weights that take the place of the table's: no column is named so."""
+
 
 class DesignRows:
     """The coding of weights and units.
@@ -34,7 +37,9 @@ class DesignRows:
         self._keys = unit_keys(design)
 
     def weights(self, batch: pa.RecordBatch) -> Codes:
-        """Coded weights (n,), from 0 to `STEPS`."""
+        """Coded weights (n,), from 0 to `STEPS`; as they are where they were scaled."""
+        if SCALED in batch.schema.names:
+            return batch.column(SCALED).to_numpy()  # type: ignore[no-any-return]
         _, clamped, usable = self.clamped(batch)
         codes = self._number.encode_numbers(np.where(usable, clamped, 0.0))
         return np.where(usable, codes + self._number.half_points, self._missing)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpstats.checks import first_few
+from dpstats.checks import counted, first_few
 from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.design_rows import DesignRows
@@ -115,17 +115,19 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         known = key if key not in absent else None
         held = schema.select(column.name for column in present)
         source.check_names((replace(held, design=None) if absent else held).raw, known)
-    used, keyless = source, list[int]()
-    if key is not None and key not in absent:
-        used = of_persons(source, key, plan.rows_per_person, keyless=keyless)
+    used, of_keys, weighted = source, Counter[str](), plan.schema.design
+    if key is not None and not (absent if weighted else key in absent):
+        used = of_persons(source, key, plan.rows_per_person, None, of_keys, weighted)
     repairs = plan.read_columns.repairs(plan.read_columns.names)
-    counted = _counted(used, present, None if absent else repairs)
-    if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
-        raise DataError(counted)
-    rows, columns, broken, totals, design = counted
+    found = _counts_of(used, present, None if absent else repairs)
+    if isinstance(found, str):  # raised here, where no frame of the traceback holds cells
+        raise DataError(found)
+    rows, columns, broken, totals, design = found
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
-    if unused := sum(keyless):
+    if scaled := of_keys["scaled"]:
+        persons += f"; those of {counted(scaled, 'key')} are scaled"
+    if unused := of_keys["keyless"]:
         rest = "row without a key is" if unused == 1 else "rows without a key are"
         persons += f"; {unused:,} {rest} not used"
     if not absent:
@@ -134,8 +136,8 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
             rows, columns, persons=persons, refused=refused, note=note, broken=broken,
             totals=totals, design=design,
         )  # fmt: skip
-    found = source.first_line or f"it has {len(source.fields)} columns"
-    return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
+    line = source.first_line or f"it has {len(source.fields)} columns"
+    return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), line, persons)
 
 
 def _refused(rows: int, plan: Plan) -> str:
@@ -371,7 +373,7 @@ def _listed(commonest: Sequence[tuple[str, int]]) -> str:
 _Counts = tuple[tuple[str, int], ...]
 
 
-def _counted(
+def _counts_of(
     source: Source, columns: Sequence[Column], repairs: Repairs | None
 ) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts, DesignFit | None] | str:
     """The number of rows, the fit of columns, rules, totals and design; a sentence on failure."""
