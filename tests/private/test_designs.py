@@ -337,6 +337,9 @@ def test_a_plan_protects_units_or_persons_beside_them(unit, tmp_path):
     for person, of, key in (("school", every, 3), ("id", with_ids, 4)):
         plan = dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit,
                         person=person)  # fmt: skip
+        assert ("Caution: whole units are protected, and there are 7" in str(plan)) == (
+            person == "school"
+        )
         plan.save(tmp_path / "plan.json", overwrite=True)
         again = dps.Plan.load(tmp_path / "plan.json")
         assert again == plan
