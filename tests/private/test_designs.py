@@ -353,6 +353,9 @@ def test_a_plan_protects_units_or_persons_beside_them(unit, tmp_path):
             steps_of(r[1]) for r in of if r[key] == row[key]) > STEPS}  # fmt: skip
         assert f"by the key '{person}', are scaled to at most the cap in all" in fit.persons
         assert f"those of {len(scaled)} keys are scaled" in fit.persons
+    plan = dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit, person="school",
+                    rows_per_person=2)  # fmt: skip
+    assert "not independent" not in str(plan.preview(n=100))  # contrasts of units allow for it
     for person in ("weight", "area", "flag"):
         with pytest.raises(dps.RequestError, match="tells persons apart"):
             dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit, person=person)
