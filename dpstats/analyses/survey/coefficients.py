@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from dpstats.analyses.notes import cell_rules
-from dpstats.analyses.regression.contrasts import ContrastResult, RegressionResult
+from dpstats.analyses.regression.contrasts import ContrastResult, LinkedResult
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_models import number_names, regressor_columns, value_in_bins
-from dpstats.analyses.regression.score import IDENTITY, LOG, Link, find_root
+from dpstats.analyses.regression.score import IDENTITY, LOG, LOGIT, Link, find_root
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells, squares_of_parts
 from dpstats.analyses.survey.weighted import (
+    ByDesign,
     DesignIntervals,
     SurveyResult,
     Totals,
@@ -32,7 +33,7 @@ from dpstats.analyses.survey.weighted import (
 )
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import first_few
+from dpstats.checks import Method, Target, first_few
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
@@ -40,11 +41,13 @@ from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Table
 from dpstats.families.tables.partition import Partition
-from dpstats.results.estimates import estimated
+from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpstats.measured.view import ReleaseView
 
 _MOST_CELLS = 512  # of the regressors
@@ -459,7 +462,7 @@ def equations_of(moments: DesignMoments, link: Link) -> Equations:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class WeightedRegression(SurveyResult, RegressionResult):
+class WeightedRegression(SurveyResult, LinkedResult):
     """Coefficients of a regression from a survey with a `Design`.
 
     The F test is Hotelling's, with the degrees of freedom of the design.
@@ -480,7 +483,49 @@ class WeightedRegression(SurveyResult, RegressionResult):
     (['Intercept', 'sex[T.m]'], (2, 2))
     >>> fitted.f_test("sex[T.m] = 0").pvalue < 0.05
     True
+    >>> print(fitted.odds_ratios().shape, fitted.predict({"sex": ["f", "m"]}).round(1))
+    (2, 3) [0.5 0.2]
     """
+
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("rsquared", "rsquared_adj", "scale", "mse_resid", "ssr"),
+            "f_test compares a regression with one of fewer columns",
+        ),
+        **dict.fromkeys(("fvalue", "f_pvalue"), "f_test tests the coefficients that you name"),
+        "get_margeff": "get_prediction has means, with intervals, at values that you name",
+        "zvalues": "tvalues have the degrees of freedom of the design",
+    }
+
+    def odds_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients of `Logistic` and of their intervals.
+
+        Raises
+        ------
+        RequestError
+            For another regression.
+        """
+        self._require(LOGIT, "odds_ratios", "dps.Logistic")
+        return self._ratios("odds_ratio", alpha, method, target)
+
+    def rate_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients of `Poisson` and of their intervals.
+
+        Raises
+        ------
+        RequestError
+            For another regression.
+        """
+        self._require(LOG, "rate_ratios", "dps.Poisson")
+        return self._ratios("rate_ratio", alpha, method, target)
+
+    def _require(self, link: Link, name: str, analysis: str) -> None:
+        if self.link is not link:
+            raise RequestError(f"{name} are of {analysis}, and this is {self.title}; use params")
 
     @property
     def df_resid(self) -> float:
@@ -491,17 +536,22 @@ class WeightedRegression(SurveyResult, RegressionResult):
     def _covariance(self) -> Floats:
         return np.where(np.isnan(self.covariance), np.inf, self.covariance)
 
+    def _at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> DesignIntervals:
+        moments = self.moments  # whose basis times these combinations is the predictor
+        rows = np.linalg.solve(moments.to_basis.T, moments.half_range * moments.at(exog).T)
+        return self._along(np.asarray(rows.T, np.float64))
+
+    def _predicted(self, fields: dict[str, Any]) -> EstimateResult:
+        return ByDesign(**fields)
+
     def _along(self, matrix: Floats) -> DesignIntervals:
         (part,), names = self.parts, [str(i) for i in range(len(matrix))]
-        return DesignIntervals((replace(part, estimand=part.estimand.differences(names, matrix)),))
+        return DesignIntervals((part.along(names, matrix),))
 
     def _combined(
         self, title: str, names: list[str], intervals: Any, notes: Sequence[str] = ()
     ) -> dict[str, Any]:
-        return {
-            **estimated(names, intervals), "title": title, "budget": self.budget,
-            "rows": self.rows, "notes": [*notes, *self.notes], "design": self.design,
-        }  # fmt: skip
+        return super()._combined(title, names, intervals, notes) | {"design": self.design}
 
     def _contrasts(self, fields: dict[str, Any]) -> ContrastResult:
         return WeightedContrasts(**fields)
@@ -546,5 +596,5 @@ def weighted_regression(
     notes.append(cell_rules(release.schema, analysis))
     return result_of(
         title, parts, part.totals.answers.rows, str(release.budget), notes, WeightedRegression,
-        moments=equations.moments, null=np.zeros(len(terms)),
+        moments=equations.moments, link=equations.link, null=np.zeros(len(terms)),
     )  # fmt: skip

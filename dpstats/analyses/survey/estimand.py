@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.group_moments import PARTS, TO_MOMENTS
+from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
 
 if TYPE_CHECKING:
     from dpstats.inference.intervals import Ends
-    from dpstats.schema import Number, Schema
+    from dpstats.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Estimand:
         (q,) of the parameters, two arrays.
     numerators : (q, d) float64, optional
         Totals of the population that the parameters are ratios of, as sums of the block's.
+    counted : sequence of str
+        What these totals are of, by default the terms.
     by_units : bool
         Whether a declared design effect, which is that of shares, says nothing about them.
     contrasted : Block, optional
@@ -71,6 +73,7 @@ class Estimand:
     range: tuple[Floats | float, Floats | float] = (-np.inf, np.inf)
     limits: Callable[[Floats, Floats], Ends] | None = None
     numerators: Floats | None = None
+    counted: Sequence[str] = ()
     by_units: bool = False
     contrasted: Block | None = None
     contrast_slopes: Callable[[Floats], Floats] | None = None
@@ -199,13 +202,15 @@ def squares_of_cells(totals: Floats, jacobian: Floats) -> Floats:
     return np.asarray(jacobian**2 @ np.maximum(totals, 0))
 
 
-def means_in_groups(block: Block, number: Number, terms: Sequence[str]) -> Estimand:
-    """Means of a number in every group of a `GroupMoments` block, in original units.
+def means_in_groups(
+    block: GroupMoments, terms: Sequence[str], counted: Sequence[str], order: Sequence[int]
+) -> Estimand:
+    """Means of a number in groups of a block, in original units; and what sums of it are of.
 
     The three parts of a row add up to one, and their last less their first is x in [-1, 1]; the
     first and last less the middle one are x^2.
     """
-    groups = np.eye(len(terms))
+    number, groups = block.number, np.eye(len(block.groups))[list(order)]
     parts = dict(zip(PARTS, np.eye(len(PARTS)), strict=True))
     low, middle, high = (np.kron(groups, parts[part]) for part in PARTS)
     half = number.half_range
@@ -214,7 +219,7 @@ def means_in_groups(block: Block, number: Number, terms: Sequence[str]) -> Estim
         block, terms, high - low, low + middle + high, shift=number.middle, scale=half,
         range=bounds, squares=squares_of_parts,
     )  # fmt: skip
-    return replace(means, dates=number.dates)
+    return replace(means, dates=number.dates, counted=counted)
 
 
 def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:

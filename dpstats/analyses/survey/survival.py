@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.moments.group_means import PairwiseResult
+from dpstats.analyses.moments.group_means import PairwiseResult, WeightedPairs
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells
 from dpstats.analyses.survey.rao_scott import Parts, first_order
 from dpstats.analyses.survey.weighted import (
@@ -146,11 +146,6 @@ class CombinedCurves(DesignIntervals, CurveLimits):
         """First parameters less second ones."""
         own, width = self._joined([self.weights]), float(np.max(self.ranges[1] - self.ranges[0]))
         return self.whole.combined(own[list(first)] - own[list(second)], ends=(-width, width))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class WeightedPairs(ByDesign, PairwiseResult):
-    """Differences of all pairs of groups in a survey."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

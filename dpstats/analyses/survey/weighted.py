@@ -6,7 +6,7 @@ Signed contrasts of paired units are the one source of sampling covariances, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -43,7 +43,7 @@ HIDDEN = 3.0  # standard deviations of its noise within which a variance is not 
 _LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
 _ROUNDING = 1e-9
 _HALVINGS = 40
-_INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
+SCALED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
 @dataclass(frozen=True)
@@ -293,6 +293,10 @@ class Estimates(Cached):
         noise = moving @ self.totals.noise
         return np.stack([np.sum(noise * x, axis=1) for x in (self.slopes, moving)])
 
+    def along(self, terms: Sequence[str], matrix: Floats) -> Self:
+        """Estimates of combinations (k, q) of the parameters."""
+        return replace(self, estimand=self.estimand.differences(terms, matrix))
+
     def half_widths(self, alpha: float | Floats) -> Floats:
         """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
 
@@ -362,8 +366,8 @@ class Estimates(Cached):
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
         if not np.isfinite(self.slopes).all():
             return np.full(len(self.params), np.inf)
-        laws = map(self.totals.noise_law, self.slopes * _INVERTED)
-        return np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / _INVERTED
+        laws = map(self.totals.noise_law, self.slopes * SCALED)
+        return np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / SCALED
 
     def certified(self, alpha: float) -> Ends:
         """Limits (q,) of the table's own weighted parameters, jointly, for any rows."""
@@ -401,6 +405,16 @@ class DesignIntervals(Estimated, Cached):
         """Variances (q,) of the noise, infinite without an estimate."""
         joined = self._joined(np.diag(part.noise_covariance) for part in self.parts)
         return np.where(np.isnan(joined), np.inf, joined)
+
+    @property
+    def estimates(self) -> Floats:
+        """`estimate` by the name that results of regressions use."""
+        return self.estimate
+
+    @property
+    def variances(self) -> Floats:
+        """Variances (2, q) of the sampling error, and of the noise."""
+        return np.stack([self.sampling_variance, self.privacy_variance])
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
@@ -496,8 +510,8 @@ class DesignIntervals(Estimated, Cached):
         """Combinations (q, q) that can be tested: all."""
         return np.eye(len(self))
 
-    def wald(self, values: Floats) -> tuple[float, float]:
-        """F statistic and p-value that all parameters, of one block, equal values (q,).
+    def wald(self, values: Floats) -> tuple[float, float, float, float]:
+        """F statistic, p-value and both df of: all parameters, of one block, equal values (q,).
 
         The largest squared t of a combination of them, as Hotelling's; the noise is as it is where
         that combination has the value tested.
@@ -508,18 +522,18 @@ class DesignIntervals(Estimated, Cached):
         covariance = part.sampling_covariance + part.noise_covariance
         away = part.params - values
         if not (np.isfinite(away).all() and np.isfinite(covariance).all()):
-            return 0.0, 1.0
+            return 0.0, 1.0, float(len(values)), 1.0
         sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         sizes, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
         axes = vectors / sd[:, np.newaxis]
         along = axes @ ((axes.T @ away) / np.maximum(sizes, _LEAST_SIZE))
-        estimand = part.estimand.differences(["combination"], along[np.newaxis])
-        squared = replace(part, estimand=estimand).t_squared(along[np.newaxis] @ away)
+        combined = part.along(["combination"], along[np.newaxis])
+        squared = combined.t_squared(along[np.newaxis] @ away)
         size = int(np.sum(sizes > _ROUNDING))
         df = float(np.min(part.degrees_of_freedom))
         rest = max(df - size + 1, 1.0)
         statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)
-        return statistic, float(stats.f.sf(statistic, size, rest))
+        return statistic, float(stats.f.sf(statistic, size, rest)), float(size), rest
 
     def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of some of the parameters."""
@@ -527,6 +541,10 @@ class DesignIntervals(Estimated, Cached):
         places = every if self.chosen is None else self.chosen
         some = places[chosen] if isinstance(chosen, slice) else [places[i] for i in chosen]
         return replace(self, chosen=tuple(some))
+
+
+class NotOfSurveysError(RequestError, AttributeError):
+    """What only results without a survey design have."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -538,12 +556,33 @@ class ByDesign(EstimateResult):
     design : Design
     """
 
+    instead: ClassVar[Mapping[str, str]] = {}  # advice, by what only unweighted results have
     certified_target: ClassVar[Target] = "table"  # there are none for the population
     uncertified: ClassVar[str] = (
         'certified "none": limits of the population need the declared design, whatever the budget'
     )
 
     design: Design = field(kw_only=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.instead:
+            raise NotOfSurveysError(
+                f"{name} is not available with a survey design; {self.instead[name]}"
+            )
+        return self.__getattribute__(name)  # for its own error
+
+    @property
+    def capped_share(self) -> tuple[float, float] | None:
+        """Share of all weights that the cap cut off, and an upper limit (97.5%) of it.
+
+        Of all rows, also where the estimates are of a domain: there it can be up to this over the
+        domain's share of the weights. None unless the sum of all weights is public, see `Design`.
+        """
+        if self.design.total is None:
+            return None
+        steps = self.design.total / self.design.unit_weight
+        estimate, width = self.rows.estimate, _width_of(self.rows)
+        return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         shown = super()._shown(alpha, target, most)
@@ -641,23 +680,9 @@ class SurveyResult(ByDesign):
             above = part.estimand.numerators
             if above is None:
                 raise RequestError(f"{self.title} has no totals of the population")
-            parts.append(
-                Estimates(_total(part.estimand, above * self.design.unit_weight), part.totals)
-            )
+            estimand = _total(part.estimand, above * self.design.unit_weight)
+            parts.append(Estimates(estimand, part.totals))
         return result_of(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
-
-    @property
-    def capped_share(self) -> tuple[float, float] | None:
-        """Share of the weights that the cap cut off, and an upper limit (97.5%) of it.
-
-        None unless the sum of all weights is public, see `Design`.
-        """
-        if self.design.total is None:
-            return None
-        steps = self.design.total / self.design.unit_weight
-        law, estimate = self.rows.law, self.rows.estimate
-        width = 0.0 if law is None else float(law.quantile(0.05))
-        return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
 
     def to_frame(self, **options: Any) -> pd.DataFrame:
         """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
@@ -672,7 +697,7 @@ def _total(estimand: Estimand, weights: Floats) -> Estimand:
     """Totals of the population, with weights (q, d) of the totals of the block."""
     return Estimand(
         estimand.block,
-        [f"total of {term}" for term in estimand.terms],
+        [f"total of {name}" for name in estimand.counted or estimand.terms],
         lambda totals: weights @ totals,
         lambda totals: weights,
         estimand.squares,
@@ -708,13 +733,17 @@ def weighted_by_design(analysis: T) -> T:
     return analysis
 
 
-def infer_weighted(analysis: Any, release: ReleaseView) -> SurveyResult:
+def infer_weighted(
+    analysis: Any, release: ReleaseView,
+    kind: type[S] = SurveyResult,  # type: ignore[assignment]
+    **fields: Any,
+) -> S:  # fmt: skip
     """Weighted estimates of an analysis, see `weighted_by_design`."""
     parts = estimates_of(analysis, release)
     rows = parts[0].totals.answers.rows
     notes = [cell_rules(release.schema, analysis)]
     title = analysis.title(release.schema)
-    return result_of(title, parts, rows, str(release.budget), notes)
+    return result_of(title, parts, rows, str(release.budget), notes, kind, **fields)
 
 
 def estimates_of(analysis: WithEstimands, release: ReleaseView) -> list[Estimates]:
@@ -775,5 +804,21 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     if design.total is not None:
         bias = "see capped_share for what was cut off of all rows"
     return [source, f"weights above {design.cap:g} count as {design.cap:g}: {bias}",
+            *_on_total(design, parts[0].totals.answers.rows),
             "weights are taken as given: that they were adjusted to known totals or for "
             "non-response from all rows is not part of the guarantee"]  # fmt: skip
+
+
+def _width_of(rows: RowCount) -> float:
+    """Half the width of a 95% interval of the sum of weights, in steps."""
+    return 0.0 if rows.law is None else float(rows.law.quantile(0.05))
+
+
+def _on_total(design: Design, rows: RowCount) -> list[str]:
+    """A note where the capped weights surely add up to more than the declared sum of all."""
+    low = (rows.estimate - _width_of(rows)) * design.unit_weight
+    if design.total is None or low <= design.total * (1 + _ROUNDING):
+        return []
+    return [f"the declared total of the weights, {design.total:g}, is below their noisy sum with "
+            f"the cap, {rows.estimate * design.unit_weight:.4g} (at least {low:.4g}): check total= "
+            "and mean="]  # fmt: skip
