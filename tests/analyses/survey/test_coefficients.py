@@ -329,3 +329,36 @@ def test_intervals_cover_the_coefficients(formula, budget, unit):
     inside, pvalues = covered(formula, budget, 400, unit=unit)
     assert np.all(inside.mean(axis=0) >= 0.92)
     assert np.mean(pvalues <= 0.05) <= 0.08
+
+
+def test_predictions_are_combinations_of_coefficients_through_the_link(released):
+    result, at = released.infer("logistic"), {"age10": [3.0, 7.0], "sex": ["f", "m"]}
+    predictor = result.t_test([[1, 3, 0], [1, 7, 1]])
+    predicted = result.get_prediction(at)
+    np.testing.assert_allclose(predicted.params, stats.logistic.cdf(predictor.params))
+    np.testing.assert_allclose(predicted.conf_int(), stats.logistic.cdf(predictor.conf_int()))
+    slopes = stats.logistic.pdf(predictor.params)
+    np.testing.assert_allclose(predicted.bse, slopes * predictor.bse)
+    np.testing.assert_allclose(result.predict(at), predicted.params)
+    assert "by the survey design" in predicted.summary()
+    assert predicted.conf_int(method="certified").tolist() == [[0, 1], [0, 1]]
+    line = released.infer("ols").get_prediction({"age": [30], "sex": "m", "region": "hills"})
+    one = released.infer("ols").t_test([[1, 30, 1, 1, 0]])
+    np.testing.assert_allclose(line.params, one.params)
+    np.testing.assert_allclose(line.conf_int(), one.conf_int())
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "other"),
+    [("logistic", "odds_ratio", "rate_ratio"), ("poisson", "rate_ratio", "odds_ratio")],
+)
+def test_ratios_are_exponentials_of_coefficients(released, name, own, other):
+    result = released.infer(name)
+    frame = getattr(result, own + "s")(alpha=0.1)
+    np.testing.assert_allclose(frame[own], np.exp(result.params))
+    limits = np.exp(result.conf_int(alpha=0.1))
+    np.testing.assert_allclose(frame[["conf_low", "conf_high"]], limits)
+    with pytest.raises(RequestError, match=f"{other}s are of dps"):
+        getattr(result, other + "s")()
+    with pytest.raises(RequestError, match="get_prediction has means"):
+        result.get_margeff()
