@@ -63,8 +63,11 @@ def check_design(
         )
     for name, analysis in analyses.items():
         require_estimands(name, analysis)
-    if second_stages(analyses, schema):
-        raise RequestError("stages=2 is not available with a survey design; leave it out")
+    if twice := second_stages(analyses, schema):
+        raise RequestError(
+            f"analysis {next(iter(twice))!r}: stages=2 is not available with a survey design; "
+            "leave it out"
+        )
     for name, given in others.items():
         if given:
             raise RequestError(f"{name}= is not available with a survey design; leave it out")

@@ -788,7 +788,9 @@ def design_footer(
         "table": "the private table's own weighted value, with capped weights",
     }[target]
     of = f" Method: {method.replace('_', '-')}." if method else ""
-    return f"Target: {what}. About {rows.in_rows:,} rows by their weights; {budget}.{of}"
+    size = f"{'' if rows.rows_public else 'About '}{rows.in_rows:,} rows"
+    by = "" if rows.rows_public else " by their weights"
+    return f"Target: {what}. {size}{by}; {budget}.{of}"
 
 
 def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
