@@ -271,17 +271,21 @@ class RaoScottResult(HypothesisResult):
                 for cell, share, expected, residual in cells][:MOST]  # fmt: skip
         left = len(self.cells) - len(rows)
         remarks = [f"Note: {note}" for note in ([more_rows(left)] if left else []) + [*self.notes]]
-        first, second = self.df
-        of = f"{fixed(first, 2)} and {fixed(second, 1)}" if np.isfinite(second) else fixed(first, 2)
         lines = [f"null hypothesis: {self.null}", ""]
         if np.isfinite(self.statistic):
             lines += [
-                f"p-value {shown_pvalue(self.pvalue)} (F = {significant(self.statistic)} on {of} "
-                f"df; design effect {significant(self.design_effect)})",
+                f"p-value {shown_pvalue(self.pvalue)} (F = {significant(self.statistic)} on "
+                f"{both_df(self.df)} df; design effect {significant(self.design_effect)})",
                 f"{self.effect_name} = {significant(self.effect)}",
             ]
         head = ["cell", "share", "expected", "residual"]
         return Page(self.title, lines, head, rows, after=[*self.footer.splitlines(), *remarks])
+
+
+def both_df(df: tuple[float, float]) -> str:
+    """Degrees of freedom of an F distribution; without the second ones where it is a chi-square."""
+    first, second = df
+    return fixed(first, 2) + (f" and {fixed(second, 1)}" if np.isfinite(second) else "")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.moments.group_means import PairwiseResult, WeightedPairs
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells
-from dpstats.analyses.survey.rao_scott import Parts, first_order
+from dpstats.analyses.survey.rao_scott import Parts, both_df, first_order
 from dpstats.analyses.survey.weighted import (
     ByDesign,
     DesignIntervals,
@@ -210,7 +210,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
 
     def _test_of(
         self, groups: list[list[int]], purpose: int
-    ) -> tuple[float, float, Floats, Floats]:
+    ) -> tuple[float, float, Floats, Floats, Any]:
         totals, risk = self._own.parts[0].totals, self.curves[0].risk
         scores, slopes, observed, expected = scores_of(risk, groups)
         block, free = self._own.parts[0].estimand.block, len(groups[0]) - 1
@@ -223,10 +223,14 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
         independent = self.design.coded_mean * weighted @ slopes[:free].T
         parts = Parts.of(estimates, np.eye(free), independent)
         test = first_order(scores[:free], independent + estimates.noise_covariance, parts)
-        return test.statistic, test.pvalue, observed * self._unit, expected * self._unit
+        events = observed * self._unit, expected * self._unit
+        return test.statistic, test.pvalue, *events, test.df
 
-    def _law_of_test(self, df: int) -> str:
-        return "of Rao and Scott, by an F distribution"
+    def _law_of_test(self, df: Any) -> str:
+        return f"of Rao and Scott, by an F distribution with {self._shown_df(df)} df"
+
+    def _shown_df(self, df: Any) -> str:
+        return both_df(df)
 
     def _made(self, kind: type[R], **fields: Any) -> R:
         own: type[Any] = WeightedPairs if kind is PairwiseResult else ByDesign
