@@ -28,7 +28,6 @@ from dpstats.analyses.regression.contrasts import FTestResult
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
 from dpstats.analyses.survey.weighted import (
-    SCALED,
     ByDesign,
     DesignIntervals,
     SurveyResult,
@@ -638,9 +637,9 @@ class WeightedGroupMeans(SurveyResult):
     def _levels(self) -> DeclaredLevels:
         (part,) = self.parts
         assert part.estimand.moving is not None
-        members = part.estimand.moving(part.totals.values) > 0  # (k, d) totals of each group
-        laws = [(part.totals.noise_law(SCALED * own), 1 / SCALED) for own in members]
-        return DeclaredLevels.of(members @ part.totals.values, laws)
+        moving = part.estimand.moving(part.totals.values)
+        members = np.where(moving > 0, 1.0, 0.0)  # (k, d) totals of each group
+        return DeclaredLevels.of(members @ part.totals.values, part.noise_laws(members))
 
     @property
     def used(self) -> tuple[str, ...]:

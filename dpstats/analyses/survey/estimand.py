@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dpstats.schema import Schema
 
 
+_LEAST_WEIGHT = 64.0  # steps of the weights of some rows, below which nothing is said of them
+
+
 @dataclass(frozen=True)
 class Estimand:
     """q parameters h(t) of the totals t of one block: t_f is the sum of u f(x) over all rows.
@@ -115,7 +118,7 @@ class Estimand:
             self,
             terms=terms,
             value=lambda totals: value(self.value(totals)),
-            jacobian=lambda totals: jacobian(self.value(totals)) @ self.jacobian(totals),
+            jacobian=lambda totals: sums_of(jacobian(self.value(totals)), self.jacobian(totals)),
             range=range,
             limits=None if inner is None or limits is None else of_totals,
             numerators=None,
@@ -140,7 +143,7 @@ class Estimand:
         ends = limits(*(np.broadcast_to(end, len(self.terms)) for end in self.range))
         return self.combined(
             terms,
-            lambda parameters: contrasts @ parameters,
+            lambda parameters: sums_of(contrasts, parameters),
             lambda parameters: contrasts,
             ends,
             limits,
@@ -161,10 +164,10 @@ def ratios(
     """Ratios of sums of totals, shift + scale (N t) / (M t), weights N and M (q, d)."""
 
     def value(totals: Floats) -> Floats:
-        return np.asarray(shift + scale * (numerators @ totals) / _positive(denominators @ totals))
+        return np.asarray(shift + scale * (numerators @ totals) / _known(denominators @ totals))
 
     def jacobian(totals: Floats) -> Floats:
-        below = _positive(denominators @ totals)[:, np.newaxis]
+        below = _known(denominators @ totals)[:, np.newaxis]
         ratio = (numerators @ totals)[:, np.newaxis] / below
         return np.asarray(scale * (numerators - ratio * denominators) / below)
 
@@ -178,7 +181,7 @@ def ratios(
     cells = squares_of_cells if squares is None else squares
     return Estimand(
         block, terms, value, jacobian, cells, range, limits, above,
-        moving=lambda totals: denominators / _positive(denominators @ totals)[:, np.newaxis],
+        moving=lambda totals: denominators / _known(denominators @ totals)[:, np.newaxis],
     )  # fmt: skip
 
 
@@ -233,9 +236,16 @@ def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:
     return np.asarray(np.maximum(in_groups, 0).sum(axis=1))
 
 
-def _positive(totals: Floats) -> Floats:
-    """Denominators, at least one step of a weight: noise can leave a small group less than none."""
-    return np.maximum(totals, 1.0)
+def _known(totals: Floats) -> Floats:
+    """Denominators, nan where they are hardly a row's: then there is no estimate."""
+    return np.where(totals >= _LEAST_WEIGHT, totals, np.nan)
+
+
+def sums_of(weights: Floats, values: Floats) -> Floats:
+    """Sums W v with weights W (p, q), in which an unknown v of weight zero is not used."""
+    if np.isfinite(values).all():
+        return np.asarray(weights @ values)
+    return np.stack([one[one != 0] @ values[one != 0] for one in weights])
 
 
 def _least_ratio(numerators: Floats, denominators: Floats, low: Floats, high: Floats) -> Floats:

@@ -43,7 +43,7 @@ HIDDEN = 3.0  # standard deviations of its noise within which a variance is not 
 _LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
 _ROUNDING = 1e-9
 _HALVINGS = 40
-SCALED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
+_INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
 @dataclass(frozen=True)
@@ -392,10 +392,14 @@ class Estimates(Cached):
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
-        if not np.isfinite(self.slopes).all():
-            return np.full(len(self.params), np.inf)
-        laws = map(self.totals.noise_law, self.slopes * SCALED)
-        return np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / SCALED
+        widths, known = np.full(len(self.params), np.inf), np.isfinite(self.slopes).all(axis=1)
+        laws = self.noise_laws(self.slopes[known])
+        widths[known] = [0.0 if law is None else law.quantile(alpha) * by for law, by in laws]
+        return widths
+
+    def noise_laws(self, slopes: Floats) -> list[tuple[Combination | None, float]]:
+        """Laws of the noise on combinations (q, d) of totals, and what each is multiplied by."""
+        return [(self.totals.noise_law(one * _INVERTED), 1 / _INVERTED) for one in slopes]
 
     def certified(self, alpha: float) -> Ends:
         """Limits (q,) of the table's own weighted parameters, jointly, for any rows."""
@@ -490,7 +494,9 @@ class DesignIntervals(Estimated, Cached):
             variance = self.privacy_variance + self.sampling_variance
         known = np.isfinite(self.estimate) & np.isfinite(width) & np.isfinite(variance)
         estimate, width = (np.where(known, x, 0.0) for x in (self.estimate, width))
-        squared = np.divide(width**2, variance, out=np.zeros(len(self)), where=known & (width > 0))
+        squared = np.divide(
+            width**2, variance, out=np.zeros(len(self)), where=known & (variance > 0)
+        )
         first, second = (squared * np.where(known, x, 0.0) for x in self._moving_noise)
         known &= second < 1
         rest = np.where(known, 1 - second, 1.0)
@@ -770,6 +776,13 @@ def infer_weighted(
     parts = estimates_of(analysis, release)
     rows = parts[0].totals.answers.rows
     notes = [cell_rules(release.schema, analysis)]
+    if unknown := [
+        term for part in parts
+        for term, value in zip(part.estimand.terms, part.params.tolist(), strict=True)
+        if np.isnan(value)
+    ]:  # fmt: skip
+        notes.insert(0, f"there is no estimate of {first_few(unknown)}, since the noisy weights of "
+                        "the rows are less than those of one: use the interval")  # fmt: skip
     title = analysis.title(release.schema)
     return result_of(title, parts, rows, str(release.budget), notes, kind, **fields)
 

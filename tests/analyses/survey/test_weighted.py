@@ -313,3 +313,35 @@ def test_a_total_below_the_noisy_sum_of_weights_is_noted(survey):
         plan = dps.plan(schema, {"x": dps.Proportion("ill")}, budget=dps.PureDP(5), n=1518)
         result = dps.release(plan, survey, m=200).infer("x")
         assert any("check total=" in note for note in result.notes) is noted
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("epsilon", [1, 10**6, 10**9])
+def test_a_domain_without_rows_has_no_estimate_and_all_values(survey, unit, epsilon):
+    """Whatever the noise: with next to none, sums of zero are no small sums."""
+    columns = [*COLUMNS[:2], COLUMNS[3], dps.Category("region", ["coast", "hills", "plain", "sea"])]
+    asked = {
+        "share": dps.Proportion("ill", given="region == 'sea'"),
+        "mean": dps.Mean("income", given="region == 'sea'"),
+        "by": dps.GroupMeans("income", by="region"),
+        "gap": dps.Difference("ill", by="region", groups=("sea", "coast")),
+    }
+    schema = dps.Schema(columns, design=survey_design(survey))
+    plan = dps.plan(schema, asked, budget=dps.PureDP(epsilon), unit=unit, n=1518)
+    release = dps.release(plan, survey, m=200)
+    for target in ("population", "table"):
+        assert release.infer("share").conf_int(target=target).tolist() == [0, 1]
+        assert release.infer("mean").conf_int(target=target).tolist() == [0, 100]
+        assert release.infer("by").conf_int(target=target)[3].tolist() == [0, 100]
+        assert release.infer("gap").conf_int(target=target)[0].tolist() == [-1, 1]
+    result = release.infer("by")
+    if epsilon > 1:
+        assert np.isnan(np.asarray(result.params)).tolist() == [False] * 3 + [True]
+        assert result.notes[0].startswith("there is no estimate of ['region=sea']")
+        assert result.used == ("coast", "hills", "plain")
+        assert result.anova().pvalue < 1
+        pairs = result.pairwise()
+        known = ["sea" not in term for term in pairs.terms]
+        assert np.isfinite(pairs.params).tolist() == known
+        assert (np.asarray(pairs.pvalues)[known] < 1).any()
+        assert "nan" not in pairs.summary().partition("Note")[0]
