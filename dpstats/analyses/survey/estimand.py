@@ -15,9 +15,9 @@ from dpstats.families.block import Block
 from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
+from dpstats.inference.intervals import Ends, ends_of_sums
 
 if TYPE_CHECKING:
-    from dpstats.inference.intervals import Ends
     from dpstats.schema import Schema
 
 
@@ -106,48 +106,76 @@ class Estimand:
         limits : callable, optional
             Limits of the parameters to those of the new ones.
         """
-        inner = self.limits
-
-        def of_totals(low: Floats, high: Floats) -> Ends:
-            assert inner is not None
-            assert limits is not None
-            return limits(*inner(low, high))
-
-        by_contrasts = self.contrast_slopes
+        made = _Composed(self, value, jacobian, limits)
         return replace(
             self,
             terms=terms,
-            value=lambda totals: value(self.value(totals)),
-            jacobian=lambda totals: sums_of(jacobian(self.value(totals)), self.jacobian(totals)),
+            value=made.value,
+            jacobian=made.jacobian,
             range=range,
-            limits=None if inner is None or limits is None else of_totals,
+            limits=None if self.limits is None or limits is None else made.limits,
             numerators=None,
-            contrast_slopes=None if by_contrasts is None else (
-                lambda totals: jacobian(self.value(totals)) @ by_contrasts(totals)
-            ),
+            contrast_slopes=None if self.contrast_slopes is None else made.contrast_slopes,
             moving=None,
             along=None,
             dates=False,
             logarithmic=None,
-        )  # fmt: skip
+        )
 
     def differences(self, terms: Sequence[str], contrasts: Floats) -> Estimand:
         """Linear combinations of the parameters with weights (p, q)."""
         if self.along is not None:
             return self.along(terms, contrasts)
-        positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
+        sums, ends = Sums(contrasts), (np.broadcast_to(end, len(self.terms)) for end in self.range)
+        return self.combined(terms, sums.value, sums.jacobian, sums.limits(*ends), sums.limits)
 
-        def limits(low: Floats, high: Floats) -> Ends:
-            return positive @ low + negative @ high, positive @ high + negative @ low
 
-        ends = limits(*(np.broadcast_to(end, len(self.terms)) for end in self.range))
-        return self.combined(
-            terms,
-            lambda parameters: sums_of(contrasts, parameters),
-            lambda parameters: contrasts,
-            ends,
-            limits,
-        )
+# Functions of estimands are methods of these, so that results can be pickled.
+@dataclass(frozen=True)
+class _Composed:
+    """Functions of parameters, as functions of the totals that these follow from."""
+
+    inner: Estimand
+    of_value: Callable[[Floats], Floats]
+    of_jacobian: Callable[[Floats], Floats]
+    of_limits: Callable[[Floats, Floats], Ends] | None
+
+    def value(self, totals: Floats) -> Floats:
+        return self.of_value(self.inner.value(totals))
+
+    def jacobian(self, totals: Floats) -> Floats:
+        outer = self.of_jacobian(self.inner.value(totals))
+        return sums_of(outer, self.inner.jacobian(totals))
+
+    def contrast_slopes(self, totals: Floats) -> Floats:
+        assert self.inner.contrast_slopes is not None
+        return self.of_jacobian(self.inner.value(totals)) @ self.inner.contrast_slopes(totals)
+
+    def limits(self, low: Floats, high: Floats) -> Ends:
+        assert self.inner.limits is not None
+        assert self.of_limits is not None
+        return self.of_limits(*self.inner.limits(low, high))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A constant plus sums of parameters or totals with weights (p, q)."""
+
+    weights: Floats
+    constant: float | Floats = 0.0
+
+    def value(self, parameters: Floats) -> Floats:
+        """Sums (p,)."""
+        return np.asarray(self.constant + sums_of(self.weights, parameters))
+
+    def jacobian(self, parameters: Floats) -> Floats:
+        """The weights."""
+        return self.weights
+
+    def limits(self, low: Floats, high: Floats) -> Ends:
+        """Least and largest sums (p,)."""
+        least, most = ends_of_sums(self.weights, low, high)
+        return self.constant + least, self.constant + most
 
 
 def ratios(
@@ -162,27 +190,44 @@ def ratios(
     squares: Callable[[Floats, Floats], Floats] | None = None,
 ) -> Estimand:
     """Ratios of sums of totals, shift + scale (N t) / (M t), weights N and M (q, d)."""
-
-    def value(totals: Floats) -> Floats:
-        return np.asarray(shift + scale * (numerators @ totals) / _known(denominators @ totals))
-
-    def jacobian(totals: Floats) -> Floats:
-        below = _known(denominators @ totals)[:, np.newaxis]
-        ratio = (numerators @ totals)[:, np.newaxis] / below
-        return np.asarray(scale * (numerators - ratio * denominators) / below)
-
-    def limits(low: Floats, high: Floats) -> Ends:
-        least = _least_ratio(numerators, denominators, low, high)
-        largest = -_least_ratio(-numerators, denominators, low, high)
-        ends = shift + scale * least, shift + scale * largest
-        return np.clip(ends[0], *range), np.clip(ends[1], *range)
-
-    above = scale * numerators + shift * denominators
-    cells = squares_of_cells if squares is None else squares
+    made = _Ratios(numerators, denominators, shift, scale, range)
     return Estimand(
-        block, terms, value, jacobian, cells, range, limits, above,
-        moving=lambda totals: denominators / _known(denominators @ totals)[:, np.newaxis],
+        block, terms, made.value, made.jacobian, squares or squares_of_cells, range, made.limits,
+        numerators=scale * numerators + shift * denominators, moving=made.moving,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Ratios:
+    numerators: Floats
+    denominators: Floats
+    shift: float
+    scale: float
+    range: tuple[float, float]
+
+    def _size(self, totals: Floats) -> Floats:
+        """Denominators (q,), nan where they are hardly a row's: then there is no estimate."""
+        size = self.denominators @ totals
+        return np.where(size >= _LEAST_WEIGHT, size, np.nan)
+
+    def value(self, totals: Floats) -> Floats:
+        ratio = (self.numerators @ totals) / self._size(totals)
+        return np.asarray(self.shift + self.scale * ratio)
+
+    def jacobian(self, totals: Floats) -> Floats:
+        below = self._size(totals)[:, np.newaxis]
+        ratio = (self.numerators @ totals)[:, np.newaxis] / below
+        return np.asarray(self.scale * (self.numerators - ratio * self.denominators) / below)
+
+    def moving(self, totals: Floats) -> Floats:
+        return np.asarray(self.denominators / self._size(totals)[:, np.newaxis])
+
+    def limits(self, low: Floats, high: Floats) -> Ends:
+        least = _least_ratio(self.numerators, self.denominators, low, high)
+        largest = -_least_ratio(-self.numerators, self.denominators, low, high)
+        ends = (np.clip(self.shift + self.scale * end, *self.range) for end in (least, largest))
+        low, high = ends
+        return low, high
 
 
 def shares_in_groups(block: Block, terms: Sequence[str]) -> Estimand:
@@ -234,11 +279,6 @@ def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:
     slope = (high - low) / 2
     in_groups = middle**2 * size + 2 * middle * slope * of_x + slope**2 * of_squares
     return np.asarray(np.maximum(in_groups, 0).sum(axis=1))
-
-
-def _known(totals: Floats) -> Floats:
-    """Denominators, nan where they are hardly a row's: then there is no estimate."""
-    return np.where(totals >= _LEAST_WEIGHT, totals, np.nan)
 
 
 def sums_of(weights: Floats, values: Floats) -> Floats:

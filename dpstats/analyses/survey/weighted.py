@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules
 from dpstats.analyses.survey.calibration import Calibration
-from dpstats.analyses.survey.estimand import Estimand, WithEstimands, basis_of
+from dpstats.analyses.survey.estimand import Estimand, Sums, WithEstimands, basis_of
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted, first_few
@@ -729,17 +729,11 @@ T = TypeVar("T", bound=type[Any])
 
 def _total(estimand: Estimand, weights: Floats) -> Estimand:
     """Totals of the population, with weights (q, d) of the totals of the block."""
+    sums, names = Sums(weights), estimand.counted or estimand.terms
     return Estimand(
-        estimand.block,
-        [f"total of {name}" for name in estimand.counted or estimand.terms],
-        lambda totals: weights @ totals,
-        lambda totals: weights,
-        estimand.squares,
-        limits=lambda low, high: (
-            np.maximum(weights, 0) @ low + np.minimum(weights, 0) @ high,
-            np.maximum(weights, 0) @ high + np.minimum(weights, 0) @ low,
-        ),
-    )
+        estimand.block, [f"total of {name}" for name in names], sums.value, sums.jacobian,
+        estimand.squares, limits=sums.limits,
+    )  # fmt: skip
 
 
 def weighted_by_design(analysis: T) -> T:
