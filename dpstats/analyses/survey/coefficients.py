@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -115,38 +115,40 @@ class Equations(Cached, ABC):
         else:
             matrix = matrix / self.moments.half_range
 
-        def unknown(totals: Floats, columns: int) -> Floats:
-            return np.full((len(matrix), columns), np.nan)
-
-        def value(totals: Floats) -> Floats:
-            fitted = self._fitted(totals)
-            return np.asarray(matrix @ fitted.b + shift if fitted else unknown(totals, 1)[:, 0])
-
-        def jacobian(totals: Floats) -> Floats:
-            fitted = self._fitted(totals)
-            if fitted is None:
-                return unknown(totals, len(totals))
-            return np.asarray(matrix @ fitted.inverse @ fitted.by_totals)
-
-        def moving(totals: Floats) -> Floats:
-            fitted = self._fitted(totals)
-            if fitted is None:
-                return unknown(totals, len(totals))
-            along = matrix @ fitted.inverse
-            length = np.einsum("ij,ij->i", along, matrix)
-            return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
-
-        def by_score(totals: Floats) -> Floats:
-            fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
-            if fitted is None:
-                return unknown(totals, basis.shape[1])
-            return np.asarray(matrix @ fitted.inverse @ basis)
-
         return Estimand(
-            self.block, terms, value, jacobian, self.squares, by_units=True, moving=moving,
-            contrasted=self.score, contrast_slopes=None if self.score is None else by_score,
-            along=lambda names, contrasts: self.estimand(names, contrasts @ combinations),
+            self.block, terms, partial(self._value, matrix, shift), partial(self._slopes, matrix),
+            self.squares, by_units=True, moving=partial(self._moving, matrix),
+            contrasted=self.score,
+            contrast_slopes=None if self.score is None else partial(self._by_score, matrix),
+            along=partial(self._combined, combinations),
         )  # fmt: skip
+
+    def _combined(self, combinations: Floats, terms: Sequence[str], of: Floats) -> Estimand:
+        return self.estimand(terms, of @ combinations)
+
+    def _value(self, matrix: Floats, shift: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        return np.full(len(matrix), np.nan) if fitted is None else matrix @ fitted.b + shift
+
+    def _slopes(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.full((len(matrix), len(totals)), np.nan)
+        return np.asarray(matrix @ fitted.inverse @ fitted.by_totals)
+
+    def _moving(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.full((len(matrix), len(totals)), np.nan)
+        along = matrix @ fitted.inverse
+        length = np.einsum("ij,ij->i", along, matrix)
+        return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
+
+    def _by_score(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
+        if fitted is None:
+            return np.full((len(matrix), basis.shape[1]), np.nan)
+        return np.asarray(matrix @ fitted.inverse @ basis)
 
 
 @dataclass(frozen=True, eq=False)

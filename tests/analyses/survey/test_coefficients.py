@@ -1,6 +1,7 @@
 """Weighted regressions: those of R's survey package without noise, and what noise leaves."""
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -362,3 +363,14 @@ def test_ratios_are_exponentials_of_coefficients(released, name, own, other):
         getattr(result, other + "s")()
     with pytest.raises(RequestError, match="get_prediction has means"):
         result.get_margeff()
+
+
+@pytest.mark.parametrize("name", ["logistic", "line", "ols"])
+def test_regressions_can_be_pickled(released, name):
+    result = released.infer(name)
+    again = pickle.loads(pickle.dumps(result))
+    assert again == result
+    combined = np.eye(len(result.terms))[1:]
+    assert again.t_test(combined).conf_int(alpha=0.2).tolist() == (
+        result.t_test(combined).conf_int(alpha=0.2).tolist()
+    )

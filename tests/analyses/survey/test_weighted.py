@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -345,3 +346,13 @@ def test_a_domain_without_rows_has_no_estimate_and_all_values(survey, unit, epsi
         assert np.isfinite(pairs.params).tolist() == known
         assert (np.asarray(pairs.pvalues)[known] < 1).any()
         assert "nan" not in pairs.summary().partition("Note")[0]
+
+
+def test_results_can_be_pickled(released):
+    for name in released.analyses:
+        result = released.infer(name)
+        again = pickle.loads(pickle.dumps(result))
+        assert again == result
+        np.testing.assert_array_equal(again.conf_int(alpha=0.01), result.conf_int(alpha=0.01))
+    pairs = pickle.loads(pickle.dumps(released.infer("income_by_region"))).pairwise()
+    assert pairs == released.infer("income_by_region").pairwise()

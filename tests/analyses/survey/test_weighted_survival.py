@@ -1,5 +1,6 @@
 """Weighted survival curves and log-rank tests, against R's survey package."""
 
+import pickle
 import re
 
 import numpy as np
@@ -190,3 +191,10 @@ def test_summary_of_groups(surveyed):
     assert re.search(r"log-rank test: F [\d.]+ on 1\.00 and [\d.]+ df, p-value", text)
     assert "contrasts of psu" in text
     assert "no weights" not in text
+
+
+def test_curves_can_be_pickled(surveyed):
+    result = curves(surveyed, "sex", dps.PureDP(5))
+    again = pickle.loads(pickle.dumps(result))
+    assert again.summary() == result.summary()
+    assert again.differences(time=2) == result.differences(time=2)
