@@ -52,10 +52,12 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 512  # of the regressors
 _FEW_CELLS = 32  # up to which totals of cells have less noise than products
+_ROUNDING = 1e-9
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
-    "level has no rows; use more rows or more budget, fewer regressors, or leave such levels out"
+    "level has no rows; use more rows or more budget, fewer regressors, or, of categories alone, "
+    "given= without such levels"
 )
 _NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "
@@ -99,6 +101,11 @@ class Equations(Cached, ABC):
         """See `Estimand.squares`."""
 
     @property
+    def span(self) -> Floats | None:
+        """(p, r) orthonormal basis of what can be estimated; None of all coefficients."""
+        return None
+
+    @property
     def score(self) -> PilotScore | None:
         """What contrasts between units are measured of, if not of the block."""
         return None
@@ -114,6 +121,9 @@ class Equations(Cached, ABC):
             shift = combinations @ self.moments.shift
         else:
             matrix = matrix / self.moments.half_range
+        if self.span is not None:
+            outside = np.abs(matrix - matrix @ self.span @ self.span.T).max(axis=1)
+            matrix[outside > _ROUNDING * np.abs(matrix).max(axis=1)] = np.nan
 
         return Estimand(
             self.block, terms, partial(self._value, matrix, shift), partial(self._slopes, matrix),
@@ -170,13 +180,23 @@ class CellEquations(Equations):
 
     @cached_property
     def _bins(self) -> Codes:
-        """(c, C) bins of the columns in all cells where numbers have a value."""
+        """(c, C) bins of the columns in all cells that rows with values can be in."""
         bins = np.indices([column.bins for column in self._columns]).reshape(len(self._columns), -1)
         names = number_names(self.moments)
         kept = np.ones(bins.shape[1], dtype=np.bool_)
         for column, of in zip(self._columns, bins, strict=True):
             kept &= (of < _value_bins(column)) | (column.name not in names)
+        if (given := self.moments.given) is not None:
+            every = tuple(c for c in self.moments.schema if c in (*self._columns, *given.columns))
+            others = tuple(i for i, column in enumerate(every) if column not in self._columns)
+            kept &= np.asarray(given.over(every).any(axis=others))[tuple(bins)]
         return bins[:, kept]
+
+    @cached_property
+    def span(self) -> Floats | None:
+        """What the cells determine: a condition may exclude levels of a regressor."""
+        span = linalg.orth(self._x.T)
+        return span if span.shape[1] < span.shape[0] else None
 
     @cached_property
     def _x(self) -> Floats:
@@ -275,7 +295,8 @@ class CellEquations(Equations):
         """By Newton's method; None where the derivative is not definite."""
         sizes, sums = self._maps
         counts, of_response = sizes @ totals, sums @ totals
-        x, link = self._x, self.link
+        whole, link, span = self._x, self.link, self.span
+        x = whole if span is None else whole @ span
         rows = np.maximum(counts, 0.0)
 
         def score(b: Floats) -> Floats:
@@ -300,7 +321,9 @@ class CellEquations(Equations):
         if link is IDENTITY:
             b = inverse @ score(b)
         mean = link.mean(x @ b)[:, np.newaxis]
-        return Fitted(b, inverse, x.T @ (sums - mean * sizes))
+        if span is not None:
+            b, inverse = span @ b, span @ inverse @ span.T
+        return Fitted(b, inverse, whole.T @ (sums - mean * sizes))
 
     def moving(self, fitted: Fitted, along: Floats) -> Floats:
         """See `Equations.moving`."""
@@ -587,8 +610,10 @@ def weighted_regression(
     (part,) = parts = estimates_of(analysis, release)
     terms = part.estimand.terms
     notes = []
-    if not np.isfinite(part.params).all():
+    if equations.solve(part.totals.values) is None:
         notes.append(_NO_FIT)
+    elif unknown := [t for t, b in zip(terms, part.params.tolist(), strict=True) if np.isnan(b)]:
+        notes.append(f"the condition leaves no rows that determine {first_few(unknown)}")
     elif any(
         np.isinf(end).any() for end in DesignIntervals((part,)).noise_aware(0.05, "population")
     ):

@@ -374,3 +374,26 @@ def test_regressions_can_be_pickled(released, name):
     assert again.t_test(combined).conf_int(alpha=0.2).tolist() == (
         result.t_test(combined).conf_int(alpha=0.2).tolist()
     )
+
+
+@pytest.mark.parametrize("kind", [dps.Logistic, dps.OLS])
+def test_levels_that_a_condition_excludes_have_no_coefficient(survey, kind):
+    asked = {"some": kind("ill ~ sex + region", given="region != 'plain' and sex == 'f'"),
+             "none": kind("ill ~ region", given="region != 'coast'")}  # fmt: skip
+    plan = dps.plan(schema_of(survey), asked, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
+    release = dps.release(plan, survey, m=500)
+    inside = survey[survey["sex"] == "f"]
+    share = (inside["ill"] * inside["u"]).groupby(inside["region"]).sum()
+    share /= inside["u"].groupby(inside["region"]).sum()
+    value = share if kind is dps.OLS else np.log(share / (1 - share))
+    result = release.infer("some")
+    assert np.isnan(np.asarray(result.params)).tolist() == [False, True, False, True]
+    assert result.params["Intercept"] == pytest.approx(value["coast"])
+    assert result.params["region[T.hills]"] == pytest.approx(value["hills"] - value["coast"])
+    assert np.isfinite(result.conf_int()).all(axis=1).tolist() == [True, False, True, False]
+    assert "the condition leaves no rows that determine ['sex[T.m]', 'region[T.plain]']" in (
+        result.notes
+    )
+    other = release.infer("none")  # without the baseline only the difference is known
+    assert np.isnan(other.params).all()
+    assert np.isfinite(other.t_test("region[T.plain] - region[T.hills]").effect)
