@@ -107,7 +107,7 @@ class Equations(Cached, ABC):
 
     @property
     def score(self) -> PilotScore | None:
-        """What contrasts between units are measured of, if not of the block."""
+        """Functions that contrasts between units are measured of, if not those of the block."""
         return None
 
     def _fitted(self, totals: Floats) -> Fitted | None:
@@ -170,7 +170,7 @@ class CellEquations(Equations):
 
     @staticmethod
     def serves(moments: DesignMoments, most: int = _MOST_CELLS) -> bool:
-        """Whether the regressors have few cells, in each of which they have one value."""
+        """True if the regressors have few cells, in each of which they have one value."""
         columns = regressor_columns(moments)
         return math.prod(c.bins for c in columns) <= most and not _of_many_values(moments)
 
@@ -194,7 +194,7 @@ class CellEquations(Equations):
 
     @cached_property
     def span(self) -> Floats | None:
-        """What the cells determine: a condition may exclude levels of a regressor."""
+        """See `Equations.span`: a condition may exclude levels of a regressor."""
         span = linalg.orth(self._x.T)
         return span if span.shape[1] < span.shape[0] else None
 

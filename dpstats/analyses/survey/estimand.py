@@ -1,4 +1,4 @@
-"""What an analysis estimates in a survey: a smooth function of weighted totals."""
+"""Estimands of a survey: smooth functions of weighted totals."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ class WithEstimands(Protocol):
     """An analysis that has weighted estimates."""
 
     def estimands(self, schema: Schema) -> Sequence[Estimand]:
-        """What it estimates, one for each of its blocks."""
+        """Estimands, one for each of its blocks."""
 
 
 def require_estimands(name: str, analysis: object) -> None:
@@ -344,7 +344,7 @@ def require_estimands(name: str, analysis: object) -> None:
 
 
 def estimands_of(analysis: object, schema: Schema) -> Sequence[Estimand]:
-    """What an analysis estimates in a survey; nothing for one without weighted estimates."""
+    """Estimands of an analysis in a survey; none of one without weighted estimates."""
     found: Sequence[Estimand] = ()
     if hasattr(analysis, "estimands"):
         found = analysis.estimands(schema)

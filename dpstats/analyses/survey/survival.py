@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.moments.group_means import PairwiseResult, WeightedPairs
 from dpstats.analyses.survey.estimand import Estimand, Sums, squares_of_cells
-from dpstats.analyses.survey.rao_scott import Parts, both_df, first_order
+from dpstats.analyses.survey.rao_scott import Covariances, both_df, first_order
 from dpstats.analyses.survey.weighted import (
     ByDesign,
     DesignIntervals,
@@ -213,7 +213,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
         estimates = Estimates(linear, totals)
         weighted = slopes[:free] * np.maximum(totals.values, 0)
         independent = self.design.coded_mean * weighted @ slopes[:free].T
-        parts = Parts.of(estimates, np.eye(free), independent)
+        parts = Covariances.of(estimates, np.eye(free), independent)
         test = first_order(scores[:free], independent + estimates.noise_covariance, parts)
         events = observed * self._unit, expected * self._unit
         return test.statistic, test.pvalue, *events, test.df

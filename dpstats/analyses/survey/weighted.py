@@ -578,7 +578,7 @@ class DesignIntervals(Estimated, Cached):
 
 
 class NotOfSurveysError(RequestError, AttributeError):
-    """What only results without a survey design have."""
+    """An attribute that only results without a survey design have."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
