@@ -140,7 +140,7 @@ def _measured(
     now = {i: p for i, p in enumerate(plan.strategy.blocks) if not p.pending and i not in held}
     of_each = _person_totals(now.values(), plan)
     source = _of_persons(source, plan, of_each)
-    if not plan.strategy.count_is_public:  # a file may state it, and tracebacks hold this frame
+    if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
         source = replace(source, rows=None)
     if source.rows is not None:
         check_rows(source.rows, plan)
@@ -160,7 +160,7 @@ def _measured(
             "count" in roles and not weighted
         ):  # one more private sum, the last, released only with noise
             totals.append(np.array([n], dtype=np.int64))
-        rows = n if plan.strategy.count_is_public else None
+        rows = n if plan.unit == "replace" else None
         n = 0
         if progress is not None:
             progress("drawing noise", 0, None)
