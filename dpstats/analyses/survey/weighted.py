@@ -612,11 +612,7 @@ class ByDesign(EstimateResult):
         Of all rows, also where the estimates are of a domain: there it can be up to this over the
         domain's share of the weights. None unless the sum of all weights is public, see `Design`.
         """
-        if self.design.total is None:
-            return None
-        steps = self.design.total / self.design.unit_weight
-        estimate, width = self.rows.estimate, _width_of(self.rows)
-        return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
+        return _capped(self.design, self.rows)
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         shown = super()._shown(alpha, target, most)
@@ -839,7 +835,8 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
         source = f"sampling variances from the declared design effect {design.deff:g}"
     cut = f"weights above {design.cap:g} count as {design.cap:g}"
     if design.total is not None and not design.is_uncut:
-        cut += ": see capped_share for what was cut off of all rows"
+        share, most = _capped(design, parts[0].totals.answers.rows) or (0.0, 0.0)
+        cut += f", which cut off {share:.1%} of the weight of all rows (at most {most:.1%})"
     elif not design.is_uncut:
         cut += ": the bias of that is not bounded, since the sum of all weights is not declared"
     known = list(dict.fromkeys(name for part in parts for name in part.totals.calibration.names))
@@ -858,6 +855,14 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     return [source, *calibrated, cut, *_on_total(design, parts[0].totals.answers.rows),
             "weights are taken as given: that they were adjusted to known totals or for "
             "non-response from all rows is not part of the guarantee"]  # fmt: skip
+
+
+def _capped(design: Design, rows: RowCount) -> tuple[float, float] | None:
+    """Share of all weights above the cap, and an upper limit of it."""
+    if design.total is None:
+        return None
+    steps, estimate, width = design.total / design.unit_weight, rows.estimate, _width_of(rows)
+    return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
 
 
 def _width_of(rows: RowCount) -> float:

@@ -314,6 +314,11 @@ def test_a_total_below_the_noisy_sum_of_weights_is_noted(survey):
         plan = dps.plan(schema, {"x": dps.Proportion("ill")}, budget=dps.PureDP(5), n=1518)
         result = dps.release(plan, survey, m=200).infer("x")
         assert any("check total=" in note for note in result.notes) is noted
+        share, most = result.capped_share
+        cut = 1 - (survey["u"].sum() * about["cap"] / 4096) / total
+        assert 0 <= share <= most
+        assert share == pytest.approx(max(cut, 0), abs=0.01)
+        assert any(f"cut off {share:.1%} of the weight" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
