@@ -6,7 +6,7 @@ Signed contrasts of paired units are the one source of sampling covariances, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -577,10 +577,6 @@ class DesignIntervals(Estimated, Cached):
         return replace(self, chosen=tuple(some))
 
 
-class NotOfSurveysError(RequestError, AttributeError):
-    """An attribute that only results without a survey design have."""
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class ByDesign(EstimateResult):
     """Estimates of a surveyed population, whatever they follow from.
@@ -590,20 +586,12 @@ class ByDesign(EstimateResult):
     design : Design
     """
 
-    instead: ClassVar[Mapping[str, str]] = {}  # advice, by what only unweighted results have
     certified_target: ClassVar[Target] = "table"  # there are none for the population
     uncertified: ClassVar[str] = (
         'certified "none": limits of the population need the declared design, whatever the budget'
     )
 
     design: Design = field(kw_only=True)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self.instead:
-            raise NotOfSurveysError(
-                f"{name} is not available with a survey design; {self.instead[name]}"
-            )
-        return self.__getattribute__(name)  # for its own error
 
     @property
     def capped_share(self) -> tuple[float, float] | None:

@@ -275,12 +275,6 @@ def test_results_have_what_those_without_a_design_have(released):
     table = released.infer("region").crosstab("region")
     np.testing.assert_allclose(np.sort(table.to_numpy().ravel()),
                                np.sort(released.infer("region").params))  # fmt: skip
-    means = released.infer("income_by_region")
-    assert not hasattr(means, "eta_squared")
-    with pytest.raises(RequestError, match=r"eta_squared .* survey design; anova\(\)"):
-        _ = means.eta_squared
-    with pytest.raises(AttributeError, match="no attribute 'etas'"):
-        _ = means.etas
 
 
 def test_totals_are_named_after_what_they_are_of(released):
