@@ -142,7 +142,7 @@ class Ratio:
         totals = measured_totals(release, of_persons)
         parts = [RatioIntervals(answers, i, totals) for i in range(len(terms))]
         notes = [*NOTES, *small_groups(terms, [part.mean_of(1, 0) for part in parts])]
-        notes += [f"{group.described} are used" for group in block.groups if self.by is None]
+        notes += [f"only {group.described} are used" for group in block.groups if self.by is None]
         for term, part in zip(terms, parts, strict=True):
             for name, mean in ((self.numerator, part.mean_of(1, 0)),
                                (self.denominator, part.mean_of(0, -1))):  # fmt: skip
