@@ -121,7 +121,11 @@ class Ratio:
 
     def estimands(self, schema: Schema) -> list[Estimand]:
         """Ratios of weighted sums."""
-        return [ratios_in_groups(self._block(schema), self._terms(schema))]
+        terms = self._terms(schema)
+        counted = [f"{self.numerator}, {term}" for term in terms]
+        if self.by is None:
+            counted = [self.numerator + ("" if self.given is None else f" | {self.given}")]
+        return [ratios_in_groups(self._block(schema), terms, counted)]
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
         """Person totals for the sampling variance."""
