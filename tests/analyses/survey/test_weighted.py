@@ -15,7 +15,6 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses.survey.weighted import Estimates
 from dpstats.error_rates import holm
-from dpstats.errors import RequestError
 
 DATA = Path(__file__).parents[2] / "data"
 FIGURES = json.loads((DATA / "survey.json").read_text("utf-8"))
