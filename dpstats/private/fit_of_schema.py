@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dpstats.arrays import Floats
 from dpstats.checks import counted, first_few
 from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
@@ -288,7 +289,8 @@ class SchemaFit:
     broken : tuple of (str, int)
         Rules between columns, as text, and how many rows break each; these are read as it says.
     totals : tuple of (str, int)
-        Public totals of the table, as text, and how many rows have the condition as they are read.
+        Public totals of the table, as text, and how many rows have the condition as they are read;
+        in a survey those of the population, and what the weights of these rows add up to.
     design : DesignFit or None
         How weights and units fit the design of a survey, if the schema has one.
     """
@@ -359,7 +361,8 @@ class SchemaFit:
             f"rule {text!r}: {count:,} row{'s' * (count != 1)} break it"
             for text, count in self.broken
         ]
-        advice += [f"total: {text}; counted here: {count:,}" for text, count in self.totals]
+        here = "counted here" if self.design is None else "weights here add up to"
+        advice += [f"total: {text}; {here}: {count:,}" for text, count in self.totals]
         if self.rows and not self.absent and not outside:
             advice.append("every cell that is not missing fits its declaration")
         advice += [] if self.design is None else self.design.lines
@@ -398,27 +401,27 @@ def _counts_of(
     """The number of rows, the fit of columns, rules, totals and design; a sentence on failure."""
     rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
     rules = () if repairs is None else repairs.rules
-    totals = () if repairs is None else compile_totals(repairs.schema)
     drawn = None if repairs is None else repairs.schema.design
+    counted = "table" if drawn is None else "population"
+    totals = () if repairs is None else compile_totals(repairs.schema, counted)
     design = None if drawn is None else _DesignTally(drawn)
     names = list(dict.fromkeys([
         *(name for column in columns for name in column.raw_names),
         *(() if drawn is None else drawn.raw_names),
     ]))  # fmt: skip
-    broken, having = np.zeros(len(rules), np.int64), np.zeros(len(totals), np.int64)
+    broken, having = np.zeros(len(rules), np.int64), np.zeros(len(totals))
     try:
         for batch in source.batches(names) if columns else ():
             rows += batch.num_rows
             for tally in tallies:
                 tally.add(batch)
-            if design is not None:
-                design.add(batch)
+            weights = np.ones(batch.num_rows) if design is None else design.add(batch)
             if repairs is not None and (rules or totals):
                 cells = repairs.schema.encode(batch)
                 broken += repairs.broken(cells)
                 read = repairs.repair(cells)
                 for place, total in enumerate(totals):
-                    having[place] += np.count_nonzero(total.counts(read))
+                    having[place] += weights[total.counts(read)].sum()
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
     fits = tuple(tally.result(source.types) for tally in tallies)
@@ -428,7 +431,7 @@ def _counts_of(
         if not isinstance(rule, CompiledView)  # the table has none
     )
     shown = [str(compiled.total) for compiled in totals]
-    having_each = tuple(zip(shown, having.tolist(), strict=True))
+    having_each = tuple(zip(shown, map(round, having.tolist()), strict=True))
     return rows, fits, found, having_each, None if design is None else design.result()
 
 
@@ -497,8 +500,8 @@ class _DesignTally:
         self._units_seen: set[int] = set()
         self._used, self._total = 0, 0.0
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows of one batch, read as for the sums."""
+    def add(self, batch: pa.RecordBatch) -> Floats:
+        """Count the rows of one batch, read as for the sums; their weights (n,), zero if unused."""
         design = self._design
         weights, clamped, usable = self._rows.clamped(batch)
         self._unusable += int(np.count_nonzero(~usable))
@@ -507,8 +510,12 @@ class _DesignTally:
             self._total += float(clamped[usable].sum())
         self._clamped += int(np.count_nonzero(usable & (clamped != weights)))
         self._capped += int(np.count_nonzero(usable & (clamped > (design.cap or np.inf))))
-        if design.unit is None:
-            return
+        if design.unit is not None:
+            self._add_units(batch)
+        return np.where(usable, clamped, 0.0)
+
+    def _add_units(self, batch: pa.RecordBatch) -> None:
+        design = self._design
         if len(self._units_seen) < _MOST_UNITS:
             self._units_seen.update(self._rows.hashes(batch))
         if not self._named:
@@ -519,6 +526,7 @@ class _DesignTally:
         self._seen.update(found)
         undeclared = np.array([pair not in self._named for pair in found], np.bool_)[which.ravel()]
         self._undeclared += int(np.count_nonzero(undeclared))
+        assert design.unit is not None
         self._units.update(_keys_of(batch.column(design.unit), undeclared))
         if design.strata is not None:
             self._strata.update(_keys_of(batch.column(design.strata), stratum < 0))

@@ -359,6 +359,7 @@ class Repairs:
         none = np.zeros(len(next(iter(codes.values()))), np.bool_)
         return np.asarray(np.any([none, *(rule.broken(codes) for rule in self.rules)], axis=0))
 
-    def broken(self, codes: Mapping[str, Codes]) -> list[int]:
-        """How many rows break each rule."""
-        return [int(np.count_nonzero(rule.broken(codes))) for rule in self.rules]
+    def broken(self, codes: Mapping[str, Codes]) -> Codes:
+        """How many rows break each rule, (rules,)."""
+        counts = [np.count_nonzero(rule.broken(codes)) for rule in self.rules]
+        return np.array(counts, dtype=np.int64)

@@ -133,6 +133,9 @@ def test_check_counts_rows_as_they_are_read():
     fit = dps.check(plan, rows)
     assert fit.totals == (("5 rows of the table have marital == 'never'", 2),)
     assert "counted here: 2" in str(fit)
+    without_rules = dps.Schema([dps.Category("sex", ["f", "m"])], totals=[total("sex == 'f'", 2)])
+    plan = dps.plan(without_rules, {"a": dps.Proportion("sex == 'f'")}, budget=dps.PureDP(1))
+    assert dps.check(plan, pd.DataFrame({"sex": list("fmf")})).totals[0][1] == 2
 
 
 def test_parts_of_a_schema_keep_the_totals_of_their_columns():

@@ -104,3 +104,11 @@ def test_totals_need_weights_that_are_not_cut(survey):
         dps.plan(schema, ASKED, budget=budget, person="key", rows_per_person=3)
     with pytest.raises(dps.SchemaError, match="population of 1,000 rows"):
         dps.Schema(COLUMNS, design=survey_design(survey, total=1_000), totals=TOTALS)
+
+
+def test_check_adds_up_the_weights(survey):
+    design = survey_design(survey, total=None, high=8_000)
+    schema = dps.Schema(COLUMNS, design=design, totals=TOTALS)
+    plan = dps.plan(schema, ASKED, budget=dps.PureDP(1), n=len(survey))
+    weights = survey["w"].clip(upper=8_000)[survey["sex"] == "m"].sum()
+    assert f"weights here add up to: {round(weights):,}" in str(dps.check(plan, survey))
