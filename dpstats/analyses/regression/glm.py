@@ -578,6 +578,10 @@ class Generalised:
 
     def at_pilot(self, release: ReleaseView) -> PilotScore:
         """The score at the estimate of a release of the first stage."""
+        if release.schema.design is not None:
+            equations: Any = self._weighted(release.schema)  # those with contrasts of scores
+            at_pilot: PilotScore = equations.at_pilot(release)
+            return at_pilot
         return self._density(release.schema).at_pilot(release)
 
     def combines(self, schema: Schema) -> bool:

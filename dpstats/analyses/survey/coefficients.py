@@ -32,7 +32,6 @@ from dpstats.analyses.survey.weighted import (
 )
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import first_few
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
@@ -40,6 +39,7 @@ from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Table
 from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.splines import SplineTable, knots_of
 from dpstats.results.estimates import estimated
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import cell_set
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 _MOST_CELLS = 512  # of the regressors
-_FEW_CELLS = 32  # up to which totals of cells have less noise than products
+_FEW_CELLS = 32  # up to which contrasts of cells have less noise than those of scores
+_POINTS = 4  # in a bin, over which rows are spread evenly
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
@@ -58,9 +59,16 @@ _NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "
     "more budget or fewer regressors"
 )
-_SCORES = (
-    "sampling variances from scores at a first estimate, whose residuals are cut off at three "
-    "standard deviations or more: they are too small where more than a few residuals are beyond"
+_SCORES = "sampling variances from scores at a first estimate"
+_CLIPPED = (
+    f"{_SCORES}, whose residuals are cut off at three standard deviations or more: they are too "
+    "small where more than a few residuals are beyond"
+)
+_LEAST_HIDDEN = 0.1  # of a standard error, that is worth a note
+_HIDDEN = (
+    "numbers are measured by splines that change between their bins; what these leave out of a "
+    "score is bounded, by up to {:.2f} standard errors of a coefficient, and is part of the "
+    "privacy variance: narrower bins reduce it"
 )
 
 
@@ -99,6 +107,16 @@ class Equations(Cached, ABC):
     def score(self) -> PilotScore | None:
         """What contrasts between units are measured of, if not of the block."""
         return None
+
+    def _of_terms(self) -> PilotScore:
+        """Terms of the regressors times the residual, at a pilot that is not known yet."""
+        design, given = self.moments.design, self.moments.given
+        terms, _ = self.moments.regressor_terms
+        return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
+
+    def hidden(self, totals: Floats, along: Floats) -> Floats:
+        """Bounds (q,) on what the totals do not say of the score, along directions (q, p)."""
+        return np.zeros(len(along))
 
     def _fitted(self, totals: Floats) -> Fitted | None:
         return self._once(totals.tobytes(), lambda: self.solve(totals))
@@ -139,9 +157,16 @@ class Equations(Cached, ABC):
                 return unknown(totals, basis.shape[1])
             return np.asarray(matrix @ fitted.inverse @ basis)
 
+        def hidden(totals: Floats) -> Floats:
+            fitted = self._fitted(totals)
+            if fitted is None:
+                return np.zeros(len(matrix))
+            return self.hidden(totals, matrix @ fitted.inverse)
+
         return Estimand(
             self.block, terms, value, jacobian, self.squares, by_units=True, moving=moving,
-            contrasted=self.score, contrast_slopes=None if self.score is None else by_score,
+            hidden=hidden, contrasted=self.score,
+            contrast_slopes=None if self.score is None else by_score,
             along=lambda names, contrasts: self.estimand(names, contrasts @ combinations),
         )  # fmt: skip
 
@@ -154,10 +179,11 @@ class CellEquations(Equations):
     link: Link
 
     @staticmethod
-    def serves(moments: DesignMoments, most: int = _MOST_CELLS) -> bool:
+    def serves(moments: DesignMoments) -> bool:
         """Whether the regressors have few cells, in each of which they have one value."""
         columns = regressor_columns(moments)
-        return math.prod(c.bins for c in columns) <= most and not _of_many_values(moments)
+        few = math.prod(column.bins for column in columns) <= _FEW_CELLS
+        return few and not _of_many_values(moments)
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
@@ -266,12 +292,16 @@ class CellEquations(Equations):
             sums[c, np.moveaxis(place, at, 0)[level][np.moveaxis(mask, at, 0)[level]]] = 1.0
         return sizes, sums
 
+    def _positive(self, totals: Floats) -> Floats:
+        """Numbers of rows (C,) for the steps of Newton's method, which must not be negative."""
+        return np.maximum(self._maps[0] @ totals, 0.0)
+
     def solve(self, totals: Floats) -> Fitted | None:
         """By Newton's method; None where the derivative is not definite."""
         sizes, sums = self._maps
         counts, of_response = sizes @ totals, sums @ totals
         x, link = self._x, self.link
-        rows = np.maximum(counts, 0.0)
+        rows = self._positive(totals)
 
         def score(b: Floats) -> Floats:
             return np.asarray(x.T @ (of_response - counts * link.mean(x @ b)))
@@ -309,6 +339,144 @@ class CellEquations(Equations):
 
 
 @dataclass(frozen=True, eq=False)
+class SplineEquations(CellEquations):
+    """The same for more cells, or numbers with several values in a bin: those by B-splines.
+
+    In every bin rows are as even as the totals T allow: points of a fine grid have the weights F+ T
+    of the regression estimator, with F the splines there (d, C). What a score has beyond splines is
+    bounded by `hidden`. Contrasts between units are of the scores at a pilot.
+    """
+
+    @cached_property
+    def score(self) -> PilotScore:
+        """The score, whose residuals are at most the largest response."""
+        return self._of_terms()
+
+    @cached_property
+    def _table(self) -> SplineTable | None:
+        """Splines and bins of the regressors by the response; None without splines."""
+        name, level = self.moments.design.response
+        response, many = self.moments.schema[name], _of_many_values(self.moments)
+        ends = None
+        if level is None:
+            assert isinstance(response, Number)
+            ends = (-response.half_points, response.half_points)
+        if not many and ends is None:
+            return None
+        knots = [
+            knots_of(column) if isinstance(column, Number) and column.name in many else None
+            for column in self._columns
+        ]
+        return SplineTable((*self._columns, response), (*knots, ends), self.moments.given)
+
+    @cached_property
+    def block(self) -> Block:
+        """A table, of splines where there are some."""
+        return self._table or super().block
+
+    @cached_property
+    def _axes(self) -> list[tuple[Floats, Floats]]:
+        """Values (C,) of every regressor's column at its points, and splines or bins (d, C)."""
+        assert self._table is not None
+        axes, numbers = [], number_names(self.moments)
+        for axis, column in enumerate(self._columns):
+            if self._table.knots[axis] is None:
+                by_value = column.name in numbers
+                bins = np.arange(_value_bins(column) if by_value else column.bins)
+                values = value_in_bins(column, bins) if by_value else bins.astype(np.float64)  # type: ignore[arg-type]
+                axes.append((values, np.eye(column.bins)[:, : len(bins)]))
+                continue
+            assert isinstance(column, Number)
+            first, last = (ends[: column.value_bins, np.newaxis] for ends in column.bin_codes)
+            places = first + (np.arange(_POINTS) + 0.5) / _POINTS * (last - first + 1)
+            codes = np.unique(np.floor(places).astype(np.int64))
+            start, parts = self._table.splines(axis, codes)
+            splines = np.zeros((self._table.shape[axis], len(codes)))
+            splines[start + np.arange(len(parts))[:, np.newaxis], np.arange(len(codes))] = parts
+            axes.append((column.units_of(codes), splines / self._table.units[axis]))
+        return axes
+
+    @cached_property
+    def _x(self) -> Floats:
+        """(C, p) the basis at the points."""
+        if self._table is None:
+            return super()._x
+        grid = np.meshgrid(*(values for values, _ in self._axes), indexing="ij")
+        names = [column.name for column in self._columns]
+        flat = [np.broadcast_to(values, grid[0].shape).ravel() for values in grid]
+        return self.moments.regressors_at(dict(zip(names, flat, strict=True)))
+
+    @cached_property
+    def _splines(self) -> tuple[Floats, Floats]:
+        """Splines (d, C) at the points, and (C, d) weights of the points by totals."""
+        splines: list[Floats] = [np.ones((1, 1))]
+        weights = list(splines)
+        for _, own in self._axes:
+            splines.append(np.kron(splines[-1], own))
+            weights.append(np.kron(weights[-1], np.asarray(np.linalg.pinv(own), np.float64)))
+        return splines[-1], weights[-1]
+
+    @cached_property
+    def _responses(self) -> Floats:
+        """(2, r) one and the response as sums of its r functions."""
+        name, level = self.moments.design.response
+        column = self.moments.schema[name]
+        if level is None:
+            assert isinstance(column, Number)
+            ends = column.middle + column.half_range * np.array([-1.0, 1.0])
+            return np.array([[1.0, 1.0], ends])
+        own = np.arange(column.bins)
+        return np.array([own < _value_bins(column), own == level], np.float64)
+
+    @cached_property
+    def _maps(self) -> tuple[Floats, Floats]:
+        """See `CellEquations`."""
+        if self._table is None:
+            return super()._maps
+        sizes, sums = (np.kron(self._splines[1], row) for row in self._responses)
+        return sizes, sums
+
+    def _positive(self, totals: Floats) -> Floats:
+        """Numbers of rows (C,) where those of every spline are spread over its points."""
+        if self._table is None:
+            return super()._positive(totals)
+        splines = self._splines[0]
+        return np.asarray(self._rows(totals) @ (splines / splines.sum(axis=1, keepdims=True)))
+
+    def _rows(self, totals: Floats) -> Floats:
+        """Numbers of rows (d,) of the splines, not negative."""
+        return np.maximum(
+            np.asarray(totals.reshape(-1, len(self._responses.T)) @ self._responses[0]), 0.0
+        )
+
+    def hidden(self, totals: Floats, along: Floats) -> Floats:
+        """What is beyond splines is at most its largest value at the points of each one's range."""
+        fitted = self._fitted(totals)
+        if self._table is None or fitted is None:
+            return np.zeros(len(along))
+        splines, weights = self._splines
+        scores = (along @ self._x.T) * self.link.mean(self._x @ fitted.b)
+        beyond = np.abs(scores - scores @ weights @ splines)
+        largest = [beyond[:, spline > 0].max(axis=1) for spline in splines]
+        return np.asarray(self._rows(totals) @ np.array(largest))
+
+    def squares(self, totals: Floats, slopes: Floats) -> Floats:
+        """Sums (q,) of u z^2 by the variances of the model, z by slopes (q, e) of the score."""
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.full(len(slopes), np.nan)
+        variances = (self._maps[0] @ totals) * self.link.slope(self._x @ fitted.b)
+        z = slopes @ np.linalg.pinv(self.moments.regressor_terms[1]) @ self._x.T
+        return np.asarray(np.maximum(z**2 @ variances, 0.0))
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The score at the estimate of a release; at zero if it has none."""
+        fitted = self._fitted(Totals.of(release, self.block, needed=False).values)
+        basis = self.moments.regressor_terms[1]
+        return self.score.at(np.zeros(basis.shape[1]) if fitted is None else fitted.b @ basis)
+
+
+@dataclass(frozen=True, eq=False)
 class ProductEquations(Equations):
     """Normal equations A b = c from totals of products of regressors and response.
 
@@ -336,10 +504,8 @@ class ProductEquations(Equations):
 
     @cached_property
     def score(self) -> PilotScore:
-        """Terms of the regressors times the residual, cut off."""
-        design, given = self.moments.design, self.moments.given
-        terms, _ = self.moments.regressor_terms
-        return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
+        """The score, whose residuals are cut off."""
+        return self._of_terms()
 
     def _products(self, totals: Floats) -> Floats:
         """(q, q) totals of products of two features."""
@@ -441,21 +607,22 @@ def equations_of(moments: DesignMoments, link: Link) -> Equations:
     RequestError
         If neither cells nor products determine them.
     """
+    if CellEquations.serves(moments):
+        return CellEquations(moments, link)
     if link is IDENTITY:
-        if CellEquations.serves(moments, _FEW_CELLS):
-            return CellEquations(moments, link)
         given = moments.given or Subgroup(EVERY_CELL)
         return ProductEquations(replace(moments, given=given))
-    if not CellEquations.serves(moments):
-        numbers = _of_many_values(moments)
-        cells = math.prod(column.bins for column in regressor_columns(moments))
-        found = f"{first_few(numbers)} with many values" if numbers else f"{cells} cells"
+    many = _of_many_values(moments)
+    cells = math.prod(
+        column.bins + 2 * (column.name in many) for column in regressor_columns(moments)
+    )
+    if cells > _MOST_CELLS:
+        extra = ", two more than its bins for a number" if many else ""
         raise RequestError(
-            f"a weighted regression of this kind is fitted to the cells of its regressors, at most "
-            f"{_MOST_CELLS} with one value each; this one has {found}: use C(...) of their bins, "
-            "fewer points, edges between all values, or fewer columns"
+            f"a weighted regression of this kind is fitted to at most {_MOST_CELLS} cells of its "
+            f"regressors{extra}; this one has {cells:,}: use fewer edges, levels or columns"
         )
-    return CellEquations(moments, link)
+    return SplineEquations(moments, link)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -542,7 +709,10 @@ def weighted_regression(
     ):
         notes.append(_NO_ENDS)
     if part.estimand.contrasted is not None:
-        notes.append(_SCORES)
+        notes.append(_CLIPPED if equations.link is IDENTITY else _SCORES)
+    errors = np.sqrt(np.diag(part.sampling_covariance + part.noise_covariance))
+    if (part.hidden > _LEAST_HIDDEN * errors).any():
+        notes.append(_HIDDEN.format(float(np.max(part.hidden / errors))))
     notes.append(cell_rules(release.schema, analysis))
     return result_of(
         title, parts, part.totals.answers.rows, str(release.budget), notes, WeightedRegression,

@@ -192,9 +192,16 @@ class Estimates(Cached):
         return np.asarray(self.totals.design.coded_mean * squares)
 
     @cached_property
+    def hidden(self) -> Floats:
+        """Bounds (q,) on errors that are neither of sampling nor noise."""
+        bounds = self.estimand.hidden
+        return np.zeros(len(self.params)) if bounds is None else bounds(self.totals.values)
+
+    @cached_property
     def noise_covariance(self) -> Floats:
-        """Covariance (q, q) of the noise."""
-        return np.asarray(self.slopes @ self.totals.noise @ self.slopes.T)
+        """Covariance (q, q) of the noise, with the squares of the hidden errors."""
+        noise = self.slopes @ self.totals.noise @ self.slopes.T
+        return np.asarray(noise + np.diag(self.hidden**2))
 
     @cached_property
     def _contrast_slopes(self) -> Floats:
@@ -359,11 +366,12 @@ class Estimates(Cached):
         return np.asarray(np.exp(high))
 
     def noise_quantiles(self, alpha: float) -> Floats:
-        """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
+        """Bounds (q,) on noise and hidden errors, each holding with probability 1 - alpha."""
         if not np.isfinite(self.slopes).all():
             return np.full(len(self.params), np.inf)
         laws = map(self.totals.noise_law, self.slopes * _INVERTED)
-        return np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / _INVERTED
+        noise = np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / _INVERTED
+        return noise + self.hidden
 
     def certified(self, alpha: float) -> Ends:
         """Limits (q,) of the table's own weighted parameters, jointly, for any rows."""
