@@ -329,7 +329,7 @@ def _spline_table(plain: dict[str, Any], columns: Columns) -> Block:
     _check_features([(name, None) for name in splined], columns, group)
     lines = [min(k[1] - k[0], 2**10) for k in splined.values() if len(k) == 2]
     curves = len(splined) - len(lines)
-    bits = 24 - (math.prod(lines) - 1).bit_length()
+    bits = 23 - (math.prod(lines) - 1).bit_length()
     smooth = 2 ** max(2, min(12, bits // max(1, curves)))
 
     def vector(column: Column, knots: list[int]) -> Vector:

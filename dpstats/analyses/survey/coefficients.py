@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 512  # of the regressors
 _FEW_CELLS = 32  # up to which contrasts of cells have less noise than those of scores
-_POINTS = 4  # in a bin, over which rows are spread evenly
+_POINTS = 4  # an even number in a bin, over which rows are spread evenly
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
@@ -388,8 +388,8 @@ class SplineEquations(CellEquations):
                 continue
             assert isinstance(column, Number)
             first, last = (ends[: column.value_bins, np.newaxis] for ends in column.bin_codes)
-            places = first + (np.arange(_POINTS) + 0.5) / _POINTS * (last - first + 1)
-            codes = np.unique(np.floor(places).astype(np.int64))
+            inside = (last - first + 1) * np.arange(1, _POINTS, 2) // (2 * _POINTS)
+            codes = np.unique([first + inside, last - inside])
             start, parts = self._table.splines(axis, codes)
             splines = np.zeros((self._table.shape[axis], len(codes)))
             splines[start + np.arange(len(parts))[:, np.newaxis], np.arange(len(codes))] = parts
@@ -409,12 +409,12 @@ class SplineEquations(CellEquations):
     @cached_property
     def _splines(self) -> tuple[Floats, Floats]:
         """Splines (d, C) at the points, and (C, d) weights of the points by totals."""
-        splines: list[Floats] = [np.ones((1, 1))]
-        weights = list(splines)
+        splines: Floats = np.ones((1, 1))
+        weights: Floats = np.ones((1, 1))
         for _, own in self._axes:
-            splines.append(np.kron(splines[-1], own))
-            weights.append(np.kron(weights[-1], np.asarray(np.linalg.pinv(own), np.float64)))
-        return splines[-1], weights[-1]
+            splines = np.asarray(np.kron(splines, own), dtype=np.float64)
+            weights = np.asarray(np.kron(weights, np.linalg.pinv(own)), dtype=np.float64)
+        return splines, weights
 
     @cached_property
     def _responses(self) -> Floats:
@@ -445,9 +445,8 @@ class SplineEquations(CellEquations):
 
     def _rows(self, totals: Floats) -> Floats:
         """Numbers of rows (d,) of the splines, not negative."""
-        return np.maximum(
-            np.asarray(totals.reshape(-1, len(self._responses.T)) @ self._responses[0]), 0.0
-        )
+        by_response = totals.reshape(-1, self._responses.shape[1])
+        return np.asarray(np.maximum(by_response @ self._responses[0], 0.0))
 
     def hidden(self, totals: Floats, along: Floats) -> Floats:
         """What is beyond splines is at most its largest value at the points of each one's range."""

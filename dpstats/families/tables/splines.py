@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from dpstats.privacy.neighbours import Unit
 
 _MOST_CELLS = 2**13
-_BITS = 24  # of the largest value
+_BITS = 23  # of the largest value
 _FINEST, _FINEST_MEAN = 12, 10  # bits of the splines of one number, and of those without knots
-_MOST_CODES = 2**22  # whose squares times the unit fit in 64 bits
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,6 @@ class SplineTable(Block):
                     f"knots of {column.name!r} must be increasing codes, its first and last "
                     "among them"
                 )
-            if knots[-1] > _MOST_CODES:
-                raise RequestError(f"{column.name!r} has too many points for splines; use fewer")
         require_answered(self.coded, self.given)
         if self.size > _MOST_CELLS:
             raise RequestError(

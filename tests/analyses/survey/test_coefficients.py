@@ -29,11 +29,17 @@ COLUMNS = [
     dps.Number("visits", 0, 20, points=21, missing=0),
 ]  # fmt: skip
 CELLS = {
-    "logistic": dps.Logistic("ill ~ age10 + sex"), "poisson": dps.Poisson("visits ~ sex + region"),
+    "poisson": dps.Poisson("visits ~ sex + region"),
     "line": dps.OLS("income ~ sex*region"), "shares": dps.OLS("ill ~ region"),
     "ill women": dps.Logistic("ill ~ region", given="sex == 'f'"),
     "visits of women": dps.Poisson("visits ~ region", given="sex == 'f'"),
 }  # fmt: skip
+SPLINES = {  # and how far coefficients are from R's, in their standard errors
+    "logistic": (dps.Logistic("ill ~ age10 + sex"), 1e-8),  # one value in a bin
+    "logistic_on_age": (dps.Logistic("ill ~ age + sex"), 1e-3),
+    "logistic_of_women": (dps.Logistic("ill ~ age", given="sex == 'f'"), 1e-3),
+    "poisson_on_age": (dps.Poisson("visits ~ age + sex"), 1e-3),
+}
 SCORES = {
     "ols": dps.OLS("income ~ age + sex + region"),
     "ols_of_women": dps.OLS("income ~ age + region", given="sex == 'f'"),
@@ -55,7 +61,7 @@ def schema_of(survey, **options):
 
 @pytest.fixture(scope="module")
 def released(survey):
-    asked = {**CELLS, **SCORES}
+    asked = {**CELLS, **SCORES, **{name: asked for name, (asked, _) in SPLINES.items()}}
     plan = dps.plan(schema_of(survey), asked, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
     assert plan.in_two_stages
     return dps.release(plan, survey, m=500)
@@ -81,13 +87,61 @@ def close(figure, params, cov, rtol):
     np.testing.assert_allclose(cov / np.outer(se, se), figure["cov"] / np.outer(se, se), atol=rtol)
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson"])
-def test_coefficients_from_cells_are_those_of_r(released, survey, name):
-    result = released.infer(name)
+def test_coefficients_from_cells_are_those_of_r(released, survey):
+    result = released.infer("poisson")
     (part,) = result.parts
     functions = values_of(part.estimand.block, survey, released.schema)
-    close(FIGURES[name], result.params, linearised(part, functions, survey), 1e-8)
-    assert result.terms[1] == {"logistic": "age10", "poisson": "sex[T.m]"}[name]
+    close(FIGURES["poisson"], result.params, linearised(part, functions, survey), 1e-8)
+    assert result.terms[1] == "sex[T.m]"
+
+
+@pytest.mark.parametrize("name", SPLINES)
+def test_coefficients_from_splines_are_those_of_r(released, survey, name):
+    """Contrasts are of R's scores, at the estimate; what splines leave out is bounded."""
+    result, (_, most) = released.infer(name), SPLINES[name]
+    (part,) = result.parts
+    (at,) = (c.base for c in released.contrasts if c.base.settles(part.estimand.contrasted))
+    functions = values_of(at, survey, released.schema) * at.unit
+    covariance = linearised(part, functions, survey)
+    se = np.sqrt(np.diag(FIGURES[name]["cov"]))
+    np.testing.assert_allclose(
+        covariance / np.outer(se, se), FIGURES[name]["cov"] / np.outer(se, se), atol=2e-3
+    )
+    away = np.abs(result.params - FIGURES[name]["params"])
+    assert np.all(away <= most * se)
+    assert np.all(away <= part.hidden + 1e-8 * se)
+    assert np.all(part.hidden <= 0.01 * se)
+    assert (part.hidden > 0).all() == (name != "logistic")
+    np.testing.assert_allclose(
+        np.diag(part.noise_covariance), part.hidden**2, rtol=1e-3, atol=1e-12
+    )
+
+
+def test_what_splines_leave_out_is_in_intervals(survey):
+    """Of a steep curve over two bins, with what it may be wrong by in the note."""
+    columns = [*COLUMNS[:4], dps.Number("age", 18, 90, points=73, missing=18, edges=[50])]
+    schema, rng = dps.Schema(columns, design=schema_of(survey).design), np.random.default_rng(1)
+    chance = stats.logistic.cdf((survey["age"] - 60) / 4)
+    rows, risk = survey.assign(ill=rng.random(len(survey)) < chance), dps.Logistic("ill ~ age")
+    plan = dps.plan(schema, {"risk": risk}, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
+    result = dps.release(plan, rows, m=500, k=10).infer(risk)
+    (part,) = result.parts
+    x = np.array([np.ones(len(rows)), rows["age"]])
+    exact = find_root(x, rows["ill"].to_numpy(float), rows["u"].to_numpy(float))
+    away = np.abs(result.params - exact)
+    assert np.all(away > 0.5 * result.bse / 10)
+    assert np.all(away <= part.hidden)
+    low, high = result.conf_int(target="table").T
+    assert np.all((low <= exact) & (exact <= high))
+    assert any("splines" in note and "standard errors" in note for note in result.notes)
+
+
+def find_root(x, y, weights):
+    b = np.zeros(len(x))
+    for _ in range(30):
+        mean = stats.logistic.cdf(b @ x)
+        b = b + np.linalg.solve(x * weights * mean * (1 - mean) @ x.T, x @ (weights * (y - mean)))
+    return b
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -104,6 +158,18 @@ def test_coefficients_from_products_are_those_of_r(released, survey, name):
     spread = np.sqrt(np.average(functions[0] ** 2, weights=weights))
     assert at.unit == pytest.approx(3 * spread, rel=1e-3)
     np.testing.assert_allclose(cut_off[0], np.clip(functions[0], -at.unit, at.unit), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["logistic_on_age", "poisson_on_age"])
+def test_derivatives_by_splines(released, name):
+    (part,) = released.infer(name).parts
+    estimand, totals = part.estimand, part.totals.values
+    steps = 1e-4 * np.abs(totals).max() * np.eye(len(totals))
+    numeric = [(estimand.value(totals + h) - estimand.value(totals - h)) / (2 * h.max())
+               for h in steps]  # fmt: skip
+    size = np.abs(part.slopes).max(axis=1)
+    np.testing.assert_allclose(part.slopes / size[:, None], np.array(numeric).T / size[:, None],
+                               atol=1e-4)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["line", "shares", "ill women", "visits of women"])
@@ -206,8 +272,8 @@ def test_what_a_design_cannot_have_is_refused(survey):
         (dps.OLS("income ~ age", ridge=1), "ridge="), (dps.OLS("income ~ age - 1"), "'- 1'"),
         (dps.OLS("income ~ age", clip_norm=1), "clip_norm"),
         (dps.OLS("income ~ age", cov_type="HC1"), "cov_type"),
-        (dps.Logistic("ill ~ age"), "with many values"),
-        (dps.Poisson("visits ~ age10*sex + region + ill"), "cells"),
+        (dps.Logistic("ill ~ age + income + visits"), "this one has 1,000: use fewer edges"),
+        (dps.Poisson("visits ~ age10*sex + region + ill"), "at most 512 cells .* has 876"),
         (dps.Logistic("ill ~ sex", stages=2), "stages=2"),
     ]:  # fmt: skip
         with pytest.raises(RequestError, match=match):
