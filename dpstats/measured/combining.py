@@ -44,7 +44,7 @@ _GAIN = 1e-9  # least relative gain in variance for which a combination replaces
 _NO_WEIGHT = 1e-12
 _LEAST_VARIANCE = 1e-9
 _REDUNDANT = 1e-10  # of a variance
-_BEYOND_CHANCE = 1e-3
+BEYOND_CHANCE = 1e-3
 
 Constraints = Literal["none", "rules", "totals"]
 """What answers use beside the noisy sums: rules between columns, or these and public totals."""
@@ -608,7 +608,7 @@ class Sources(Cached):
                 continue
             law = law_of_key(self.measurements, estimate.laws[0])
             distance = abs(float(estimate.sums[0]) - total.count)
-            if float(law.tail(distance)) < bonferroni(_BEYOND_CHANCE, len(self.totals)):
+            if float(law.tail(distance)) < bonferroni(BEYOND_CHANCE, len(self.totals)):
                 contradicted.append(compiled)
         return tuple(contradicted)
 

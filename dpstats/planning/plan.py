@@ -728,7 +728,9 @@ def plan(
     held_schema = getattr(start, "schema", None)
     if isinstance(held_schema, Schema) and held_schema.declared == schema:
         schema = replace(schema, columns=held_schema.columns)
-    check_design(schema, analyses, person_totals=person_totals, start=start, weights=weights)
+    check_design(
+        schema, analyses, person, person_totals=person_totals, start=start, weights=weights
+    )
     schema = with_cap(with_even_edges(schema, analyses), budget, neighbours, n, len(analyses))
     if schema.design is not None:
         neighbours, weights = replace(neighbours, copies=STEPS), "equal"

@@ -13,8 +13,12 @@ import numpy as np
 
 from dpstats.analyses.base import Analysis
 from dpstats.analyses.second_stage import second_stages
-from dpstats.analyses.survey.estimand import Estimand, estimands_of, require_estimands
-from dpstats.analyses.survey.weighted import _basis as basis_of
+from dpstats.analyses.survey.estimand import (
+    Estimand,
+    basis_of,
+    estimands_of,
+    require_estimands,
+)
 from dpstats.arrays import Floats
 from dpstats.checks import counted
 from dpstats.errors import RequestError
@@ -44,7 +48,7 @@ _LEVEL = 0.975
 
 
 def check_design(
-    schema: Schema, analyses: Mapping[str, Analysis[Result]], **others: object
+    schema: Schema, analyses: Mapping[str, Analysis[Result]], person: str | None, **others: object
 ) -> None:
     """Refuse what a plan with a survey design cannot have.
 
@@ -68,9 +72,23 @@ def check_design(
     for name, given in others.items():
         if given:
             raise RequestError(f"{name}= is not available with a survey design; leave it out")
-    if schema.totals:
+    if any(total.of == "table" for total in schema.totals):
         raise RequestError(
-            "public totals count rows, and a survey design weights them: leave the totals out"
+            "public totals of the table count rows, and a survey design weights them: declare what "
+            "weights add up to, of='population', or leave these totals out"
+        )
+    if schema.totals and not design.is_uncut:
+        highest = "no high=" if design.high is None else f"high={design.high:g}"
+        cap = "none" if design.cap is None else f"{design.cap:g}"
+        raise RequestError(
+            "public totals of the population are used where no weight is above the cap, and the "
+            f"design has {highest} and cap={cap}: declare high=, the largest weight, and a cap of "
+            "at least that, or leave the totals out"
+        )
+    if person is not None and design.is_uncut and (schema.totals or design.total is not None):
+        raise RequestError(
+            f"weights of some rows of a person in {person!r} may not be used, so that they do not "
+            "add up to public totals: leave out the totals of the schema and of the design"
         )
 
 

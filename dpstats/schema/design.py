@@ -227,6 +227,11 @@ class Design(Cached):
         return self.unit is not None
 
     @property
+    def is_uncut(self) -> bool:
+        """True if no weight is above the cap, so that coded weights add up to public totals."""
+        return self.high is not None and self.cap is not None and self.cap >= self.high
+
+    @property
     def unit_weight(self) -> float:
         """Weight of one step of the coded weights."""
         assert self.cap is not None

@@ -141,7 +141,8 @@ class Schema:
         if (self.rules or self.views) and not isinstance(self.rules, _Checked):
             check_rules(self)
         if self.totals and not isinstance(self.totals, _Checked):
-            check_totals(self)
+            known = None if self.design is None else self.design.total
+            check_totals(self, population=None if known is None else round(known))
 
     def _check_type(self, what: str, kind: Any, allowed: str) -> None:
         """Refuse rules or totals that are none, and make a tuple of them."""

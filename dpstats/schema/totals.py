@@ -43,8 +43,10 @@ class Total:
         How many rows have it, at least 0.
     of : {"table", "population"}
         With "table", counted are the rows of the private table, as they are read under the rules
-        between columns. With "population", the population that these rows are a sample of: the
-        total is kept with the schema, and no answer uses it.
+        between columns. With "population", the population that these rows are a sample of: what
+        the weights of a survey's `Design` add up to over the rows with the condition. Weighted
+        estimates use it, where the office adjusted the weights to the total after it cut them at a
+        largest weight (``high=``, and a ``cap=`` that is no smaller); no other answer does.
 
     Raises
     ------
@@ -149,8 +151,8 @@ def _compiled(schema: WithTotals, of: str) -> tuple[CompiledTotal, ...]:
     return tuple(compiled)
 
 
-def check_totals(schema: WithTotals, n: int | None = None) -> None:
-    """Refuse totals that no table has, of n rows where that is public.
+def check_totals(schema: WithTotals, n: int | None = None, population: int | None = None) -> None:
+    """Refuse totals that no table has of n rows, or no population of a size, where they are public.
 
     Raises
     ------
@@ -161,7 +163,7 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
         return
     if len(schema.totals) > _MOST_TOTALS:
         raise SchemaError(f"{len(schema.totals):,} totals; at most {_MOST_TOTALS:,} are allowed")
-    for of, rows in (("table", n), ("population", None)):
+    for of, rows in (("table", n), ("population", population)):
         tables = _Tables.from_schema(schema, of)
         if tables.exist(tables.totals, rows):
             continue
@@ -174,7 +176,7 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
             for i, other in enumerate(before)
             if tables.exist([*before[:i], *before[i + 1 :], total], rows)
         ]
-        in_table = "" if rows is None else f" in a table of {rows:,} rows"
+        in_table = "" if rows is None else f" in a {of} of {rows:,} rows"
         if others:
             why = f"contradicts {first_few(others)}{in_table}"
         else:
@@ -182,9 +184,10 @@ def check_totals(schema: WithTotals, n: int | None = None) -> None:
         raise SchemaError(f"the total {str(total)!r} {why}: change a count")
 
 
-def fixed_rows(schema: WithTotals) -> int | None:
-    """The number of rows, if the totals of the table determine it."""
-    return _Tables.from_schema(schema, "table").rows if compile_totals(schema) else None
+@lru_cache(maxsize=64)
+def fixed_rows(schema: WithTotals, of: str = "table") -> int | None:
+    """The number of rows, if the totals of the table, or of the population, determine it."""
+    return _Tables.from_schema(schema, of).rows if compile_totals(schema, of) else None
 
 
 @dataclass(frozen=True)

@@ -176,11 +176,17 @@ others <- list(
   strata_without_units = svydesign(ids = ~1, strata = ~stratum, weights = ~v, data = d),
   weights_alone = svydesign(ids = ~1, weights = ~v, data = d)
 )
+# Weights that add up to known totals of both sexes and of the regions, to within rounding.
+known <- round(c(sum(d$v), sum(d$v[d$sex == "m"]), sum(d$v[d$region == "hills"]),
+                 sum(d$v[d$region == "plain"])))
+calibrated <- calibrate(design, ~ sex + region, population = c(
+  "(Intercept)" = known[1], sexm = known[2], regionhills = known[3], regionplain = known[4]))
 invented <- list(
   about = about(design, caps["survey"]),
   means = figure(svymean(~ ill + income + age + visits, design)),
   region = figure(svymean(~region, design)),
   totals = figure(svytotal(~ ill + I(1 - ill) + income, design)),
+  calibrated = c(list(known = I(known)), figure(svytotal(~ interaction(sex, region, ill), calibrated))),
   region_totals = figure(svytotal(~region, design)),
   women = figure(svymean(~ ill + income, women), df = degf(women)),
   women_on_the_coast = figure(svymean(~ ill + income, subset(women, region == "coast")),

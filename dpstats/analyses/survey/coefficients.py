@@ -569,7 +569,7 @@ class ProductEquations(Equations):
             return self.score.at(np.zeros(self.score.size))
         residual = self.moments.rows.T @ np.append(-fitted.b, 1.0)
         weights = self._weights(residual[np.newaxis], residual[np.newaxis])[0]
-        noise = float(np.sqrt(weights @ totals.noise @ weights)) / self._rows(totals.values)
+        noise = float(np.sqrt(totals.noise(weights[np.newaxis])[0, 0])) / self._rows(totals.values)
         square = max(self.residual_square(totals.values), 0.0) + noise
         basis = self.moments.regressor_terms[1]
         return self.score.at(fitted.b @ basis, _CLIP * float(np.sqrt(square)))

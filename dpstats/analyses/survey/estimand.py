@@ -13,6 +13,8 @@ from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.group_moments import PARTS, TO_MOMENTS
+from dpstats.families.pilot_score import PilotScore
+from dpstats.families.tables.partition import Partition
 
 if TYPE_CHECKING:
     from dpstats.inference.intervals import Ends
@@ -254,6 +256,20 @@ def _least_ratio(numerators: Floats, denominators: Floats, low: Floats, high: Fl
         ratio = smaller
     unknown = denominators @ low <= 0
     return np.where(unknown, -np.inf, ratio)
+
+
+def basis_of(measured: Block, block: Block) -> Floats | None:
+    """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
+    if isinstance(measured, PilotScore):
+        same = measured == block or measured.settles(block)  # a preview has the pilot zero
+        return measured.unit * np.eye(measured.size) if same else None
+    if isinstance(measured, Partition) and measured.rotated:
+        of_sets = basis_of(measured.plain, block)
+        return None if of_sets is None else of_sets @ np.linalg.inv(measured.basis)
+    derivation = measured.derive(block, complements=False)
+    if derivation is None or np.any(derivation.terms == 0):
+        return None
+    return np.asarray(derivation.member == np.arange(block.size)[:, np.newaxis], np.float64)
 
 
 class WithEstimands(Protocol):

@@ -123,7 +123,7 @@ class WeightedQuantileIntervals(QuantileIntervals):
 
     def _certified(self, alpha: float) -> Ends:
         """Limits (edges,) of the table's F, each from the noise on the rows below and above."""
-        totals = self._part.totals
+        totals = self._part.totals.uncalibrated
         low, high = np.empty((2, len(self.edges)))
         for j in range(len(low)):
             ends = []

@@ -309,7 +309,7 @@ def chi_square_test(
     probabilities: Floats | None, notes: Sequence[str],
 ) -> RaoScottResult:  # fmt: skip
     """Test of given probabilities of cells, or without them of independence."""
-    totals, design = Totals.of(release, tested.block), release.schema.design
+    totals, design = Totals.of(release, tested.block).uncalibrated, release.schema.design
     assert design is not None
     places = tested.cells[np.ix_(*tested.used)]
     rows, columns = places.shape

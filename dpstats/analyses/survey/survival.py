@@ -242,7 +242,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
 def weighted_survival(analysis: Any, release: ReleaseView) -> WeightedSurvivalResult:
     """Weighted curves of an analysis."""
     schema, (estimand,) = release.schema, analysis.estimands(release.schema)
-    totals, design = Totals.of(release, estimand.block), release.schema.design
+    totals, design = Totals.of(release, estimand.block).uncalibrated, release.schema.design
     assert design is not None
     answers = totals.answers
     if answers.blocks != (estimand.block,):  # the cells follow from a table

@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules
-from dpstats.analyses.survey.estimand import Estimand, WithEstimands
+from dpstats.analyses.survey.calibration import Calibration
+from dpstats.analyses.survey.estimand import Estimand, WithEstimands, basis_of
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative, Target, counted
+from dpstats.checks import Alternative, Target, counted, first_few
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_variances
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.partition import Partition
 from dpstats.inference.intervals import Ends
+from dpstats.measured.combining import BEYOND_CHANCE
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.weighted_noise import Combination
 from dpstats.results.estimates import Estimated, EstimateResult, estimated
@@ -63,6 +63,8 @@ class Totals(Cached):
     contrast_noise : (d, d) float64
         Covariance of the noise on the contrasts of one pair of groups of units.
     design : Design
+    calibration : Calibration
+        What is known of the totals.
     """
 
     answers: Answers
@@ -71,6 +73,7 @@ class Totals(Cached):
     factors: Floats
     contrast_noise: Floats
     design: Design
+    calibration: Calibration
 
     @classmethod
     def of(
@@ -90,8 +93,9 @@ class Totals(Cached):
         assert design is not None
         answers = release.answers(block, disjoint=True)
         (measured,) = answers.blocks
-        basis = np.eye(block.size) if measured == block else _basis(measured, block)
+        basis = np.eye(block.size) if measured == block else basis_of(measured, block)
         assert basis is not None
+        calibration = Calibration.of(release.schema, block)
         found = _contrasts(release, contrasted or block)
         if found is None:
             if needed and (by_units or design.deff is None):
@@ -101,33 +105,69 @@ class Totals(Cached):
                     f"measured{other}"
                 )
             empty = np.zeros((0, block.size))
-            return cls(answers, basis, empty, np.zeros(0), np.zeros((block.size,) * 2), design)
+            zero = np.zeros((block.size,) * 2)
+            return cls(answers, basis, empty, np.zeros(0), zero, design, calibration)
         measured, values, noise = found
-        return cls(answers, basis, values, measured.factors * _of_hash(design), noise, design)
+        factors = measured.factors * _of_hash(design)
+        return cls(answers, basis, values, factors, noise, design, calibration)
 
     @cached_property
-    def values(self) -> Floats:
-        """Totals (d,) in unit scale."""
+    def _measured(self) -> Floats:
         return np.asarray(self.basis @ (self.answers.sums / self.answers.bounds))
 
     @cached_property
-    def noise(self) -> Floats:
-        """Covariance (d, d) of the noise on the totals."""
+    def _measured_noise(self) -> Floats:
         bounds = self.answers.bounds.astype(np.float64)
         covariance = self.answers.noise_covariance / np.outer(bounds, bounds)
         return np.asarray(self.basis @ covariance @ self.basis.T)
 
+    @cached_property
+    def values(self) -> Floats:
+        """Totals (d,) in unit scale, fitted to the known ones (eq. calibrated)."""
+        known = self.calibration
+        missed = known.values - known.sums @ self._measured
+        return np.asarray(self._measured + known.coefficients(self._measured_noise) @ missed)
+
+    def noise(self, slopes: Floats, others: Floats | None = None) -> Floats:
+        """Covariance (q, q) of the noise on combinations (q, d) of the totals, or with others."""
+        left, right = (
+            self.calibration.residual(one, self._measured_noise)
+            for one in (slopes, slopes if others is None else others)
+        )
+        return np.asarray(left @ self._measured_noise @ right.T)
+
+    def sampled(self, slopes: Floats) -> Floats:
+        """Slopes (q, d) of estimates by the sampling errors of totals, but for known ones."""
+        return self.calibration.residual(slopes, np.diag(np.maximum(self.values, 0)))
+
     def noise_law(self, slopes: Floats) -> Combination | None:
         """Distribution of the noise on a combination (d,) of the totals; None without noise."""
-        parts = self.answers.noise_of((slopes @ self.basis) / self.answers.bounds)
+        rest = self.calibration.residual(slopes, self._measured_noise)
+        parts = self.answers.noise_of((rest @ self.basis) / self.answers.bounds)
         return Combination(tuple(parts)) if parts else None
+
+    @cached_property
+    def uncalibrated(self) -> Totals:
+        """The totals without what is known of them."""
+        return replace(self, calibration=Calibration.without(len(self.values)))
+
+    @cached_property
+    def contradicted(self) -> list[str]:
+        """Known totals that are farther from the measured ones than noise and rounding explain."""
+        known, raw = self.calibration, self.uncalibrated
+        laws = [raw.noise_law(sums) for sums in known.sums]
+        each = bonferroni(BEYOND_CHANCE, max(len(laws), 1))
+        widths = np.array([0.0 if law is None else law.quantile(each) for law in laws])
+        halves = self.answers.rows.in_rows / 2  # steps by which rounding may move a sum of weights
+        far = np.abs(known.sums @ raw.values - known.values) > widths + halves
+        return [name for name, is_far in zip(known.names, far, strict=True) if is_far]
 
     def limits(self, beta: float) -> Ends:
         """Limits (d,) of the totals that hold jointly with probability 1 - beta, for any rows."""
         each = bonferroni(beta, len(self.answers.sums))
         widths = self.answers.quantiles(each) / self.answers.bounds
         spread = np.abs(self.basis) @ widths
-        return np.maximum(self.values - spread, 0), np.maximum(self.values + spread, 0)
+        return np.maximum(self._measured - spread, 0), np.maximum(self._measured + spread, 0)
 
 
 def _of_hash(design: Design) -> float:
@@ -136,26 +176,12 @@ def _of_hash(design: Design) -> float:
     return units / (units - 1) if isinstance(units, int) else 1.0
 
 
-def _basis(measured: Block, block: Block) -> Floats | None:
-    """Totals of a block (d,) as sums of the measured ones (D,); None if they do not follow."""
-    if isinstance(measured, PilotScore):
-        same = measured == block or measured.settles(block)  # a preview has the pilot zero
-        return measured.unit * np.eye(measured.size) if same else None
-    if isinstance(measured, Partition) and measured.rotated:
-        of_sets = _basis(measured.plain, block)
-        return None if of_sets is None else of_sets @ np.linalg.inv(measured.basis)
-    derivation = measured.derive(block, complements=False)
-    if derivation is None or np.any(derivation.terms == 0):
-        return None
-    return np.asarray(derivation.member == np.arange(block.size)[:, np.newaxis], np.float64)
-
-
 def _contrasts(release: ReleaseView, block: Block) -> tuple[Contrasts, Floats, Floats] | None:
     """Contrasts of a block in unit scale (J, d), and the covariance (d, d) of noise on each."""
     best: tuple[Contrasts, Floats, Floats] | None = None
     for contrasts in release.contrasts:
         base = contrasts.base
-        basis = _basis(base, block)
+        basis = basis_of(base, block)
         if basis is None:
             continue
         answers = release.answers(contrasts, disjoint=True)
@@ -200,14 +226,15 @@ class Estimates(Cached):
     @cached_property
     def noise_covariance(self) -> Floats:
         """Covariance (q, q) of the noise, with the squares of the hidden errors."""
-        noise = self.slopes @ self.totals.noise @ self.slopes.T
-        return np.asarray(noise + np.diag(self.hidden**2))
+        return self.totals.noise(self.slopes) + np.diag(self.hidden**2)
 
     @cached_property
     def _contrast_slopes(self) -> Floats:
         """Derivatives (q, e) by what contrasts are of: the totals, or other functions."""
         by_contrasts = self.estimand.contrast_slopes
-        return self.slopes if by_contrasts is None else by_contrasts(self.totals.values)
+        if by_contrasts is None:
+            return self.totals.sampled(self.slopes)
+        return by_contrasts(self.totals.values)
 
     @cached_property
     def contrast_moments(self) -> tuple[Floats, Floats]:
@@ -239,7 +266,8 @@ class Estimates(Cached):
     @property
     def independent_correlations(self) -> Floats:
         """Correlations (q, q) of estimates from independent rows in cells of the block."""
-        weighted = self.slopes * np.sqrt(np.maximum(self.totals.values, 0))
+        slopes = self.totals.sampled(self.slopes)
+        weighted = slopes * np.sqrt(np.maximum(self.totals.values, 0))
         covariance = weighted @ weighted.T
         sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         return np.asarray(covariance / np.outer(sd, sd))
@@ -297,8 +325,7 @@ class Estimates(Cached):
         if self.estimand.moving is None:
             return np.zeros((2, len(self.params)))
         moving = self.estimand.moving(self.totals.values)
-        noise = moving @ self.totals.noise
-        return np.stack([np.sum(noise * x, axis=1) for x in (self.slopes, moving)])
+        return np.stack([np.diag(self.totals.noise(moving, x)) for x in (self.slopes, moving)])
 
     def half_widths(self, alpha: float | Floats) -> Floats:
         """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
@@ -771,7 +798,7 @@ def design_footer(
 
 
 def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
-    """Notes on the cap and on where sampling variances come from."""
+    """Notes on the cap, on known totals and on where sampling variances come from."""
     contrasts = parts[0].contrasts
     if contrasts:
         source = f"sampling variances from {counted(contrasts, 'contrast')} of {design.unit}"
@@ -779,9 +806,24 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
             source += ", dealt by a hash of their keys: too large rather than too small"
     else:
         source = f"sampling variances from the declared design effect {design.deff:g}"
-    bias = "the bias of that is not bounded, since the sum of all weights is not declared"
-    if design.total is not None:
-        bias = "see capped_share for what was cut off of all rows"
-    return [source, f"weights above {design.cap:g} count as {design.cap:g}: {bias}",
+    cut = f"weights above {design.cap:g} count as {design.cap:g}"
+    if design.total is not None and not design.is_uncut:
+        cut += ": see capped_share for what was cut off of all rows"
+    elif not design.is_uncut:
+        cut += ": the bias of that is not bounded, since the sum of all weights is not declared"
+    known = list(dict.fromkeys(name for part in parts for name in part.totals.calibration.names))
+    wrong = list(dict.fromkeys(name for part in parts for name in part.totals.contradicted))
+    calibrated = []
+    if known:
+        calibrated.append(
+            f"uses public totals that the weights add up to, as the custodian asserts: "
+            f"{first_few(known)}"
+        )
+    if wrong:
+        calibrated.append(
+            f"the weights do not add up to {first_few(wrong)}: more than noise explains, so that "
+            "intervals may be wrong; ask the custodian"
+        )
+    return [source, *calibrated, cut,
             "weights are taken as given: that they were adjusted to known totals or for "
             "non-response from all rows is not part of the guarantee"]  # fmt: skip

@@ -200,7 +200,7 @@ def test_noise_moves_with_the_value_of_a_coefficient(released, survey, name):
     moving = part.estimand.moving(part.totals.values)
     functions = values_of(part.estimand.block, survey, released.schema)
     np.testing.assert_allclose(moving @ functions, wanted, rtol=1e-6, atol=1e-15)
-    noise = moving @ part.totals.noise
+    noise = moving @ part.totals.noise(np.eye(len(part.totals.values)))
     np.testing.assert_allclose(
         part.moving_noise, [np.diag(noise @ part.slopes.T), np.diag(noise @ moving.T)], rtol=1e-9
     )

@@ -1,0 +1,105 @@
+"""Weights that add up to public totals: no noise in these, and R's variance after `calibrate`."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dps
+from dpstats.analyses.survey.weighted import Estimates
+from tests.analyses.survey.test_weighted import COLUMNS, over_all_pairings, survey_design
+
+DATA = Path(__file__).parents[2] / "data"
+FIGURE = json.loads((DATA / "survey.json").read_text("utf-8"))["survey"]["calibrated"]
+EVERYONE, MEN, HILLS, PLAIN = (round(value) for value in FIGURE["known"])
+TOTALS = [
+    dps.Total("sex == 'f'", EVERYONE - MEN, of="population"),
+    dps.Total("sex == 'm'", MEN, of="population"),
+    dps.Total("region == 'hills'", HILLS, of="population"),
+    dps.Total("region == 'plain'", PLAIN, of="population"),
+]
+ASKED = {
+    "cells": dps.Marginals(["sex", "region", "ill"], 3), "ill": dps.Proportion("ill"),
+    "by sex": dps.GroupMeans("income", by="sex"), "men": dps.Proportion("sex == 'm'"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def survey():
+    return pd.read_csv(DATA / "survey.csv")
+
+
+def release_of(survey, totals, budget, *, analyses=None, seed=0, **options):
+    high = {"high": survey_design(survey).cap}
+    design = survey_design(survey, total=None, **(high | options))
+    schema = dps.Schema(COLUMNS, design=design, totals=totals)
+    plan = dps.plan(schema, analyses or ASKED, budget=budget, unit="add_remove", n=len(survey))
+    return dps.release(plan, survey, m=500, rng=seed)
+
+
+def test_totals_of_cells_and_their_variance_are_those_of_r(survey):
+    released = release_of(survey, TOTALS, dps.PureDP(10**10))
+    result = released.infer("cells").totals()
+    (part,) = result.parts
+    totals = over_all_pairings(part.totals, part.estimand.block, survey, released.schema)
+    exact = Estimates(part.estimand, totals)
+    order = [
+        result.terms.index(f"total of ill={bool(i)}, sex={s}, region={r}")
+        for i, r, s in itertools.product([0, 1], ["coast", "hills", "plain"], "fm")
+    ]
+    scale = np.sqrt(np.diag(FIGURE["cov"]))
+    np.testing.assert_allclose(exact.params[order], FIGURE["params"], rtol=2e-6)
+    cov = exact.sampling_covariance[np.ix_(order, order)] / np.outer(scale, scale)
+    np.testing.assert_allclose(cov, FIGURE["cov"] / np.outer(scale, scale), atol=2e-6)
+
+
+def test_known_totals_have_no_error_and_others_less(survey):
+    plain, fitted = (release_of(survey, t, dps.PureDP(0.5)) for t in ([], TOTALS))
+    for name in ("cells", "by sex", "ill"):
+        without, with_them = plain.infer(name), fitted.infer(name)
+        (part,), (before,) = with_them.parts, without.parts
+        known = part.totals.calibration
+        assert len(known.names) == {"cells": 5, "by sex": 3, "ill": 1}[name]
+        np.testing.assert_allclose(known.sums @ part.totals.values, known.values)
+        assert not part.totals.noise(known.sums).any()
+        every = np.eye(len(part.totals.values))
+        noise, larger = (np.diag(one.totals.noise(every)) for one in (part, before))
+        assert np.all(noise < 0.99 * larger)
+        text = str(with_them)
+        assert "public totals" in text
+        assert "do not add up" not in text
+        assert "public totals" not in str(without)
+    men = fitted.infer("men")
+    assert float(men) == pytest.approx(MEN / EVERYONE)
+    assert np.ptp(np.asarray(men.conf_int())) < 1e-6
+
+
+def test_certified_limits_do_not_use_totals(survey):
+    released = release_of(survey, TOTALS, dps.PureDP(0.5))
+    (part,) = released.infer("ill").parts
+    raw = replace(part, totals=part.totals.uncalibrated)
+    np.testing.assert_array_equal(part.certified(0.05), raw.certified(0.05))
+
+
+def test_wrong_totals_are_said(survey):
+    wrong = [dps.Total("sex == 'm'", MEN + EVERYONE // 4, of="population")]
+    assert "do not add up to" in str(release_of(survey, wrong, dps.PureDP(5)).infer("men"))
+
+
+def test_totals_need_weights_that_are_not_cut(survey):
+    budget = dps.PureDP(1)
+    with pytest.raises(dps.RequestError, match=r"no weight is above the cap.*high=12000"):
+        release_of(survey, TOTALS, budget, high=12_000)
+    table = [dps.Total("sex == 'f'", 700, of="table")]
+    with pytest.raises(dps.RequestError, match="of='population'"):
+        release_of(survey, table, budget)
+    design = survey_design(survey, total=None, high=8_000)
+    schema = dps.Schema(COLUMNS, design=design, totals=TOTALS)
+    with pytest.raises(dps.RequestError, match="person"):
+        dps.plan(schema, ASKED, budget=budget, person="key", rows_per_person=3)
+    with pytest.raises(dps.SchemaError, match="population of 1,000 rows"):
+        dps.Schema(COLUMNS, design=survey_design(survey, total=1_000), totals=TOTALS)
