@@ -110,7 +110,6 @@ EXACT = {  # in both norms, under both relations
     "contrasts of moments": Contrasts(moments("x"), (2, 2), (1, 1)),
     "splines": splines("x", "c"), "splines of two numbers": splines("x", "y", "b"),
     "splines of a number and the mean of another": splines("x", "v"),
-    "splines of a fine number": splines("fine"),
     "splines in a condition": splines("m", "c", given="b or c == 'a'"),
     "contrasts of splines": Contrasts(splines("x", "b"), (2, 2), (1, 1)),
 }  # fmt: skip
@@ -135,6 +134,7 @@ BOUNDED = {
     "score of a line": PilotScore.of(SCHEMA, [(), (X,)], ("y", None), "identity").at(
         np.array([0.1, -9.0]), 0.4
     ),
+    "splines of a fine number": splines("fine"),
     "contrasts of a score": Contrasts(PilotScore.of(
         SCHEMA, [(), (X,), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30, 2])), (2, 1),
         (1, 1)),

@@ -294,8 +294,12 @@ def test_a_design_effect_of_shares_is_not_used_for_coefficients(survey):
         release.infer(dps.OLS("ill ~ sex"))
 
 
-def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path):
-    schema, line = schema_of(survey), dps.OLS("income ~ age + sex")
+@pytest.mark.parametrize(("line", "clip"), [
+    (dps.OLS("income ~ age + sex"), {"clip": 2**16}), (dps.Logistic("ill ~ age + sex"), {}),
+    (dps.Poisson("visits ~ age + sex"), {}),
+])  # fmt: skip
+def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path, line, clip):
+    schema = schema_of(survey)
     plan = dps.plan(schema, {"line": line}, budget=dps.ZCDP(1), unit="replace", n=len(survey))
     plan.save(tmp_path / "plan.json")
     assert dps.Plan.load(tmp_path / "plan.json") == plan
@@ -303,7 +307,7 @@ def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path):
     assert waiting.pending
     edited = json.loads((tmp_path / "plan.json").read_text("utf-8"))
     (at,) = (block for block in edited["blocks"] if block["role"] == "contrasts")
-    at["base"] |= {"pilot": [0, 0, 0], "clip": 2**16}
+    at["base"] |= {"pilot": [0, 0, 0]} | clip
     (tmp_path / "edited.json").write_text(json.dumps(edited), "utf-8")
     with pytest.raises(RequestError, match="answer nothing"):
         dps.Plan.load(tmp_path / "edited.json")
