@@ -161,15 +161,22 @@ def test_coefficients_from_products_are_those_of_r(released, survey, name):
 
 
 @pytest.mark.parametrize("name", ["logistic_on_age", "poisson_on_age"])
-def test_derivatives_by_splines(released, name):
+def test_derivatives_by_splines(released, survey, name):
     (part,) = released.infer(name).parts
     estimand, totals = part.estimand, part.totals.values
     steps = 1e-4 * np.abs(totals).max() * np.eye(len(totals))
     numeric = [(estimand.value(totals + h) - estimand.value(totals - h)) / (2 * h.max())
                for h in steps]  # fmt: skip
-    size = np.abs(part.slopes).max(axis=1)
-    np.testing.assert_allclose(part.slopes / size[:, None], np.array(numeric).T / size[:, None],
-                               atol=1e-4)  # fmt: skip
+    size = np.abs(part.slopes).max(axis=1)[:, np.newaxis]
+    np.testing.assert_allclose(part.slopes / size, np.array(numeric).T / size, atol=1e-4)
+    x = np.array([np.ones(len(survey)), survey["age"], survey["sex"] == "m"], dtype=float)
+    mean = {"l": stats.logistic.cdf, "p": np.exp}[name[0]](part.params @ x)
+    variances = mean * (1 - mean) if name[0] == "l" else mean
+    inverse = np.linalg.inv(x * (survey["u"].to_numpy() * variances) @ x.T)
+    squares = estimand.squares(totals, part._contrast_slopes)
+    np.testing.assert_allclose(squares, np.diag(inverse), rtol=1e-3)
+    moving = ((inverse @ x) ** 2 * variances / np.diag(inverse)[:, np.newaxis]) @ survey["u"]
+    np.testing.assert_allclose(estimand.moving(totals) @ totals, moving, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["line", "shares", "ill women", "visits of women"])
