@@ -441,7 +441,8 @@ class SplineEquations(CellEquations):
         if self._table is None:
             return super()._positive(totals)
         splines = self._splines[0]
-        return np.asarray(self._rows(totals) @ (splines / splines.sum(axis=1, keepdims=True)))
+        points = np.maximum(splines.sum(axis=1, keepdims=True), 1e-300)  # none of missing cells
+        return np.asarray(self._rows(totals) @ (splines / points))
 
     def _rows(self, totals: Floats) -> Floats:
         """Numbers of rows (d,) of the splines, not negative."""
@@ -449,15 +450,27 @@ class SplineEquations(CellEquations):
         return np.asarray(np.maximum(by_response @ self._responses[0], 0.0))
 
     def hidden(self, totals: Floats, along: Floats) -> Floats:
-        """What is beyond splines is at most its largest value at the points of each one's range."""
+        """What is beyond splines is at most its largest value at the points of each one's range.
+
+        So is the rounding of a response with more steps than the units of its functions.
+        """
         fitted = self._fitted(totals)
         if self._table is None or fitted is None:
             return np.zeros(len(along))
         splines, weights = self._splines
-        scores = (along @ self._x.T) * self.link.mean(self._x @ fitted.b)
-        beyond = np.abs(scores - scores @ weights @ splines)
-        largest = [beyond[:, spline > 0].max(axis=1) for spline in splines]
+        of_x = along @ self._x.T
+        scores = of_x * self.link.mean(self._x @ fitted.b)
+        beyond = np.abs(scores - scores @ weights @ splines) + np.abs(of_x) * self._rounding
+        largest = [beyond[:, spline > 0].max(axis=1, initial=0.0) for spline in splines]
         return np.asarray(self._rows(totals) @ np.array(largest))
+
+    @property
+    def _rounding(self) -> float:
+        """Largest error of a response by rounding; 0 where units are its steps."""
+        assert self._table is not None
+        ends, unit = self._table.knots[-1], self._table.units[-1]
+        exact = ends is None or ends[-1] - ends[0] == unit
+        return 0.0 if exact else float(np.ptp(self._responses[1])) / unit / 2
 
     def squares(self, totals: Floats, slopes: Floats) -> Floats:
         """Sums (q,) of u z^2 by the variances of the model, z by slopes (q, e) of the score."""
