@@ -97,7 +97,7 @@ class Contrasts(Block):
 
     @property
     def pending(self) -> bool:
-        """Whether the functions are not known yet."""
+        """True if the functions are not known yet."""
         return self.base.pending
 
     @property

@@ -153,7 +153,7 @@ class PilotScore(Block):
 
     @property
     def pending(self) -> bool:
-        """Whether the pilot is not known yet."""
+        """True if the pilot is not known yet."""
         return self.pilot is None
 
     @property

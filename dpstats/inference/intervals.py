@@ -121,6 +121,16 @@ class Several(Intervals):
         return np.concatenate([part.pvalues(value, alternative) for part in self.parts])
 
 
+def ends_of_sums(weights: Floats, low: Floats, high: Floats) -> Ends:
+    """Least and largest sums W v (p,) of v (q,) between limits, with weights W (p, q)."""
+
+    def least(positive: Floats, negative: Floats) -> Floats:
+        ends, zero = np.where(weights > 0, positive, negative), np.zeros(np.shape(weights))
+        return np.asarray(np.multiply(weights, ends, out=zero, where=weights != 0).sum(axis=1))
+
+    return least(low, high), least(high, low)
+
+
 def has_enough_draws(alpha: float, draws: int) -> bool:
     """True if enough draws lie in a tail of probability `alpha` to read a limit off them."""
     return draws >= FEWEST / alpha

@@ -293,8 +293,14 @@ class Sources(Cached):
             return RowCount(float(self.n), rows_per_person=k)
         estimate = self.best(ROWS, disjoint=False)
         law = law_of_key(self.measurements, estimate.laws[0])
-        weight = self.measurements.strategy.row_weight
-        return RowCount(float(estimate.sums[0]), law, k, weight=weight)
+        strategy = self.measurements.strategy
+        return RowCount(
+            float(estimate.sums[0]),
+            law,
+            k,
+            weight=strategy.row_weight,
+            of_table=strategy.public_rows,
+        )
 
     @cached_property
     def fewest_persons(self) -> RowCount:

@@ -101,7 +101,7 @@ class Measurements(HasStrategy):
     def __str__(self) -> str:
         lines = [
             f"Measurements: {self._counted} from "
-            f"{'' if self.rows.public else 'about '}{counted(self.n, 'private row')}",
+            f"{'' if self.rows.rows_public else 'about '}{counted(self.n, 'private row')}",
             *self.summary_lines(),
             f"To finish: 'dpstats synthesize' or dps.synthesize makes a release of them; {_SPENT}",
         ]
@@ -137,10 +137,11 @@ class Measurements(HasStrategy):
                     f"a strategy of {size} functions needs as many {name}; got "
                     f"{len(getattr(self, name))}"
                 )
-        if self.strategy.count_is_public != (self.strategy.n is not None):
+        known = self.strategy.n is not None
+        if known if self.strategy.unit == "add_remove" else self.strategy.count_is_public > known:
             raise RequestError(
                 "measurements hold the public number of rows under unit='replace', and none but "
-                "the noisy one under unit='add_remove' or for a survey design"
+                "the noisy one under unit='add_remove'"
             )
 
     @cached_property
@@ -205,9 +206,10 @@ class Measurements(HasStrategy):
             return RowCount(float(self.strategy.n), rows_per_person=self.rows_per_person)
         total, functions = self._total
         law = self.budget.law(float(total.scales[0]), len(functions))
-        weight = self.strategy.row_weight
-        estimate = float(total.sums[functions].sum())
-        return RowCount(estimate, law, self.rows_per_person, weight=weight)
+        held, estimate = self.strategy, float(total.sums[functions].sum())
+        return RowCount(
+            estimate, law, self.rows_per_person, weight=held.row_weight, of_table=held.public_rows
+        )
 
     @property
     def counted_alone(self) -> bool:

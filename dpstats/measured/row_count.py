@@ -24,6 +24,7 @@ class RowCount:
     from_totals: bool = False  # by products of person totals, rather than by the bound
     whole: bool = True  # a number of rows over another need not be
     weight: float = 1.0  # that a row counts for, the mean of a survey
+    of_table: int | None = None  # rows of a survey, where their number is public
 
     @property
     def of_persons(self) -> RowCount:
@@ -55,8 +56,13 @@ class RowCount:
 
     @property
     def in_rows(self) -> int:
-        """The estimate as a number of rows of the table, at least 1; by their mean weight."""
-        return max(1, round(self.estimate / self.weight))
+        """The public number of rows, or its estimate by their mean weight, at least 1."""
+        return self.of_table or max(1, round(self.estimate / self.weight))
+
+    @property
+    def rows_public(self) -> bool:
+        """True if `in_rows` is exact."""
+        return self.public or self.of_table is not None
 
     @property
     def public(self) -> bool:
@@ -89,4 +95,4 @@ class RowCount:
         return min(most, max(1, math.ceil(low - 1e-9))), most
 
     def __str__(self) -> str:
-        return f"n = {self.in_rows}" + ("" if self.public else " (measured with noise)")
+        return f"n = {self.in_rows}" + ("" if self.rows_public else " (measured with noise)")

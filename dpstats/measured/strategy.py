@@ -202,6 +202,11 @@ class Strategy(Cached):
         return self.unit == "replace" and self.schema.design is None
 
     @property
+    def public_rows(self) -> int | None:
+        """The number of rows, where it is public."""
+        return self.n if self.unit == "replace" else None
+
+    @property
     def row_weight(self) -> float:
         """What a row counts for in sums: the mean weight of a survey, in steps."""
         return 1.0 if self.schema.design is None else self.schema.design.coded_mean

@@ -559,7 +559,9 @@ class Plan(HasStrategy):
         already = "" if self.start is None else f". Still to be spent: {self.spends}"
         paid = "" if own is None else f" for {counted(own.block.size, 'sum')} to place candidates"
         summed = f"from {counted(self.family.size, 'sum')} " if self.strategy.tables else ""
-        public = self.neighbours.counts_are_public
+        public, design = self.neighbours.counts_are_public, self.schema.design
+        whole = design is not None and design.unit == self.person
+        units = design.number_of_units if design is not None and whole else None
         return [
             f"Plan: {counted(len(self.analyses), 'analysis', 'analyses')}, "
             f"{counted(self.published.size, 'test function')} {summed}in "
@@ -567,7 +569,7 @@ class Plan(HasStrategy):
             f"{'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}",
             f"Budget: {self.budget}; {self.neighbours.stated}{already}",
             *([f"Note: {public}"] if public else []),
-            *cautions(self.budget, self.strategy.n, self.neighbours.whom),
+            *cautions(self.budget, self.strategy.n, self.neighbours.whom, units),
             f"Noise: discrete {self.budget.noise.capitalize()} of {self._scales(self.blocks)} rows "
             "on every function in [-1, 1]",
             *(
@@ -667,10 +669,12 @@ def plan(
     person : str, optional
         The column of keys that tells persons apart, which is neither measured nor published. Of
         each person the first `rows_per_person` rows in the table's order are used; rows without a
-        key are not. Neighbours then differ in all rows of one person: under ``"add_remove"`` they
-        come or go, under ``"replace"`` their values change while keys stay. So under ``"replace"``
-        it is public how many rows each person has, and `n` is the exact number of rows that are
-        used; unless that is public anyway, take ``unit="add_remove"``, which needs none.
+        key are not. In a survey all rows with a key are used instead, and the weights of a person
+        are scaled to add up to at most `rows_per_person` times the cap. Neighbours then differ in
+        all rows of one person: under ``"add_remove"`` they come or go, under ``"replace"`` their
+        values change while keys stay. So under ``"replace"`` it is public how many rows each person
+        has, and `n` is the exact number of rows that are used; unless that is public anyway, take
+        ``unit="add_remove"``, which needs none.
     person_totals : bool or sequence of str
         Measure squares and products of person totals too, for all analyses that use them or for
         those named: intervals then have the sampling variance of persons, as cluster-robust ones

@@ -67,8 +67,11 @@ def check_design(
         )
     for name, analysis in analyses.items():
         require_estimands(name, analysis)
-    if second_stages(analyses, schema):
-        raise RequestError("stages=2 is not available with a survey design; leave it out")
+    if twice := second_stages(analyses, schema):
+        raise RequestError(
+            f"analysis {next(iter(twice))!r}: stages=2 is not available with a survey design; "
+            "leave it out"
+        )
     for name, given in others.items():
         if given:
             raise RequestError(f"{name}= is not available with a survey design; leave it out")
@@ -249,7 +252,7 @@ def _contrasted(
 
 
 def _served(block: Block, mains: Sequence[Block], estimands: Sequence[Estimand]) -> list[Estimand]:
-    """What a measured block serves: what is of its functions, or follows from it alone."""
+    """Estimands that a measured block serves: of its functions, or that follow from it alone."""
     return [
         one
         for one in estimands
@@ -429,7 +432,7 @@ def _deviations(contrasts: Contrasts, design: Design) -> Floats:
 def contrast_plans(
     strategy: Strategy, analyses: Mapping[str, Analysis[Result]], n: int | None
 ) -> dict[str, ContrastPlan]:
-    """What a plan expects of every analysis of a survey at n rows; of the widest, if of several."""
+    """Plans of every analysis of a survey at n rows; of its widest estimand, if of several."""
     design, budget, neighbours = strategy.schema.design, strategy.budget, strategy.neighbours
     assert design is not None
     found: dict[str, ContrastPlan] = {}

@@ -6,6 +6,7 @@ from dpstats.privacy.budget import ZCDP, ApproxDP, Budget
 
 _LARGE_EPSILON = 10.0
 _LARGE_DELTA = 1e-3
+_FEW_UNITS = 300
 
 
 def pair_of(budget: Budget) -> tuple[float, float]:
@@ -17,10 +18,13 @@ def pair_of(budget: Budget) -> tuple[float, float]:
     return float(budget.total), 0.0
 
 
-def cautions(budget: Budget, n: int | None, whom: str = "row") -> list[str]:
-    """Sentences on a large epsilon or delta; none for most budgets.
+def cautions(
+    budget: Budget, n: int | None, whom: str = "row", units: int | None = None
+) -> list[str]:
+    """Sentences on a large epsilon or delta, or few units of a survey; none for most budgets.
 
-    `whom` is what is protected, as `Neighbours.whom`. Under `ZCDP` delta is a choice of how to
+    `whom` is what is protected, as `Neighbours.whom`, and `units` the number of whole units that
+    are, if they are. Under `ZCDP` delta is a choice of how to
     state the guarantee, and says nothing about it.
 
     Examples
@@ -38,6 +42,12 @@ def cautions(budget: Budget, n: int | None, whom: str = "row") -> list[str]:
             f"Caution: epsilon = {epsilon:.4g} is a large budget: it hardly limits what somebody "
             f"who knows all other rows can learn about one {whom}. Take a smaller one unless that "
             "is acceptable"
+        )
+    if units is not None and units < _FEW_UNITS:
+        said.append(
+            f"Caution: whole units are protected, and there are {units}: with fewer than "
+            f"{_FEW_UNITS}, noise hides most of what they say. Leave person= out, or let it name "
+            "the persons, unless units must be protected"
         )
     if not isinstance(budget, ApproxDP):
         return said

@@ -96,13 +96,16 @@ class Neighbours:
         then differ in all rows of one person, however many: these come or go, or the values in
         them change while keys stay.
     copies : int
-        The largest weight of a row, a whole number: a row of weight u counts as u equal rows.
+        The largest weight of a row, a whole number: a row of weight u counts as u equal rows. Then
+        all rows of a person are used, with weights that are scaled to at most k times this.
 
     Notes
     -----
     A step moves a block's sums by at most its sensitivity, so k steps move them by k times that in
     either norm, by the triangle inequality. It is attained: a person's rows may all be equal, and
-    all change from one end of the worst pair to the other.
+    all change from one end of the worst pair to the other. With weights whose sum is at most k
+    times the largest, a person adds a point of the convex hull of k times what rows add at that
+    weight, and the norm of a difference of two such points is largest at corners.
     """
 
     unit: Unit = "replace"
@@ -153,6 +156,11 @@ class Neighbours:
         rows = f"{'one row' if k == 1 else f'at most {k} rows'} per person"
         if self.person is None:
             return rows
+        if self.copies > 1:
+            return (
+                f"weights per person, by the key {self.person!r}, are scaled to at most "
+                f"{'the cap' if k == 1 else f'{k} times the cap'} in all"
+            )
         verb = "is used, the first" if k == 1 else "are used, the first ones"
         return f"{rows} {verb} by the key {self.person!r}"
 
@@ -166,12 +174,18 @@ class Neighbours:
         """What is public of persons whose rows are replaced, and what to do; "" for others."""
         if self.person is None or self.unit != "replace":
             return ""
-        used = "row" if self.rows_per_person == 1 else f"{self.rows_per_person} rows"
         return (
             "it is public how many rows each person has, and n is the exact number of rows that "
-            f"are used, the first {used} of each person. Unless that is public anyway, "
-            f"{WITHOUT_A_COUNT}"
+            f"are used, {self.which_rows}. Unless that is public anyway, {WITHOUT_A_COUNT}"
         )
+
+    @property
+    def which_rows(self) -> str:
+        """Which rows are used, where persons are known by a key."""
+        k = self.rows_per_person
+        if self.copies > 1:
+            return "those with a key"
+        return f"the first {'row' if k == 1 else f'{k} rows'} of each person"
 
     def __str__(self) -> str:
         known = self.person is not None and self.unit == "replace"

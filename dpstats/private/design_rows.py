@@ -15,6 +15,9 @@ from dpstats.schema import Design
 from dpstats.schema.arrow import floats, level_codes
 from dpstats.schema.design import STEPS, UNPAIRED, hash_of, unit_keys
 
+SCALED = "\x00scaled weight"
+"""Name of a column of coded weights that take the place of the table's: no column is named so."""
+
 
 class DesignRows:
     """The coding of weights and units.
@@ -34,7 +37,9 @@ class DesignRows:
         self._keys = unit_keys(design)
 
     def weights(self, batch: pa.RecordBatch) -> Codes:
-        """Coded weights (n,), from 0 to `STEPS`."""
+        """Coded weights (n,), from 0 to `STEPS`; as they are where they were scaled."""
+        if SCALED in batch.schema.names:
+            return batch.column(SCALED).to_numpy()  # type: ignore[no-any-return]
         _, clamped, usable = self.clamped(batch)
         codes = self._number.encode_numbers(np.where(usable, clamped, 0.0))
         return np.where(usable, codes + self._number.half_points, self._missing)
@@ -49,11 +54,7 @@ class DesignRows:
         """Codes of units (n,), as `Pairs` has them, by their name among the codes of columns."""
         if self._pairs is None:
             return {}
-        raw, names = [], list[list[bytes]]()
-        for column in (self._design.strata, self._design.unit):
-            codes, keys = _no_keys(batch) if column is None else codes_of_keys(batch.column(column))
-            raw.append(codes)
-            names.append([*keys, b""])  # the last is of cells without a key
+        raw, names = self._keys_of(batch)
         numbers = self.declared(batch)
         distinct, which = np.unique(np.stack([*numbers, *raw]), axis=1, return_inverse=True)
         codes = np.array([
@@ -61,6 +62,21 @@ class DesignRows:
             for h, k, s, u in distinct.T.tolist()
         ], dtype=np.int64)  # fmt: skip
         return {UNIT: codes[which.ravel()]}
+
+    def hashes(self, batch: pa.RecordBatch) -> set[int]:
+        """Public hashes of the distinct units of rows."""
+        raw, (strata, units) = self._keys_of(batch)
+        distinct = np.unique(np.stack(raw), axis=1).T.tolist()
+        return {hash_of(strata[s], units[u]) for s, u in distinct}
+
+    def _keys_of(self, batch: pa.RecordBatch) -> tuple[list[Codes], list[list[bytes]]]:
+        """Number of the key of stratum and unit of each row, two (n,), and the distinct keys."""
+        raw, names = [], list[list[bytes]]()
+        for column in (self._design.strata, self._design.unit):
+            codes, keys = _no_keys(batch) if column is None else codes_of_keys(batch.column(column))
+            raw.append(codes)
+            names.append([*keys, b""])  # the last is of cells without a key
+        return raw, names
 
     def declared(self, batch: pa.RecordBatch) -> tuple[Codes, Codes]:
         """Numbers of stratum and key of each row (n,), -1 for those that are not declared."""

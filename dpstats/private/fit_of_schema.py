@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpstats.checks import first_few
+from dpstats.checks import counted, first_few
 from dpstats.errors import DataError, DpstatsError, RequestError
 from dpstats.planning.plan import Plan
 from dpstats.private.design_rows import DesignRows
@@ -115,17 +115,19 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
         known = key if key not in absent else None
         held = schema.select(column.name for column in present)
         source.check_names((replace(held, design=None) if absent else held).raw, known)
-    used, keyless = source, list[int]()
-    if key is not None and key not in absent:
-        used = of_persons(source, key, plan.rows_per_person, keyless=keyless)
+    used, of_keys, weighted = source, Counter[str](), plan.schema.design
+    if key is not None and not (absent if weighted else key in absent):
+        used = of_persons(source, key, plan.rows_per_person, None, of_keys, weighted)
     repairs = plan.read_columns.repairs(plan.read_columns.names)
-    counted = _counted(used, present, None if absent else repairs)
-    if isinstance(counted, str):  # raised here, where no frame of the traceback holds cells
-        raise DataError(counted)
-    rows, columns, broken, totals, design = counted
+    found = _counts_of(used, present, None if absent else repairs)
+    if isinstance(found, str):  # raised here, where no frame of the traceback holds cells
+        raise DataError(found)
+    rows, columns, broken, totals, design = found
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
-    if unused := sum(keyless):
+    if scaled := of_keys["scaled"]:
+        persons += f"; those of {counted(scaled, 'key')} are scaled"
+    if unused := of_keys["keyless"]:
         rest = "row without a key is" if unused == 1 else "rows without a key are"
         persons += f"; {unused:,} {rest} not used"
     if not absent:
@@ -134,8 +136,8 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
             rows, columns, persons=persons, refused=refused, note=note, broken=broken,
             totals=totals, design=design,
         )  # fmt: skip
-    found = source.first_line or f"it has {len(source.fields)} columns"
-    return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), found, persons)
+    line = source.first_line or f"it has {len(source.fields)} columns"
+    return SchemaFit(rows, columns, absent, tuple(map(str, source.fields)), line, persons)
 
 
 def _refused(rows: int, plan: Plan) -> str:
@@ -207,6 +209,12 @@ class DesignFit:
         Rows of a unit that is not declared in its stratum; 0 if no units are listed.
     empty : tuple of str
         Declared units without a row.
+    used : int
+        Rows with a usable weight.
+    total : float
+        Sum of their weights within the declared bounds, before the cap.
+    units_seen : int
+        Distinct units of rows; counted to a million.
     """
 
     design: Design
@@ -217,6 +225,9 @@ class DesignFit:
     units: tuple[tuple[str, int], ...] = ()
     undeclared: int = 0
     empty: tuple[str, ...] = ()
+    used: int = 0
+    total: float = 0.0
+    units_seen: int = 0
 
     @property
     def lines(self) -> list[str]:
@@ -239,7 +250,17 @@ class DesignFit:
         if self.empty:
             units = "unit has" if len(self.empty) == 1 else "units have"
             lines.append(f"{len(self.empty):,} declared {units} no row: {first_few(self.empty)}")
-        return [f"design: {line}" for line in lines or ["weights and units are as declared"]]
+        lines = lines or ["weights and units are as declared"]
+        if self.used:
+            total = "" if design.total is None else f" (declared {design.total:,.6g})"
+            lines.append(f"mean of the weights {self.total / self.used:,.6g} (declared "
+                         f"{design.mean:,.6g}), sum {self.total:,.6g}{total}")  # fmt: skip
+        if design.unit is not None:
+            known = design.number_of_units
+            declared = "not declared" if known is None else f"declared {known:,}"
+            most = " or more" if self.units_seen >= _MOST_UNITS else ""
+            lines.append(f"{self.units_seen:,}{most} units have rows ({declared})")
+        return [f"design: {line}" for line in lines]
 
 
 @dataclass(frozen=True, repr=False)
@@ -371,7 +392,7 @@ def _listed(commonest: Sequence[tuple[str, int]]) -> str:
 _Counts = tuple[tuple[str, int], ...]
 
 
-def _counted(
+def _counts_of(
     source: Source, columns: Sequence[Column], repairs: Repairs | None
 ) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts, DesignFit | None] | str:
     """The number of rows, the fit of columns, rules, totals and design; a sentence on failure."""
@@ -456,6 +477,9 @@ class _Tally:
         )  # fmt: skip
 
 
+_MOST_UNITS = 1_000_000  # that are told apart
+
+
 class _DesignTally:
     """Counts of weights and units over the batches so far, in bounded memory."""
 
@@ -470,15 +494,24 @@ class _DesignTally:
             for unit in own
         }  # fmt: skip
         self._seen: set[tuple[int, int]] = set()
+        self._units_seen: set[int] = set()
+        self._used, self._total = 0, 0.0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the rows of one batch, read as for the sums."""
         design = self._design
         weights, clamped, usable = self._rows.clamped(batch)
         self._unusable += int(np.count_nonzero(~usable))
+        self._used += int(np.count_nonzero(usable))
+        with np.errstate(over="ignore"):
+            self._total += float(clamped[usable].sum())
         self._clamped += int(np.count_nonzero(usable & (clamped != weights)))
         self._capped += int(np.count_nonzero(usable & (clamped > (design.cap or np.inf))))
-        if not self._named or design.unit is None:
+        if design.unit is None:
+            return
+        if len(self._units_seen) < _MOST_UNITS:
+            self._units_seen.update(self._rows.hashes(batch))
+        if not self._named:
             return
         stratum, unit = self._rows.declared(batch)
         pairs, which = np.unique(np.stack([stratum, unit]), axis=1, return_inverse=True)
@@ -502,8 +535,10 @@ class _DesignTally:
             for keys in (self._strata, self._units)
         )
         empty = tuple(name for pair, name in self._named.items() if pair not in self._seen)
-        return DesignFit(self._design, self._unusable, self._clamped, self._capped, strata, units,
-                         self._undeclared, empty)  # fmt: skip
+        return DesignFit(
+            self._design, self._unusable, self._clamped, self._capped, strata, units,
+            self._undeclared, empty, self._used, self._total, len(self._units_seen),
+        )  # fmt: skip
 
 
 def _keys_of(cells: pa.Array, some: NDArray[np.bool_]) -> Counter[str]:

@@ -37,7 +37,7 @@ def codes_of_keys(keys: pa.Array) -> tuple[Codes, list[bytes]]:
 
 
 def key_of(cell: object) -> bytes | None:
-    """What a cell says of its person; None where it says nothing.
+    """The key of a cell; None where it says nothing.
 
     Text is compared exactly, numbers by value and without rounding; a whole number is the same as
     the text that spells it, as in a file. Empty and missing cells, numbers that are not finite, and

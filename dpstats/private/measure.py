@@ -25,7 +25,7 @@ from dpstats.privacy.ledger import Ledger
 from dpstats.privacy.neighbours import WITHOUT_A_COUNT
 from dpstats.privacy.noise import add_noise, draw_uniforms, is_private
 from dpstats.private.persons import PersonTotals, of_persons
-from dpstats.private.sources import Source
+from dpstats.private.sources import Source, require_again
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.releases.paid import attached, held_interrupts, unspent
 from dpstats.schema.totals import check_totals
@@ -135,12 +135,12 @@ def _measured(
         )
     source = open_source(data, plan.read_columns, plan.person, order)
     if plan.in_two_stages:
-        _check_read_again(source)
+        require_again(source)
     held = _measured_before(plan)
     now = {i: p for i, p in enumerate(plan.strategy.blocks) if not p.pending and i not in held}
     of_each = _person_totals(now.values(), plan)
     source = _of_persons(source, plan, of_each)
-    if not plan.strategy.count_is_public:  # a file may state it, and tracebacks hold this frame
+    if plan.unit == "add_remove":  # a file may state it, and tracebacks hold this frame
         source = replace(source, rows=None)
     if source.rows is not None:
         check_rows(source.rows, plan)
@@ -160,7 +160,7 @@ def _measured(
             "count" in roles and not weighted
         ):  # one more private sum, the last, released only with noise
             totals.append(np.array([n], dtype=np.int64))
-        rows = n if plan.strategy.count_is_public else None
+        rows = n if plan.unit == "replace" else None
         n = 0
         if progress is not None:
             progress("drawing noise", 0, None)
@@ -185,10 +185,10 @@ def _measured(
 
 
 def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) -> Source:
-    """The rows that are used: of a person, where the plan knows persons, the first few."""
+    """What is used of the rows, where the plan knows persons."""
     if plan.person is None:
         return source
-    return of_persons(source, plan.person, plan.rows_per_person, totals)
+    return of_persons(source, plan.person, plan.rows_per_person, totals, design=plan.schema.design)
 
 
 def _person_totals(blocks: Iterable[PlannedBlock], plan: Plan) -> PersonTotals:
@@ -320,15 +320,6 @@ def _read_again(
     )
 
 
-def _check_read_again(source: Source) -> None:
-    """Refuse a stream, which can be read once, before anything is spent."""
-    if not source.again:
-        raise DataError(
-            "the plan reads the rows twice, and this is a stream: write it to a .parquet or .csv "
-            "file, or pass a table, such as reader.read_all(), or a DuckDB relation itself"
-        )
-
-
 def _file_name(data: object) -> str:
     """Name of the table's file as text, without its folder; empty if it is no file."""
     name = Path(data).name if isinstance(data, str | Path) else ""
@@ -366,8 +357,7 @@ def _which(plan: Plan) -> str:
     """Whose number it is: all rows, or those of each person that are used."""
     if plan.person is None:
         return "the table has"
-    most = f"{plan.rows_per_person} rows" if plan.rows_per_person > 1 else "row"
-    return f"those that are used, the first {most} of each person, are"
+    return f"those that are used, {plan.neighbours.which_rows}, are"
 
 
 def _noisy(planned: PlannedBlock, sums: Codes, noise: Noise) -> tuple[Codes, Floats]:

@@ -1,28 +1,31 @@
 """At most k rows of one person: the first in the table's order, by a column of keys.
 
-Which rows of a person are used follows from that person's rows alone, so what one person adds,
-removes or changes never decides which rows of others are used. A random choice from a stream that
-persons share would. A row without a key is not used: it could be anyone's, and to count it would
-give a person more rows than k. Keys reach no output, message or file.
+In a survey all rows are used, and the weights of a person with more than k rows at the cap are
+scaled down to as much. What is used of a person follows from that person's rows alone, so what one
+person adds, removes or changes never decides what of others is used. A random choice from a stream
+that persons share would. A row without a key is not used: it could be anyone's, and to count it
+would give a person more rows than k. Keys reach no output, message or file.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.families.persons.products import PersonProducts
 from dpstats.measured.strategy import MOST_ROWS
+from dpstats.private.design_rows import SCALED, DesignRows
 from dpstats.private.keys import codes_of_keys
-from dpstats.private.sources import Part, Source, one_by_one
-from dpstats.schema import Schema
+from dpstats.private.sources import Part, Source, one_by_one, require_again
+from dpstats.schema import Design, Schema
 from dpstats.schema.arrow import unwrapped
+from dpstats.schema.design import STEPS
 
 _FIRST = 2**10  # persons with room for their totals
 
@@ -96,14 +99,53 @@ class PersonTotals:
             self.clear()
 
 
+class PersonWeights:
+    """Weights of rows in a survey, scaled so that those of a person add up to at most k caps.
+
+    Parameters
+    ----------
+    design : Design
+    person : str
+        The column of keys.
+    most : int
+        The number of rows of a person, k.
+    """
+
+    def __init__(self, design: Design, person: str, most: int) -> None:
+        self._coded, self._person, self.most = DesignRows(design), person, most * STEPS
+        self.columns = [design.weights, person]
+        self._totals = dict[bytes, int]()
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> PersonWeights:
+        """Add up the coded weights of every person."""
+        for batch in batches:
+            codes, distinct = codes_of_keys(batch.column(self._person))
+            sums = np.zeros(len(distinct) + 1, dtype=np.int64)
+            np.add.at(sums, codes, self._coded.weights(batch))  # the last is of rows without a key
+            for key, total in zip(distinct, sums.tolist(), strict=False):
+                self._totals[key] = self._totals.get(key, 0) + total
+        return self
+
+    @property
+    def over(self) -> int:
+        """Number of persons whose weights are scaled; private."""
+        return sum(total > self.most for total in self._totals.values())
+
+    def of_rows(self, batch: pa.RecordBatch, codes: Codes, distinct: Sequence[bytes]) -> Codes:
+        """Scaled weights (n,), rounded down."""
+        totals = [*(self._totals.get(key, 0) for key in distinct), 0]
+        return self._coded.weights(batch) * self.most // np.maximum(totals, self.most)[codes]
+
+
 def of_persons(
     source: Source,
     person: str,
     most: int,
     totals: PersonTotals | None = None,
-    keyless: list[int] | None = None,
+    counts: Counter[str] | None = None,
+    design: Design | None = None,
 ) -> Source:
-    """The same table with the first `most` rows of each person.
+    """The same table with the first `most` rows of each person; in a survey with scaled weights.
 
     It is read in its order, whatever the number of threads, unless its engine does this by itself.
     In memory is a number for each key, and its totals.
@@ -117,10 +159,14 @@ def of_persons(
         Positive.
     totals : PersonTotals, optional
         To which all rows are added that are used.
-    keyless : list of int, optional
-        Gets the number of rows without a key of each batch, unless an engine chooses the rows. It
-        is private: for the custodian's screen only.
+    counts : Counter, optional
+        Gets the numbers of rows without a key and of persons whose weights are scaled, unless an
+        engine chooses the rows. They are private: for the custodian's screen only.
+    design : Design, optional
+        Of a survey, whose table is read twice.
     """
+    if design is not None:
+        require_again(source)
     if source.limited is not None:
         if totals is not None and totals.asked:
             raise DataError(
@@ -129,31 +175,45 @@ def of_persons(
                 "on other persons, and pass the folder, or leave out person_totals; nothing was "
                 "released or spent"
             )
-        return source.limited(most)
+        return source.limited(most, design)
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
-        every = source.batches(list(dict.fromkeys([*names, person])))
-        return one_by_one(first_rows(every, list(names), person, most, totals, keyless))
+        weights, needed = None, [*names, person]
+        if design is not None:
+            weights = PersonWeights(design, person, most)
+            needed += weights.columns
+            weights.read(source.batches(weights.columns))
+            if counts is not None:
+                counts["scaled"] = weights.over
+        every = source.batches(list(dict.fromkeys(needed)))
+        return one_by_one(used_rows(every, list(names), person, most, totals, counts, weights))
 
     return replace(source, parts=parts, rows=None, sums=None)  # an engine would sum all rows
 
 
-def first_rows(
+def used_rows(
     batches: Iterable[pa.RecordBatch],
     names: list[str],
     person: str,
     most: int,
     totals: PersonTotals | None = None,
-    keyless: list[int] | None = None,
+    counts: Counter[str] | None = None,
+    weights: PersonWeights | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with some columns, and without later rows of a person."""
-    used: dict[bytes, int] = {}
+    """The batches with some columns, and without later rows of a person, or with scaled weights."""
+    before: dict[bytes, int] = {}
     for batch in batches:
         codes, distinct = codes_of_keys(batch.column(person))
-        if keyless is not None:
-            keyless.append(int(np.count_nonzero(codes < 0)))
-        kept = _kept(codes, distinct, used, most)
+        if counts is not None:
+            counts["keyless"] += int(np.count_nonzero(codes < 0))
         held = batch.select(names)
+        if weights is None:
+            used = _within(np.ones_like(codes), codes, distinct, before, most)
+            kept = used > 0
+        else:  # within the same bound if a query gives other rows when it is run again
+            scaled = weights.of_rows(batch, codes, distinct)
+            used = _within(scaled, codes, distinct, before, weights.most)
+            kept, held = codes >= 0, held.append_column(SCALED, pa.array(used))
         rows = held if kept.all() else _in_place(held).filter(pa.array(kept))
         if totals is not None:
             totals.add(rows, codes[kept], distinct)
@@ -167,24 +227,19 @@ def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
-def _kept(
-    codes: Codes, distinct: list[bytes], used: dict[bytes, int], most: int
-) -> NDArray[np.bool_]:
-    """Which rows (n,) are among the first of their person; counts them in `used`."""
-    before = np.array([used.get(key, 0) for key in distinct], dtype=np.int64)
-    known = codes >= 0
-    kept = known.copy()
-    found = codes[known]
-    kept[known] = _ranks(found) + before[found] < most
-    counts = np.minimum(before + np.bincount(found, minlength=len(distinct)), most)
-    used.update(zip(distinct, counts.tolist(), strict=True))
-    return kept
-
-
-def _ranks(codes: Codes) -> Codes:
-    """How many earlier rows have the same code, (n,)."""
-    order = np.argsort(codes, kind="stable")
-    first = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    ranks = np.empty(len(codes), dtype=np.int64)
-    ranks[order] = np.arange(len(codes)) - np.repeat(first, np.diff(first, append=len(codes)))
-    return ranks
+def _within(
+    amounts: Codes, codes: Codes, distinct: list[bytes], before: dict[bytes, int], most: int
+) -> Codes:
+    """What of the amount of each row (n,) is within `most` of its person; adds it to `before`."""
+    order = np.argsort(codes, kind="stable")[np.count_nonzero(codes < 0) :]
+    persons, added = codes[order], amounts[order]
+    used = np.zeros(len(codes), dtype=np.int64)
+    first = np.flatnonzero(np.diff(persons, prepend=-1))
+    keys = [distinct[code] for code in persons[first]]
+    held = np.array([before.get(key, 0) for key in keys], dtype=np.int64)
+    sums = np.cumsum(added)
+    start = np.repeat(sums[first] - added[first] - held, np.diff(first, append=len(persons)))
+    used[order] = np.minimum(sums - start, most) - np.minimum(sums - start - added, most)
+    totals = np.add.reduceat(used[order], first) if len(first) else first
+    before.update(zip(keys, (held + totals).tolist(), strict=True))
+    return used

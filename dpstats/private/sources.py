@@ -13,7 +13,7 @@ import pyarrow as pa
 from dpstats.arrays import Codes
 from dpstats.checks import columns_named
 from dpstats.errors import DataError
-from dpstats.schema import RawColumns
+from dpstats.schema import Design, RawColumns
 
 if TYPE_CHECKING:
     from dpstats.private.kernel import Kernel
@@ -49,7 +49,7 @@ class Source:
         number of rows. Then `parts` serves only what must see rows in their order, and may refuse.
     limited : callable or None
         Where an engine chooses the rows of persons by itself: the largest number of rows of a
-        person to the table of these rows.
+        person, and the design of a survey or None, to the table of what is used.
     again : bool
         Whether the rows can be read more than once.
     decimal : str
@@ -65,7 +65,7 @@ class Source:
     first_line: str = ""
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     sums: Callable[[Kernel], tuple[list[Codes], int]] | None = None
-    limited: Callable[[int], Source] | None = None
+    limited: Callable[[int, Design | None], Source] | None = None
     again: bool = True
     decimal: str = "."
     lacking: Mapping[str, str] = field(default_factory=dict)
@@ -118,17 +118,28 @@ def refuse_order(order: str | None, table: str) -> None:
         )
 
 
-def check_order(order: str | None, person: str | None) -> None:
-    """Refuse an order of the rows of persons for a plan that knows none.
+def check_order(order: str | None, person: str | None, raw: RawColumns) -> None:
+    """Refuse an order of the rows of persons for a plan that knows none, or uses all.
 
     Raises
     ------
     DataError
     """
-    if person is None and order is not None:
+    if order is not None and (person is None or raw.weighted):
+        why = "uses all rows" if raw.weighted else "knows no persons"
+        remedy = "" if raw.weighted else ", or plan with person="
         raise DataError(
-            "order= says which rows of a person come first, and this plan knows no persons: "
-            "leave it out, or plan with person="
+            f"order= says which rows of a person come first, and this plan {why}: leave it "
+            f"out{remedy}"
+        )
+
+
+def require_again(source: Source) -> None:
+    """Refuse a stream, which can be read once, before anything is spent."""
+    if not source.again:
+        raise DataError(
+            "the plan reads the rows twice, and this is a stream: write it to a .parquet or .csv "
+            "file, or pass a table, such as reader.read_all(), or a DuckDB relation itself"
         )
 
 
@@ -177,13 +188,13 @@ def arrow_stream(data: Any) -> Source:
     """Anything with ``__arrow_c_stream__``; read once, unless it knows its number of rows."""
     rows = data.num_rows if isinstance(data, pa.Table) else getattr(data, "height", None)
     known = isinstance(rows, int)
-    reader = pa.RecordBatchReader.from_stream(data)
+    first = pa.RecordBatchReader.from_stream(data)
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in reader:
+        for batch in pa.RecordBatchReader.from_stream(data) if known else first:
             yield from in_slices(batch.select(list(names)))
 
-    return stream_source(reader.schema, batches, rows=rows if known else None, again=known)
+    return stream_source(first.schema, batches, rows=rows if known else None, again=known)
 
 
 def stream_source(

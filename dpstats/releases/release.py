@@ -487,7 +487,7 @@ class Release(Cached):
     def _published(self) -> dict[str, Any]:
         """The certificate as it is written in the file and printed."""
         own = {}
-        for name, analysis in self.analyses.items():
+        for name, analysis in self.analyses.items() if self.schema.design is None else ():
             try:
                 if answered(analysis, self.schema).size <= MOST_PUBLISHED:
                     own[name] = self.accuracy(analysis, alpha=USUAL_BETA)
@@ -670,7 +670,7 @@ class Release(Cached):
         if self.schema.design is not None:
             raise RequestError(
                 f"{what} takes rows as independent draws from the population, and this release is "
-                "of a survey with a design: use infer, or bound for the private table itself"
+                "of a survey with a design: use infer; for the private table accuracy and bound"
             )
 
     def _asked(self, query: Any, *options: str | None) -> Any:
@@ -871,7 +871,7 @@ class Release(Cached):
         held = self.measurements
         lines = [
             f"Release: {counted(len(held.noisy_sums), 'noisy answer')} from "
-            f"{'' if held.rows.public else 'about '}{counted(self.n, 'private row')}, "
+            f"{'' if held.rows.rows_public else 'about '}{counted(self.n, 'private row')}, "
             f"{counted(self.k, 'synthetic row')} ({self._origin()})",
             *held.summary_lines(),
             *(

@@ -323,4 +323,6 @@ def preview_of_persons(results: Mapping[str, Result], k: int) -> list[str]:
 
 def _ignores_persons(result: Result) -> bool:
     rows: RowCount | None = getattr(result, "rows", None)  # an own class may have none
+    if getattr(result, "design", None) is not None:  # of a survey: by units, which hold persons
+        return False
     return result.of_population and (rows is None or not rows.allowed_for)

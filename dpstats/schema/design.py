@@ -261,10 +261,13 @@ class Design(Cached):
         """
         lonely = [stratum for stratum, keys in self.listed_units if len(keys) == 1]
         if lonely and self.lonely == "refuse":
+            strata = f"strata {first_few(lonely)} of the design are"
             raise SchemaError(
-                f"strata {first_few(lonely)} of the design are declared with one unit, from which "
-                "no sampling error follows: declare lonely='certainty', 'adjust' or 'collapse'"
-            )
+                f"{'the design is' if self.strata is None else strata} declared with one unit, "
+                "from which no sampling error follows: declare "
+                + ("two or more" if self.strata is None else
+                   "lonely='certainty', 'adjust' or 'collapse'")
+            )  # fmt: skip
 
     @cached_property
     def pairs(self) -> Pairs:

@@ -69,12 +69,15 @@ class RawColumns:
         and ends of differences that are not declared.
     written : TextFile
         How a delimited file of the table is written.
+    weighted : bool
+        Whether rows have weights: all rows of a person are used then.
     """
 
     names: tuple[str, ...]
     numbers: Collection[str]
     decimals: Collection[str]
     written: TextFile
+    weighted: bool = False
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks one of these columns, or has one twice.

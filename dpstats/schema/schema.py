@@ -213,7 +213,8 @@ class Schema:
             if self.design.weights not in self.names:
                 numbers.append(self.design.weights)
         others = names.keys() - set(self.names)
-        return RawColumns(tuple(names), numbers, [*numbers, *decimals, *others], self.written)
+        marked = [*numbers, *decimals, *others]
+        return RawColumns(tuple(names), numbers, marked, self.written, self.design is not None)
 
     @property
     def written(self) -> TextFile:

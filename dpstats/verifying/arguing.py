@@ -112,8 +112,10 @@ def _argue(contents: Contents, name: str) -> Verdict:
             f"one{more}."
         )
     if person_key := contents.document.get("person_key"):
+        scaled = f"; their weights are scaled to {k} caps in all" if contents.weighted else ""
         lines.append(
-            f"The rows of a person are found by the key {person_key!r}, which is not measured."
+            f"The rows of a person are found by the key {person_key!r}, which is not measured"
+            f"{scaled}."
         )
     if contents.weighted:
         design = contents.document["design"]

@@ -172,7 +172,7 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
     if contents.count_is_public and document["rows"] is None:
         raise NotReadError("lacks the public number of rows")
     contents.require(
-        contents.count_is_public or document["rows"] is None,
+        contents.unit == "replace" or document["rows"] is None,
         "the file states the number of rows, which it is to protect",
     )
     return contents

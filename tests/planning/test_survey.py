@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.errors import RequestError
 from dpstats.families.tables.partition import Partition
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
@@ -180,3 +181,11 @@ def test_regressions_are_previewed_with_contrasts_of_their_scores():
     assert f"fit: {count} contrasts of u" in " ".join(str(preview).split())
     widths = plan.curve(of="fit", budgets=[2, 5]).to_frame()["width"].to_numpy()
     assert widths[0] > widths[1]
+
+
+def test_refusals_name_the_analysis_and_say_what_is_declared():
+    twice = {"one": dps.Proportion("y"), "two": dps.Logistic("y ~ g", stages=2)}
+    with pytest.raises(RequestError, match="analysis 'two': stages=2 is not available"):
+        planned(analyses=twice)
+    with pytest.raises(RequestError, match=r"the design is declared with one unit.* two or more"):
+        planned(strata=None, units=[1])

@@ -3,6 +3,7 @@
 import hashlib
 import math
 
+import ibis
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -13,9 +14,10 @@ from dpstats.families.contrasts import Contrasts
 from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.planning.survey import contrasts_of
 from dpstats.privacy import noise
+from dpstats.private import sources
 from dpstats.private.design_rows import DesignRows
 from dpstats.private.keys import key_of
-from dpstats.private.persons import of_persons
+from dpstats.private.persons import PersonWeights, of_persons, used_rows
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.design import STEPS, UNPAIRED
 
@@ -23,6 +25,7 @@ DESIGN = dps.Design(
     "weight", mean=2, low=0.5, cap=8, missing=1, strata="area", unit="school",
     units={"north": [1, 2, 3, 4], "south": [5, 6, 7]},
 )  # fmt: skip
+DESIGN_OF_ONE = dps.Design("w", mean=2, cap=8, deff=2)
 WEIGHTS = [1.0, 3.25, 0.001, 8.0, 50.0, None, 0.0, -2.0, 2.0, 2.0, 2.0, 2.0]
 AREAS = ["north", "north", "south", "south", "south", "north", "north", "south", "south", "east",
          None, "North"]  # fmt: skip
@@ -76,11 +79,13 @@ def unit_of(area, school, design=DESIGN):
 
 
 def expected(design=DESIGN, rows=None):
-    rows = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True)) if rows is None else rows
+    if rows is None:
+        rows = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
+        rows = [(row, steps_of(row[1], design)) for row in rows]
     *_, contrasts = blocks_of(schema_of(design))
     table, total = np.zeros(2, int), np.zeros((contrasts.count, 2), int)
-    for flag, weight, area, school in rows:
-        steps, unit = steps_of(weight, design), unit_of(area, school, design)
+    for (flag, _, area, school), steps in rows:
+        unit = unit_of(area, school, design)
         table[int(flag)] += steps
         if unit != UNPAIRED:
             pair, plain = unit // 2, contrasts.pairs
@@ -216,7 +221,7 @@ def test_a_row_moves_sums_by_no_more_than_is_claimed(unit):
     cells = [(flag, weight, area, school) for flag in (True, False) for weight in (None, 0.6, 1e9)
              for area, school in [("north", 1), ("north", 2), ("north", 3), ("south", 5),
                                   ("south", 6), ("south", 7), ("east", 99)]]  # fmt: skip
-    values = [expected(rows=[row]) for row in cells]
+    values = [expected(rows=[(row, steps_of(row[1]))]) for row in cells]
     none = [np.zeros(len(sums)) for sums in values[0]]
     for at, block in enumerate(blocks):
         claimed = block.moved_by(neighbours)
@@ -230,42 +235,127 @@ def test_a_row_moves_sums_by_no_more_than_is_claimed(unit):
             assert (moved**2).sum(axis=2).max() == claimed.l2_squared
 
 
-def first_rows(most):
-    """Rows of the first so many of each school, in the order of the table."""
-    rows = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
-    return [row for i, row in enumerate(rows)
-            if row[3] is not None and [r[3] for r in rows[:i]].count(row[3]) < most]  # fmt: skip
+ROWS_OF_TABLE = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
+
+
+def scaled_rows(most, key=3, rows=ROWS_OF_TABLE):
+    """Rows with a key and their steps, scaled down where those of the key are above `most` caps."""
+    steps, total = [steps_of(row[1]) for row in rows], {}
+    for row, own in zip(rows, steps, strict=True):
+        total[row[key]] = total.get(row[key], 0) + own
+    return [(row, own * most * STEPS // max(total[row[key]], most * STEPS))
+            for row, own in zip(rows, steps, strict=True) if row[key] is not None]  # fmt: skip
+
+
+def test_some_units_of_the_table_are_scaled_and_others_are_not():
+    for most in (1, 2):
+        rows = scaled_rows(most, rows=3 * ROWS_OF_TABLE)
+        assert {0 < steps < steps_of(row[1]) for row, steps in rows} == {True, False}
+    assert len(rows) == 3 * (len(FLAGS) - 1)
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_units_may_be_what_is_protected(route, every_route, tmp_path, most):
+def test_units_may_be_what_is_protected(route, every_route, tmp_path, most, monkeypatch):
     """The keys of persons are those of units: rows without one are not used."""
-    if route.startswith("ibis"):
-        pytest.skip("it has no order without order=")
-    objects = pd.DataFrame({n: pd.Series(TABLE[n].to_pylist(), dtype=object)
-                            for n in TABLE.column_names})  # fmt: skip
+    monkeypatch.setattr(sources, "BATCH_ROWS", 5)
+    table = pa.concat_tables([TABLE] * 3)
+    objects = pd.DataFrame({n: pd.Series(table[n].to_pylist(), dtype=object)
+                            for n in table.column_names})  # fmt: skip
     schema = schema_of(DESIGN)
-    source = open_source(every_route[route](TABLE, objects, tmp_path), schema, "school")
-    sums, _ = exact_sums(of_persons(source, "school", most), schema, blocks_of(schema))
-    assert [block.tolist() for block in sums] == expected(rows=first_rows(most))
+    source = open_source(every_route[route](table, objects, tmp_path), schema, "school")
+    if not source.again:
+        with pytest.raises(dps.DataError, match="reads the rows twice, and this is a stream"):
+            of_persons(source, "school", most, design=DESIGN)
+        return
+    used = of_persons(source, "school", most, design=DESIGN)
+    sums, n = exact_sums(used, schema, blocks_of(schema))
+    wanted = expected(rows=scaled_rows(most, rows=3 * ROWS_OF_TABLE))
+    assert [block.tolist() for block in sums] == wanted
+    assert n == 3 * (len(FLAGS) - 1)
+
+
+def test_an_order_is_needless_where_all_rows_are_used():
+    table = ibis.memtable(TABLE)
+    with pytest.raises(dps.DataError, match="this plan uses all rows: leave it out"):
+        open_source(table, schema_of(DESIGN), "school", "weight")
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("whose", ["units", "persons beside them"])
+def test_all_rows_of_a_person_move_sums_by_no_more_than_is_claimed(unit, most, whose):
+    """Any four rows of one, and other such rows in their place; keys of units stay with units."""
+    rng = np.random.default_rng(3)
+    schema = schema_of(DESIGN)
+    neighbours = dps.plan(
+        schema, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), unit=unit,
+        person="school" if whose == "units" else "id", rows_per_person=most,
+    ).strategy.neighbours  # fmt: skip
+    weights, schools = [None, 0.6, 5.0, 8.0, 1e9], [1, 2, 3, 4] if whose != "units" else [1]
+    states = [[(flag, 1e9, "north", schools[at])] * 4 for flag in (True, False)
+              for at in range(len(schools))]  # fmt: skip
+    for _ in range(300):
+        states.append([
+            (bool(rng.integers(2)), weights[rng.integers(5)], "north",
+             schools[rng.integers(len(schools))]) for _ in range(4)
+        ])  # fmt: skip
+    if unit == "add_remove":
+        states.append([])
+    of_one = [[(*row, "one") for row in rows] for rows in states]
+    values = [expected(rows=[(row[:4], steps) for row, steps in scaled_rows(most, 4, rows)])
+              for rows in of_one]  # fmt: skip
+    for at, block in enumerate(blocks_of(schema)):
+        claimed = block.moved_by(neighbours)
+        every = np.array([value[at] for value in values])
+        others = every if unit == "replace" else every[-1:]
+        moved = np.abs(every[:, None, :] - others[None, :, :])
+        assert moved.sum(axis=2).max() <= claimed.l1
+        assert (moved**2).sum(axis=2).max() <= claimed.l2_squared
+        signs_move = not isinstance(block, Contrasts) or whose != "units" or unit == "add_remove"
+        if signs_move and not (unit == "replace" and block.size == 1):
+            assert moved.sum(axis=2).max() == claimed.l1
+            assert (moved**2).sum(axis=2).max() == claimed.l2_squared
+
+
+def test_a_query_that_changes_between_two_readings_gives_no_person_more():
+    """Weights that grow after they were added up are used up to the bound, row by row."""
+    first, then = ({"w": [w] * 6, "id": [1] * 4 + [2] * 2} for w in (1.0, 8.0))
+    batches = [pa.RecordBatch.from_pydict(first), pa.RecordBatch.from_pydict(then)]
+    weights = PersonWeights(DESIGN_OF_ONE, "id", 2).read(batches[:1])
+    parts = [batches[1].slice(0, 3), batches[1].slice(3)]
+    rows = list(used_rows(parts, ["w"], "id", 2, weights=weights))
+    found = np.concatenate([DesignRows(DESIGN_OF_ONE).weights(part) for part in rows])
+    assert found.tolist() == [STEPS, STEPS, 0, 0, STEPS, STEPS]
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_a_plan_protects_units_or_persons_beside_them(unit, tmp_path):
-    table = TABLE.append_column("id", pa.array([*range(9), *range(3)]))
+    every, keys = 3 * ROWS_OF_TABLE, [*range(9)] * 4
+    table = pa.concat_tables([TABLE] * 3).append_column("id", pa.array(keys))
     asked = {"p": dps.Proportion("flag")}
-    for person in ("school", "id"):
+    with_ids = [(*row, key) for row, key in zip(every, keys, strict=True)]
+    for person, of, key in (("school", every, 3), ("id", with_ids, 4)):
         plan = dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit,
-                        person=person, rows_per_person=2)  # fmt: skip
+                        person=person)  # fmt: skip
+        assert ("Caution: whole units are protected, and there are 7" in str(plan)) == (
+            person == "school"
+        )
         plan.save(tmp_path / "plan.json", overwrite=True)
         again = dps.Plan.load(tmp_path / "plan.json")
         assert again == plan
         with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
             measured = dps.measure(again, table)
-        every = list(zip(FLAGS, WEIGHTS, AREAS, SCHOOLS, strict=True))
-        rows = first_rows(2) if person == "school" else every
+        rows = [(row[:4], steps) for row, steps in scaled_rows(1, key, of)]
         assert measured.count.sums.tolist() == expected(rows=rows)[2]
-        assert dps.check(plan, table).rows == len(rows)
+        fit = dps.check(plan, table)
+        assert fit.rows == len(rows)
+        scaled = {row[key] for row in of if row[key] is not None and sum(
+            steps_of(r[1]) for r in of if r[key] == row[key]) > STEPS}  # fmt: skip
+        assert f"by the key '{person}', are scaled to at most the cap in all" in fit.persons
+        assert f"those of {len(scaled)} keys are scaled" in fit.persons
+    plan = dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit, person="school",
+                    rows_per_person=2)  # fmt: skip
+    assert "not independent" not in str(plan.preview(n=100))  # contrasts of units allow for it
     for person in ("weight", "area", "flag"):
         with pytest.raises(dps.RequestError, match="tells persons apart"):
             dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit, person=person)

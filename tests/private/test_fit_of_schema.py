@@ -1,5 +1,7 @@
 """The fit of a schema: counts that agree with the codes, likely meanings, and no leak."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -212,7 +214,15 @@ def test_what_is_printed_of_a_design(tmp_path):
         assert f"design: {line}" in printed
     all_well = frame.assign(weight=1, area=list("nnnnnsss"), school=[1, 2, 3, 1, 2, 4, 5, 4])
     all_well["area"] = all_well["area"].map({"n": "north", "s": "south"})
-    assert str(dps.check(plan, all_well)).endswith("design: weights and units are as declared")
+    printed = str(dps.check(plan, all_well))
+    assert "design: weights and units are as declared" in printed
+    assert "mean of the weights 1 (declared 2), sum 8\n" in printed
+    assert printed.endswith("design: 5 units have rows (declared 5)")
+    hashed = replace(SURVEY, design=replace(SURVEY.design, units=None, total=10.0))
+    plan = dps.plan(hashed, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
+    printed = str(dps.check(plan, all_well.assign(weight=[1e308, 1e308, *[np.nan] * 6])))
+    assert "mean of the weights 9 (declared 2), sum 18 (declared 10)" in printed
+    assert printed.endswith("design: 5 units have rows (not declared)")
     lacking = dps.check(plan, frame.drop(columns=["school", "weight"]))
     assert lacking.absent == ("weight", "school")
     assert lacking.design is None

@@ -199,7 +199,7 @@ def test_all_tables_of_five_rows_differ_by_one_persons_rows_in_at_most_k():
 def first_rows_by_library(keys, k):
     """Numbers of the rows that are used."""
     batch = pa.RecordBatch.from_pydict({"id": pa.array(keys, pa.string()), "row": range(len(keys))})
-    kept = persons.first_rows([batch], ["row"], "id", k)
+    kept = persons.used_rows([batch], ["row"], "id", k)
     return [row for part in kept for row in part.column("row").to_pylist()]
 
 
@@ -363,7 +363,7 @@ def test_an_engine_that_chooses_rows_by_itself_has_no_totals_of_persons(monkeypa
 
     def by_itself(data, *options):
         source = open_source(data, *options)
-        return replace(source, limited=lambda most: source)
+        return replace(source, limited=lambda most, design: source)
 
     monkeypatch.setattr(measuring, "open_source", by_itself)
     ledger = Ledger.create(tmp_path / "ledger", dps.PureDP(2), person="id")

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.errors import RequestError
 
 N = 1_200
 
@@ -22,10 +23,13 @@ def release(request):
 def test_the_number_of_rows_is_the_sum_of_weights_over_their_mean(release):
     assert release.n == release.measurements.n == release.k == N
     assert release.infer("y").nobs == N
-    assert f"about {N} private rows, {N} synthetic rows" in str(release)
-    assert f"about {N} private rows" in str(release.measurements)
+    about = "" if release.measurements.strategy.unit == "replace" else "about "
+    assert f"from {about}{N} private rows, {N} synthetic rows" in str(release)
+    assert f" {about}{N} private rows" in str(release.measurements)
     assert f"n = {N}, k = {N}" in repr(release)
-    assert f"About {N:,} rows by their weights" in str(release.infer("y"))
+    assert f"{'About 1,200 rows by their weights' if about else '1,200 rows'};" in str(
+        release.infer("y")
+    )
 
 
 def test_means_are_those_of_weights(release):
@@ -35,3 +39,26 @@ def test_means_are_those_of_weights(release):
     means = dict(zip(measured.family.names, measured.means, strict=True))
     assert means["g=a"] == pytest.approx(2 / 3, abs=1e-4)
     assert float(release.infer("y")) == pytest.approx(0.75, abs=1e-4)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_a_public_number_of_rows_is_no_estimate(unit):
+    """Planned for n rows under replace, which the table then has; their weights may differ."""
+    design = dps.Design("w", mean=2, cap=3, unit="u", units=list(range(40)))
+    schema = dps.Schema([dps.Boolean("y")], design=design)
+    plan = dps.plan(schema, {"y": dps.Proportion("y")}, budget=dps.PureDP(5), unit=unit, n=N)
+    rows = pd.DataFrame({"y": [True, False] * (N // 2), "w": 1.5, "u": [i % 40 for i in range(N)]})
+    release = dps.release(plan, rows, m=100)
+    exact = unit == "replace"
+    assert (release.n == N) is (release.measurements.n == N) is exact
+    assert ("about" not in str(release).split("\n")[0]) is exact
+    assert ("about" not in str(release.measurements).split("\n")[0]) is exact
+    assert (f". {N:,} rows; epsilon" in release.infer("y").summary()) is exact
+    assert release.infer("y").rows.public is False
+
+
+def test_no_radius_is_published_of_a_survey(release):
+    assert "Accuracy of the rows" in str(release)
+    assert "Radius" not in str(release)
+    with pytest.raises(RequestError, match="accuracy and bound"):
+        release.radius("y")

@@ -152,6 +152,7 @@ def test_persons_beside_a_design(weighted, tmp_path, unit):
         assert verdict.agrees, verdict.text
         assert verdict.reached == plan.budget.total
         assert f"each block costs {times} times" in verdict.text
+        assert "not measured; their weights are scaled to 3 caps in all" in verdict.text
 
 
 def test_the_key_of_persons_is_not_measured(weighted, tmp_path):

@@ -21,7 +21,7 @@ from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
 from dpstats.analyses.questions import Asked, Comparison, Interval, question_of_share
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
-from dpstats.analyses.survey.weighted import weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
 from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_alternative, check_finite, check_number, short
 from dpstats.errors import RequestError
@@ -143,6 +143,10 @@ class Difference(ComparesGroups):
         title = self.title(release.schema)
         return _result(title, names, answers, str(release.budget), rules, totals)
 
+    def infer_weighted(self, release: ReleaseView) -> WeightedDifference:
+        """Weighted risks of both groups, compared."""
+        return infer_weighted(self, release, WeightedDifference)
+
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
         """Person totals for the sampling variance: rows in each of the four sets."""
         return (PersonShares.of_cells(*self._sets(schema)),)
@@ -224,9 +228,12 @@ class DifferenceResult(EstimateResult):
         value = (0.0 if i == 0 else 1.0) if value is None else check_number("value", value)
         if not (-1 <= value <= 1 if i == 0 else 0 <= value < np.inf):
             raise RequestError(f"value={value:g} is not possible for the {self.terms[i]}")
-        assert isinstance(self.intervals, DifferenceIntervals)
-        pvalue = self.intervals.pvalue(MEASURES[i], value, alternative)
-        return self._tested(i, value, pvalue, alternative)
+        return super().test(value, alternative, term=self.terms[i])
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedDifference(SurveyResult, DifferenceResult):
+    """Two risks of a surveyed population compared, with a test of each measure."""
 
 
 def _result(

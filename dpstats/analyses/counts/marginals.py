@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, Literal
 
-from dpstats.analyses.counts.proportion import ProportionResult, proportions_result
+from dpstats.analyses.counts.proportion import (
+    ProportionResult,
+    WeightedProportions,
+    proportions_result,
+)
 from dpstats.analyses.notes import WIDTHS_OF_SHARES, cell_rules
 from dpstats.analyses.survey.estimand import Estimand, shares_of_all
-from dpstats.analyses.survey.weighted import weighted_by_design
+from dpstats.analyses.survey.weighted import infer_weighted, weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells
 from dpstats.checks import check_choice, listed, short
 from dpstats.errors import RequestError
@@ -87,12 +91,15 @@ class Marginals:
         """Title of the result."""
         return f"Marginals of {', '.join(self.columns)} of degree {self.degree}"
 
+    def infer_weighted(self, release: ReleaseView) -> WeightedProportions:
+        """The weighted share of every cell."""
+        family = self.family(release.schema)
+        return infer_weighted(self, release, WeightedProportions, tables=_tables_of(family))
+
     def infer(self, release: ReleaseView) -> ProportionResult:
         """The proportion in every cell, each with its own interval, as of `Proportion`."""
         family = self.family(release.schema)
-        tables = tuple(
-            TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
-        )
+        tables = _tables_of(family)
         # Before the candidates, which may lack its columns.
         answers = release.answers(family).with_totals
         candidates, weights = density_of(release)
@@ -108,3 +115,9 @@ class Marginals:
             notes=(cell_rules(release.schema, self),),
             fitted=fitted,
         )
+
+
+def _tables_of(family: Family) -> tuple[TableOfCells, ...]:
+    return tuple(
+        TableOfCells.of(block.columns) for block in family.blocks if isinstance(block, Table)
+    )

@@ -33,7 +33,7 @@ from dpstats.analyses.notes import (
 )
 from dpstats.analyses.questions import Asked, answered_in, question_of_conditions
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
-from dpstats.analyses.survey.weighted import weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, check_number
@@ -166,6 +166,10 @@ class Proportion:
         given = "" if self.given is None else f", given {self.given}"
         return f"Proportion: {self.condition}{given}"
 
+    def infer_weighted(self, release: ReleaseView) -> WeightedProportions:
+        """The weighted share."""
+        return infer_weighted(self, release, WeightedProportions)
+
     def infer(self, release: ReleaseView) -> EstimateResult:
         """Estimate with exact noise-aware and certified intervals."""
         family = self.family(release.schema)
@@ -275,6 +279,11 @@ class ProportionResult(EstimateResult):
             values = "estimate" if self.fitted is None else "fitted"
         check_choice("values", values, list(frame.columns[1:]))
         return crosstab(self.tables, columns, frame[values])
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedProportions(SurveyResult, ProportionResult):
+    """Proportions of a surveyed population, or cells of tables."""
 
 
 def proportions_result(

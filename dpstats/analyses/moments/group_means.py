@@ -8,7 +8,7 @@ and trait.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -27,7 +27,13 @@ from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.analyses.regression.contrasts import FTestResult
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
-from dpstats.analyses.survey.weighted import weighted_by_design
+from dpstats.analyses.survey.weighted import (
+    ByDesign,
+    DesignIntervals,
+    SurveyResult,
+    infer_weighted,
+    weighted_by_design,
+)
 from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, listed, short
 from dpstats.errors import RequestError
@@ -37,6 +43,7 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.partition import Partition
+from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.intervals import Several
 from dpstats.inference.simulation import calibration_generator, draw_noise
 from dpstats.measured.view import ReleaseView
@@ -115,18 +122,17 @@ class GroupMeans:
         """Weighted means or shares of all groups."""
         chosen = self._chosen(schema)
         terms = [f"{self.by}={schema[self.by].bin_labels[level]}" for level in chosen]
+        within = "" if self.given is None else f" | {self.given}"
+        counted = [f"{self.column}, {term}{within}" for term in terms]
         if self.trait(schema) is not None:
             columns, sets = self._sets(schema)
             traits = Partition.of(columns, {label: cells for cells, label in sets})
-            return [shares_in_groups(traits, terms)]
+            return [replace(shares_in_groups(traits, terms), counted=counted)]
         number = named_number(schema, self.column)
         given = None if self.given is None else Subgroup.of(schema, self.given, [number.name])
         block = GroupMoments.by(number, schema[self.by], sorted(chosen), given)
-        means = weighted_means(block, number, [terms[chosen.index(i)] for i in sorted(chosen)])
         order = [sorted(chosen).index(level) for level in chosen]
-        return [
-            means if order == sorted(order) else means.differences(terms, np.eye(len(order))[order])
-        ]
+        return [weighted_means(block, terms, counted, order)]
 
     def answered(self, schema: Schema) -> Family:
         """Measured functions, or for shares the counts of each group that follow from them."""
@@ -226,6 +232,12 @@ class GroupMeans:
             if trait is None and not group.hidden_by_noise:
                 notes += rare_mean(f"{self.column} in group {name}", group)
         return replace(result, notes=[*notes, cell_rules(schema, self)])
+
+    def infer_weighted(self, release: ReleaseView) -> WeightedGroupMeans:
+        """Weighted means or shares of all groups."""
+        schema = release.schema
+        groups = tuple(schema[self.by].bin_labels[level] for level in self._chosen(schema))
+        return infer_weighted(self, release, WeightedGroupMeans, groups=groups)
 
     def _chosen(self, schema: Schema) -> list[int]:
         """Indices of the levels or bins of `by`, in order."""
@@ -576,6 +588,137 @@ class PairwiseResult(EstimateResult):
         if target == "table":
             return shown
         return shown.assign(p_value=np.asarray(self.pvalues)[shown.index])  # adjusted for all pairs
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedPairs(ByDesign, PairwiseResult):
+    """Differences of all pairs of groups in a survey."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedGroupMeans(SurveyResult):
+    """Means of a number, or shares, in groups of a survey, with a test and all differences.
+
+    Attributes
+    ----------
+    groups : tuple of str
+        Labels of the k groups, in the order of `terms`.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> import pandas as pd
+    >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+    >>> columns = [dps.Boolean("ill"), dps.Category("region", ["north", "south", "west"])]
+    >>> schema, rates = dps.Schema(columns, design=design), dps.GroupMeans("ill", by="region")
+    >>> plan = dps.plan(schema, {"rates": rates}, budget=dps.PureDP(5), n=6_000)
+    >>> rows = pd.DataFrame({"ill": [True, False, False, True, True, False] * 1_000, "weight": 2})
+    >>> rows["region"], rows["school"] = ["north", "south", "west"] * 2_000, rows.index // 150
+    >>> result = dps.release(plan, rows).infer("rates")
+    >>> result.pairwise().terms, result.anova().pvalue < 0.01
+    (['north - south', 'north - west', 'south - west'], True)
+    """
+
+    instead: ClassVar[Mapping[str, str]] = {
+        "sizes": "Marginals of the column of the groups has numbers of people by totals()",
+        "eta_squared": "anova() tests the means, pairwise() has their differences",
+        "omega_squared": "anova() tests the means, pairwise() has their differences",
+        "one_way": "parts have the estimates",
+    }
+
+    groups: tuple[str, ...] = field(kw_only=True)
+
+    @property
+    def interval_of(self) -> str:
+        """What the groups are compared by."""
+        return self.title[:1].lower() + self.title[1:]
+
+    @cached_property
+    def _levels(self) -> DeclaredLevels:
+        (part,) = self.parts
+        assert part.estimand.moving is not None
+        moving = part.estimand.moving(part.totals.values)
+        members = np.where(moving > 0, 1.0, 0.0)  # (k, d) totals of each group
+        return DeclaredLevels.of(members @ part.totals.values, part.noise_laws(members))
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Groups that tests use: those with more weight than noise alone makes."""
+        return tuple(itertools.compress(self.groups, self._levels.used))
+
+    def _wald(self, used: NDArray[np.bool_]) -> tuple[float, float, float, float] | None:
+        """F statistic, p-value and both df of: some groups are equal; None of fewer than two."""
+        (part,), every, places = self.parts, np.eye(len(used)), np.flatnonzero(used)
+        if len(places) < 2:
+            return None
+        first, others = places[0], places[1:]
+        apart = part.along([self.groups[g] for g in others], every[others] - every[first])
+        return DesignIntervals((apart,)).wald(np.zeros(len(others)))
+
+    @cached_property
+    def _anova(self) -> FTestResult:
+        found = self._wald(self._levels.used)
+        statistic, _, df_num, df_denom = found or (np.nan,) * 4
+
+        def pvalue(some: NDArray[np.bool_]) -> float | None:
+            test = self._wald(some)
+            return None if test is None else test[1]
+
+        return FTestResult(
+            f"Test of equality, {self.title}",
+            f"the values of {', '.join(self.used if found else self.groups)} are equal in the "
+            "population",
+            statistic, self._levels.pvalue(pvalue), "two-sided",
+            self._footer("noise_aware", "population"), df_num=df_num, df_denom=df_denom,
+            notes=() if found else (_NO_TEST,),
+        )  # fmt: skip
+
+    def anova(self) -> FTestResult:
+        """F test that all `used` groups are equal, Hotelling's with the covariance of the design.
+
+        The p-value allows for sampling, for the noise, and for an empty group among those used.
+        Where fewer than two groups are used it is 1.
+        """
+        return self._anova
+
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The test of equality."""
+        return self.anova().single_test(value)
+
+    def pairwise(self, *, adjust: Adjustment = "holm") -> WeightedPairs:
+        """Differences of all pairs, each with intervals and a t test; see `used`.
+
+        Parameters
+        ----------
+        adjust : {"holm", "fdr_bh", "none"}
+            As in `GroupMeansResult.pairwise`.
+
+        Raises
+        ------
+        RequestError
+            If `adjust` is not known.
+        """
+        check_choice("adjust", adjust, list(ADJUSTED))
+        (part,), every = self.parts, np.eye(len(self.groups))
+        first, second = np.triu_indices(len(every), 1)
+        terms = [f"{self.groups[i]} - {self.groups[j]}" for i, j in zip(first, second, strict=True)]
+        used = self._levels.used
+        return WeightedPairs(
+            title=f"Differences, {self.title}",
+            **estimated(terms, DesignIntervals((part.along(terms, every[first] - every[second]),))),
+            rows=self.rows,
+            budget=self.budget,
+            notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *self.notes],
+            design=self.design,
+            adjust=adjust,
+            tested=used[first] & used[second],
+        )
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        if target == "table":
+            return [self.title]
+        return [self.title, f"equal groups: {self._anova._evidence()}p-value "
+                f"{shown_pvalue(self._anova.pvalue)} (allows for the noise)"]  # fmt: skip
 
 
 def _without_estimates(shown: pd.DataFrame, unused: NDArray[np.bool_]) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean, subgroup_note
 from dpstats.analyses.questions import Asked, question_of_mean
 from dpstats.analyses.survey.estimand import Estimand, means_in_groups
-from dpstats.analyses.survey.weighted import weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
 from dpstats.checks import listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
@@ -98,7 +98,8 @@ class Mean:
             number = named_number(schema, name)
             group = Subgroup.of(schema, self.given, [number.name]) or Subgroup(EVERY_CELL)
             block = GroupMoments(number, (group,))
-            found.append(means_in_groups(block, number, [f"mean of {name}{within}"]))
+            term = name + within
+            found.append(means_in_groups(block, [f"mean of {term}"], [term], [0]))
         return found
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
@@ -161,6 +162,10 @@ class Mean:
             ],
         )
 
+    def infer_weighted(self, release: ReleaseView) -> WeightedMean:
+        """Weighted means."""
+        return infer_weighted(self, release, WeightedMean)
+
     @property
     def _names(self) -> tuple[str, ...]:
         return (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
@@ -206,3 +211,8 @@ class MeanResult(EstimateResult):
     def terms_by_unit(self) -> list[list[str]]:
         """Every mean by itself: other columns have other units."""
         return [[term] for term in self.terms]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedMean(SurveyResult, MeanResult):
+    """Means of a surveyed population."""

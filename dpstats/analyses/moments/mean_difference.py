@@ -20,7 +20,7 @@ from dpstats.analyses.notes import WIDTHS_OF_MEANS, cell_rules, rare_mean
 from dpstats.analyses.questions import Asked, Comparison, Interval, means_in_groups
 from dpstats.analyses.survey.estimand import Estimand
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
-from dpstats.analyses.survey.weighted import weighted_by_design
+from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weighted_by_design
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
@@ -71,11 +71,11 @@ class MeanDifference(ComparesGroups):
         chosen = self._chosen(schema)
         number, group = named_number(schema, self.column), schema[self.by]
         block = GroupMoments.by(number, group, sorted(chosen))
-        sign = 1.0 if chosen[0] < chosen[1] else -1.0
+        order = [0, 1] if chosen[0] < chosen[1] else [1, 0]
         names = self._labels(schema)
-        means = weighted_means(block, number, names)
+        means = weighted_means(block, names, names, order)
         term = f"mean of {self.column}: {names[0]} - {names[1]}"
-        return [means.differences([term], np.array([[sign, -sign]]))]
+        return [means.differences([term], np.array([[1.0, -1.0]]))]
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
         """Person totals for the sampling variance: those within both groups."""
@@ -139,6 +139,10 @@ class MeanDifference(ComparesGroups):
             notes=[*notes, cell_rules(release.schema, self)],
         )
 
+    def infer_weighted(self, release: ReleaseView) -> WeightedMeanDifference:
+        """The weighted difference."""
+        return infer_weighted(self, release, WeightedMeanDifference)
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MeanDifferenceResult(EstimateResult):
@@ -164,3 +168,8 @@ class MeanDifferenceResult(EstimateResult):
     def interval_of(self) -> str:
         """The difference, whose unit the width has."""
         return f"{self.terms[0]}, in its own unit"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WeightedMeanDifference(SurveyResult, MeanDifferenceResult):
+    """The difference of two means of a surveyed population."""

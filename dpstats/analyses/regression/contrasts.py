@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -14,10 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpstats.analyses.regression.least_squares import LinearIntervals
+from dpstats.analyses.regression.score import Link
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha, check_finite, check_target, excerpt
+from dpstats.checks import (
+    Alternative,
+    Method,
+    Target,
+    check_alpha,
+    check_finite,
+    check_target,
+    excerpt,
+)
 from dpstats.error_rates import percent
 from dpstats.errors import RequestError
+from dpstats.inference.intervals import Ends, Intervals
 from dpstats.results.base import Result, footer
 from dpstats.results.estimates import ALLOWING, METHODS, EstimateResult
 from dpstats.results.hypothesis import HypothesisResult
@@ -299,15 +309,16 @@ class RegressionResult(LinearResult, ABC):
         hypothesis = " and ".join(f"{n} = {v:g}" for n, v in zip(names, values, strict=True))
         asked, part = len(matrix), self._along(matrix).determined_part()
         matrix, values = part @ matrix, part @ values  # what the rows decide
-        statistic, pvalue, rank = 0.0, 1.0, 0
+        statistic, pvalue, df = 0.0, 1.0, [0.0, self.df_resid]
         if len(matrix):
-            statistic, pvalue = self._along(matrix).wald(values)
             rows = self._in_basis(matrix)
             rank = np.linalg.matrix_rank(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+            statistic, pvalue, *own = self._along(matrix).wald(values)
+            df = own or [float(rank), self.df_resid]
         return FTestResult(
             f"F test, {self.title}",
             hypothesis, statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
-            df_num=float(rank), df_denom=self.df_resid,
+            df_num=df[0], df_denom=df[1],
             notes=() if len(matrix) == asked else (_PART,),
         )  # fmt: skip
 
@@ -337,6 +348,15 @@ class RegressionResult(LinearResult, ABC):
             "budget": self.budget, "notes": [*notes, *self.notes],
         }  # fmt: skip
 
+    def _ratios(self, name: str, alpha: float, method: Method, target: Target) -> pd.DataFrame:
+        import pandas as pd
+
+        low, high = np.asarray(self.conf_int(alpha=alpha, method=method, target=target)).T
+        with np.errstate(over="ignore"):
+            columns = (np.exp(np.asarray(self.params)), np.exp(low), np.exp(high))
+        names = (name, "conf_low", "conf_high")
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.terms)
+
     @property
     @abstractmethod
     def _covariance(self) -> Floats:
@@ -350,6 +370,92 @@ class RegressionResult(LinearResult, ABC):
         import pandas as pd
 
         return pd.DataFrame(self._covariance, index=self.terms, columns=self.terms)
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedMeanIntervals(Intervals):
+    """Intervals of predicted means: those of the linear predictor, transformed."""
+
+    predictors: Any
+    link: Link
+
+    def __len__(self) -> int:
+        return len(self.predictors)
+
+    @property
+    def estimates(self) -> Floats:
+        """(k,) nan where there is none."""
+        return self.link.mean(self.predictors.estimates)
+
+    @property
+    def variances(self) -> Floats:
+        """(2, k) from sampling and from privacy, to first order."""
+        slopes = self.link.slope(self.predictors.estimates) ** 2
+        return np.asarray(self.predictors.variances * np.where(np.isnan(slopes), np.inf, slopes))
+
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits (k,)."""
+        low, high = self.predictors.noise_aware(alpha, target)
+        return self.link.mean(low), self.link.mean(high)
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """All means."""
+        low, high = self.predictors.certified(alpha, target)
+        return self.link.mean(low), self.link.mean(high)
+
+    def subset(self, chosen: slice) -> PredictedMeanIntervals:
+        """Intervals of some of the predictions."""
+        return replace(self, predictors=self.predictors.subset(chosen))
+
+    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
+        """P-values (k,) that each mean equals `value`."""
+        pvalues = self.predictors.pvalues(self.link.predictor(np.asarray(value)), alternative)
+        return np.asarray(pvalues)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LinkedResult(RegressionResult, ABC):
+    """Coefficients of a linear predictor, of which means are a function.
+
+    Attributes
+    ----------
+    link : Link
+    """
+
+    link: Link = field(kw_only=True, compare=False)
+
+    @abstractmethod
+    def _at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Any:
+        """Intervals of the linear predictor at given values."""
+
+    def _predicted(self, fields: dict[str, Any]) -> EstimateResult:
+        """Result on predicted means."""
+        return EstimateResult(**fields)
+
+    def get_prediction(
+        self, exog: pd.DataFrame | Mapping[str, Any] | None = None
+    ) -> EstimateResult:
+        """Predicted means for given values of the columns of the formula, with intervals.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of column name to values
+            Of pandas, polars or Arrow. In original units; numbers within the schema's bounds,
+            levels by their labels or as the table stores them. A single value is repeated.
+
+        Raises
+        ------
+        RequestError
+            For a missing column, or a value that the schema does not declare.
+        """
+        intervals = self._at(exog)
+        names = [str(i) for i in range(len(intervals))]
+        predicted = PredictedMeanIntervals(intervals, self.link)
+        return self._predicted(self._combined(f"Predicted means, {self.title}", names, predicted))
+
+    def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
+        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
+        return np.asarray(self.link.mean(self._at(exog).estimates))
 
 
 def estimated(names: list[str], intervals: Any) -> dict[str, Any]:
@@ -413,7 +519,8 @@ class FTestResult(HypothesisResult):
     Attributes
     ----------
     df_num, df_denom : float
-        Degrees of freedom: independent contrasts, and rows less coefficients.
+        Degrees of freedom: independent contrasts, and rows less coefficients (of a survey those of
+        its design, less contrasts but one).
 
     Examples
     --------
@@ -445,7 +552,8 @@ class FTestResult(HypothesisResult):
     def _evidence(self) -> str:
         if np.isnan(self.statistic):
             return ""
-        return f"F = {significant(self.statistic)} on {self.df_num:g} and {self.df_denom:g} df, "
+        df = f"{self.df_num:g} and {round(self.df_denom, 1):g}"
+        return f"F = {significant(self.statistic)} on {df} df, "
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -13,7 +13,7 @@ from scipy import linalg, special
 
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.analyses.regression.calibrated_score import CalibratedScore
-from dpstats.analyses.regression.contrasts import RegressionResult, estimated
+from dpstats.analyses.regression.contrasts import LinkedResult, RegressionResult, estimated
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_models import BinnedModel, DensityModel, Scored
 from dpstats.analyses.regression.score import LOG, LOGIT, Average, Link, Score
@@ -216,46 +216,6 @@ class NormalIntervals(Intervals):
         return np.where(np.isnan(self.estimates), 1.0, pvalues)
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedMeanIntervals(Intervals):
-    """Intervals of predicted means: those of the linear predictor, transformed."""
-
-    predictors: CoefficientIntervals
-    link: Link
-
-    def __len__(self) -> int:
-        return len(self.predictors)
-
-    @property
-    def estimates(self) -> Floats:
-        """(k,) nan where there is none."""
-        return self.link.mean(self.predictors.estimates)
-
-    @property
-    def variances(self) -> Floats:
-        """(2, k) from sampling and from privacy, to first order."""
-        slopes = self.link.slope(self.predictors.estimates) ** 2
-        return self.predictors.variances * np.where(np.isnan(slopes), np.inf, slopes)
-
-    def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits (k,)."""
-        low, high = self.predictors.noise_aware(alpha, target)
-        return self.link.mean(low), self.link.mean(high)
-
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """All means."""
-        low, high = self.predictors.certified(alpha, target)
-        return self.link.mean(low), self.link.mean(high)
-
-    def subset(self, chosen: slice) -> PredictedMeanIntervals:
-        """Intervals of some of the predictions."""
-        return replace(self, predictors=self.predictors.subset(chosen))
-
-    def pvalues(self, value: float | Floats, alternative: Alternative) -> Floats:
-        """P-values (k,) that each mean equals `value`."""
-        return self.predictors.pvalues(self.link.predictor(np.asarray(value)), alternative)
-
-
 Effect = Callable[[Floats], Floats]  # effects (m,) at m points, for coefficients (p,)
 
 
@@ -356,15 +316,6 @@ class ScoreResult(RegressionResult):
         """`tvalues` by the name of a normal statistic."""
         return self.tvalues
 
-    def _ratios(self, name: str, alpha: float, method: Method, target: Target) -> pd.DataFrame:
-        import pandas as pd
-
-        low, high = np.asarray(self.conf_int(alpha=alpha, method=method, target=target)).T
-        with np.errstate(over="ignore"):
-            columns = (np.exp(np.asarray(self.params)), np.exp(low), np.exp(high))
-        names = (name, "conf_low", "conf_high")
-        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=self.terms)
-
     @property
     def _covariance(self) -> Floats:
         return self._coefficients.covariance
@@ -380,12 +331,11 @@ class ScoreResult(RegressionResult):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GeneralisedResult(ScoreResult):
+class GeneralisedResult(ScoreResult, LinkedResult):
     """A generalised linear model, named as in statsmodels: ``params, bse, tvalues, pvalues``.
 
     Attributes
     ----------
-    link : Link
     points : mapping of column name to (m,) float64
         Of the columns of the regressors, where `get_margeff` averages over the rows.
     unmeasured : (d,) float64
@@ -393,38 +343,12 @@ class GeneralisedResult(ScoreResult):
         `privacy_share` counts too; zero where all that the score needs was measured.
     """
 
-    link: Link = field(kw_only=True, compare=False)
     points: Mapping[str, Floats] = field(kw_only=True, compare=False)
     unmeasured: Floats = field(kw_only=True, compare=False)
 
     @property
     def _privacy(self) -> str:
         return _UNMEASURED if np.any(self.unmeasured >= _LEAST_SHARE) else super()._privacy
-
-    def get_prediction(
-        self, exog: pd.DataFrame | Mapping[str, Any] | None = None
-    ) -> EstimateResult:
-        """Predicted means for given values of the columns of the formula, with intervals.
-
-        Parameters
-        ----------
-        exog : DataFrame or mapping of column name to values
-            Of pandas, polars or Arrow. In original units; numbers within the schema's bounds,
-            levels by their labels or as the table stores them. A single value is repeated.
-
-        Raises
-        ------
-        RequestError
-            For a missing column, or a value that the schema does not declare.
-        """
-        intervals = self._at(exog)
-        names = [str(i) for i in range(len(intervals))]
-        predicted = PredictedMeanIntervals(intervals, self.link)
-        return EstimateResult(**self._combined(f"Predicted means, {self.title}", names, predicted))
-
-    def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
-        """Predicted means (m,) alone; see `get_prediction`, which has their intervals."""
-        return np.asarray(self.link.mean(self._at(exog).estimates))
 
     def _at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> CoefficientIntervals:
         """The linear predictor at given values."""

@@ -36,6 +36,13 @@ class Link:
     slope: Callable[[Floats], Floats]  # derivative of the mean
     predictor: Callable[[Floats], Floats]  # inverse of the mean, infinite at its ends
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _named, (self.name,)  # a copy is the same link
+
+
+def _named(name: str) -> Link:
+    return next(link for link in (LOGIT, LOG, IDENTITY) if link.name == name)
+
 
 def _logistic_slope(predictor: Floats) -> Floats:
     chance = np.asarray(special.expit(predictor))

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from dpstats.analyses.notes import cell_rules
-from dpstats.analyses.regression.contrasts import ContrastResult, RegressionResult
+from dpstats.analyses.regression.contrasts import ContrastResult, LinkedResult
 from dpstats.analyses.regression.design_moments import DesignMoments
 from dpstats.analyses.regression.glm_models import number_names, regressor_columns, value_in_bins
-from dpstats.analyses.regression.score import IDENTITY, LOG, Link, find_root
+from dpstats.analyses.regression.score import IDENTITY, LOG, LOGIT, Link, find_root
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells, squares_of_parts
 from dpstats.analyses.survey.weighted import (
+    ByDesign,
     DesignIntervals,
     SurveyResult,
     Totals,
@@ -32,6 +33,7 @@ from dpstats.analyses.survey.weighted import (
 )
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
+from dpstats.checks import Method, Target, first_few
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
@@ -40,20 +42,24 @@ from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Table
 from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.splines import SplineTable, knots_of
-from dpstats.results.estimates import estimated
+from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from dpstats.measured.view import ReleaseView
 
 _MOST_CELLS = 512  # of the regressors
 _FEW_CELLS = 32  # up to which contrasts of cells have less noise than those of scores
 _POINTS = 4  # an even number in a bin, over which rows are spread evenly
+_ROUNDING = 1e-9
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
-    "level has no rows; use more rows or more budget, fewer regressors, or leave such levels out"
+    "level has no rows; use more rows or more budget, fewer regressors, or, of categories alone, "
+    "given= without such levels"
 )
 _NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "
@@ -104,8 +110,13 @@ class Equations(Cached, ABC):
         """See `Estimand.squares`."""
 
     @property
+    def span(self) -> Floats | None:
+        """(p, r) orthonormal basis of what can be estimated; None of all coefficients."""
+        return None
+
+    @property
     def score(self) -> PilotScore | None:
-        """What contrasts between units are measured of, if not of the block."""
+        """Functions that contrasts between units are measured of, if not those of the block."""
         return None
 
     def _of_terms(self) -> PilotScore:
@@ -129,46 +140,50 @@ class Equations(Cached, ABC):
             shift = combinations @ self.moments.shift
         else:
             matrix = matrix / self.moments.half_range
-
-        def unknown(totals: Floats, columns: int) -> Floats:
-            return np.full((len(matrix), columns), np.nan)
-
-        def value(totals: Floats) -> Floats:
-            fitted = self._fitted(totals)
-            return np.asarray(matrix @ fitted.b + shift if fitted else unknown(totals, 1)[:, 0])
-
-        def jacobian(totals: Floats) -> Floats:
-            fitted = self._fitted(totals)
-            if fitted is None:
-                return unknown(totals, len(totals))
-            return np.asarray(matrix @ fitted.inverse @ fitted.by_totals)
-
-        def moving(totals: Floats) -> Floats:
-            fitted = self._fitted(totals)
-            if fitted is None:
-                return unknown(totals, len(totals))
-            along = matrix @ fitted.inverse
-            length = np.einsum("ij,ij->i", along, matrix)
-            return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
-
-        def by_score(totals: Floats) -> Floats:
-            fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
-            if fitted is None:
-                return unknown(totals, basis.shape[1])
-            return np.asarray(matrix @ fitted.inverse @ basis)
-
-        def hidden(totals: Floats) -> Floats:
-            fitted = self._fitted(totals)
-            if fitted is None:
-                return np.zeros(len(matrix))
-            return self.hidden(totals, matrix @ fitted.inverse)
+        if self.span is not None:
+            outside = np.abs(matrix - matrix @ self.span @ self.span.T).max(axis=1)
+            matrix[outside > _ROUNDING * np.abs(matrix).max(axis=1)] = np.nan
 
         return Estimand(
-            self.block, terms, value, jacobian, self.squares, by_units=True, moving=moving,
-            hidden=hidden, contrasted=self.score,
-            contrast_slopes=None if self.score is None else by_score,
-            along=lambda names, contrasts: self.estimand(names, contrasts @ combinations),
+            self.block, terms, partial(self._value, matrix, shift), partial(self._slopes, matrix),
+            self.squares, by_units=True, moving=partial(self._moving, matrix),
+            hidden=partial(self._hidden, matrix), contrasted=self.score,
+            contrast_slopes=None if self.score is None else partial(self._by_score, matrix),
+            along=partial(self._combined, combinations),
         )  # fmt: skip
+
+    def _combined(self, combinations: Floats, terms: Sequence[str], of: Floats) -> Estimand:
+        return self.estimand(terms, of @ combinations)
+
+    def _value(self, matrix: Floats, shift: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        return np.full(len(matrix), np.nan) if fitted is None else matrix @ fitted.b + shift
+
+    def _slopes(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.full((len(matrix), len(totals)), np.nan)
+        return np.asarray(matrix @ fitted.inverse @ fitted.by_totals)
+
+    def _moving(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.full((len(matrix), len(totals)), np.nan)
+        along = matrix @ fitted.inverse
+        length = np.einsum("ij,ij->i", along, matrix)
+        return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
+
+    def _hidden(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.zeros(len(matrix))
+        return self.hidden(totals, matrix @ fitted.inverse)
+
+    def _by_score(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
+        if fitted is None:
+            return np.full((len(matrix), basis.shape[1]), np.nan)
+        return np.asarray(matrix @ fitted.inverse @ basis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +195,7 @@ class CellEquations(Equations):
 
     @staticmethod
     def serves(moments: DesignMoments) -> bool:
-        """Whether the regressors have few cells, in each of which they have one value."""
+        """True if the regressors have few cells, in each of which they have one value."""
         columns = regressor_columns(moments)
         few = math.prod(column.bins for column in columns) <= _FEW_CELLS
         return few and not _of_many_values(moments)
@@ -191,13 +206,23 @@ class CellEquations(Equations):
 
     @cached_property
     def _bins(self) -> Codes:
-        """(c, C) bins of the columns in all cells where numbers have a value."""
+        """(c, C) bins of the columns in all cells that rows with values can be in."""
         bins = np.indices([column.bins for column in self._columns]).reshape(len(self._columns), -1)
         names = number_names(self.moments)
         kept = np.ones(bins.shape[1], dtype=np.bool_)
         for column, of in zip(self._columns, bins, strict=True):
             kept &= (of < _value_bins(column)) | (column.name not in names)
+        if (given := self.moments.given) is not None:
+            every = tuple(c for c in self.moments.schema if c in (*self._columns, *given.columns))
+            others = tuple(i for i, column in enumerate(every) if column not in self._columns)
+            kept &= np.asarray(given.over(every).any(axis=others))[tuple(bins)]
         return bins[:, kept]
+
+    @cached_property
+    def span(self) -> Floats | None:
+        """See `Equations.span`: a condition may exclude levels of a regressor."""
+        span = linalg.orth(self._x.T)
+        return span if span.shape[1] < span.shape[0] else None
 
     @cached_property
     def _x(self) -> Floats:
@@ -300,7 +325,8 @@ class CellEquations(Equations):
         """By Newton's method; None where the derivative is not definite."""
         sizes, sums = self._maps
         counts, of_response = sizes @ totals, sums @ totals
-        x, link = self._x, self.link
+        whole, link, span = self._x, self.link, self.span
+        x = whole if span is None else whole @ span
         rows = self._positive(totals)
 
         def score(b: Floats) -> Floats:
@@ -325,7 +351,9 @@ class CellEquations(Equations):
         if link is IDENTITY:
             b = inverse @ score(b)
         mean = link.mean(x @ b)[:, np.newaxis]
-        return Fitted(b, inverse, x.T @ (sums - mean * sizes))
+        if span is not None:
+            b, inverse = span @ b, span @ inverse @ span.T
+        return Fitted(b, inverse, whole.T @ (sums - mean * sizes))
 
     def moving(self, fitted: Fitted, along: Floats) -> Floats:
         """See `Equations.moving`."""
@@ -374,20 +402,29 @@ class SplineEquations(CellEquations):
         """A table, of splines where there are some."""
         return self._table or super().block
 
+    def _possible(self, column: Column) -> NDArray[np.bool_]:
+        """Bins of a column that the condition does not exclude."""
+        given = self.moments.given
+        if given is None or column not in given.columns:
+            return np.ones(column.bins, dtype=np.bool_)
+        cells = np.moveaxis(given.over(given.columns), given.columns.index(column), 0)
+        return np.asarray(cells.reshape(column.bins, -1).any(axis=1))
+
     @cached_property
     def _axes(self) -> list[tuple[Floats, Floats]]:
         """Values (C,) of every regressor's column at its points, and splines or bins (d, C)."""
         assert self._table is not None
         axes, numbers = [], number_names(self.moments)
         for axis, column in enumerate(self._columns):
+            by_value = column.name in numbers
+            possible = self._possible(column)
+            bins = np.flatnonzero(possible[: _value_bins(column)] if by_value else possible)
             if self._table.knots[axis] is None:
-                by_value = column.name in numbers
-                bins = np.arange(_value_bins(column) if by_value else column.bins)
                 values = value_in_bins(column, bins) if by_value else bins.astype(np.float64)  # type: ignore[arg-type]
-                axes.append((values, np.eye(column.bins)[:, : len(bins)]))
+                axes.append((values, np.eye(column.bins)[:, bins]))
                 continue
             assert isinstance(column, Number)
-            first, last = (ends[: column.value_bins, np.newaxis] for ends in column.bin_codes)
+            first, last = (ends[bins, np.newaxis] for ends in column.bin_codes)
             inside = (last - first + 1) * np.arange(1, _POINTS, 2) // (2 * _POINTS)
             codes = np.unique([first + inside, last - inside])
             start, parts = self._table.splines(axis, codes)
@@ -441,7 +478,7 @@ class SplineEquations(CellEquations):
         if self._table is None:
             return super()._positive(totals)
         splines = self._splines[0]
-        points = np.maximum(splines.sum(axis=1, keepdims=True), 1e-300)  # none of missing cells
+        points = np.maximum(splines.sum(axis=1, keepdims=True), 1e-300)  # none of some levels
         return np.asarray(self._rows(totals) @ (splines / points))
 
     def _rows(self, totals: Floats) -> Floats:
@@ -638,7 +675,7 @@ def equations_of(moments: DesignMoments, link: Link) -> Equations:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class WeightedRegression(SurveyResult, RegressionResult):
+class WeightedRegression(SurveyResult, LinkedResult):
     """Coefficients of a regression from a survey with a `Design`.
 
     The F test is Hotelling's, with the degrees of freedom of the design.
@@ -659,7 +696,50 @@ class WeightedRegression(SurveyResult, RegressionResult):
     (['Intercept', 'sex[T.m]'], (2, 2))
     >>> fitted.f_test("sex[T.m] = 0").pvalue < 0.05
     True
+    >>> predicted = fitted.predict({"sex": ["f", "m"]})
+    >>> print(fitted.odds_ratios().shape, abs(predicted - [0.5, 0.25]).max() < 0.2)
+    (2, 3) True
     """
+
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("rsquared", "rsquared_adj", "scale", "mse_resid", "ssr"),
+            "f_test compares a regression with one of fewer columns",
+        ),
+        **dict.fromkeys(("fvalue", "f_pvalue"), "f_test tests the coefficients that you name"),
+        "get_margeff": "get_prediction has means, with intervals, at values that you name",
+        "zvalues": "tvalues have the degrees of freedom of the design",
+    }
+
+    def odds_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients of `Logistic` and of their intervals.
+
+        Raises
+        ------
+        RequestError
+            For another regression.
+        """
+        self._require(LOGIT, "odds_ratios", "dps.Logistic")
+        return self._ratios("odds_ratio", alpha, method, target)
+
+    def rate_ratios(
+        self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
+    ) -> pd.DataFrame:
+        """Exponentials of the coefficients of `Poisson` and of their intervals.
+
+        Raises
+        ------
+        RequestError
+            For another regression.
+        """
+        self._require(LOG, "rate_ratios", "dps.Poisson")
+        return self._ratios("rate_ratio", alpha, method, target)
+
+    def _require(self, link: Link, name: str, analysis: str) -> None:
+        if self.link is not link:
+            raise RequestError(f"{name} are of {analysis}, and this is {self.title}; use params")
 
     @property
     def df_resid(self) -> float:
@@ -670,17 +750,22 @@ class WeightedRegression(SurveyResult, RegressionResult):
     def _covariance(self) -> Floats:
         return np.where(np.isnan(self.covariance), np.inf, self.covariance)
 
+    def _at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> DesignIntervals:
+        moments = self.moments  # whose basis times these combinations is the predictor
+        rows = np.linalg.solve(moments.to_basis.T, moments.half_range * moments.at(exog).T)
+        return self._along(np.asarray(rows.T, np.float64))
+
+    def _predicted(self, fields: dict[str, Any]) -> EstimateResult:
+        return ByDesign(**fields)
+
     def _along(self, matrix: Floats) -> DesignIntervals:
         (part,), names = self.parts, [str(i) for i in range(len(matrix))]
-        return DesignIntervals((replace(part, estimand=part.estimand.differences(names, matrix)),))
+        return DesignIntervals((part.along(names, matrix),))
 
     def _combined(
         self, title: str, names: list[str], intervals: Any, notes: Sequence[str] = ()
     ) -> dict[str, Any]:
-        return {
-            **estimated(names, intervals), "title": title, "budget": self.budget,
-            "rows": self.rows, "notes": [*notes, *self.notes], "design": self.design,
-        }  # fmt: skip
+        return super()._combined(title, names, intervals, notes) | {"design": self.design}
 
     def _contrasts(self, fields: dict[str, Any]) -> ContrastResult:
         return WeightedContrasts(**fields)
@@ -714,8 +799,10 @@ def weighted_regression(
     (part,) = parts = estimates_of(analysis, release)
     terms = part.estimand.terms
     notes = []
-    if not np.isfinite(part.params).all():
+    if equations.solve(part.totals.values) is None:
         notes.append(_NO_FIT)
+    elif unknown := [t for t, b in zip(terms, part.params.tolist(), strict=True) if np.isnan(b)]:
+        notes.append(f"the condition leaves no rows that determine {first_few(unknown)}")
     elif any(
         np.isinf(end).any() for end in DesignIntervals((part,)).noise_aware(0.05, "population")
     ):
@@ -724,9 +811,9 @@ def weighted_regression(
         notes.append(_CLIPPED if equations.link is IDENTITY else _SCORES)
     errors = np.sqrt(np.diag(part.sampling_covariance + part.noise_covariance))
     if (part.hidden > _LEAST_HIDDEN * errors).any():
-        notes.append(_HIDDEN.format(float(np.max(part.hidden / errors))))
+        notes.append(_HIDDEN.format(float(np.nanmax(part.hidden / errors))))
     notes.append(cell_rules(release.schema, analysis))
     return result_of(
         title, parts, part.totals.answers.rows, str(release.budget), notes, WeightedRegression,
-        moments=equations.moments, null=np.zeros(len(terms)),
+        moments=equations.moments, link=equations.link, null=np.zeros(len(terms)),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What an analysis estimates in a survey: a smooth function of weighted totals."""
+"""Estimands of a survey: smooth functions of weighted totals."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.group_moments import PARTS, TO_MOMENTS
+from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
+from dpstats.inference.intervals import Ends, ends_of_sums
 
 if TYPE_CHECKING:
-    from dpstats.inference.intervals import Ends
-    from dpstats.schema import Number, Schema
+    from dpstats.schema import Schema
+
+
+_LEAST_WEIGHT = 64.0  # steps of the weights of some rows, below which nothing is said of them
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Estimand:
         (q,) of the parameters, two arrays.
     numerators : (q, d) float64, optional
         Totals of the population that the parameters are ratios of, as sums of the block's.
+    counted : sequence of str
+        What these totals are of, by default the terms.
     by_units : bool
         Whether a declared design effect, which is that of shares, says nothing about them.
     contrasted : Block, optional
@@ -76,6 +81,7 @@ class Estimand:
     range: tuple[Floats | float, Floats | float] = (-np.inf, np.inf)
     limits: Callable[[Floats, Floats], Ends] | None = None
     numerators: Floats | None = None
+    counted: Sequence[str] = ()
     by_units: bool = False
     contrasted: Block | None = None
     contrast_slopes: Callable[[Floats], Floats] | None = None
@@ -104,49 +110,77 @@ class Estimand:
         limits : callable, optional
             Limits of the parameters to those of the new ones.
         """
-        inner = self.limits
-
-        def of_totals(low: Floats, high: Floats) -> Ends:
-            assert inner is not None
-            assert limits is not None
-            return limits(*inner(low, high))
-
-        by_contrasts = self.contrast_slopes
+        made = _Composed(self, value, jacobian, limits)
         return replace(
             self,
             terms=terms,
-            value=lambda totals: value(self.value(totals)),
-            jacobian=lambda totals: jacobian(self.value(totals)) @ self.jacobian(totals),
+            value=made.value,
+            jacobian=made.jacobian,
             range=range,
-            limits=None if inner is None or limits is None else of_totals,
+            limits=None if self.limits is None or limits is None else made.limits,
             numerators=None,
-            contrast_slopes=None if by_contrasts is None else (
-                lambda totals: jacobian(self.value(totals)) @ by_contrasts(totals)
-            ),
+            contrast_slopes=None if self.contrast_slopes is None else made.contrast_slopes,
             moving=None,
             hidden=None,
             along=None,
             dates=False,
             logarithmic=None,
-        )  # fmt: skip
+        )
 
     def differences(self, terms: Sequence[str], contrasts: Floats) -> Estimand:
         """Linear combinations of the parameters with weights (p, q)."""
         if self.along is not None:
             return self.along(terms, contrasts)
-        positive, negative = np.maximum(contrasts, 0), np.minimum(contrasts, 0)
+        sums, ends = Sums(contrasts), (np.broadcast_to(end, len(self.terms)) for end in self.range)
+        return self.combined(terms, sums.value, sums.jacobian, sums.limits(*ends), sums.limits)
 
-        def limits(low: Floats, high: Floats) -> Ends:
-            return positive @ low + negative @ high, positive @ high + negative @ low
 
-        ends = limits(*(np.broadcast_to(end, len(self.terms)) for end in self.range))
-        return self.combined(
-            terms,
-            lambda parameters: contrasts @ parameters,
-            lambda parameters: contrasts,
-            ends,
-            limits,
-        )
+# Functions of estimands are methods of these, so that results can be pickled.
+@dataclass(frozen=True)
+class _Composed:
+    """Functions of parameters, as functions of the totals that these follow from."""
+
+    inner: Estimand
+    of_value: Callable[[Floats], Floats]
+    of_jacobian: Callable[[Floats], Floats]
+    of_limits: Callable[[Floats, Floats], Ends] | None
+
+    def value(self, totals: Floats) -> Floats:
+        return self.of_value(self.inner.value(totals))
+
+    def jacobian(self, totals: Floats) -> Floats:
+        outer = self.of_jacobian(self.inner.value(totals))
+        return sums_of(outer, self.inner.jacobian(totals))
+
+    def contrast_slopes(self, totals: Floats) -> Floats:
+        assert self.inner.contrast_slopes is not None
+        return self.of_jacobian(self.inner.value(totals)) @ self.inner.contrast_slopes(totals)
+
+    def limits(self, low: Floats, high: Floats) -> Ends:
+        assert self.inner.limits is not None
+        assert self.of_limits is not None
+        return self.of_limits(*self.inner.limits(low, high))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A constant plus sums of parameters or totals with weights (p, q)."""
+
+    weights: Floats
+    constant: float | Floats = 0.0
+
+    def value(self, parameters: Floats) -> Floats:
+        """Sums (p,)."""
+        return np.asarray(self.constant + sums_of(self.weights, parameters))
+
+    def jacobian(self, parameters: Floats) -> Floats:
+        """The weights."""
+        return self.weights
+
+    def limits(self, low: Floats, high: Floats) -> Ends:
+        """Least and largest sums (p,)."""
+        least, most = ends_of_sums(self.weights, low, high)
+        return self.constant + least, self.constant + most
 
 
 def ratios(
@@ -161,27 +195,44 @@ def ratios(
     squares: Callable[[Floats, Floats], Floats] | None = None,
 ) -> Estimand:
     """Ratios of sums of totals, shift + scale (N t) / (M t), weights N and M (q, d)."""
-
-    def value(totals: Floats) -> Floats:
-        return np.asarray(shift + scale * (numerators @ totals) / _positive(denominators @ totals))
-
-    def jacobian(totals: Floats) -> Floats:
-        below = _positive(denominators @ totals)[:, np.newaxis]
-        ratio = (numerators @ totals)[:, np.newaxis] / below
-        return np.asarray(scale * (numerators - ratio * denominators) / below)
-
-    def limits(low: Floats, high: Floats) -> Ends:
-        least = _least_ratio(numerators, denominators, low, high)
-        largest = -_least_ratio(-numerators, denominators, low, high)
-        ends = shift + scale * least, shift + scale * largest
-        return np.clip(ends[0], *range), np.clip(ends[1], *range)
-
-    above = scale * numerators + shift * denominators
-    cells = squares_of_cells if squares is None else squares
+    made = _Ratios(numerators, denominators, shift, scale, range)
     return Estimand(
-        block, terms, value, jacobian, cells, range, limits, above,
-        moving=lambda totals: denominators / _positive(denominators @ totals)[:, np.newaxis],
+        block, terms, made.value, made.jacobian, squares or squares_of_cells, range, made.limits,
+        numerators=scale * numerators + shift * denominators, moving=made.moving,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Ratios:
+    numerators: Floats
+    denominators: Floats
+    shift: float
+    scale: float
+    range: tuple[float, float]
+
+    def _size(self, totals: Floats) -> Floats:
+        """Denominators (q,), nan where they are hardly a row's: then there is no estimate."""
+        size = self.denominators @ totals
+        return np.where(size >= _LEAST_WEIGHT, size, np.nan)
+
+    def value(self, totals: Floats) -> Floats:
+        ratio = (self.numerators @ totals) / self._size(totals)
+        return np.asarray(self.shift + self.scale * ratio)
+
+    def jacobian(self, totals: Floats) -> Floats:
+        below = self._size(totals)[:, np.newaxis]
+        ratio = (self.numerators @ totals)[:, np.newaxis] / below
+        return np.asarray(self.scale * (self.numerators - ratio * self.denominators) / below)
+
+    def moving(self, totals: Floats) -> Floats:
+        return np.asarray(self.denominators / self._size(totals)[:, np.newaxis])
+
+    def limits(self, low: Floats, high: Floats) -> Ends:
+        least = _least_ratio(self.numerators, self.denominators, low, high)
+        largest = -_least_ratio(-self.numerators, self.denominators, low, high)
+        ends = (np.clip(self.shift + self.scale * end, *self.range) for end in (least, largest))
+        low, high = ends
+        return low, high
 
 
 def shares_in_groups(block: Block, terms: Sequence[str]) -> Estimand:
@@ -206,13 +257,15 @@ def squares_of_cells(totals: Floats, jacobian: Floats) -> Floats:
     return np.asarray(jacobian**2 @ np.maximum(totals, 0))
 
 
-def means_in_groups(block: Block, number: Number, terms: Sequence[str]) -> Estimand:
-    """Means of a number in every group of a `GroupMoments` block, in original units.
+def means_in_groups(
+    block: GroupMoments, terms: Sequence[str], counted: Sequence[str], order: Sequence[int]
+) -> Estimand:
+    """Means of a number in groups of a block, in original units; and what sums of it are of.
 
     The three parts of a row add up to one, and their last less their first is x in [-1, 1]; the
     first and last less the middle one are x^2.
     """
-    groups = np.eye(len(terms))
+    number, groups = block.number, np.eye(len(block.groups))[list(order)]
     parts = dict(zip(PARTS, np.eye(len(PARTS)), strict=True))
     low, middle, high = (np.kron(groups, parts[part]) for part in PARTS)
     half = number.half_range
@@ -221,7 +274,7 @@ def means_in_groups(block: Block, number: Number, terms: Sequence[str]) -> Estim
         block, terms, high - low, low + middle + high, shift=number.middle, scale=half,
         range=bounds, squares=squares_of_parts,
     )  # fmt: skip
-    return replace(means, dates=number.dates)
+    return replace(means, dates=number.dates, counted=counted)
 
 
 def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:
@@ -233,9 +286,11 @@ def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:
     return np.asarray(np.maximum(in_groups, 0).sum(axis=1))
 
 
-def _positive(totals: Floats) -> Floats:
-    """Denominators, at least one step of a weight: noise can leave a small group less than none."""
-    return np.maximum(totals, 1.0)
+def sums_of(weights: Floats, values: Floats) -> Floats:
+    """Sums W v with weights W (p, q), in which an unknown v of weight zero is not used."""
+    if np.isfinite(values).all():
+        return np.asarray(weights @ values)
+    return np.stack([one[one != 0] @ values[one != 0] for one in weights])
 
 
 def _least_ratio(numerators: Floats, denominators: Floats, low: Floats, high: Floats) -> Floats:
@@ -276,7 +331,7 @@ class WithEstimands(Protocol):
     """An analysis that has weighted estimates."""
 
     def estimands(self, schema: Schema) -> Sequence[Estimand]:
-        """What it estimates, one for each of its blocks."""
+        """Estimands, one for each of its blocks."""
 
 
 def require_estimands(name: str, analysis: object) -> None:
@@ -294,7 +349,7 @@ def require_estimands(name: str, analysis: object) -> None:
 
 
 def estimands_of(analysis: object, schema: Schema) -> Sequence[Estimand]:
-    """What an analysis estimates in a survey; nothing for one without weighted estimates."""
+    """Estimands of an analysis in a survey; none of one without weighted estimates."""
     found: Sequence[Estimand] = ()
     if hasattr(analysis, "estimands"):
         found = analysis.estimands(schema)

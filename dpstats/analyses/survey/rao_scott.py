@@ -61,7 +61,7 @@ _NO_TEST = FirstOrder(np.nan, 1.0, (np.nan, np.nan), np.nan)
 
 
 @dataclass(frozen=True)
-class Parts:
+class Covariances:
     """Covariances (q, q) of q departures from a null hypothesis.
 
     Attributes
@@ -85,8 +85,8 @@ class Parts:
     deff: float | None
 
     @classmethod
-    def of(cls, estimates: Estimates, slopes: Floats, independent: Floats) -> Parts:
-        """Those of combinations (q, p) of some estimates."""
+    def of(cls, estimates: Estimates, slopes: Floats, independent: Floats) -> Covariances:
+        """Covariances of combinations (q, p) of some estimates."""
         products, subtracted = estimates.contrast_moments
         design = estimates.totals.design
         return cls(
@@ -127,7 +127,7 @@ class Parts:
         return float(np.trace(delta)), float(np.trace(delta @ delta)), df
 
 
-def first_order(departures: Floats, null: Floats, parts: Parts) -> FirstOrder:
+def first_order(departures: Floats, null: Floats, parts: Covariances) -> FirstOrder:
     """Test that departures (q,) are zero, of covariance `null` (q, q) if rows were independent.
 
     `null` includes the noise, as the design effects of `parts` do.
@@ -271,17 +271,21 @@ class RaoScottResult(HypothesisResult):
                 for cell, share, expected, residual in cells][:MOST]  # fmt: skip
         left = len(self.cells) - len(rows)
         remarks = [f"Note: {note}" for note in ([more_rows(left)] if left else []) + [*self.notes]]
-        first, second = self.df
-        of = f"{fixed(first, 2)} and {fixed(second, 1)}" if np.isfinite(second) else fixed(first, 2)
         lines = [f"null hypothesis: {self.null}", ""]
         if np.isfinite(self.statistic):
             lines += [
-                f"p-value {shown_pvalue(self.pvalue)} (F = {significant(self.statistic)} on {of} "
-                f"df; design effect {significant(self.design_effect)})",
+                f"p-value {shown_pvalue(self.pvalue)} (F = {significant(self.statistic)} on "
+                f"{both_df(self.df)} df; design effect {significant(self.design_effect)})",
                 f"{self.effect_name} = {significant(self.effect)}",
             ]
         head = ["cell", "share", "expected", "residual"]
         return Page(self.title, lines, head, rows, after=[*self.footer.splitlines(), *remarks])
+
+
+def both_df(df: tuple[float, float]) -> str:
+    """Degrees of freedom of an F distribution; without the second ones where it is a chi-square."""
+    first, second = df
+    return fixed(first, 2) + (f" and {fixed(second, 1)}" if np.isfinite(second) else "")
 
 
 @dataclass(frozen=True)
@@ -339,7 +343,7 @@ def chi_square_test(
         plain = over_fit @ np.diag(fit) @ over_fit.T
         at = fit if probabilities is not None else _between(p, fit, np.diag(noise), n)
         slopes = contrasts / at
-        parts = Parts.of(estimates, slopes, slopes @ np.diag(at) @ slopes.T / n)
+        parts = Covariances.of(estimates, slopes, slopes @ np.diag(at) @ slopes.T / n)
         test = first_order(found, plain / n + over_fit @ noise @ over_fit.T, parts)
         squared = found @ np.linalg.solve(plain, found)
         squared -= np.trace(np.linalg.solve(plain, over_fit @ noise @ over_fit.T))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.moments.group_means import PairwiseResult
-from dpstats.analyses.survey.estimand import Estimand, squares_of_cells
-from dpstats.analyses.survey.rao_scott import Parts, first_order
+from dpstats.analyses.moments.group_means import PairwiseResult, WeightedPairs
+from dpstats.analyses.survey.estimand import Estimand, Sums, squares_of_cells
+from dpstats.analyses.survey.rao_scott import Covariances, both_df, first_order
 from dpstats.analyses.survey.weighted import (
     ByDesign,
     DesignIntervals,
@@ -108,15 +108,9 @@ class CurveIntervals(DesignIntervals, CurveLimits):
     ) -> CombinedCurves:
         """A constant plus combinations (p, q) of the points of all curves."""
         whole, (part,) = replace(self, chosen=None), self.parts
-        made = part.estimand.combined(
-            [f"combination {i}" for i in range(1, len(weights) + 1)],
-            lambda points: constant + weights @ points,
-            lambda points: weights,
-            ends,
-        )
-        return CombinedCurves(
-            (Estimates(made, part.totals),), whole=whole, weights=weights, constant=constant
-        )
+        sums, terms = Sums(weights, constant), [f"combination {i + 1}" for i in range(len(weights))]
+        made = part.estimand.combined(terms, sums.value, sums.jacobian, ends)
+        return CombinedCurves((Estimates(made, part.totals),), whole=whole, sums=sums)
 
     def differences(self, first: Sequence[int], second: Sequence[int]) -> CombinedCurves:
         """First parameters less second ones."""
@@ -130,27 +124,22 @@ class CombinedCurves(DesignIntervals, CurveLimits):
     """Limits of a constant plus combinations (p, q) of the points of curves."""
 
     whole: CurveIntervals = field(kw_only=True, compare=False)
-    weights: Floats = field(kw_only=True, compare=False)
-    constant: float = field(kw_only=True, default=0.0)
+    sums: Sums = field(kw_only=True, compare=False)
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (p,) of the table's own, from joint ones of all curves."""
         if target == "population":
             return self.ranges
-        low, high = self.whole.joint_certified(alpha, target)
-        up, down = np.maximum(self.weights, 0), np.minimum(self.weights, 0)
-        least, most = up @ low + down @ high, up @ high + down @ low
-        return self._joined([self.constant + least]), self._joined([self.constant + most])
+        least, most = self.sums.limits(*self.whole.joint_certified(alpha, target))
+        return self._joined([least]), self._joined([most])
 
     def differences(self, first: Sequence[int], second: Sequence[int]) -> CombinedCurves:
         """First parameters less second ones."""
-        own, width = self._joined([self.weights]), float(np.max(self.ranges[1] - self.ranges[0]))
+        own, width = (
+            self._joined([self.sums.weights]),
+            float(np.max(self.ranges[1] - self.ranges[0])),
+        )
         return self.whole.combined(own[list(first)] - own[list(second)], ends=(-width, width))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class WeightedPairs(ByDesign, PairwiseResult):
-    """Differences of all pairs of groups in a survey."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -215,23 +204,25 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
 
     def _test_of(
         self, groups: list[list[int]], purpose: int
-    ) -> tuple[float, float, Floats, Floats]:
+    ) -> tuple[float, float, Floats, Floats, Any]:
         totals, risk = self._own.parts[0].totals, self.curves[0].risk
         scores, slopes, observed, expected = scores_of(risk, groups)
         block, free = self._own.parts[0].estimand.block, len(groups[0]) - 1
-        linear = Estimand(
-            block, [f"score {i}" for i in range(1, free + 1)], lambda _: scores[:free],
-            lambda _: slopes[:free], squares_of_cells,
-        )  # fmt: skip
+        sums, names = Sums(slopes[:free]), [f"score {i + 1}" for i in range(free)]
+        linear = Estimand(block, names, sums.value, sums.jacobian, squares_of_cells)
         estimates = Estimates(linear, totals)
         weighted = slopes[:free] * np.maximum(totals.values, 0)
         independent = self.design.coded_mean * weighted @ slopes[:free].T
-        parts = Parts.of(estimates, np.eye(free), independent)
+        parts = Covariances.of(estimates, np.eye(free), independent)
         test = first_order(scores[:free], independent + estimates.noise_covariance, parts)
-        return test.statistic, test.pvalue, observed * self._unit, expected * self._unit
+        events = observed * self._unit, expected * self._unit
+        return test.statistic, test.pvalue, *events, test.df
 
-    def _law_of_test(self, df: int) -> str:
-        return "of Rao and Scott, by an F distribution"
+    def _law_of_test(self, df: Any) -> str:
+        return f"of Rao and Scott, by an F distribution with {self._shown_df(df)} df"
+
+    def _shown_df(self, df: Any) -> str:
+        return both_df(df)
 
     def _made(self, kind: type[R], **fields: Any) -> R:
         own: type[Any] = WeightedPairs if kind is PairwiseResult else ByDesign

@@ -6,7 +6,7 @@ Signed contrasts of paired units are the one source of sampling covariances, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.notes import cell_rules
 from dpstats.analyses.survey.calibration import Calibration
-from dpstats.analyses.survey.estimand import Estimand, WithEstimands, basis_of
+from dpstats.analyses.survey.estimand import Estimand, Sums, WithEstimands, basis_of
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.checks import Alternative, Target, counted, first_few
@@ -327,6 +327,10 @@ class Estimates(Cached):
         moving = self.estimand.moving(self.totals.values)
         return np.stack([np.diag(self.totals.noise(moving, x)) for x in (self.slopes, moving)])
 
+    def along(self, terms: Sequence[str], matrix: Floats) -> Self:
+        """Estimates of combinations (k, q) of the parameters."""
+        return replace(self, estimand=self.estimand.differences(terms, matrix))
+
     def half_widths(self, alpha: float | Floats) -> Floats:
         """Half the widths (q,) of intervals at level 1 - alpha, or (q,) levels, eq. survey-limits.
 
@@ -394,11 +398,15 @@ class Estimates(Cached):
 
     def noise_quantiles(self, alpha: float) -> Floats:
         """Bounds (q,) on noise and hidden errors, each holding with probability 1 - alpha."""
-        if not np.isfinite(self.slopes).all():
-            return np.full(len(self.params), np.inf)
-        laws = map(self.totals.noise_law, self.slopes * _INVERTED)
-        noise = np.array([0.0 if law is None else law.quantile(alpha) for law in laws]) / _INVERTED
-        return noise + self.hidden
+        widths, known = np.full(len(self.params), np.inf), np.isfinite(self.slopes).all(axis=1)
+        laws = self.noise_laws(self.slopes[known])
+        noise = [0.0 if law is None else law.quantile(alpha) * by for law, by in laws]
+        widths[known] = np.array(noise) + self.hidden[known]
+        return widths
+
+    def noise_laws(self, slopes: Floats) -> list[tuple[Combination | None, float]]:
+        """Laws of the noise on combinations (q, d) of totals, and what each is multiplied by."""
+        return [(self.totals.noise_law(one * _INVERTED), 1 / _INVERTED) for one in slopes]
 
     def certified(self, alpha: float) -> Ends:
         """Limits (q,) of the table's own weighted parameters, jointly, for any rows."""
@@ -436,6 +444,16 @@ class DesignIntervals(Estimated, Cached):
         """Variances (q,) of the noise, infinite without an estimate."""
         joined = self._joined(np.diag(part.noise_covariance) for part in self.parts)
         return np.where(np.isnan(joined), np.inf, joined)
+
+    @property
+    def estimates(self) -> Floats:
+        """`estimate` by the name that results of regressions use."""
+        return self.estimate
+
+    @property
+    def variances(self) -> Floats:
+        """Variances (2, q) of the sampling error, and of the noise."""
+        return np.stack([self.sampling_variance, self.privacy_variance])
 
     @cached_property
     def degrees_of_freedom(self) -> Floats:
@@ -483,7 +501,9 @@ class DesignIntervals(Estimated, Cached):
             variance = self.privacy_variance + self.sampling_variance
         known = np.isfinite(self.estimate) & np.isfinite(width) & np.isfinite(variance)
         estimate, width = (np.where(known, x, 0.0) for x in (self.estimate, width))
-        squared = np.divide(width**2, variance, out=np.zeros(len(self)), where=known & (width > 0))
+        squared = np.divide(
+            width**2, variance, out=np.zeros(len(self)), where=known & (variance > 0)
+        )
         first, second = (squared * np.where(known, x, 0.0) for x in self._moving_noise)
         known &= second < 1
         rest = np.where(known, 1 - second, 1.0)
@@ -531,8 +551,8 @@ class DesignIntervals(Estimated, Cached):
         """Combinations (q, q) that can be tested: all."""
         return np.eye(len(self))
 
-    def wald(self, values: Floats) -> tuple[float, float]:
-        """F statistic and p-value that all parameters, of one block, equal values (q,).
+    def wald(self, values: Floats) -> tuple[float, float, float, float]:
+        """F statistic, p-value and both df of: all parameters, of one block, equal values (q,).
 
         The largest squared t of a combination of them, as Hotelling's; the noise is as it is where
         that combination has the value tested.
@@ -543,18 +563,18 @@ class DesignIntervals(Estimated, Cached):
         covariance = part.sampling_covariance + part.noise_covariance
         away = part.params - values
         if not (np.isfinite(away).all() and np.isfinite(covariance).all()):
-            return 0.0, 1.0
+            return 0.0, 1.0, float(len(values)), 1.0
         sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         sizes, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
         axes = vectors / sd[:, np.newaxis]
         along = axes @ ((axes.T @ away) / np.maximum(sizes, _LEAST_SIZE))
-        estimand = part.estimand.differences(["combination"], along[np.newaxis])
-        squared = replace(part, estimand=estimand).t_squared(along[np.newaxis] @ away)
+        combined = part.along(["combination"], along[np.newaxis])
+        squared = combined.t_squared(along[np.newaxis] @ away)
         size = int(np.sum(sizes > _ROUNDING))
         df = float(np.min(part.degrees_of_freedom))
         rest = max(df - size + 1, 1.0)
         statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)
-        return statistic, float(stats.f.sf(statistic, size, rest))
+        return statistic, float(stats.f.sf(statistic, size, rest)), float(size), rest
 
     def subset(self, chosen: slice | Sequence[int]) -> Self:
         """Intervals of some of the parameters."""
@@ -562,6 +582,10 @@ class DesignIntervals(Estimated, Cached):
         places = every if self.chosen is None else self.chosen
         some = places[chosen] if isinstance(chosen, slice) else [places[i] for i in chosen]
         return replace(self, chosen=tuple(some))
+
+
+class NotOfSurveysError(RequestError, AttributeError):
+    """An attribute that only results without a survey design have."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -573,12 +597,33 @@ class ByDesign(EstimateResult):
     design : Design
     """
 
+    instead: ClassVar[Mapping[str, str]] = {}  # advice, by what only unweighted results have
     certified_target: ClassVar[Target] = "table"  # there are none for the population
     uncertified: ClassVar[str] = (
         'certified "none": limits of the population need the declared design, whatever the budget'
     )
 
     design: Design = field(kw_only=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self.instead:
+            raise NotOfSurveysError(
+                f"{name} is not available with a survey design; {self.instead[name]}"
+            )
+        return self.__getattribute__(name)  # for its own error
+
+    @property
+    def capped_share(self) -> tuple[float, float] | None:
+        """Share of all weights that the cap cut off, and an upper limit (97.5%) of it.
+
+        Of all rows, also where the estimates are of a domain: there it can be up to this over the
+        domain's share of the weights. None unless the sum of all weights is public, see `Design`.
+        """
+        if self.design.total is None:
+            return None
+        steps = self.design.total / self.design.unit_weight
+        estimate, width = self.rows.estimate, _width_of(self.rows)
+        return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         shown = super()._shown(alpha, target, most)
@@ -676,23 +721,9 @@ class SurveyResult(ByDesign):
             above = part.estimand.numerators
             if above is None:
                 raise RequestError(f"{self.title} has no totals of the population")
-            parts.append(
-                Estimates(_total(part.estimand, above * self.design.unit_weight), part.totals)
-            )
+            estimand = _total(part.estimand, above * self.design.unit_weight)
+            parts.append(Estimates(estimand, part.totals))
         return result_of(f"Totals: {self.title}", parts, self.rows, self.budget, self.notes)
-
-    @property
-    def capped_share(self) -> tuple[float, float] | None:
-        """Share of the weights that the cap cut off, and an upper limit (97.5%) of it.
-
-        None unless the sum of all weights is public, see `Design`.
-        """
-        if self.design.total is None:
-            return None
-        steps = self.design.total / self.design.unit_weight
-        law, estimate = self.rows.law, self.rows.estimate
-        width = 0.0 if law is None else float(law.quantile(0.05))
-        return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
 
     def to_frame(self, **options: Any) -> pd.DataFrame:
         """One row per parameter, with its degrees of freedom; see `EstimateResult.to_frame`."""
@@ -705,17 +736,11 @@ T = TypeVar("T", bound=type[Any])
 
 def _total(estimand: Estimand, weights: Floats) -> Estimand:
     """Totals of the population, with weights (q, d) of the totals of the block."""
+    sums, names = Sums(weights), estimand.counted or estimand.terms
     return Estimand(
-        estimand.block,
-        [f"total of {term}" for term in estimand.terms],
-        lambda totals: weights @ totals,
-        lambda totals: weights,
-        estimand.squares,
-        limits=lambda low, high: (
-            np.maximum(weights, 0) @ low + np.minimum(weights, 0) @ high,
-            np.maximum(weights, 0) @ high + np.minimum(weights, 0) @ low,
-        ),
-    )
+        estimand.block, [f"total of {name}" for name in names], sums.value, sums.jacobian,
+        estimand.squares, limits=sums.limits,
+    )  # fmt: skip
 
 
 def weighted_by_design(analysis: T) -> T:
@@ -743,13 +768,24 @@ def weighted_by_design(analysis: T) -> T:
     return analysis
 
 
-def infer_weighted(analysis: Any, release: ReleaseView) -> SurveyResult:
+def infer_weighted(
+    analysis: Any, release: ReleaseView,
+    kind: type[S] = SurveyResult,  # type: ignore[assignment]
+    **fields: Any,
+) -> S:  # fmt: skip
     """Weighted estimates of an analysis, see `weighted_by_design`."""
     parts = estimates_of(analysis, release)
     rows = parts[0].totals.answers.rows
     notes = [cell_rules(release.schema, analysis)]
+    if unknown := [
+        term for part in parts
+        for term, value in zip(part.estimand.terms, part.params.tolist(), strict=True)
+        if np.isnan(value)
+    ]:  # fmt: skip
+        notes.insert(0, f"there is no estimate of {first_few(unknown)}, since the noisy weights of "
+                        "the rows are less than those of one: use the interval")  # fmt: skip
     title = analysis.title(release.schema)
-    return result_of(title, parts, rows, str(release.budget), notes)
+    return result_of(title, parts, rows, str(release.budget), notes, kind, **fields)
 
 
 def estimates_of(analysis: WithEstimands, release: ReleaseView) -> list[Estimates]:
@@ -794,7 +830,9 @@ def design_footer(
         "table": "the private table's own weighted value, with capped weights",
     }[target]
     of = f" Method: {method.replace('_', '-')}." if method else ""
-    return f"Target: {what}. About {rows.in_rows:,} rows by their weights; {budget}.{of}"
+    size = f"{'' if rows.rows_public else 'About '}{rows.in_rows:,} rows"
+    by = "" if rows.rows_public else " by their weights"
+    return f"Target: {what}. {size}{by}; {budget}.{of}"
 
 
 def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
@@ -824,6 +862,21 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
             f"the weights do not add up to {first_few(wrong)}: more than noise explains, so that "
             "intervals may be wrong; ask the custodian"
         )
-    return [source, *calibrated, cut,
+    return [source, *calibrated, cut, *_on_total(design, parts[0].totals.answers.rows),
             "weights are taken as given: that they were adjusted to known totals or for "
             "non-response from all rows is not part of the guarantee"]  # fmt: skip
+
+
+def _width_of(rows: RowCount) -> float:
+    """Half the width of a 95% interval of the sum of weights, in steps."""
+    return 0.0 if rows.law is None else float(rows.law.quantile(0.05))
+
+
+def _on_total(design: Design, rows: RowCount) -> list[str]:
+    """A note where the capped weights surely add up to more than the declared sum of all."""
+    low = (rows.estimate - _width_of(rows)) * design.unit_weight
+    if design.total is None or low <= design.total * (1 + _ROUNDING):
+        return []
+    return [f"the declared total of the weights, {design.total:g}, is below their noisy sum with "
+            f"the cap, {rows.estimate * design.unit_weight:.4g} (at least {low:.4g}): check total= "
+            "and mean="]  # fmt: skip

@@ -79,26 +79,28 @@ def curves_of(block: Block, shape: tuple[int, int, int], *, half: bool) -> Estim
     Derivatives are those at the fitted hazards (eq. linearised-curve).
     """
     groups, bins, _ = shape
-    edges, maps = bins - 1, counts_of(np.eye(block.size), shape, half=half)
+    terms = [f"S{g}({t})" for g in range(groups) for t in range(bins - 1)]
+    value, slopes = (partial(of, shape=shape, half=half) for of in (_points_of, _slopes_of))
+    return Estimand(block, terms, value, slopes, squares_of_cells, (0.0, 1.0))
 
-    def value(totals: Floats) -> Floats:
-        hazards = counts_of(totals, shape, half=half).hazards[:, :edges]
-        return survival(np.clip(hazards, -1, 1)).ravel()  # beyond the end there are only noises
 
-    def jacobian(totals: Floats) -> Floats:
-        counts, found = counts_of(totals, shape, half=half), []
-        for g in range(groups):
-            h = fitted_hazards(counts.hazards[g, :edges])[:, 0]
-            of_risk = maps.at_risk[:, g, :edges] * h
-            of_hazards = (maps.events[:, g, :edges, 0] - of_risk) / np.maximum(
-                counts.at_risk[g, :edges], 1.0
-            )
-            change = -np.tril(np.divide.outer(np.cumprod(1 - h), 1 - h))
-            found.append(change @ of_hazards.T)
-        return np.concatenate(found)
+def _points_of(totals: Floats, shape: tuple[int, int, int], half: bool) -> Floats:
+    hazards = counts_of(totals, shape, half=half).hazards[:, :-1]
+    return survival(np.clip(hazards, -1, 1)).ravel()  # beyond the end there are only noises
 
-    terms = [f"S{g}({t})" for g in range(groups) for t in range(edges)]
-    return Estimand(block, terms, value, jacobian, squares_of_cells, (0.0, 1.0))
+
+def _slopes_of(totals: Floats, shape: tuple[int, int, int], half: bool) -> Floats:
+    maps, counts = (counts_of(x, shape, half=half) for x in (np.eye(len(totals)), totals))
+    edges, found = shape[1] - 1, []
+    for g in range(shape[0]):
+        h = fitted_hazards(counts.hazards[g, :edges])[:, 0]
+        of_risk = maps.at_risk[:, g, :edges] * h
+        of_hazards = (maps.events[:, g, :edges, 0] - of_risk) / np.maximum(
+            counts.at_risk[g, :edges], 1.0
+        )
+        change = -np.tril(np.divide.outer(np.cumprod(1 - h), 1 - h))
+        found.append(change @ of_hazards.T)
+    return np.concatenate(found)
 
 
 class CurveLimits(Estimated):

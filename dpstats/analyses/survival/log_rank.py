@@ -28,8 +28,8 @@ class LogRankResult(HypothesisResult):
 
     Attributes
     ----------
-    df : int
-        Degrees of freedom of the statistic, a chi-square without noise.
+    df : int, or (float, float)
+        Degrees of freedom of the statistic, a chi-square without noise; of a survey those of F.
     observed, expected : (k,) Named
         Noisy numbers of events, and those expected if all groups had the same hazards.
 
@@ -52,14 +52,16 @@ class LogRankResult(HypothesisResult):
     True 1 True
     """
 
-    df: int = field(default=0, kw_only=True)
+    df: int | tuple[float, float] = field(default=0, kw_only=True)
     observed: Named = field(kw_only=True)
     expected: Named = field(kw_only=True)
 
     def to_frame(self) -> pd.DataFrame:
         """One row: hypothesis, alternative, statistic, degrees of freedom and p-value."""
         frame = super().to_frame()
-        frame.insert(3, "df", self.df)
+        both = self.df if isinstance(self.df, tuple) else (self.df,)
+        for place, (name, df) in enumerate(zip(("df", "df_denom"), both, strict=False), 3):
+            frame.insert(place, name, df)
         return frame
 
 

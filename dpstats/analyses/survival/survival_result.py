@@ -467,14 +467,14 @@ class SurvivalResult(EstimateResult):
         return self._once(("logrank", str(strata)), lambda: self._log_rank(names, groups))
 
     def _log_rank(self, names: list[str], groups: list[list[int]]) -> LogRankResult:
-        statistic, pvalue, observed, expected = self._test_of(groups, 11)
+        statistic, pvalue, observed, expected, df = self._test_of(groups, 11)
         return LogRankResult(
             f"Log-rank test, {self.title}",
             f"the hazards of {', '.join(names)} are equal in the population",
             statistic, pvalue, "two-sided", self._footer("noise_aware", "population"),
-            df=len(names) - 1, observed=Named(observed, names), expected=Named(expected, names),
+            df=df, observed=Named(observed, names), expected=Named(expected, names),
             notes=(
-                self._law_of_test(len(names) - 1),
+                self._law_of_test(df),
                 *(f"{name}: {o:.0f} events, {e:.0f} expected (noisy)"
                   for name, o, e in zip(names, observed.tolist(), expected.tolist(), strict=True)),
             ),
@@ -482,12 +482,15 @@ class SurvivalResult(EstimateResult):
 
     def _test_of(
         self, groups: list[list[int]], purpose: int
-    ) -> tuple[float, float, Floats, Floats]:
-        """Statistic, p-value, and observed and expected events of groups within strata."""
-        return log_rank_test(self.curves[0].risk, groups, purpose)
+    ) -> tuple[float, float, Floats, Floats, Any]:
+        """Statistic, p-value, observed and expected events of groups within strata, and df."""
+        return *log_rank_test(self.curves[0].risk, groups, purpose), len(groups[0]) - 1
 
-    def _law_of_test(self, df: int) -> str:
+    def _law_of_test(self, df: Any) -> str:
         return f"chi-square with {df} df without noise"
+
+    def _shown_df(self, df: Any) -> str:
+        return str(df)
 
     def pairwise(
         self, *, strata: str | Sequence[str] | None = None, adjust: Adjustment = "holm"
@@ -519,7 +522,7 @@ class SurvivalResult(EstimateResult):
         found = []
         for i, j in itertools.combinations(range(len(names)), 2):
             pair = [[own[i], own[j]] for own in groups]
-            statistic, pvalue, _, _ = self._test_of(pair, 12)
+            statistic, pvalue, *_ = self._test_of(pair, 12)
             found.append((f"{names[i]} vs {names[j]}", statistic, pvalue))
         frame = pd.DataFrame(found, columns=["groups", "statistic", "p_unadjusted"])
         return frame.assign(p_value=adjusted(frame["p_unadjusted"].to_numpy(), adjust))
@@ -581,6 +584,7 @@ class SurvivalResult(EstimateResult):
         test = self.logrank()
         return [
             *lines,
-            f"log-rank test: {self._name_of_statistic} {significant(test.statistic)} on {test.df} "
-            f"df, p-value {shown_pvalue(test.pvalue)} (allows for the noise)",
+            f"log-rank test: {self._name_of_statistic} {significant(test.statistic)} on "
+            f"{self._shown_df(test.df)} df, p-value {shown_pvalue(test.pvalue)} "
+            "(allows for the noise)",
         ]

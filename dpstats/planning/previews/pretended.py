@@ -144,7 +144,7 @@ def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:
         for planned in strategy.blocks
         if planned.role != "reference"
     )
-    return replace(strategy, blocks=seen, n=n if strategy.count_is_public else None)
+    return replace(strategy, blocks=seen, n=n if strategy.unit == "replace" else None)
 
 
 class PretendRelease(View):

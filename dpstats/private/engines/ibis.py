@@ -59,8 +59,8 @@ def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | Non
             "columns of SQLite hold cells of any type, which Ibis does not read; write the table "
             "to a .csv file with 'sqlite3 -header -csv' and pass its path"
         )
-    check_order(order, person)
-    keys = [] if person is None else _sorting(table, raw, person, order)
+    check_order(order, person, raw)
+    keys = [] if person is None or raw.weighted else _sorting(table, raw, person, order)
     kinds = {name: kind for name, kind in table.schema().items() if name in raw.names}
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:

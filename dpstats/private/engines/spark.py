@@ -32,7 +32,7 @@ from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, on_worker
-from dpstats.private.persons import first_rows, of_persons
+from dpstats.private.persons import PersonWeights, of_persons, used_rows
 from dpstats.private.sources import (
     Source,
     check_order,
@@ -40,7 +40,7 @@ from dpstats.private.sources import (
     one_by_one,
     stream_source,
 )
-from dpstats.schema import RawColumns
+from dpstats.schema import Design, RawColumns
 
 T = TypeVar("T")
 Batches = Iterable[pa.RecordBatch]
@@ -82,10 +82,10 @@ def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | Non
         fields=frame.columns,
         sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), gathered),
     )
-    if person is not None:
-        return replace(source, limited=_of_persons(source, frame, raw, person, order))
-    check_order(order, person)
-    return source
+    check_order(order, person, raw)
+    if person is None:
+        return source
+    return replace(source, limited=_of_persons(source, frame, raw, person, order))
 
 
 def _arrow_type(field: types.StructField) -> pa.DataType:
@@ -109,39 +109,42 @@ def _selected(frame: Any, names: Sequence[str]) -> Any:
 
 def _of_persons(
     source: Source, frame: Any, raw: RawColumns, person: str, order: str | None
-) -> Callable[[int], Source]:
-    """What makes the table of the first rows of each person.
+) -> Callable[[int, Design | None], Source]:
+    """What makes the table of the first rows of each person, or of all with scaled weights.
 
     All rows of a person go to one partition, since equal keys (see `key_of`) of one column have
     equal hashes. There they are sorted by the given column and then by all columns that are used:
     rows that are left in any order are the same in all that is summed, so that no row of another
     person, and no accident of the cluster, decides which are used.
     """
-    if order is None:
+    if order is None and not raw.weighted:
         raise DataError(
             "a Spark DataFrame has no order, and the plan uses the first rows of each person: say "
             "which come first by the name of a column, such as order='visit', or plan with "
             "rows_per_person= alone if nobody has more rows"
         )
     fields = {field.name: field for field in frame.schema.fields}
-    if frame.columns.count(order) != 1 or not isinstance(fields[order].dataType, _ORDERED):
+    if order is not None and (
+        frame.columns.count(order) != 1 or not isinstance(fields[order].dataType, _ORDERED)
+    ):
         raise DataError(
             f"order={order!r} must be the name of one column, of numbers, text, dates or times"
         )
 
-    def limited(most: int) -> Source:
+    def limited(most: int, design: Design | None) -> Source:
         names = [name for name in raw.names if name in fields]  # all of them, except in a check
         ties = [_tie(fields[name]) for name in names]
-        names = list(dict.fromkeys([*names, person, order]))
-        together = _selected(frame, names).repartition(_key(fields[person]))
-        rows = together.sortWithinPartitions(_column(order), *ties)
+        names = list(dict.fromkeys([*names, person, *([] if order is None else [order])]))
+        rows = _selected(frame, names).repartition(_key(fields[person]))
+        if order is not None:
+            rows = rows.sortWithinPartitions(_column(order), *ties)
 
         def sums(kernel: Kernel) -> tuple[list[Codes], int]:
-            choose = partial(_first_rows, list(kernel.raw.names), person, most)
+            choose = partial(_used_rows, list(kernel.raw.names), person, most, design)
             return _sums(kernel, rows, choose)
 
-        ordered = replace(source, parts=lambda names: one_by_one(_streamed(rows, names)))
-        return replace(of_persons(ordered, person, most), sums=sums)
+        together = replace(source, parts=lambda names: one_by_one(_streamed(rows, names)))
+        return replace(of_persons(together, person, most, design=design), sums=sums)
 
     return limited
 
@@ -160,8 +163,14 @@ def _tie(field: types.StructField) -> Any:
     return column if isinstance(field.dataType, _ORDERED) else column.isNotNull()
 
 
-def _first_rows(names: list[str], person: str, most: int, batches: Batches) -> Batches:
-    return first_rows(gathered(batches), names, person, most)
+def _used_rows(
+    names: list[str], person: str, most: int, design: Design | None, batches: Batches
+) -> Batches:
+    if design is None:
+        return used_rows(gathered(batches), names, person, most)
+    held = list(gathered(batches))  # all rows of a person are in one partition, which is read twice
+    weights = PersonWeights(design, person, most).read(held)
+    return used_rows(held, names, person, most, weights=weights)
 
 
 def _sums(

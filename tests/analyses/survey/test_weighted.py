@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import dpstats as dps
 from dpstats.analyses.survey.weighted import Estimates
+from dpstats.error_rates import holm
+from dpstats.errors import RequestError
 
 DATA = Path(__file__).parents[2] / "data"
 FIGURES = json.loads((DATA / "survey.json").read_text("utf-8"))
@@ -228,3 +232,127 @@ def test_ratios_have_limits_that_are_positive_and_certified_ones_without_an_end(
     assert at_limit.pvalue == pytest.approx(0.05, rel=1e-2)
     ends = result.conf_int(alpha=1e-7, method="certified", target="table")
     assert ends[2, 1] == np.inf
+
+
+def test_pairs_and_equality_of_groups_follow_from_their_covariance(released):
+    """Of R's estimates and covariance, by svycontrast and regTermTest's F."""
+    result = released.infer("income_by_region")
+    params, cov = np.asarray(result.params), result.covariance
+    pairs, signs = result.pairwise(), np.array([[1, -1, 0], [1, 0, -1], [0, 1, -1]])
+    assert pairs.terms == ["coast - hills", "coast - plain", "hills - plain"]
+    np.testing.assert_allclose(pairs.params, signs @ params, rtol=1e-8)
+    np.testing.assert_allclose(pairs.bse**2, np.diag(signs @ cov @ signs.T), rtol=1e-6)
+    np.testing.assert_allclose(pairs.pvalues, holm(np.asarray(pairs.p_unadjusted)))
+    test, first = result.anova(), signs[:2]
+    away = first @ params
+    wald = away @ np.linalg.solve(first @ cov @ first.T, away) / 2
+    df = test.df_denom + 1
+    assert (test.df_num, test.statistic) == (2, pytest.approx(wald * (df - 1) / df, rel=1e-6))
+    assert test.pvalue == pytest.approx(stats.f.sf(test.statistic, 2, df - 1), rel=1e-6)
+    assert result.single_test().pvalue == test.pvalue
+    assert "equal groups: F = " in result.summary()
+
+
+@pytest.mark.parametrize("column", ["ill", "income"])
+def test_groups_without_rows_are_in_no_test(survey, column):
+    columns = [*COLUMNS[:2], COLUMNS[3], dps.Category("place", ["coast", "hills", "none"])]
+    rows = survey.assign(place=survey["region"].where(survey["region"] != "plain", "hills"))
+    asked = {"x": dps.GroupMeans(column, by="place", groups=["none", "hills", "coast"])}
+    schema = dps.Schema(columns, design=survey_design(survey))
+    result = dps.release(dps.plan(schema, asked, budget=dps.PureDP(5), n=1518), rows, m=200)
+    result = result.infer("x")
+    assert result.used == ("hills", "coast")
+    assert result.anova().df_num == 1
+    pairs = result.pairwise()
+    assert pairs.pvalues[:2].tolist() == [1, 1] > pairs.pvalues[2:].tolist()
+    assert result.anova().null == "the values of hills, coast are equal in the population"
+
+
+def test_results_have_what_those_without_a_design_have(released):
+    assert released.infer("difference_of_sexes").test().null.startswith("risk difference = 0")
+    assert released.infer("difference_of_sexes").single_test().pvalue < 1
+    assert released.infer("of means").single_test().pvalue < 1
+    table = released.infer("region").crosstab("region")
+    np.testing.assert_allclose(np.sort(table.to_numpy().ravel()),
+                               np.sort(released.infer("region").params))  # fmt: skip
+    means = released.infer("income_by_region")
+    assert not hasattr(means, "eta_squared")
+    with pytest.raises(RequestError, match=r"eta_squared .* survey design; anova\(\)"):
+        _ = means.eta_squared
+    with pytest.raises(AttributeError, match="no attribute 'etas'"):
+        _ = means.etas
+
+
+def test_totals_are_named_after_what_they_are_of(released):
+    assert released.infer("income").totals().terms == ["total of income"]
+    women = released.infer("income of women").totals().terms
+    assert women == ["total of income | sex == 'f'"]
+    assert released.infer("ill_by_sex").totals().terms[0] == "total of ill, sex=f"
+    assert released.infer("income_by_region").totals().terms[2] == "total of income, region=plain"
+
+
+def test_groups_in_another_order_are_dates_with_totals(survey):
+    columns = [
+        dps.Category("sex", ["f", "m"]),
+        dps.Number("day", "2020-01-01", "2020-12-31", missing="2020-06-01"),
+    ]
+    rows = survey.assign(day=pd.Timestamp("2020-03-01") + pd.to_timedelta(survey["age"], "D"))
+    asked = {name: dps.GroupMeans("day", by="sex", groups=groups)
+             for name, groups in {"same": None, "other": ["m", "f"]}.items()}  # fmt: skip
+    schema = dps.Schema(columns, design=survey_design(survey))
+    release = dps.release(dps.plan(schema, asked, budget=WITHOUT_NOISE, n=1518), rows, m=200)
+    same, other = release.infer("same"), release.infer("other")
+    assert other.dates == ["sex=m", "sex=f"]
+    np.testing.assert_allclose(other.conf_int(), same.conf_int()[::-1])
+    np.testing.assert_allclose(other.totals().params, same.totals().params[::-1])
+
+
+def test_a_total_below_the_noisy_sum_of_weights_is_noted(survey):
+    about = FIGURES["survey"]["about"]
+    for total, noted in ((about["weights"], False), (0.9 * about["weights"], True)):
+        schema = dps.Schema(COLUMNS[:1], design=survey_design(survey, total=total))
+        plan = dps.plan(schema, {"x": dps.Proportion("ill")}, budget=dps.PureDP(5), n=1518)
+        result = dps.release(plan, survey, m=200).infer("x")
+        assert any("check total=" in note for note in result.notes) is noted
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("epsilon", [1, 10**6, 10**9])
+def test_a_domain_without_rows_has_no_estimate_and_all_values(survey, unit, epsilon):
+    """Whatever the noise: with next to none, sums of zero are no small sums."""
+    columns = [*COLUMNS[:2], COLUMNS[3], dps.Category("region", ["coast", "hills", "plain", "sea"])]
+    asked = {
+        "share": dps.Proportion("ill", given="region == 'sea'"),
+        "mean": dps.Mean("income", given="region == 'sea'"),
+        "by": dps.GroupMeans("income", by="region"),
+        "gap": dps.Difference("ill", by="region", groups=("sea", "coast")),
+    }
+    schema = dps.Schema(columns, design=survey_design(survey))
+    plan = dps.plan(schema, asked, budget=dps.PureDP(epsilon), unit=unit, n=1518)
+    release = dps.release(plan, survey, m=200)
+    for target in ("population", "table"):
+        assert release.infer("share").conf_int(target=target).tolist() == [0, 1]
+        assert release.infer("mean").conf_int(target=target).tolist() == [0, 100]
+        assert release.infer("by").conf_int(target=target)[3].tolist() == [0, 100]
+        assert release.infer("gap").conf_int(target=target)[0].tolist() == [-1, 1]
+    result = release.infer("by")
+    if epsilon > 1:
+        assert np.isnan(np.asarray(result.params)).tolist() == [False] * 3 + [True]
+        assert result.notes[0].startswith("there is no estimate of ['region=sea']")
+        assert result.used == ("coast", "hills", "plain")
+        assert result.anova().pvalue < 1
+        pairs = result.pairwise()
+        known = ["sea" not in term for term in pairs.terms]
+        assert np.isfinite(pairs.params).tolist() == known
+        assert (np.asarray(pairs.pvalues)[known] < 1).any()
+        assert "nan" not in pairs.summary().partition("Note")[0]
+
+
+def test_results_can_be_pickled(released):
+    for name in released.analyses:
+        result = released.infer(name)
+        again = pickle.loads(pickle.dumps(result))
+        assert again == result
+        np.testing.assert_array_equal(again.conf_int(alpha=0.01), result.conf_int(alpha=0.01))
+    pairs = pickle.loads(pickle.dumps(released.infer("income_by_region"))).pairwise()
+    assert pairs == released.infer("income_by_region").pairwise()

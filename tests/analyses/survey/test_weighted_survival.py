@@ -1,5 +1,8 @@
 """Weighted survival curves and log-rank tests, against R's survey package."""
 
+import pickle
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -71,6 +74,9 @@ def test_log_rank_is_svylogrank(surveyed, all_contrasts):
     assert test.statistic == pytest.approx(figure["statistic"], rel=1e-6)
     expected = stats.f.sf(figure["statistic"], 1, surveyed.df)
     assert test.pvalue == pytest.approx(expected, rel=1e-5)
+    assert test.df == pytest.approx((1, surveyed.df))
+    assert test.to_frame()[["df", "df_denom"]].iloc[0].tolist() == list(test.df)
+    assert "F distribution with 1.00 and 18.0 df" in test.summary()
     weights = surveyed.rows["u"].sum() / len(surveyed.rows)
     unit = surveyed.figures["about"]["cap"] / 4096
     score = (test.observed[1] - test.expected[1]) / unit
@@ -182,6 +188,13 @@ def test_curves_follow_from_a_table_that_holds_their_cells(surveyed):
 
 def test_summary_of_groups(surveyed):
     text = curves(surveyed, "sex", dps.PureDP(5)).summary()
-    assert "log-rank test: F " in text
+    assert re.search(r"log-rank test: F [\d.]+ on 1\.00 and [\d.]+ df, p-value", text)
     assert "contrasts of psu" in text
     assert "no weights" not in text
+
+
+def test_curves_can_be_pickled(surveyed):
+    result = curves(surveyed, "sex", dps.PureDP(5))
+    again = pickle.loads(pickle.dumps(result))
+    assert again.summary() == result.summary()
+    assert again.differences(time=2) == result.differences(time=2)

@@ -154,6 +154,18 @@ def test_a_survey_has_the_sums_of_its_rows(session, loop):
     blocks = [*loop.blocks, Contrasts(block, (2, 2), (1, 1))]
     frame = cut(session, table, [0, 0, 31, 60])
     assert sums_of(frame, schema, blocks) == sums_of(table, schema, blocks)
+    of_units = []
+    for data in (frame, table):
+        used = of_persons(open_source(data, schema, "school"), "school", 2, design=design)
+        sums, rows = exact_sums(used, schema, blocks)
+        of_units.append(([block.tolist() for block in sums], rows))
+    assert of_units[0] == of_units[1] != sums_of(table, schema, blocks)
+    plan = dps.plan(schema, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), person="school",
+                    rows_per_person=2, unit="add_remove")  # fmt: skip
+    fits = [dps.check(plan, data) for data in (frame, table)]
+    assert [replace(fit, persons="") for fit in fits[:1]] == [replace(fits[1], persons="")]
+    with pytest.raises(DataError, match="this plan uses all rows"):
+        dps.measure(plan, frame, order="weight")
 
 
 def test_cells_of_any_type_are_coded(session, tmp_path):
