@@ -23,6 +23,8 @@ from .analyses.moments.mean import Mean as Mean
 from .analyses.moments.mean import MeanResult as MeanResult
 from .analyses.moments.mean_difference import MeanDifference as MeanDifference
 from .analyses.moments.mean_difference import MeanDifferenceResult as MeanDifferenceResult
+from .analyses.moments.ratio import Ratio as Ratio
+from .analyses.moments.ratio import RatioResult as RatioResult
 from .analyses.moments.pca import PCA as PCA
 from .analyses.moments.pca import PCAResult as PCAResult
 from .analyses.registry import register as register

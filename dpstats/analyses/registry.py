@@ -49,6 +49,7 @@ BUILT_IN: Mapping[str, tuple[str, str]] = {
     "poisson": ("regression.glm", "Poisson"),
     "proportion": ("counts.proportion", "Proportion"),
     "quantile": ("counts.quantile", "Quantile"),
+    "ratio": ("moments.ratio", "Ratio"),
     "survival": ("survival.survival", "Survival"),
 }
 _ALSO_CALLED = {  # what others call a kind -> the kind

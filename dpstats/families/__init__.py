@@ -14,6 +14,7 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.persons.moments import PersonMoments
 from dpstats.families.persons.shares import PersonShares
 from dpstats.families.pilot_score import PilotScore
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,
     SplineTable, LinearLosses, TabulatedLosses, PilotScore, PersonShares, PersonMoments,
-    Partition, Contrasts,
+    Partition, Contrasts, PairMoments,
 )  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}
 """The library's blocks: those whose sensitivity is proved and tested."""

@@ -84,33 +84,7 @@ class GroupMoments(Block):
         ------
         RequestError
         """
-        if column.name == number.name:
-            raise RequestError(f"{number.name!r} cannot define its own groups; name another")
-        chosen, known = list(levels), range(column.bins)
-        if not chosen or chosen != sorted(set(chosen)) or not set(chosen) <= set(known):
-            raise RequestError(
-                f"groups of {column.name!r} must be increasing numbers below {len(known)}, "
-                f"got {levels}"
-            )
-        rows = EVERY_CELL if given is None else given.cells
-        if column in rows.columns:
-            raise RequestError(
-                f"the condition of the rows involves {column.name!r}, which makes the groups; "
-                "leave it out of given= and name the levels in groups="
-            )
-        if len(rows.mask) * column.bins > MAX_CELLS:
-            raise RequestError(
-                f"the condition and {column.name!r} span more than {MAX_CELLS} cells; use a "
-                "condition on fewer columns"
-            )
-        answered = (number,) if isinstance(number, Number) and number.allow_missing else ()
-        within = f", {given.label}" if given is not None and given.label else ""
-        groups = []
-        for level in chosen:
-            full = np.multiply.outer(rows.array, np.arange(column.bins) == level)
-            label = f"{column.name}={column.bin_labels[level]}{within}"
-            groups.append(Subgroup(cell_set((*rows.columns, column), full), answered, label))
-        return GroupMoments(number, tuple(groups))
+        return GroupMoments(number, groups_by((number,), column, levels, given))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -189,3 +163,40 @@ class GroupMoments(Block):
         """Inverse of `to_dict`."""
         groups = tuple(Subgroup.from_dict(group, schema) for group in plain["groups"])
         return GroupMoments(schema[plain["number"]], groups)  # type: ignore[arg-type]
+
+
+def groups_by(
+    numbers: Sequence[Number], column: Column, levels: Sequence[int], given: Subgroup | None = None
+) -> tuple[Subgroup, ...]:
+    """Groups of rows with a value of all numbers: increasing indices of levels of a column.
+
+    Raises
+    ------
+    RequestError
+    """
+    if column in numbers:
+        raise RequestError(f"{column.name!r} cannot define its own groups; name another")
+    chosen, known = list(levels), range(column.bins)
+    if not chosen or chosen != sorted(set(chosen)) or not set(chosen) <= set(known):
+        raise RequestError(
+            f"groups of {column.name!r} must be increasing numbers below {len(known)}, got {levels}"
+        )
+    rows = EVERY_CELL if given is None else given.cells
+    if column in rows.columns:
+        raise RequestError(
+            f"the condition of the rows involves {column.name!r}, which makes the groups; "
+            "leave it out of given= and name the levels in groups="
+        )
+    if len(rows.mask) * column.bins > MAX_CELLS:
+        raise RequestError(
+            f"the condition and {column.name!r} span more than {MAX_CELLS} cells; use a "
+            "condition on fewer columns"
+        )
+    answered = tuple(n for n in numbers if isinstance(n, Number) and n.allow_missing)
+    within = f", {given.label}" if given is not None and given.label else ""
+    groups = []
+    for level in chosen:
+        full = np.multiply.outer(rows.array, np.arange(column.bins) == level)
+        label = f"{column.name}={column.bin_labels[level]}{within}"
+        groups.append(Subgroup(cell_set((*rows.columns, column), full), answered, label))
+    return tuple(groups)

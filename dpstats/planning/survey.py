@@ -25,6 +25,7 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
 from dpstats.families.group_moments import GroupMoments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
 from dpstats.measured.strategy import PlannedBlock, Strategy
@@ -366,6 +367,8 @@ def _factors(
         return 1.2, (3 * _RESIDUAL) ** 2, 0.5 * _RESIDUAL**2
     if isinstance(base, GroupMoments):
         return 2.0, 2.0, _RESIDUAL**2 / len(base.groups)
+    if isinstance(base, PairMoments):  # of y - r x with both of like spread: nine parts
+        return 9.0, 9.0, _RESIDUAL**2 / len(base.groups)
     if by_units:
         of_trait = (_SHARE**2 + (1 - _SHARE) ** 2) * base.size / 2
         return of_trait, of_trait, _SHARE * (1 - _SHARE)

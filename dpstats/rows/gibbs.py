@@ -25,6 +25,7 @@ from dpstats.families.block import Family
 from dpstats.families.features import add_by_bin, indicator
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.residuals import Residual
 from dpstats.rows.levels import Levels, Single
@@ -45,7 +46,7 @@ LEAST_ROWS, MOST_ENTRIES = 512, 2**22  # rows at a time, while their conditional
 
 def has_conditionals(family: Family) -> bool:
     """True if all blocks have conditional distributions; a residual is fitted as its table."""
-    kinds = Table | Residual | Indicator | Moments | GroupMoments | BallMoments
+    kinds = Table | Residual | Indicator | Moments | GroupMoments | PairMoments | BallMoments
     return all(isinstance(block, kinds) for block in family.blocks)
 
 
@@ -164,7 +165,9 @@ class GibbsSampler:
                     part = part * block.cells.array.ravel()
                 _add(tables, tuple(c.name for c in block.columns), part.reshape(shape))
             elif isinstance(block, GroupMoments):
-                self._subgroups += SubgroupPotential.of_group_moments(block, part)
+                self._subgroups += SubgroupPotential.of_groups((block.number,), block.groups, part)
+            elif isinstance(block, PairMoments):
+                self._subgroups += SubgroupPotential.of_groups(block.numbers, block.groups, part)
             elif isinstance(block, BallMoments):
                 self._balls.append(BallPotential(block, part))
             else:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, product
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,9 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.features import Term, add_by_bin, indicator
-from dpstats.families.group_moments import PARTS, GroupMoments
+from dpstats.families.group_moments import PARTS
 from dpstats.families.subgroups import Subgroup
+from dpstats.schema import Number
 
 Units = Callable[[str], Floats]
 """Values (rows,) of a number in unit scale."""
@@ -58,13 +61,20 @@ class SubgroupPotential:
     monomials: tuple[Monomial, ...]
 
     @staticmethod
-    def of_group_moments(block: GroupMoments, part: Floats) -> list[SubgroupPotential]:
-        """One quadratic in the number per group; coefficients (d,) for functions in unit scale."""
-        feature = (block.number.name, None)
-        terms: tuple[Term, ...] = ((), (feature,), (feature, feature))
+    def of_groups(
+        numbers: Sequence[Number], groups: Sequence[Subgroup], part: Floats
+    ) -> list[SubgroupPotential]:
+        """One polynomial per group, of the second degree in each of one or two numbers.
+
+        From coefficients (d,) of the products of their parts, in unit scale.
+        """
+        features = [[(number.name, None)] for number in numbers]
+        degrees = product(range(len(PARTS)), repeat=len(numbers))
+        terms = [tuple(chain(*map(mul, features, powers))) for powers in degrees]
+        to_powers = _PARTS if len(numbers) == 1 else np.kron(_PARTS, _PARTS)
         found = []
-        for group, values in zip(block.groups, part.reshape(-1, len(PARTS)), strict=True):
-            monomials = zip(terms, (values @ _PARTS).tolist(), strict=True)
+        for group, values in zip(groups, part.reshape(len(groups), -1), strict=True):
+            monomials = zip(terms, (values @ to_powers).tolist(), strict=True)
             potential = tuple(Monomial.of(term, value) for term, value in monomials)
             found.append(SubgroupPotential(group, potential))
         return found

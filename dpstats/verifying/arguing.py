@@ -29,6 +29,7 @@ _WHAT = {
     "residual": "products over columns of n 1{bin = i} - 1, n bins",
     "moments": "products of values, signs and levels",
     "group_moments": "(1 - x)^2 / 4, (1 - x^2) / 2, (1 + x)^2 / 4 in groups",
+    "pair_moments": "products of those parts of two numbers in groups",
     "ball_moments": "means and products of rows shrunk to a ball, and their number",
     "kernel_lattice": "products of kernels at the points of a lattice",
     "bin_offsets": "distances from the middle of bins, by cell",

@@ -25,6 +25,7 @@ _KNOTS, _LAST = 64, 40
 BALL = 2**13
 COARSE = 64  # steps to either side of the numbers of coarse moments
 _PERSON_STEPS = 2048
+_MOST_PARTS = 4095  # of a number, that all parts of a pair add up to
 _EVERY = 2**62
 OF_UNIT = "(unit)"  # the code of the unit of a row, beside those of its columns
 Columns = Mapping[str, Column]
@@ -377,9 +378,12 @@ def _spline_table(plain: dict[str, Any], columns: Columns) -> Block:
 
 def _in_groups(
     plain: dict[str, Any], columns: Columns
-) -> tuple[Column | None, list[Group], tuple[Column, ...], Set[str]]:
-    """The number, if any, groups without a row in common, all columns, and those by value."""
-    names = {plain["number"]} - {None}
+) -> tuple[list[Column], list[Group], tuple[Column, ...], Set[str]]:
+    """The numbers, if any, groups without a row in common, all columns, and those by value."""
+    listed = plain["numbers"] if "numbers" in plain else [plain["number"], plain.get("second")]
+    names = set(listed) - {None}
+    if len(names) < len(listed) - listed.count(None):
+        raise NotReadError("has products of a number with itself")
     groups = [_group(one, columns) for one in plain["groups"]]
     for group in groups:
         _check_features([(name, None) for name in names], columns, group)
@@ -387,12 +391,12 @@ def _in_groups(
     if len({(g.columns, g.answered) for g in groups}) > 1 or len(set(cells)) < len(cells):
         raise NotReadError("has groups of rows with a row in common")
     used = names | {c.name for g in groups for c in (*g.columns, *g.answered)}
-    return columns.get(plain["number"]), groups, _select(columns, used), names
+    numbers = [columns[name] for name in listed if name is not None]
+    return numbers, groups, _select(columns, used), names
 
 
 def _group_moments(plain: dict[str, Any], columns: Columns) -> Block:
-    number, groups, own, names = _in_groups(plain, columns)
-    assert number is not None
+    (number,), groups, own, names = _in_groups(plain, columns)
     k, name = number.half, number.name
 
     def of(row: Row) -> Sums:
@@ -403,6 +407,32 @@ def _group_moments(plain: dict[str, Any], columns: Columns) -> Block:
 
     how = "the parts of a row are not negative and add up to 1, and no two groups share a row"
     bounds = [4 * k * k] * (3 * len(groups))
+    return Block(plain, own, bounds, of, blocks.one_set(False, len(bounds), how), names)
+
+
+def _pair_moments(plain: dict[str, Any], columns: Columns) -> Block:
+    """Products of three parts of each of two numbers, that add up to 2 s K; the middle rounded."""
+    numbers, groups, own, names = _in_groups(plain, columns)
+    if len(numbers) != 2:
+        raise NotReadError("has products of other than two numbers")
+    steps = [max(min(2 * n.half, _MOST_PARTS // (2 * n.half)), 1) for n in numbers]
+
+    def parts(number: Column, s: int, c: int) -> tuple[int, int, int]:
+        k = number.half
+        half = (2 * s * (k - c) * (k + c) + 2 * k) // (4 * k)
+        return s * (k - c) - half, 2 * half, s * (k + c) - half
+
+    def of(row: Row) -> Sums:
+        first, second = (parts(n, s, row[n.name]) for n, s in zip(numbers, steps, strict=True))
+        inside = [g for g, group in enumerate(groups) if group.holds(row)]
+        products = [
+            (i, a * b) for i, (a, b) in enumerate(itertools.product(first, second)) if a * b
+        ]
+        return {9 * g + i: product for g in inside for i, product in products}
+
+    how = "the parts of a row are not negative and add up to 1, and no two groups share a row"
+    bounds = [math.prod(2 * s * n.half for n, s in zip(numbers, steps, strict=True))]
+    bounds *= 9 * len(groups)
     return Block(plain, own, bounds, of, blocks.one_set(False, len(bounds), how), names)
 
 
@@ -666,18 +696,19 @@ def _person_products(
 
 
 def _person_shares(plain: dict[str, Any], columns: Columns) -> Block:
-    """In every group s - c and s + c for the step c of a number, or the number of rows."""
-    number, groups, own, names = _in_groups(plain, columns)
-    s = 0 if number is None else min(number.half, _PERSON_STEPS)
-    units = [1] * len(groups) if number is None else [2 * s] * (2 * len(groups))
+    """In every group products of s - c and s + c for the steps c of numbers, or numbers of rows."""
+    numbers, groups, own, names = _in_groups(plain, columns)
+    most = _PERSON_STEPS if len(numbers) < 2 else COARSE // 2
+    steps = [min(number.half, most) for number in numbers]
+    sides = 2 ** len(numbers)
+    units = [math.prod(2 * s for s in steps)] * (sides * len(groups))
 
     def totals(row: Row) -> Sums:
         inside = [g for g, group in enumerate(groups) if group.holds(row)]
-        if number is None:
-            return dict.fromkeys(inside, 1)
-        c = step(number, row[number.name], _PERSON_STEPS)
-        parts = [(i, part) for i, part in enumerate((s - c, s + c)) if part]
-        return {2 * g + i: part for g in inside for i, part in parts}
+        codes = [step(number, row[number.name], most) for number in numbers]
+        pairs = [(s - c, s + c) for s, c in zip(steps, codes, strict=True)]
+        parts = [(i, math.prod(of)) for i, of in enumerate(itertools.product(*pairs))]
+        return {sides * g + i: part for g in inside for i, part in parts if part}
 
     how = "a row spreads a weight of one over the totals, and so does the mean of a person's rows"
     argue = blocks.one_set(False, math.comb(len(units) + 1, 2), how)
@@ -782,6 +813,7 @@ _KINDS: dict[str, Callable[[dict[str, Any], Columns], Block]] = {
     "partition": _partition,
     "moments": _moments,
     "group_moments": _group_moments,
+    "pair_moments": _pair_moments,
     "ball_moments": _ball_moments,
     "kernel_lattice": _kernel_lattice,
     "bin_offsets": _bin_offsets,

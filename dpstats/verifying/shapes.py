@@ -69,6 +69,7 @@ BLOCKS: dict[str, Any] = {
     "partition": {"sets": [_CELLS], "labels": [str], "rotated?": True},
     "moments": {"terms": _TERMS, "coarse?": True, "robust?": True, "given?": _GROUP},
     "group_moments": {"number": str, "groups": [_GROUP]},
+    "pair_moments": {"numbers": [str], "groups": [_GROUP]},
     "ball_moments": {"numbers": [str], "center": [str], "scale": [str], "clip_norm": str},
     "kernel_lattice": {"columns": [str], "k": int, "bandwidth": _NUMBER},
     "bin_offsets": {"columns": [str], "number": str},
@@ -89,7 +90,7 @@ BLOCKS: dict[str, Any] = {
         "terms": _TERMS, "response": _FEATURE, "link": ("logit", "log", "identity"),
         "pilot": (list, None), "clip?": int, "given?": _GROUP,
     },
-    "person_shares": {"number": (str, None), "groups": [_GROUP]},
+    "person_shares": {"number": (str, None), "second?": str, "groups": [_GROUP]},
     "person_moments": {"terms": _TERMS, "given?": _GROUP},
     "contrasts": {"pairs": [int], "triples": [int], "base": dict},
 }  # fmt: skip

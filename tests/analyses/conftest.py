@@ -107,6 +107,10 @@ EXAMPLES = {
         dps.Quantile("age", [0.1, 0.9]),
         dps.Quantile("rent", given="smoker == 'yes'"),
     ],
+    "ratio": [
+        dps.Ratio("pay", "age"),
+        dps.Ratio("score", "rent", by="region", given="smoker == 'yes'"),
+    ],
     "survival": [
         dps.Survival("age", "retired"),
         dps.Survival("age", "retired", by="smoker", given="region != 'west'", ties="last"),

@@ -10,6 +10,7 @@ from dpstats.auditing import pairs
 from dpstats.auditing.pairs import Search, codes_of, columns_of, sums_of_rows
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import GroupMoments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import ROWS
 
@@ -30,6 +31,7 @@ BLOCKS = [
     dps.Moments.of(SCHEMA, ["x", "z"], given="b"),
     BallMoments.of(SCHEMA, ["x", "y"], 0.8),
     GroupMoments(SCHEMA["m"], (Subgroup.of(SCHEMA, "m >= 0 or c == 'a'", ["m"]),)),
+    PairMoments((SCHEMA["y"], SCHEMA["m"]), (Subgroup.of(SCHEMA, "b", ["m"]),)),
     ROWS,
 ]
 

@@ -171,6 +171,7 @@ below <- svymean(outer(d$income, edges, "<="), design)
 names(below) <- edges
 ratio <- svyratio(~ income + visits, ~age, design, covmat = TRUE)
 ratio_of_women <- svyratio(~ income + visits, ~age, women, covmat = TRUE)
+ratio_by_region <- svyby(~income, ~region, design, svyratio, denominator = ~age, covmat = TRUE)
 others <- list(
   units_without_strata = svydesign(ids = ~ interaction(stratum, psu), weights = ~v, data = d),
   strata_without_units = svydesign(ids = ~1, strata = ~stratum, weights = ~v, data = d),
@@ -200,6 +201,8 @@ invented <- list(
   ratios_to_age = named(c(income = ratio$ratio[1], visits = ratio$ratio[2]), ratio$vcov),
   ratios_to_age_of_women = named(c(income = ratio_of_women$ratio[1],
                                    visits = ratio_of_women$ratio[2]), ratio_of_women$vcov),
+  income_to_age_by_region = named(setNames(coef(ratio_by_region), ratio_by_region$region),
+                                  vcov(ratio_by_region)),
   income_below = figure(below),
   income_quantiles = list(mean = quantiles(~income, design, "mean"),
                           xlogit = quantiles(~income, design, "xlogit")),

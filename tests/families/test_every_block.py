@@ -16,6 +16,7 @@ from dpstats.families.contrasts import Contrasts
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.bin_offsets import BinOffsets
@@ -92,6 +93,8 @@ EXACT = {  # in both norms, under both relations
     "groups in a condition": GroupMoments.by(
         SCHEMA["m"], SCHEMA["c"], (0, 1), Subgroup.of(SCHEMA, "b or y >= 1", ["m"])
     ),
+    "pairs of numbers": PairMoments((SCHEMA["y"], SCHEMA["v"]), (Subgroup.of(SCHEMA, "b", "y"),)),
+    "pairs in groups": dps.Ratio("w", "y", by="c", given="b").family(SCHEMA).blocks[0],
     "a mean of those with a value": group("m"), "a mean in a group": group("y", "b"),
     "offsets": BinOffsets.of(SCHEMA, ["x", "c"], "x"),
     "offsets with a missing level": BinOffsets.of(SCHEMA, ["g", "m"], "m"),
@@ -106,6 +109,9 @@ EXACT = {  # in both norms, under both relations
     "contrasts of a table": Contrasts(dps.Cells.table(SCHEMA, ["c", "x"]), (2, 1), (1, 1)),
     "contrasts of groups": Contrasts(
         GroupMoments.by(SCHEMA["y"], SCHEMA["c"], (0, 2)), (2, 2), (1, 1)
+    ),
+    "contrasts of pairs": Contrasts(
+        dps.Ratio("w", "y", by="b").family(SCHEMA).blocks[0], (2, 2), (1, 1)
     ),
     "contrasts of moments": Contrasts(moments("x"), (2, 2), (1, 1)),
     "splines": splines("x", "c"), "splines of two numbers": splines("x", "y", "b"),

@@ -20,6 +20,7 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.functions import PinballLoss
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.moments import Moments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
@@ -55,6 +56,9 @@ def blocks_of(schema):
         GroupMoments.by(schema["y"], schema["word"], (0, 2, 3)),
         GroupMoments.by(schema["score"], schema["x"], (1, 3)),
         GroupMoments(schema["y"], (Subgroup.of(schema, "flag and x >= 0.3", ["y", "score"]),)),
+        PairMoments(
+            (schema["y"], schema["score"]), (Subgroup.of(schema, "flag or x >= 0.3", ["score"]),)
+        ),
         Moments.of(schema, ["y", "score"], ["word"], given="not flag and y > 2.5"),
         LinearLosses.of(
             schema,

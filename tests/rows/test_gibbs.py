@@ -9,8 +9,9 @@ from scipy import stats
 import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.features import SIGN
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, groups_by
 from dpstats.families.moments import Moments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
 from dpstats.rows.gibbs import GibbsSampler, Support
@@ -43,6 +44,7 @@ FAMILY = dps.Family((
     ),
     GroupMoments(SCHEMA["w"], (Subgroup.of(SCHEMA, "w >= 0.5 or a == 'x'", ["w"]),)),
     GroupMoments.by(SCHEMA["w"], SCHEMA["u"], (1,)),
+    PairMoments((SCHEMA["u"], SCHEMA["w"]), groups_by((SCHEMA["w"],), SCHEMA["a"], (0, 1))),
     Cells.table(SCHEMA, ["a", "w"]),
     Moments.of(SCHEMA, ["u", "v"], ["a"], signs=["b", "c"]),
     Moments.of_terms(SCHEMA, [(U, B, C), (U, U, V, C), (B, C, ("a", 1)), (V, C, ("a", 2))]),

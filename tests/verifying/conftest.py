@@ -34,6 +34,7 @@ ASKED = {
     "retired": dps.Proportion("retired == True", given="region == 'north'"),
     "tables": dps.Marginals(["region", "smoker", "retired"], degree=2),
     "ages": dps.Quantile("age", [0.25, 0.5]),
+    "rates": dps.Ratio("age", "rent", by="region"),
     "rents": dps.GroupMeans("rent", by="region", given="smoker"),
     "means": dps.Mean(["log(pay)", "rent"], given="region != 'west'"),
     "pair": dps.Correlation(["age", "score"]),
@@ -55,6 +56,7 @@ DESIGN = dps.Design(
 OF_SURVEY = [
     dps.Boolean("smoker"), dps.Category("level", ["a", "b", "c"]),
     dps.Number("age", 0, 120, points=25, edges=[18, 65], missing=40),
+    dps.Number("size", 0, 10, points=1001, missing=5),
 ]  # fmt: skip
 WEIGHTED = {
     "smoking": dps.Proportion("smoker"),
@@ -62,6 +64,7 @@ WEIGHTED = {
     "age": dps.Mean("age"),
     "ages": dps.GroupMeans("age", by="level"),
     "apart": dps.Difference("smoker", by="level", groups=("a", "b")),
+    "rate": dps.Ratio("age", "size", by="smoker"),
 }
 KDE = dps.BernsteinKDE(["age", "size"], k=3)
 BUDGETS = {"pure": dps.PureDP(2), "approx": dps.ApproxDP(2, 1e-6)}
@@ -183,4 +186,5 @@ def survey() -> pd.DataFrame:
         "age": rng.integers(0, 120, n), "weight": rng.lognormal(6.8, 0.6, n),
         "region": np.where(south, "south", "north"),
         "school": np.where(south, rng.integers(11, 13, n), rng.integers(1, 6, n)),
+        "size": 10 * rng.random(n),
     })  # fmt: skip

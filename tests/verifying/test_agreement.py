@@ -11,8 +11,8 @@ from dpstats.verifying.arguing import main, verify
 def test_the_plan_holds_every_kind_of_block(whole, reread):
     kinds = {one.block.kind for one in reread(whole(dps.PureDP(2), "replace")).blocks}
     assert kinds == {
-        "table", "condition", "moments", "group_moments", "ball_moments", "kernel_lattice",
-        "bin_offsets", "linear_losses", "tabulated_losses", "pilot_score",
+        "table", "condition", "moments", "group_moments", "pair_moments", "ball_moments",
+        "kernel_lattice", "bin_offsets", "linear_losses", "tabulated_losses", "pilot_score",
     }  # fmt: skip
     plain = reread(whole(dps.ZCDP(2), "add_remove", "tables")).blocks
     assert {(one.block.kind, one.role) for one in plain} == {
@@ -38,7 +38,7 @@ def test_the_file_of_a_plan(whole, tmp_path, capsys, unit, budget):
 
 
 GROUPS = {
-    "apart": ["smoking", "retired", "rents", "means", "pair", "odds", "typical", "huber"],
+    "apart": ["smoking", "retired", "rents", "rates", "means", "pair", "odds", "typical", "huber"],
     "combined": ["tables", "pair", "means"],
 }
 

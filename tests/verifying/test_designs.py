@@ -47,7 +47,12 @@ def test_contrasts_cost_twice_as_much_as_an_added_row(weighted, reread):
         found = blocks.find_weighted(one.block, "replace", 2).bound
         if one.role == "contrasts":
             assert found == 4
-            assert one.block.base.plain["kind"] in ("partition", "table", "group_moments")
+            assert one.block.base.plain["kind"] in (
+                "partition",
+                "table",
+                "group_moments",
+                "pair_moments",
+            )
         assert blocks.find_weighted(one.block, "add_remove", 2).bound == 1
 
 

@@ -16,6 +16,7 @@ from dpstats.verifying.shapes import NotReadError
 SCHEMA = dps.Schema([
     dps.Category("c", ["a", "b", "c"]), dps.Boolean("b"), dps.Boolean("d"),
     dps.Number("x", -1, 1, points=5, edges=[0], missing=0, source="late - early"),
+    dps.Number("age", 0, 2, points=3, missing=0),
 ])  # fmt: skip
 ASKED = {"m": dps.Marginals(["c", "b", "d"]), "x": dps.Mean("x")}
 
@@ -49,7 +50,8 @@ def test_both_agree_on_the_cost_of_a_person(tmp_path):
                         verify(path)
 
 
-TOTALS = {"x": dps.Mean("x"), "p": dps.Proportion("b", given="d"),
+TOTALS = {"r": dps.Ratio("x", "age", by="d"),
+          "x": dps.Mean("x"), "p": dps.Proportion("b", given="d"),
           "d": dps.Difference("b", by="c", groups=("a", "c")), "l": dps.OLS("x ~ b + C(c)"),
           "g": dps.MeanDifference("x", by="d"), "i": dps.OLS("x ~ b - 1", given="d")}  # fmt: skip
 

@@ -11,6 +11,7 @@ from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.losses.block import LossBlock
 from dpstats.families.moments import Moments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table
@@ -26,6 +27,7 @@ CLAIMS = {
     "moments": (Moments, "many"),
     "robust": (Moments, "line"),
     "group_moments": (GroupMoments, "rents"),
+    "pair_moments": (PairMoments, "rates"),
     "ball_moments": (BallMoments, "ball"),
     "bin_offsets": (BinOffsets, "offsets"),
     "losses": (LossBlock, "huber"),

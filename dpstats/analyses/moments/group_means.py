@@ -8,7 +8,7 @@ and trait.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -618,13 +618,6 @@ class WeightedGroupMeans(SurveyResult):
     >>> result.pairwise().terms, result.anova().pvalue < 0.01
     (['north - south', 'north - west', 'south - west'], True)
     """
-
-    instead: ClassVar[Mapping[str, str]] = {
-        "sizes": "Marginals of the column of the groups has numbers of people by totals()",
-        "eta_squared": "anova() tests the means, pairwise() has their differences",
-        "omega_squared": "anova() tests the means, pairwise() has their differences",
-        "one_way": "parts have the estimates",
-    }
 
     groups: tuple[str, ...] = field(kw_only=True)
 

@@ -78,9 +78,9 @@ class PersonVariance(MeanSampling):
     from_totals = True
 
     products: Answers  # to a block of `PersonShares`
-    # for each group, the numbers of its totals of the low and of the high value
-    places: tuple[tuple[int, int], ...]
-    values: tuple[float, float]  # the low and the high value
+    # for each group, the numbers of its totals, such as of the low and of the high value
+    places: tuple[tuple[int, ...], ...]
+    values: tuple[float, ...]  # those that the totals are of
     k: int  # the most rows of one person
 
     @classmethod

@@ -13,7 +13,8 @@ import numpy as np
 from dpstats.analyses.survey.estimand import basis_of
 from dpstats.arrays import Floats
 from dpstats.families.block import Block
-from dpstats.families.group_moments import PARTS, GroupMoments
+from dpstats.families.group_moments import GroupMoments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.tables.cells import ROWS
 from dpstats.families.tables.partition import Partition
 from dpstats.schema import Schema
@@ -92,7 +93,7 @@ def _known(schema: Schema, block: Block) -> Iterator[tuple[str, float, Block]]:
 
 def _of_functions(block: Block, condition: Block) -> Floats | None:
     """Rows with a condition as a sum (d,) of functions; None if it is none."""
-    if not isinstance(block, GroupMoments):
+    if not isinstance(block, GroupMoments | PairMoments):
         found = basis_of(block, condition)
         return None if found is None else found[0]
     if any(group.answered for group in block.groups):
@@ -102,4 +103,4 @@ def _of_functions(block: Block, condition: Block) -> Floats | None:
         return None
     groups = {str(i): group.cells.over(columns) for i, group in enumerate(block.groups)}
     found = basis_of(Partition.of(columns, groups), condition)
-    return None if found is None else np.repeat(found[0], len(PARTS))
+    return None if found is None else np.repeat(found[0], block.size // len(groups))

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -700,16 +700,6 @@ class WeightedRegression(SurveyResult, LinkedResult):
     >>> print(fitted.odds_ratios().shape, abs(predicted - [0.5, 0.25]).max() < 0.2)
     (2, 3) True
     """
-
-    instead: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("rsquared", "rsquared_adj", "scale", "mse_resid", "ssr"),
-            "f_test compares a regression with one of fewer columns",
-        ),
-        **dict.fromkeys(("fvalue", "f_pvalue"), "f_test tests the coefficients that you name"),
-        "get_margeff": "get_prediction has means, with intervals, at values that you name",
-        "zvalues": "tvalues have the degrees of freedom of the design",
-    }
 
     def odds_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"

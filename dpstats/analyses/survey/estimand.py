@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +14,7 @@ from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
+from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.partition import Partition
 from dpstats.inference.intervals import Ends, ends_of_sums
@@ -283,6 +285,43 @@ def squares_of_parts(totals: Floats, jacobian: Floats) -> Floats:
     low, middle, high = np.moveaxis(jacobian.reshape(len(jacobian), -1, len(PARTS)), 2, 0)
     slope = (high - low) / 2
     in_groups = middle**2 * size + 2 * middle * slope * of_x + slope**2 * of_squares
+    return np.asarray(np.maximum(in_groups, 0).sum(axis=1))
+
+
+def ratios_in_groups(block: PairMoments, terms: Sequence[str], counted: Sequence[str]) -> Estimand:
+    """Ratios of sums of two numbers, the second not negative, in groups; and what sums are of."""
+    groups, every = np.eye(len(terms)), np.ones(len(PARTS))
+    of_parts = [n.middle + n.half_range * TO_MOMENTS[1] for n in block.numbers]  # their values
+    units = [float(np.abs(values).max()) for values in of_parts]
+    first, second = (values / unit for values, unit in zip(of_parts, units, strict=True))
+    above, below = (np.asarray(np.kron(groups, np.outer(*pair).reshape(1, -1)), np.float64)
+                    for pair in ((first, every), (every, second)))  # fmt: skip
+    found = ratios(
+        block, terms, above, below, scale=units[0] / units[1], range=possible_ratios(block),
+        squares=squares_of_pairs,
+    )  # fmt: skip
+    return replace(found, numerators=units[0] * above, counted=counted)
+
+
+def possible_ratios(block: PairMoments) -> tuple[float, float]:
+    """The least and largest ratio of the sums of two numbers, the second not negative."""
+    first, second = ((n.middle - n.half_range, n.middle + n.half_range) for n in block.numbers)
+    ends = [y / x if x > 0 else math.copysign(math.inf, y) if y else 0.0
+            for y in first for x in second]  # fmt: skip
+    return min(ends), max(ends)
+
+
+def squares_of_pairs(totals: Floats, jacobian: Floats) -> Floats:
+    """Sums (q,) of u z^2 in groups of two numbers by `PairMoments`, z linear in both."""
+    shape = (-1, len(PARTS), len(PARTS))
+    moments = TO_MOMENTS @ totals.reshape(shape) @ TO_MOMENTS.T
+    weights = jacobian.reshape(len(jacobian), *shape)
+    level = weights[:, :, 1, 1]
+    slopes = [(weights[:, :, 2, 1] - weights[:, :, 0, 1]) / 2,
+              (weights[:, :, 1, 2] - weights[:, :, 1, 0]) / 2]  # fmt: skip
+    z = np.stack([level, *slopes])  # weights of 1 and of both numbers
+    products = moments[:, [[0, 1, 0], [1, 2, 1], [0, 1, 0]], [[0, 0, 1], [0, 0, 1], [1, 1, 2]]]
+    in_groups = np.einsum("iqg,jqg,gij->qg", z, z, products)
     return np.asarray(np.maximum(in_groups, 0).sum(axis=1))
 
 

@@ -6,7 +6,7 @@ Signed contrasts of paired units are the one source of sampling covariances, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -584,10 +584,6 @@ class DesignIntervals(Estimated, Cached):
         return replace(self, chosen=tuple(some))
 
 
-class NotOfSurveysError(RequestError, AttributeError):
-    """An attribute that only results without a survey design have."""
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class ByDesign(EstimateResult):
     """Estimates of a surveyed population, whatever they follow from.
@@ -597,20 +593,12 @@ class ByDesign(EstimateResult):
     design : Design
     """
 
-    instead: ClassVar[Mapping[str, str]] = {}  # advice, by what only unweighted results have
     certified_target: ClassVar[Target] = "table"  # there are none for the population
     uncertified: ClassVar[str] = (
         'certified "none": limits of the population need the declared design, whatever the budget'
     )
 
     design: Design = field(kw_only=True)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self.instead:
-            raise NotOfSurveysError(
-                f"{name} is not available with a survey design; {self.instead[name]}"
-            )
-        return self.__getattribute__(name)  # for its own error
 
     @property
     def capped_share(self) -> tuple[float, float] | None:
@@ -619,11 +607,7 @@ class ByDesign(EstimateResult):
         Of all rows, also where the estimates are of a domain: there it can be up to this over the
         domain's share of the weights. None unless the sum of all weights is public, see `Design`.
         """
-        if self.design.total is None:
-            return None
-        steps = self.design.total / self.design.unit_weight
-        estimate, width = self.rows.estimate, _width_of(self.rows)
-        return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
+        return _capped(self.design, self.rows)
 
     def _shown(self, alpha: float, target: Target, most: int) -> pd.DataFrame:
         shown = super()._shown(alpha, target, most)
@@ -846,7 +830,8 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
         source = f"sampling variances from the declared design effect {design.deff:g}"
     cut = f"weights above {design.cap:g} count as {design.cap:g}"
     if design.total is not None and not design.is_uncut:
-        cut += ": see capped_share for what was cut off of all rows"
+        share, most = _capped(design, parts[0].totals.answers.rows) or (0.0, 0.0)
+        cut += f", which cut off {share:.1%} of the weight of all rows (at most {most:.1%})"
     elif not design.is_uncut:
         cut += ": the bias of that is not bounded, since the sum of all weights is not declared"
     known = list(dict.fromkeys(name for part in parts for name in part.totals.calibration.names))
@@ -865,6 +850,14 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     return [source, *calibrated, cut, *_on_total(design, parts[0].totals.answers.rows),
             "weights are taken as given: that they were adjusted to known totals or for "
             "non-response from all rows is not part of the guarantee"]  # fmt: skip
+
+
+def _capped(design: Design, rows: RowCount) -> tuple[float, float] | None:
+    """Share of all weights above the cap, and an upper limit of it."""
+    if design.total is None:
+        return None
+    steps, estimate, width = design.total / design.unit_weight, rows.estimate, _width_of(rows)
+    return max(1 - estimate / steps, 0.0), float(np.clip(1 - (estimate - width) / steps, 0, 1))
 
 
 def _width_of(rows: RowCount) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,15 +30,17 @@ if TYPE_CHECKING:
 class PersonShares(PersonProducts):
     """Of a weight of one that each row spreads over the totals.
 
-    With a number x in [-1, 1] these are (1 - x) / 2 and (1 + x) / 2 in every group of rows, else
-    the number of rows in each. Size and sum of a group follow from its totals, and so does the
-    variance of a mean, of a share, or of a difference of two.
+    With a number x in [-1, 1] these are (1 - x) / 2 and (1 + x) / 2 in every group of rows, with a
+    second one the products of both's, else the number of rows in each. Size and sums of a group
+    follow from its totals, and so does the variance of a mean, of a share, of a difference of two,
+    or of a ratio of sums.
 
     Attributes
     ----------
     number : Number or None
     groups : tuple of Subgroup
-        Without a row in common; they exclude rows without a value of the number.
+        Without a row in common; they exclude rows without a value of the numbers.
+    second : Number, optional
 
     Examples
     --------
@@ -49,14 +53,15 @@ class PersonShares(PersonProducts):
 
     number: Number | None
     groups: tuple[Subgroup, ...]
+    second: Number | None = None
 
     kind: ClassVar[str] = "person_shares"
 
     def __post_init__(self) -> None:
-        if self.number is not None:
-            self.number.require_missing("person totals")
+        for number in self.coded:
+            number.require_missing("person totals")
         for group in self.groups:
-            require_answered([] if self.number is None else [self.number], group)
+            require_answered(self.coded, group)
         if not self.groups or not disjoint(self.groups):
             raise RequestError(
                 "person totals need groups of the same columns without a row in common, got "
@@ -80,52 +85,55 @@ class PersonShares(PersonProducts):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The number and the columns of the groups."""
-        numbers = () if self.number is None else (self.number,)
-        return tuple(dict.fromkeys((*numbers, *self.groups[0].columns)))
+        """The numbers and the columns of the groups."""
+        return tuple(dict.fromkeys((*self.coded, *self.groups[0].columns)))
 
     @property
-    def coded(self) -> tuple[Column, ...]:
-        """The number."""
-        return () if self.number is None else (self.number,)
+    def coded(self) -> tuple[Number, ...]:
+        """The numbers."""
+        return tuple(number for number in (self.number, self.second) if number is not None)
 
     @property
     def totals(self) -> tuple[Hashable, ...]:
-        """Group by group: low and high of the number, or the number of rows."""
-        sides = ("",) if self.number is None else ("low", "high")
-        return tuple((self.number, group, side) for group in self.groups for side in sides)
+        """Group by group: low and high of the numbers, or the number of rows."""
+        return tuple((self.coded, group, side) for group in self.groups for side in self._sides)
+
+    @property
+    def _sides(self) -> list[tuple[str, ...]]:
+        return list(itertools.product(("low", "high"), repeat=len(self.coded)))
 
     @property
     def labels(self) -> list[str]:
         """Such as ``income low, region=north``."""
         if self.number is None:
             return [f"rows with {group.name}" if group.name else "rows" for group in self.groups]
-        name = self.number.measured_name
+        names = [number.measured_name for number in self.coded]
         return [
-            f"{name} {side}" + (f", {group.name}" if group.name else "")
+            ", ".join(f"{n} {side}" for n, side in zip(names, sides, strict=True))
+            + (f", {group.name}" if group.name else "")
             for group in self.groups
-            for side in ("low", "high")
+            for sides in self._sides
         ]
 
     @property
-    def _half(self) -> int:
-        assert self.number is not None
-        return steps_of(self.number, LARGEST_TOTAL // 2)
+    def _halves(self) -> list[int]:
+        most = LARGEST_TOTAL if self.second is None else math.isqrt(LARGEST_TOTAL)
+        return [steps_of(number, most // 2) for number in self.coded]
 
     @cached_property
     def units(self) -> Codes:
-        """One, or twice the steps of the number."""
-        unit = 1 if self.number is None else 2 * self._half
+        """One, or the product of twice the steps of the numbers."""
+        unit = math.prod(2 * half for half in self._halves)
         return np.full(len(self.totals), unit, dtype=np.int64)
 
     def of_rows(self, codes: Mapping[str, Codes]) -> Codes:
         """What each row adds, (T, n)."""
         held = [group.holds(codes).astype(np.int64) for group in self.groups]
-        if self.number is None:
-            return np.stack(held)
-        x = rounded(self.number, self._half, codes[self.number.name])
-        return np.concatenate([[(self._half - x) * inside, (self._half + x) * inside]
-                               for inside in held])  # fmt: skip
+        sides = np.ones((1, len(held[0])), dtype=np.int64)
+        for number, half in zip(self.coded, self._halves, strict=True):
+            x = rounded(number, half, codes[number.name])
+            sides = np.concatenate([side * np.array([half - x, half + x]) for side in sides])
+        return np.concatenate([sides * inside for inside in held])
 
     @property
     def sets(self) -> Sequence[Sequence[int]]:
@@ -143,12 +151,15 @@ class PersonShares(PersonProducts):
         """Plain data."""
         number = None if self.number is None else self.number.name
         groups = [group.to_dict() for group in self.groups]
-        return {"kind": self.kind, "number": number, "groups": groups}
+        more = {} if self.second is None else {"second": self.second.name}
+        return {"kind": self.kind, "number": number, "groups": groups, **more}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> PersonShares:
         """Inverse of `to_dict`."""
-        number = None if plain["number"] is None else schema[plain["number"]]
-        if not (number is None or isinstance(number, Number)):
-            raise RequestError(f"{plain['number']!r} is not a number")
-        return cls(number, tuple(Subgroup.from_dict(group, schema) for group in plain["groups"]))
+        names = [plain["number"], plain.get("second")]
+        number, second = (None if name is None else schema[name] for name in names)
+        if not all(isinstance(column, Number | None) for column in (number, second)):
+            raise RequestError(f"{names!r} are not numbers")
+        groups = tuple(Subgroup.from_dict(group, schema) for group in plain["groups"])
+        return cls(number, groups, second)  # type: ignore[arg-type]

@@ -24,7 +24,8 @@ TOTALS = [
 ]
 ASKED = {
     "cells": dps.Marginals(["sex", "region", "ill"], 3), "ill": dps.Proportion("ill"),
-    "by sex": dps.GroupMeans("income", by="sex"), "men": dps.Proportion("sex == 'm'"),
+    "by sex": dps.GroupMeans("income", by="sex"), "ratio": dps.Ratio("income", "age", by="sex"),
+    "men": dps.Proportion("sex == 'm'"),
 }  # fmt: skip
 
 
@@ -59,11 +60,11 @@ def test_totals_of_cells_and_their_variance_are_those_of_r(survey):
 
 def test_known_totals_have_no_error_and_others_less(survey):
     plain, fitted = (release_of(survey, t, dps.PureDP(0.5)) for t in ([], TOTALS))
-    for name in ("cells", "by sex", "ill"):
+    for name in ("cells", "by sex", "ratio", "ill"):
         without, with_them = plain.infer(name), fitted.infer(name)
         (part,), (before,) = with_them.parts, without.parts
         known = part.totals.calibration
-        assert len(known.names) == {"cells": 5, "by sex": 3, "ill": 1}[name]
+        assert len(known.names) == {"cells": 5, "by sex": 3, "ratio": 3, "ill": 1}[name]
         np.testing.assert_allclose(known.sums @ part.totals.values, known.values)
         assert not part.totals.noise(known.sums).any()
         every = np.eye(len(part.totals.values))

@@ -493,8 +493,6 @@ def test_ratios_are_exponentials_of_coefficients(released, name, own, other):
     np.testing.assert_allclose(frame[["conf_low", "conf_high"]], limits)
     with pytest.raises(RequestError, match=f"{other}s are of dps"):
         getattr(result, other + "s")()
-    with pytest.raises(RequestError, match="get_prediction has means"):
-        result.get_margeff()
 
 
 @pytest.mark.parametrize("name", ["logistic", "line", "ols"])

@@ -15,7 +15,6 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses.survey.weighted import Estimates
 from dpstats.error_rates import holm
-from dpstats.errors import RequestError
 
 DATA = Path(__file__).parents[2] / "data"
 FIGURES = json.loads((DATA / "survey.json").read_text("utf-8"))
@@ -38,6 +37,7 @@ COLUMNS = [
     dps.Category("region", ["coast", "hills", "plain"]),
     dps.Number("income", 0, 100, points=1001, edges=range(10, 100, 10), missing=0),
     dps.Number("age", 18, 90, points=73, missing=18),
+    dps.Number("visits", 0, 30, points=31, missing=0),
 ]  # fmt: skip
 
 
@@ -56,6 +56,9 @@ def released(survey):
         "income_by_region": dps.GroupMeans("income", by="region"),
         "difference_of_sexes": dps.Difference("ill", by="sex"),
         "of means": dps.MeanDifference("income", by="region", groups=("hills", "coast")),
+        "income/age": dps.Ratio("income", "age"), "visits/age": dps.Ratio("visits", "age"),
+        "visits/age of women": dps.Ratio("visits", "age", given="sex == 'f'"),
+        "income/age by region": dps.Ratio("income", "age", by="region"),
     }  # fmt: skip
     schema = dps.Schema(COLUMNS, design=survey_design(survey))
     plan = dps.plan(schema, asked, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
@@ -147,9 +150,30 @@ def test_means_domains_and_differences_are_those_of_r(released, survey):
     assert cov[0, 0] == pytest.approx(of_r["cov"][0][0], rel=1e-8)
 
 
+def test_ratios_are_those_of_r(released, survey):
+    figures = FIGURES["survey"]
+    for i, name in enumerate(["income/age", "visits/age"]):
+        same(*estimates(released, name, survey), figures["ratios_to_age"], slice(i, i + 1))
+    women = figures["ratios_to_age_of_women"]
+    same(*estimates(released, "visits/age of women", survey), women, slice(1, 2))
+    same(*estimates(released, "income/age by region", survey), figures["income_to_age_by_region"])
+    result = released.infer("income/age by region")
+    assert result.conf_int().shape == (3, 2)
+    (part,) = result.parts  # as many independent rows: squares of the linearised values
+    inside = survey["region"].to_numpy() == np.array([["coast"], ["hills"], ["plain"]])
+    u, income, age = (survey[name].to_numpy() for name in ("u", "income", "age"))
+    z = (
+        inside
+        * (income - np.asarray(result.params)[:, None] * age)
+        / (inside * u * age).sum(axis=1, keepdims=True)
+    )
+    squares = part.independent / part.totals.design.coded_mean
+    np.testing.assert_allclose(squares, (z**2) @ u, rtol=1e-3)
+
+
 def test_totals_are_those_of_r(released, survey):
     figures = FIGURES["survey"]["totals"]
-    for place, name in ((0, "ill"), (2, "income")):
+    for place, name in ((0, "ill"), (2, "income"), (2, "income/age")):
         result = released.infer(name).totals()
         (part,) = result.parts
         totals = over_all_pairings(part.totals, part.estimand.block, survey, released.schema)
@@ -275,12 +299,6 @@ def test_results_have_what_those_without_a_design_have(released):
     table = released.infer("region").crosstab("region")
     np.testing.assert_allclose(np.sort(table.to_numpy().ravel()),
                                np.sort(released.infer("region").params))  # fmt: skip
-    means = released.infer("income_by_region")
-    assert not hasattr(means, "eta_squared")
-    with pytest.raises(RequestError, match=r"eta_squared .* survey design; anova\(\)"):
-        _ = means.eta_squared
-    with pytest.raises(AttributeError, match="no attribute 'etas'"):
-        _ = means.etas
 
 
 def test_totals_are_named_after_what_they_are_of(released):
@@ -314,6 +332,11 @@ def test_a_total_below_the_noisy_sum_of_weights_is_noted(survey):
         plan = dps.plan(schema, {"x": dps.Proportion("ill")}, budget=dps.PureDP(5), n=1518)
         result = dps.release(plan, survey, m=200).infer("x")
         assert any("check total=" in note for note in result.notes) is noted
+        share, most = result.capped_share
+        cut = 1 - (survey["u"].sum() * about["cap"] / 4096) / total
+        assert 0 <= share <= most
+        assert share == pytest.approx(max(cut, 0), abs=0.01)
+        assert any(f"cut off {share:.1%} of the weight" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])

@@ -20,6 +20,7 @@ SCHEMA = dps.Schema([
     dps.Number("fine", 0, 1, points=20_001, missing=0),
     dps.Category("c", ["a", "b", "z"]), dps.Boolean("d"),
     dps.Number("m", -1, 1, points=3, allow_missing=True),
+    dps.Number("size", 0, 2, points=3, missing=0),
 ])  # fmt: skip
 X = ("x", None)
 
@@ -37,6 +38,8 @@ BLOCKS = {
     "share in a group": of(dps.Proportion("c == 'a'", given="d")),
     "difference": of(dps.Difference("d", by="c", groups=("a", "b"))),
     "gap": of(dps.MeanDifference("x", by="c", groups=("a", "b"))),
+    "ratio": of(dps.Ratio("x", "size")),
+    "ratios": of(dps.Ratio("m", "size", by="d")),
     "line": of(dps.OLS("y ~ x")),
     "no intercept": of(dps.OLS("y ~ x - 1")),
     "levels": of(dps.OLS("y ~ C(c)")),

@@ -216,6 +216,7 @@ KINDS = {
         SCHEMA, [(("x", None), ("y", None), (name, 1)) for name in ("b", "d")]
     ),
     "means of groups": GroupMoments.by(SCHEMA["x"], SCHEMA["c"], (0, 1)),
+    "ratio": dps.Ratio("x", "y").family(SCHEMA).blocks[0],
     "clipped moments": BallMoments.of(SCHEMA, ["x", "y"], 0.8),
     "fourth powers": third_and_fourth_powers(SCHEMA, ["x", "y"]),
     "fourth moments of pairs": fourth_moments_of_pairs(SCHEMA, ["x", "y"]),

@@ -1,0 +1,150 @@
+"""Ratios of two sums: those of the rows without noise, honest intervals and errors with it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpstats as dps
+from dpstats.errors import RequestError
+from dpstats.planning.requests import load_request
+from dpstats.privacy.noise import _noise_from
+
+SCHEMA = dps.Schema([
+    dps.Number("cost", 0, 50, points=1001, allow_missing=True),
+    dps.Number("income", 0, 100, points=401, allow_missing=True),
+    dps.Number("gain", -10, 10, points=21, missing=0),
+    dps.Number("size", 1, 9, points=9, missing=1),
+    dps.Number("wealth", 1, 1e4, scale="log", missing=10),
+    dps.Category("region", ["n", "s", "w"]), dps.Boolean("ill"),
+])  # fmt: skip
+ASKED = {
+    "all": dps.Ratio("cost", "income"), "ill": dps.Ratio("cost", "income", given="ill"),
+    "regions": dps.Ratio("cost", "income", by="region", given="not ill"),
+    "gains": dps.Ratio("gain", "size", by="ill"),
+}  # fmt: skip
+
+
+def rows(n=4_000):
+    rng = np.random.default_rng(8)
+    income = rng.gamma(4, 8, n)
+    cost = (0.3 * income * rng.gamma(5, 0.2, n)).clip(0, 50)
+    return pd.DataFrame({
+        "cost": np.where(rng.random(n) < 0.1, np.nan, (20 * cost).round() / 20),
+        "income": np.where(rng.random(n) < 0.2, np.nan, (4 * income.clip(0, 100)).round() / 4),
+        "gain": rng.integers(-10, 11, n), "size": rng.integers(1, 10, n), "wealth": 10.0,
+        "region": rng.choice(["n", "s", "w"], n, p=[0.6, 0.3, 0.1]), "ill": rng.random(n) < 0.3,
+    })  # fmt: skip
+
+
+ROWS = rows()
+
+
+def linearised(y, x):
+    """Ratio, and variance of its sampling error as `svyratio` has it for independent rows."""
+    ratio = y.sum() / x.sum()
+    return ratio, len(y) / (len(y) - 1) * np.sum(((y - ratio * x) / x.sum()) ** 2)
+
+
+def released(asked=ASKED, budget=None, unit="replace", frame=ROWS, **options):
+    plan = dps.plan(SCHEMA, asked, budget=budget or dps.PureDP(10**6), unit=unit, **options)
+    return dps.release(plan, frame, m=60, k=10, rng=0)
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+def test_without_noise_they_are_those_of_the_complete_rows(unit):
+    release = released(unit=unit)
+    known = ROWS[ROWS[["cost", "income"]].notna().all(axis=1)]
+    parts = {
+        "all": [known], "ill": [known[known["ill"]]],
+        "regions": [known[~known["ill"] & (known["region"] == r)] for r in "nsw"],
+        "gains": [ROWS[ROWS["ill"] == ill] for ill in (False, True)],
+    }  # fmt: skip
+    for name, frames in parts.items():
+        result, y, x = release.infer(name), ASKED[name].numerator, ASKED[name].denominator
+        wanted = np.array([linearised(f[y].to_numpy(), f[x].to_numpy()) for f in frames])
+        np.testing.assert_allclose(result.params, wanted[:, 0], rtol=1e-5)
+        # the middle parts of cost and income are rounded, which leaves the sums as they are
+        np.testing.assert_allclose(result.sampling_variance, wanted[:, 1], rtol=3e-3)
+        low, high = np.reshape(result.conf_int(), (-1, 2)).T
+        t = stats.t.ppf(0.975, [len(f) - 1 for f in frames])
+        np.testing.assert_allclose((high - low) / 2, t * np.sqrt(wanted[:, 1]), rtol=2e-2)
+        np.testing.assert_allclose(np.reshape(result.conf_int(target="table"), (-1, 2)).T,
+                                   [wanted[:, 0]] * 2, rtol=1e-4)  # fmt: skip
+    assert release.infer("regions").terms == ["region=n", "region=s", "region=w"]
+
+
+@pytest.mark.parametrize("unit", ["replace", "add_remove"])
+@pytest.mark.parametrize("budget", [dps.PureDP(1), dps.ZCDP(0.1)])
+def test_tests_agree_with_limits(budget, unit):
+    result = released({"r": ASKED["all"]}, budget, unit).infer("r")
+    for end in np.ravel([result.conf_int(alpha=alpha) for alpha in (0.1, 0.01)]):
+        assert result.test(float(end)).pvalue < 0.11
+    low, high = result.conf_int(alpha=0.1)
+    assert result.test(float(low), "larger").pvalue == pytest.approx(0.05, rel=1e-2)
+    assert result.test(float(high), "smaller").pvalue == pytest.approx(0.05, rel=1e-2)
+    with pytest.raises(RequestError, match="between 0 and inf"):
+        result.test(-1)
+    of_gains = released({"r": ASKED["gains"]}, budget, unit).infer("r")
+    with pytest.raises(RequestError, match="between -10 and 10"):
+        of_gains.test(11, term="ill=False")
+
+
+def test_a_denominator_that_may_be_zero_gives_an_open_interval(seeded_noise):
+    with _noise_from(seeded_noise(1)):
+        result = released({"r": ASKED["all"]}, dps.PureDP(0.05), frame=ROWS[:100]).infer("r")
+    low, high = result.conf_int()
+    assert low < 0.3
+    assert high == np.inf
+    assert "some intervals have no ends" in result.summary()
+    assert "some intervals have no ends" not in released().infer("all").summary()
+    low, high = released({"r": dps.Ratio("gain", "size")}, dps.PureDP(0.05)).infer("r").conf_int()
+    assert -10 <= low < high <= 10  # what the declared bounds allow
+
+
+def test_those_of_persons_from_their_totals(released_for_persons):
+    """Without noise the sandwich over persons, with the factor of n / k persons."""
+    frame = ROWS.assign(id=np.arange(len(ROWS)) // 4, gain=np.repeat(ROWS["gain"][::4], 4).array)
+    asked = {"all": dps.Ratio("gain", "size"), "ill": dps.Ratio("gain", "size", by="ill")}
+    release = released_for_persons(SCHEMA, frame, asked, 4, person_totals=True)
+    for name, frames in (("all", [frame]), ("ill", [frame[frame["ill"] == i] for i in (0, 1)])):
+        result = release.infer(name)
+        for i, own in enumerate(frames):
+            ratio = own["gain"].sum() / own["size"].sum()
+            error = own["gain"] - ratio * own["size"]
+            n = len(own)
+            wanted = (error.groupby(own["id"]).sum() ** 2).sum() / own["size"].sum() ** 2
+            assert result.sampling_variance[i] == pytest.approx(wanted * n / (n - 4), rel=1e-3)
+    bound = released_for_persons(SCHEMA, frame, asked, 4).infer("all")
+    independent = linearised(frame["gain"].to_numpy(), frame["size"].to_numpy())[1]
+    assert bound.sampling_variance[0] == pytest.approx(4 * independent, rel=1e-3)
+
+
+def test_a_request_and_a_file_of_one(tmp_path):
+    (tmp_path / "plan.toml").write_text(
+        'rows = 4000\n[budget]\nepsilon = 2\n[[column]]\nname = "gain"\nlow = -10\nhigh = 10\n'
+        'missing = 0\n[[column]]\nname = "size"\nlow = 1\nhigh = 9\nmissing = 1\n'
+        '[[analysis]]\nname = "r"\nkind = "ratio"\nnumerator = "gain"\ndenominator = "size"\n'
+    )
+    plan = load_request(tmp_path / "plan.toml")
+    assert plan.analyses["r"] == dps.Ratio("gain", "size")
+    plan.save(tmp_path / "plan.json")
+    assert dps.Plan.load(tmp_path / "plan.json").analyses == plan.analyses
+    frame = plan.preview().to_frame()
+    assert "ratio: gain / size" in str(plan.preview())
+    assert frame["width"].max() < 1
+
+
+@pytest.mark.parametrize(
+    ("analysis", "message"),
+    [
+        (dps.Ratio("size", "gain"), "never negative"),
+        (dps.Ratio("size", "size"), "another number"),
+        (dps.Ratio("size", "region"), "not a number"), (dps.Ratio("wealth", "size"), "logarithm"),
+        (dps.Ratio("cost", "size", by="cost"), "own groups"),
+        (dps.Ratio("cost", "size", by="ill", given="ill"), "involves 'ill'"),
+    ],
+)  # fmt: skip
+def test_what_is_no_ratio_is_refused(analysis, message):
+    with pytest.raises(RequestError, match=message):
+        dps.plan(SCHEMA, {"r": analysis}, budget=dps.PureDP(1))
