@@ -162,8 +162,8 @@ def test_a_survey_has_the_sums_of_its_rows(session, loop):
     assert of_units[0] == of_units[1] != sums_of(table, schema, blocks)
     plan = dps.plan(schema, {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), person="school",
                     rows_per_person=2, unit="add_remove")  # fmt: skip
-    fits = [dps.check(plan, data) for data in (frame, table)]
-    assert [replace(fit, persons="") for fit in fits[:1]] == [replace(fits[1], persons="")]
+    fits = [replace(dps.check(plan, data), persons="") for data in (frame, table)]
+    assert str(fits[0]) == str(fits[1])  # sums of weights are of floats, in another order
     with pytest.raises(DataError, match="this plan uses all rows"):
         dps.measure(plan, frame, order="weight")
 
