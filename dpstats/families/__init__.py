@@ -23,13 +23,14 @@ from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
+from dpstats.families.tables.splines import SplineTable
 
 if TYPE_CHECKING:
     from dpstats.schema import Schema
 
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,
-    LinearLosses, TabulatedLosses, PilotScore, PersonShares, PersonMoments,
+    SplineTable, LinearLosses, TabulatedLosses, PilotScore, PersonShares, PersonMoments,
     Partition, Contrasts, PairMoments,
 )  # fmt: skip
 KINDS: Mapping[str, type[Block]] = {kind.kind: kind for kind in _LIBRARY}

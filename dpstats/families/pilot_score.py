@@ -158,8 +158,14 @@ class PilotScore(Block):
 
     @property
     def unit(self) -> float:
-        """Residual in unit scale at which the functions are one."""
+        """Residual at which the functions are one: of a line in unit scale, else as measured."""
+        if self.link == "log":
+            return float(_values(self._response)[-1])
         return 1.0 if self.clip is None else self.clip / UNIT
+
+    @property
+    def _response(self) -> Column:
+        return next(column for column in self.columns if column.name == self.response[0])
 
     @property
     def coded(self) -> tuple[Column, ...]:
@@ -198,8 +204,7 @@ class PilotScore(Block):
     @cached_property
     def _responses(self) -> Codes:
         """Response in steps by its code (shifted to start at 0), or by its bin."""
-        name, level = self.response
-        column = next(c for c in self.columns if c.name == name)
+        level, column = self.response[1], self._response
         if level is not None:
             return np.asarray(UNIT * np.equal(np.arange(column.bins), level), dtype=np.int64)
         values = _values(column)
@@ -212,10 +217,9 @@ class PilotScore(Block):
     def _means(self) -> Codes:
         """Mean in steps at every step of the predictor."""
         predictor = np.arange(-_FURTHEST * _STEPS, _FURTHEST * _STEPS + 1) / _STEPS
-        name, level = self.response
         top = 1.0
-        if level is None:
-            top = float(_values(next(c for c in self.columns if c.name == name))[-1])
+        if self.response[1] is None:
+            top = float(_values(self._response)[-1])
         odds = np.exp(predictor)
         means = odds / (1 + odds) if self.link == "logit" else np.minimum(odds / top, 1.0)
         return np.asarray(np.rint(means * UNIT), dtype=np.int64)

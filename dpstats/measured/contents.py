@@ -28,6 +28,7 @@ _KINDS = {
     "group_moments": "moments in groups",
     "kernel_lattice": "kernel averages",
     "bin_offsets": "offsets in bins",
+    "spline_table": "splines of numbers",
     "pilot_score": "score at a pilot",
     "partition": "conditions",
     "contrasts": "contrasts of units",

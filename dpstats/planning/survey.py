@@ -358,6 +358,11 @@ def _factors(
     block: Block, main: Block, base: Block, share: float, *, by_units: bool
 ) -> tuple[float, float, float]:
     """Factors of noise in the variance of an estimate and of a contrast, and variance of a row."""
+    if isinstance(base, PilotScore) and base.link == "logit":
+        of_outcome = _SHARE**2 + (1 - _SHARE) ** 2
+        return of_outcome * block.size / 4, 1.0, _SHARE * (1 - _SHARE) / 2
+    if isinstance(base, PilotScore) and base.link == "log":  # in units of the largest response
+        return block.size / 4, 1.0, (_RESIDUAL / 2) ** 2 / 2
     if isinstance(base, PilotScore):
         return 1.2, (3 * _RESIDUAL) ** 2, 0.5 * _RESIDUAL**2
     if isinstance(base, GroupMoments):

@@ -33,6 +33,7 @@ _WHAT = {
     "ball_moments": "means and products of rows shrunk to a ball, and their number",
     "kernel_lattice": "products of kernels at the points of a lattice",
     "bin_offsets": "distances from the middle of bins, by cell",
+    "spline_table": "splines of numbers, by cell",
     "linear_losses": "losses at the points of a grid",
     "tabulated_losses": "losses that the file lists, at the points of a grid",
     "pilot_score": "terms times the residual of a response",

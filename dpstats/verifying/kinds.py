@@ -319,6 +319,63 @@ def _bin_offsets(plain: dict[str, Any], columns: Columns) -> Block:
     return Block(plain, own, bounds, of, argue, {number.name}, [True] * len(bounds))
 
 
+def _spline_table(plain: dict[str, Any], columns: Columns) -> Block:
+    """Splines are rounded to the nearest unit, and the middle one has the rest."""
+    axes, given = [columns[name] for name in plain["columns"]], plain.get("given")
+    group = None if given is None else _group(given, columns)
+    if len(plain["knots"]) != len(axes):
+        raise NotReadError("has a table of splines without knots for each of its columns")
+    check([knots for knots in plain["knots"] if knots is not None], [[int]], "knots")
+    splined = {c.name: k for c, k in zip(axes, plain["knots"], strict=True) if k is not None}
+    _check_features([(name, None) for name in splined], columns, group)
+    lines = [min(k[1] - k[0], 2**10) for k in splined.values() if len(k) == 2]
+    curves = len(splined) - len(lines)
+    bits = 23 - (math.prod(lines) - 1).bit_length()
+    smooth = 2 ** max(2, min(12, bits // max(1, curves)))
+
+    def vector(column: Column, knots: list[int]) -> Vector:
+        pairs = list(itertools.pairwise(knots))
+        ends = (*knots[:1], *knots[1:][-1:])
+        if ends != (-column.half, column.half) or any(b >= c for b, c in pairs):
+            raise NotReadError("has knots that do not increase from the first code to the last")
+
+        def of_code(code: int) -> Iterable[tuple[int, int]]:
+            i = max(i for i, (b, _) in enumerate(pairs) if b <= code)
+            b, c = pairs[i]
+            if len(knots) == 2:
+                one = min(c - b, 2**10)
+                right = math.floor(Fraction(one * (code - b), c - b) + Fraction(1, 2))
+                return [(0, one - right), (1, right)]
+            a, d = knots[max(i - 1, 0)], knots[min(i + 2, len(pairs))]
+            left = Fraction(smooth * (c - code) ** 2, (c - a) * (c - b)) + Fraction(1, 2)
+            right = math.floor(
+                Fraction(smooth * (code - b) ** 2, (d - b) * (c - b)) + Fraction(1, 2)
+            )
+            rest = smooth - math.floor(left) - right
+            return [(i, math.floor(left)), (i + 1, rest), (i + 2, right)]
+
+        return of_code
+
+    sizes, vectors = [], []
+    for column, knots in zip(axes, plain["knots"], strict=True):
+        count = column.bins if knots is None else len(knots) + (len(knots) > 2)
+        sizes.append(count)
+        vectors.append(_indicator(column) if knots is None else vector(column, knots))
+    product = of_vectors(axes, sizes, vectors)
+
+    def of(row: Row) -> Sums:
+        inside = group is None or group.holds(row)
+        return {f: value for f, value in product(row).items() if value} if inside else {}
+
+    names = set(plain["columns"])
+    if group is not None:
+        names |= {column.name for column in (*group.columns, *group.answered)}
+    bounds = [math.prod(lines) * smooth**curves] * math.prod(sizes)
+    how = "the splines of a row are not negative and add up to 1 in its cells"
+    argue = blocks.one_set(False, len(bounds), how)
+    return Block(plain, _select(columns, names), bounds, of, argue, set(splined))
+
+
 def _in_groups(
     plain: dict[str, Any], columns: Columns
 ) -> tuple[list[Column], list[Group], tuple[Column, ...], Set[str]]:
@@ -760,6 +817,7 @@ _KINDS: dict[str, Callable[[dict[str, Any], Columns], Block]] = {
     "ball_moments": _ball_moments,
     "kernel_lattice": _kernel_lattice,
     "bin_offsets": _bin_offsets,
+    "spline_table": _spline_table,
     "linear_losses": _linear_losses,
     "tabulated_losses": _tabulated_losses,
     "pilot_score": _pilot_score,

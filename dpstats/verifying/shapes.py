@@ -73,6 +73,7 @@ BLOCKS: dict[str, Any] = {
     "ball_moments": {"numbers": [str], "center": [str], "scale": [str], "clip_norm": str},
     "kernel_lattice": {"columns": [str], "k": int, "bandwidth": _NUMBER},
     "bin_offsets": {"columns": [str], "number": str},
+    "spline_table": {"columns": [str], "knots": [(list, None)], "given?": _GROUP},
     "linear_losses": {
         "loss": {
             "kind": ("logistic", "huber", "pinball"), "k?": _NUMBER, "probability?": _NUMBER,

@@ -24,6 +24,7 @@ from dpstats.families.tables.cells import ROWS
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
+from dpstats.families.tables.splines import SplineTable, knots_of
 from dpstats.privacy.neighbours import Neighbours, Sensitivity
 from dpstats.schema.design import UNPAIRED
 
@@ -67,6 +68,13 @@ def partition(*conditions):
     return Partition.of(columns, {t: c.array for t, c in zip(conditions, sets, strict=True)})
 
 
+def splines(*names, given=None):
+    axes = [SCHEMA[name] for name in names]
+    knots = (knots_of(c) if isinstance(c, dps.Number) else None for c in axes)
+    numbers = [name for name in names if isinstance(SCHEMA[name], dps.Number)]
+    return SplineTable(tuple(axes), tuple(knots), Subgroup.of(SCHEMA, given, numbers))
+
+
 TWO = partition("b and c == 'a'", "not b and c == 'a'")
 EXACT = {  # in both norms, under both relations
     "table": dps.Cells.table(SCHEMA, ["c", "x"]),
@@ -106,6 +114,10 @@ EXACT = {  # in both norms, under both relations
         dps.Ratio("w", "y", by="b").family(SCHEMA).blocks[0], (2, 2), (1, 1)
     ),
     "contrasts of moments": Contrasts(moments("x"), (2, 2), (1, 1)),
+    "splines": splines("x", "c"), "splines of two numbers": splines("x", "y", "b"),
+    "splines of a number and the mean of another": splines("x", "v"),
+    "splines in a condition": splines("m", "c", given="b or c == 'a'"),
+    "contrasts of splines": Contrasts(splines("x", "b"), (2, 2), (1, 1)),
 }  # fmt: skip
 BOUNDED = {
     "moments": moments("x", "y"),
@@ -128,6 +140,13 @@ BOUNDED = {
     "score of a line": PilotScore.of(SCHEMA, [(), (X,)], ("y", None), "identity").at(
         np.array([0.1, -9.0]), 0.4
     ),
+    "splines of a fine number": splines("fine"),
+    "contrasts of a score": Contrasts(PilotScore.of(
+        SCHEMA, [(), (X,), (("d", 1),)], ("b", 1), "logit").at(np.array([9.0, -30, 2])), (2, 1),
+        (1, 1)),
+    "contrasts of a score of counts": Contrasts(PilotScore.of(
+        SCHEMA, [(), (X,), (("d", 1),)], ("v", None), "log").at(np.array([0.5, -2, 9])), (2, 1),
+        (1, 1)),
     **design("y ~ x*v"), **design("y ~ x*C(c)"), **design("y ~ x:b + b"),
     **design("y ~ C(c)*b + x"), **design("b ~ x*c + y"),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """The second opinion on files of sample surveys: weights, sets of cells, contrasts of units."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,6 +66,43 @@ def test_contrasts_of_scores(weighted, unit, every_budget, reread, differences):
     assert differences(plan) == []
     assert blocks.find_weighted(one.block, "add_remove", 2).bound == 3
     assert blocks.find_weighted(one.block, "replace", 2).bound == 12
+
+
+@pytest.mark.parametrize("every_budget", BUDGETS.values(), ids=BUDGETS)
+def test_splines_and_contrasts_of_their_scores(
+    weighted, unit, every_budget, reread, differences, tmp_path
+):
+    schema = weighted(every_budget, unit).schema
+    asked = {
+        "odds": dps.Logistic("smoker ~ age + level"),
+        "rate": dps.Poisson("age ~ smoker", given="level != 'a'"),
+        "odds of some": dps.Logistic("smoker ~ age", given="level == 'a'"),
+    }
+    plan = dps.plan(schema, asked, budget=every_budget, unit=unit, n=500)
+    held = reread(plan).blocks
+    assert [one.block.kind for one in held if one.role == "family"].count("spline_table") == 2
+    assert differences(plan) == []
+    for one in held:
+        if one.block.kind == "spline_table":
+            found = [blocks.find_weighted(one.block, unit, power).bound for power in (1, 2)]
+            assert found == [2 if unit == "replace" else 1] * 2
+    plan.save(tmp_path / "plan.json")
+    verdict = verify(tmp_path / "plan.json")
+    assert verdict.agrees, verdict.text
+    assert verdict.bound == plan.budget.total
+
+
+def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, reread):
+    schema = weighted(BUDGETS["pure"], "replace").schema
+    plan = dps.plan(
+        schema, {"odds": dps.Logistic("smoker ~ age")}, budget=BUDGETS["pure"], n=500
+    ).to_dict()
+    (at,) = (block for block in plan["blocks"] if block["kind"] == "spline_table")
+    for knots in ([None], [[-12, 12], None, None], [[-12, 0, 0, 12], None], [[-12, 11], None],
+                  [[12], None], [[-12, "0", 12], None], [[], None]):  # fmt: skip
+        with pytest.raises(NotReadError):
+            reread(SimpleNamespace(to_dict=lambda knots=knots: plan | {
+                "blocks": [at | {"knots": knots}]}))  # fmt: skip
 
 
 def test_a_row_whose_weight_changes_counts_where_replaced_rows_cancel(weighted, reread):

@@ -502,6 +502,10 @@ class Generalised:
 
     def at_pilot(self, release: ReleaseView) -> PilotScore:
         """The score at the estimate of a release of the first stage."""
+        if release.schema.design is not None:
+            equations: Any = self._weighted(release.schema)  # those with contrasts of scores
+            at_pilot: PilotScore = equations.at_pilot(release)
+            return at_pilot
         return self._density(release.schema).at_pilot(release)
 
     def combines(self, schema: Schema) -> bool:
@@ -619,7 +623,8 @@ class Logistic(Generalised):
     `dps.OLS` with the same formula are measured, and two-way tables of all columns; see
     `analyses.regression.calibrated_score` for what intervals rest on then. A release
     that has these for more columns answers smaller models too. Levels whose noisy number of rows is
-    within the noise are left out.
+    within the noise are left out. With a survey design splines of the numbers are measured, by the
+    other columns, and the score at a pilot between units.
 
     Parameters
     ----------
@@ -685,7 +690,8 @@ class Poisson(Generalised):
 
     The functions of `dps.OLS` with the same formula are measured, and two-way tables of all
     columns; a number without `edges=` in the schema gets eight even bins. Sampling variances are
-    HC0: they do not assume that counts have a Poisson law, and so allow for overdispersion.
+    HC0: they do not assume that counts have a Poisson law, and so allow for overdispersion. With a
+    survey design see `dps.Logistic`.
 
     Parameters
     ----------

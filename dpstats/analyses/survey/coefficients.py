@@ -41,6 +41,7 @@ from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.families.tables.cells import Table
 from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.splines import SplineTable, knots_of
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import cell_set
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     from dpstats.measured.view import ReleaseView
 
 _MOST_CELLS = 512  # of the regressors
-_FEW_CELLS = 32  # up to which totals of cells have less noise than products
+_FEW_CELLS = 32  # up to which contrasts of cells have less noise than those of scores
+_POINTS = 4  # an even number in a bin, over which rows are spread evenly
 _ROUNDING = 1e-9
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
@@ -63,9 +65,16 @@ _NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "
     "more budget or fewer regressors"
 )
-_SCORES = (
-    "sampling variances from scores at a first estimate, whose residuals are cut off at three "
-    "standard deviations or more: they are too small where more than a few residuals are beyond"
+_SCORES = "sampling variances from scores at a first estimate"
+_CLIPPED = (
+    f"{_SCORES}, whose residuals are cut off at three standard deviations or more: they are too "
+    "small where more than a few residuals are beyond"
+)
+_LEAST_HIDDEN = 0.1  # of a standard error, that is worth a note
+_HIDDEN = (
+    "numbers are measured by splines that change between their bins; what these leave out of a "
+    "score is bounded, by up to {:.2f} standard errors of a coefficient, and is part of the "
+    "privacy variance: narrower bins reduce it"
 )
 
 
@@ -110,6 +119,16 @@ class Equations(Cached, ABC):
         """Functions that contrasts between units are measured of, if not those of the block."""
         return None
 
+    def _of_terms(self) -> PilotScore:
+        """Terms of the regressors times the residual, at a pilot that is not known yet."""
+        design, given = self.moments.design, self.moments.given
+        terms, _ = self.moments.regressor_terms
+        return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
+
+    def hidden(self, totals: Floats, along: Floats) -> Floats:
+        """Bounds (q,) on what the totals do not say of the score, along directions (q, p)."""
+        return np.zeros(len(along))
+
     def _fitted(self, totals: Floats) -> Fitted | None:
         return self._once(totals.tobytes(), lambda: self.solve(totals))
 
@@ -128,7 +147,7 @@ class Equations(Cached, ABC):
         return Estimand(
             self.block, terms, partial(self._value, matrix, shift), partial(self._slopes, matrix),
             self.squares, by_units=True, moving=partial(self._moving, matrix),
-            contrasted=self.score,
+            hidden=partial(self._hidden, matrix), contrasted=self.score,
             contrast_slopes=None if self.score is None else partial(self._by_score, matrix),
             along=partial(self._combined, combinations),
         )  # fmt: skip
@@ -154,6 +173,12 @@ class Equations(Cached, ABC):
         length = np.einsum("ij,ij->i", along, matrix)
         return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
 
+    def _hidden(self, matrix: Floats, totals: Floats) -> Floats:
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.zeros(len(matrix))
+        return self.hidden(totals, matrix @ fitted.inverse)
+
     def _by_score(self, matrix: Floats, totals: Floats) -> Floats:
         fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
         if fitted is None:
@@ -169,10 +194,11 @@ class CellEquations(Equations):
     link: Link
 
     @staticmethod
-    def serves(moments: DesignMoments, most: int = _MOST_CELLS) -> bool:
+    def serves(moments: DesignMoments) -> bool:
         """True if the regressors have few cells, in each of which they have one value."""
         columns = regressor_columns(moments)
-        return math.prod(c.bins for c in columns) <= most and not _of_many_values(moments)
+        few = math.prod(column.bins for column in columns) <= _FEW_CELLS
+        return few and not _of_many_values(moments)
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
@@ -291,13 +317,17 @@ class CellEquations(Equations):
             sums[c, np.moveaxis(place, at, 0)[level][np.moveaxis(mask, at, 0)[level]]] = 1.0
         return sizes, sums
 
+    def _positive(self, totals: Floats) -> Floats:
+        """Numbers of rows (C,) for the steps of Newton's method, which must not be negative."""
+        return np.maximum(self._maps[0] @ totals, 0.0)
+
     def solve(self, totals: Floats) -> Fitted | None:
         """By Newton's method; None where the derivative is not definite."""
         sizes, sums = self._maps
         counts, of_response = sizes @ totals, sums @ totals
         whole, link, span = self._x, self.link, self.span
         x = whole if span is None else whole @ span
-        rows = np.maximum(counts, 0.0)
+        rows = self._positive(totals)
 
         def score(b: Floats) -> Floats:
             return np.asarray(x.T @ (of_response - counts * link.mean(x @ b)))
@@ -337,6 +367,165 @@ class CellEquations(Equations):
 
 
 @dataclass(frozen=True, eq=False)
+class SplineEquations(CellEquations):
+    """The same for more cells, or numbers with several values in a bin: those by B-splines.
+
+    In every bin rows are as even as the totals T allow: points of a fine grid have the weights F+ T
+    of the regression estimator, with F the splines there (d, C). What a score has beyond splines is
+    bounded by `hidden`. Contrasts between units are of the scores at a pilot.
+    """
+
+    @cached_property
+    def score(self) -> PilotScore:
+        """The score, whose residuals are at most the largest response."""
+        return self._of_terms()
+
+    @cached_property
+    def _table(self) -> SplineTable | None:
+        """Splines and bins of the regressors by the response; None without splines."""
+        name, level = self.moments.design.response
+        response, many = self.moments.schema[name], _of_many_values(self.moments)
+        ends = None
+        if level is None:
+            assert isinstance(response, Number)
+            ends = (-response.half_points, response.half_points)
+        if not many and ends is None:
+            return None
+        knots = [
+            knots_of(column) if isinstance(column, Number) and column.name in many else None
+            for column in self._columns
+        ]
+        return SplineTable((*self._columns, response), (*knots, ends), self.moments.given)
+
+    @cached_property
+    def block(self) -> Block:
+        """A table, of splines where there are some."""
+        return self._table or super().block
+
+    def _possible(self, column: Column) -> NDArray[np.bool_]:
+        """Bins of a column that the condition does not exclude."""
+        given = self.moments.given
+        if given is None or column not in given.columns:
+            return np.ones(column.bins, dtype=np.bool_)
+        cells = np.moveaxis(given.over(given.columns), given.columns.index(column), 0)
+        return np.asarray(cells.reshape(column.bins, -1).any(axis=1))
+
+    @cached_property
+    def _axes(self) -> list[tuple[Floats, Floats]]:
+        """Values (C,) of every regressor's column at its points, and splines or bins (d, C)."""
+        assert self._table is not None
+        axes, numbers = [], number_names(self.moments)
+        for axis, column in enumerate(self._columns):
+            by_value = column.name in numbers
+            possible = self._possible(column)
+            bins = np.flatnonzero(possible[: _value_bins(column)] if by_value else possible)
+            if self._table.knots[axis] is None:
+                values = value_in_bins(column, bins) if by_value else bins.astype(np.float64)  # type: ignore[arg-type]
+                axes.append((values, np.eye(column.bins)[:, bins]))
+                continue
+            assert isinstance(column, Number)
+            first, last = (ends[bins, np.newaxis] for ends in column.bin_codes)
+            inside = (last - first + 1) * np.arange(1, _POINTS, 2) // (2 * _POINTS)
+            codes = np.unique([first + inside, last - inside])
+            start, parts = self._table.splines(axis, codes)
+            splines = np.zeros((self._table.shape[axis], len(codes)))
+            splines[start + np.arange(len(parts))[:, np.newaxis], np.arange(len(codes))] = parts
+            axes.append((column.units_of(codes), splines / self._table.units[axis]))
+        return axes
+
+    @cached_property
+    def _x(self) -> Floats:
+        """(C, p) the basis at the points."""
+        if self._table is None:
+            return super()._x
+        grid = np.meshgrid(*(values for values, _ in self._axes), indexing="ij")
+        names = [column.name for column in self._columns]
+        flat = [np.broadcast_to(values, grid[0].shape).ravel() for values in grid]
+        return self.moments.regressors_at(dict(zip(names, flat, strict=True)))
+
+    @cached_property
+    def _splines(self) -> tuple[Floats, Floats]:
+        """Splines (d, C) at the points, and (C, d) weights of the points by totals."""
+        splines: Floats = np.ones((1, 1))
+        weights: Floats = np.ones((1, 1))
+        for _, own in self._axes:
+            splines = np.asarray(np.kron(splines, own), dtype=np.float64)
+            weights = np.asarray(np.kron(weights, np.linalg.pinv(own)), dtype=np.float64)
+        return splines, weights
+
+    @cached_property
+    def _responses(self) -> Floats:
+        """(2, r) one and the response as sums of its r functions."""
+        name, level = self.moments.design.response
+        column = self.moments.schema[name]
+        if level is None:
+            assert isinstance(column, Number)
+            ends = column.middle + column.half_range * np.array([-1.0, 1.0])
+            return np.array([[1.0, 1.0], ends])
+        own = np.arange(column.bins)
+        return np.array([own < _value_bins(column), own == level], np.float64)
+
+    @cached_property
+    def _maps(self) -> tuple[Floats, Floats]:
+        """See `CellEquations`."""
+        if self._table is None:
+            return super()._maps
+        sizes, sums = (np.kron(self._splines[1], row) for row in self._responses)
+        return sizes, sums
+
+    def _positive(self, totals: Floats) -> Floats:
+        """Numbers of rows (C,) where those of every spline are spread over its points."""
+        if self._table is None:
+            return super()._positive(totals)
+        splines = self._splines[0]
+        points = np.maximum(splines.sum(axis=1, keepdims=True), 1e-300)  # none of some levels
+        return np.asarray(self._rows(totals) @ (splines / points))
+
+    def _rows(self, totals: Floats) -> Floats:
+        """Numbers of rows (d,) of the splines, not negative."""
+        by_response = totals.reshape(-1, self._responses.shape[1])
+        return np.asarray(np.maximum(by_response @ self._responses[0], 0.0))
+
+    def hidden(self, totals: Floats, along: Floats) -> Floats:
+        """What is beyond splines is at most its largest value at the points of each one's range.
+
+        So is the rounding of a response with more steps than the units of its functions.
+        """
+        fitted = self._fitted(totals)
+        if self._table is None or fitted is None:
+            return np.zeros(len(along))
+        splines, weights = self._splines
+        of_x = along @ self._x.T
+        scores = of_x * self.link.mean(self._x @ fitted.b)
+        beyond = np.abs(scores - scores @ weights @ splines) + np.abs(of_x) * self._rounding
+        largest = [beyond[:, spline > 0].max(axis=1, initial=0.0) for spline in splines]
+        return np.asarray(self._rows(totals) @ np.array(largest))
+
+    @property
+    def _rounding(self) -> float:
+        """Largest error of a response by rounding; 0 where units are its steps."""
+        assert self._table is not None
+        ends, unit = self._table.knots[-1], self._table.units[-1]
+        exact = ends is None or ends[-1] - ends[0] == unit
+        return 0.0 if exact else float(np.ptp(self._responses[1])) / unit / 2
+
+    def squares(self, totals: Floats, slopes: Floats) -> Floats:
+        """Sums (q,) of u z^2 by the variances of the model, z by slopes (q, e) of the score."""
+        fitted = self._fitted(totals)
+        if fitted is None:
+            return np.full(len(slopes), np.nan)
+        variances = (self._maps[0] @ totals) * self.link.slope(self._x @ fitted.b)
+        z = slopes @ np.linalg.pinv(self.moments.regressor_terms[1]) @ self._x.T
+        return np.asarray(np.maximum(z**2 @ variances, 0.0))
+
+    def at_pilot(self, release: ReleaseView) -> PilotScore:
+        """The score at the estimate of a release; at zero if it has none."""
+        fitted = self._fitted(Totals.of(release, self.block, needed=False).values)
+        basis = self.moments.regressor_terms[1]
+        return self.score.at(np.zeros(basis.shape[1]) if fitted is None else fitted.b @ basis)
+
+
+@dataclass(frozen=True, eq=False)
 class ProductEquations(Equations):
     """Normal equations A b = c from totals of products of regressors and response.
 
@@ -364,10 +553,8 @@ class ProductEquations(Equations):
 
     @cached_property
     def score(self) -> PilotScore:
-        """Terms of the regressors times the residual, cut off."""
-        design, given = self.moments.design, self.moments.given
-        terms, _ = self.moments.regressor_terms
-        return PilotScore.of(self.moments.schema, terms, design.response, self.link.name, given)
+        """The score, whose residuals are cut off."""
+        return self._of_terms()
 
     def _products(self, totals: Floats) -> Floats:
         """(q, q) totals of products of two features."""
@@ -469,21 +656,22 @@ def equations_of(moments: DesignMoments, link: Link) -> Equations:
     RequestError
         If neither cells nor products determine them.
     """
+    if CellEquations.serves(moments):
+        return CellEquations(moments, link)
     if link is IDENTITY:
-        if CellEquations.serves(moments, _FEW_CELLS):
-            return CellEquations(moments, link)
         given = moments.given or Subgroup(EVERY_CELL)
         return ProductEquations(replace(moments, given=given))
-    if not CellEquations.serves(moments):
-        numbers = _of_many_values(moments)
-        cells = math.prod(column.bins for column in regressor_columns(moments))
-        found = f"{first_few(numbers)} with many values" if numbers else f"{cells} cells"
+    many = _of_many_values(moments)
+    cells = math.prod(
+        column.bins + 2 * (column.name in many) for column in regressor_columns(moments)
+    )
+    if cells > _MOST_CELLS:
+        extra = ", two more than its bins for a number" if many else ""
         raise RequestError(
-            f"a weighted regression of this kind is fitted to the cells of its regressors, at most "
-            f"{_MOST_CELLS} with one value each; this one has {found}: use C(...) of their bins, "
-            "fewer points, edges between all values, or fewer columns"
+            f"a weighted regression of this kind is fitted to at most {_MOST_CELLS} cells of its "
+            f"regressors{extra}; this one has {cells:,}: use fewer edges, levels or columns"
         )
-    return CellEquations(moments, link)
+    return SplineEquations(moments, link)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -610,7 +798,10 @@ def weighted_regression(
     ):
         notes.append(_NO_ENDS)
     if part.estimand.contrasted is not None:
-        notes.append(_SCORES)
+        notes.append(_CLIPPED if equations.link is IDENTITY else _SCORES)
+    errors = np.sqrt(np.diag(part.sampling_covariance + part.noise_covariance))
+    if (part.hidden > _LEAST_HIDDEN * errors).any():
+        notes.append(_HIDDEN.format(float(np.nanmax(part.hidden / errors))))
     notes.append(cell_rules(release.schema, analysis))
     return result_of(
         title, parts, part.totals.answers.rows, str(release.budget), notes, WeightedRegression,

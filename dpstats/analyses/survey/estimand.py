@@ -66,6 +66,9 @@ class Estimand:
     along : callable, optional
         Terms and weights (k, q) to the estimand of linear combinations, where it is not one of
         these parameters alone.
+    hidden : callable, optional
+        Totals (d,) to bounds (q,) on errors that are neither of sampling nor noise: of functions
+        that were not measured.
     logarithmic : (q,) bool, optional
         Which parameters are positive, with limits that are symmetric in their logarithms.
     dates : bool
@@ -85,6 +88,7 @@ class Estimand:
     contrasted: Block | None = None
     contrast_slopes: Callable[[Floats], Floats] | None = None
     moving: Callable[[Floats], Floats] | None = None
+    hidden: Callable[[Floats], Floats] | None = None
     along: Callable[[Sequence[str], Floats], Estimand] | None = None
     dates: bool = False
     logarithmic: NDArray[np.bool_] | None = None
@@ -119,6 +123,7 @@ class Estimand:
             numerators=None,
             contrast_slopes=None if self.contrast_slopes is None else made.contrast_slopes,
             moving=None,
+            hidden=None,
             along=None,
             dates=False,
             logarithmic=None,

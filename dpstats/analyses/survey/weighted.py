@@ -218,9 +218,15 @@ class Estimates(Cached):
         return np.asarray(self.totals.design.coded_mean * squares)
 
     @cached_property
+    def hidden(self) -> Floats:
+        """Bounds (q,) on errors that are neither of sampling nor noise."""
+        bounds = self.estimand.hidden
+        return np.zeros(len(self.params)) if bounds is None else bounds(self.totals.values)
+
+    @cached_property
     def noise_covariance(self) -> Floats:
-        """Covariance (q, q) of the noise."""
-        return self.totals.noise(self.slopes)
+        """Covariance (q, q) of the noise, with the squares of the hidden errors."""
+        return self.totals.noise(self.slopes) + np.diag(self.hidden**2)
 
     @cached_property
     def _contrast_slopes(self) -> Floats:
@@ -391,10 +397,11 @@ class Estimates(Cached):
         return np.asarray(np.exp(high))
 
     def noise_quantiles(self, alpha: float) -> Floats:
-        """Bounds (q,) on the noise, each of which holds with probability 1 - alpha."""
+        """Bounds (q,) on noise and hidden errors, each holding with probability 1 - alpha."""
         widths, known = np.full(len(self.params), np.inf), np.isfinite(self.slopes).all(axis=1)
         laws = self.noise_laws(self.slopes[known])
-        widths[known] = [0.0 if law is None else law.quantile(alpha) * by for law, by in laws]
+        noise = [0.0 if law is None else law.quantile(alpha) * by for law, by in laws]
+        widths[known] = np.array(noise) + self.hidden[known]
         return widths
 
     def noise_laws(self, slopes: Floats) -> list[tuple[Combination | None, float]]:

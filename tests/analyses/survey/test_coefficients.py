@@ -30,11 +30,17 @@ COLUMNS = [
     dps.Number("visits", 0, 20, points=21, missing=0),
 ]  # fmt: skip
 CELLS = {
-    "logistic": dps.Logistic("ill ~ age10 + sex"), "poisson": dps.Poisson("visits ~ sex + region"),
+    "poisson": dps.Poisson("visits ~ sex + region"),
     "line": dps.OLS("income ~ sex*region"), "shares": dps.OLS("ill ~ region"),
     "ill women": dps.Logistic("ill ~ region", given="sex == 'f'"),
     "visits of women": dps.Poisson("visits ~ region", given="sex == 'f'"),
 }  # fmt: skip
+SPLINES = {  # and how far coefficients are from R's, in their standard errors
+    "logistic": (dps.Logistic("ill ~ age10 + sex"), 1e-8),  # one value in a bin
+    "logistic_on_age": (dps.Logistic("ill ~ age + sex"), 1e-3),
+    "logistic_of_women": (dps.Logistic("ill ~ age", given="sex == 'f'"), 1e-3),
+    "poisson_on_age": (dps.Poisson("visits ~ age + sex"), 1e-3),
+}
 SCORES = {
     "ols": dps.OLS("income ~ age + sex + region"),
     "ols_of_women": dps.OLS("income ~ age + region", given="sex == 'f'"),
@@ -56,7 +62,7 @@ def schema_of(survey, **options):
 
 @pytest.fixture(scope="module")
 def released(survey):
-    asked = {**CELLS, **SCORES}
+    asked = {**CELLS, **SCORES, **{name: asked for name, (asked, _) in SPLINES.items()}}
     plan = dps.plan(schema_of(survey), asked, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
     assert plan.in_two_stages
     return dps.release(plan, survey, m=500)
@@ -82,13 +88,116 @@ def close(figure, params, cov, rtol):
     np.testing.assert_allclose(cov / np.outer(se, se), figure["cov"] / np.outer(se, se), atol=rtol)
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson"])
-def test_coefficients_from_cells_are_those_of_r(released, survey, name):
-    result = released.infer(name)
+def test_coefficients_from_cells_are_those_of_r(released, survey):
+    result = released.infer("poisson")
     (part,) = result.parts
     functions = values_of(part.estimand.block, survey, released.schema)
-    close(FIGURES[name], result.params, linearised(part, functions, survey), 1e-8)
-    assert result.terms[1] == {"logistic": "age10", "poisson": "sex[T.m]"}[name]
+    close(FIGURES["poisson"], result.params, linearised(part, functions, survey), 1e-8)
+    assert result.terms[1] == "sex[T.m]"
+
+
+@pytest.mark.parametrize("name", SPLINES)
+def test_coefficients_from_splines_are_those_of_r(released, survey, name):
+    """Contrasts are of R's scores, at the estimate; what splines leave out is bounded."""
+    result, (_, most) = released.infer(name), SPLINES[name]
+    (part,) = result.parts
+    (at,) = (c.base for c in released.contrasts if c.base.settles(part.estimand.contrasted))
+    functions = values_of(at, survey, released.schema) * at.unit
+    covariance = linearised(part, functions, survey)
+    se = np.sqrt(np.diag(FIGURES[name]["cov"]))
+    np.testing.assert_allclose(
+        covariance / np.outer(se, se), FIGURES[name]["cov"] / np.outer(se, se), atol=2e-3
+    )
+    away = np.abs(result.params - FIGURES[name]["params"])
+    assert np.all(away <= most * se)
+    assert np.all(away <= part.hidden + 1e-8 * se)
+    assert np.all(part.hidden <= 0.01 * se)
+    assert (part.hidden > 0).all() == (name != "logistic")
+    np.testing.assert_allclose(
+        np.diag(part.noise_covariance), part.hidden**2, rtol=1e-3, atol=1e-12
+    )
+
+
+def test_what_splines_leave_out_is_in_intervals(survey):
+    """Of a steep curve over two bins, with what it may be wrong by in the note."""
+    columns = [*COLUMNS[:4], dps.Number("age", 18, 90, points=73, missing=18, edges=[50])]
+    schema, rng = dps.Schema(columns, design=schema_of(survey).design), np.random.default_rng(1)
+    chance = stats.logistic.cdf((survey["age"] - 60) / 4)
+    rows, risk = survey.assign(ill=rng.random(len(survey)) < chance), dps.Logistic("ill ~ age")
+    plan = dps.plan(schema, {"risk": risk}, budget=WITHOUT_NOISE, unit="add_remove", n=1500)
+    result = dps.release(plan, rows, m=500, k=10).infer(risk)
+    (part,) = result.parts
+    x = np.array([np.ones(len(rows)), rows["age"]])
+    exact = find_root(x, rows["ill"].to_numpy(float), rows["u"].to_numpy(float))
+    away = np.abs(result.params - exact)
+    assert np.all(away > 0.05 * result.bse)
+    assert np.all(away <= part.hidden)
+    low, high = result.conf_int(target="table").T
+    assert np.all((low <= exact) & (exact <= high))
+    assert any("splines" in note and "standard errors" in note for note in result.notes)
+
+
+def test_numbers_and_responses_that_may_be_missing(survey):
+    """One value in a bin, many in one, and a response of more steps than units."""
+    columns = [
+        dps.Number("age", 18, 90, points=73, edges=[30, 45, 60], allow_missing=True),
+        dps.Number("kind", 0, 2, points=3, edges=[0.5, 1.5], allow_missing=True),
+        dps.Boolean("ill", allow_missing=True),
+        dps.Number("cost", 0, 10, points=4_001, allow_missing=True),
+    ]  # fmt: skip
+    rng, n = np.random.default_rng(2), len(survey)
+    rows = survey.assign(kind=rng.integers(0, 3, n).astype(float))
+    rows["cost"] = np.rint(400 * rng.gamma(2, np.exp(rows["kind"] / 4))).clip(0, 4_000) / 400
+    rows["ill"] = rows["ill"].astype(bool).astype(object)
+    for i, name in enumerate(["age", "kind", "ill", "cost"]):
+        rows.loc[rng.random(n) < 0.1, name] = np.nan if i != 2 else None
+    schema = dps.Schema(columns, design=schema_of(survey).design)
+    asked = {"odds": dps.Logistic("ill ~ age + kind"), "cost": dps.Poisson("cost ~ age + kind")}
+    plan = dps.plan(schema, asked, budget=WITHOUT_NOISE, unit="add_remove", n=n)
+    release = dps.release(plan, rows, m=500, k=10)
+    for name, response in (("odds", "ill"), ("cost", "cost")):
+        complete = rows.dropna(subset=["age", "kind", response])
+        x = np.array([np.ones(len(complete)), complete["age"], complete["kind"]], dtype=float)
+        exact = find_root(
+            x, complete[response].to_numpy(float), complete["u"].to_numpy(float), name == "cost"
+        )
+        result = release.infer(name)
+        (part,) = result.parts
+        away = np.abs(result.params - exact)
+        assert np.all(away <= part.hidden)
+        assert np.all(away <= 0.01 * result.bse)
+    assert part.hidden[0] > 0.03 * result.bse[0]  # the rounding of costs
+
+
+def test_levels_and_bins_that_a_condition_excludes_are_left_out(survey):
+    given = "region != 'hills' and age >= 45"
+    columns = [*COLUMNS[:4], dps.Number("age", 18, 90, points=73, missing=18, edges=[30, 45, 60])]
+    schema = dps.Schema(columns, design=schema_of(survey).design)
+    odds = dps.Logistic("ill ~ age + region", given=given)
+    for budget in (WITHOUT_NOISE, dps.PureDP(60)):
+        plan = dps.plan(schema, {"odds": odds}, budget=budget, unit="add_remove", n=1500)
+        result = dps.release(plan, survey, m=500, k=10).infer(odds)
+        (part,) = result.parts
+        unknown = [term for term in result.terms if np.isnan(result.params[term])]
+        assert unknown == ["region[T.hills]"]
+        if budget is WITHOUT_NOISE:
+            inside = survey[(survey["region"] != "hills") & (survey["age"] >= 45)]
+            x = [np.ones(len(inside)), inside["region"] == "plain", inside["age"]]
+            weights, ill = (inside[name].to_numpy(float) for name in ("u", "ill"))
+            exact = find_root(np.array(x, dtype=float), ill, weights)
+            known = [result.terms.index(t) for t in ("Intercept", "region[T.plain]", "age")]
+            away = np.abs(np.asarray(result.params)[known] - exact)
+            assert np.all(away <= part.hidden[known])
+            assert np.all(away <= 0.02 * np.asarray(result.bse)[known])
+
+
+def find_root(x, y, weights, counts=False):
+    b = np.zeros(len(x))
+    for _ in range(30):
+        mean = np.exp(b @ x) if counts else stats.logistic.cdf(b @ x)
+        slope = mean if counts else mean * (1 - mean)
+        b = b + np.linalg.solve(x * weights * slope @ x.T, x @ (weights * (y - mean)))
+    return b
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -105,6 +214,25 @@ def test_coefficients_from_products_are_those_of_r(released, survey, name):
     spread = np.sqrt(np.average(functions[0] ** 2, weights=weights))
     assert at.unit == pytest.approx(3 * spread, rel=1e-3)
     np.testing.assert_allclose(cut_off[0], np.clip(functions[0], -at.unit, at.unit), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["logistic_on_age", "poisson_on_age"])
+def test_derivatives_by_splines(released, survey, name):
+    (part,) = released.infer(name).parts
+    estimand, totals = part.estimand, part.totals.values
+    steps = 1e-4 * np.abs(totals).max() * np.eye(len(totals))
+    numeric = [(estimand.value(totals + h) - estimand.value(totals - h)) / (2 * h.max())
+               for h in steps]  # fmt: skip
+    size = np.abs(part.slopes).max(axis=1)[:, np.newaxis]
+    np.testing.assert_allclose(part.slopes / size, np.array(numeric).T / size, atol=1e-4)
+    x = np.array([np.ones(len(survey)), survey["age"], survey["sex"] == "m"], dtype=float)
+    mean = {"l": stats.logistic.cdf, "p": np.exp}[name[0]](part.params @ x)
+    variances = mean * (1 - mean) if name[0] == "l" else mean
+    inverse = np.linalg.inv(x * (survey["u"].to_numpy() * variances) @ x.T)
+    squares = estimand.squares(totals, part._contrast_slopes)
+    np.testing.assert_allclose(squares, np.diag(inverse), rtol=1e-3)
+    moving = ((inverse @ x) ** 2 * variances / np.diag(inverse)[:, np.newaxis]) @ survey["u"]
+    np.testing.assert_allclose(estimand.moving(totals) @ totals, moving, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["line", "shares", "ill women", "visits of women"])
@@ -207,8 +335,8 @@ def test_what_a_design_cannot_have_is_refused(survey):
         (dps.OLS("income ~ age", ridge=1), "ridge="), (dps.OLS("income ~ age - 1"), "'- 1'"),
         (dps.OLS("income ~ age", clip_norm=1), "clip_norm"),
         (dps.OLS("income ~ age", cov_type="HC1"), "cov_type"),
-        (dps.Logistic("ill ~ age"), "with many values"),
-        (dps.Poisson("visits ~ age10*sex + region + ill"), "cells"),
+        (dps.Logistic("ill ~ age + income + visits"), "this one has 1,000: use fewer edges"),
+        (dps.Poisson("visits ~ age10*sex + region + ill"), "at most 512 cells .* has 876"),
         (dps.Logistic("ill ~ sex", stages=2), "stages=2"),
     ]:  # fmt: skip
         with pytest.raises(RequestError, match=match):
@@ -229,8 +357,12 @@ def test_a_design_effect_of_shares_is_not_used_for_coefficients(survey):
         release.infer(dps.OLS("ill ~ sex"))
 
 
-def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path):
-    schema, line = schema_of(survey), dps.OLS("income ~ age + sex")
+@pytest.mark.parametrize(("line", "clip"), [
+    (dps.OLS("income ~ age + sex"), {"clip": 2**16}), (dps.Logistic("ill ~ age + sex"), {}),
+    (dps.Poisson("visits ~ age + sex"), {}),
+])  # fmt: skip
+def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path, line, clip):
+    schema = schema_of(survey)
     plan = dps.plan(schema, {"line": line}, budget=dps.ZCDP(1), unit="replace", n=len(survey))
     plan.save(tmp_path / "plan.json")
     assert dps.Plan.load(tmp_path / "plan.json") == plan
@@ -238,7 +370,7 @@ def test_plans_and_measurements_with_pilots_are_kept(survey, tmp_path):
     assert waiting.pending
     edited = json.loads((tmp_path / "plan.json").read_text("utf-8"))
     (at,) = (block for block in edited["blocks"] if block["role"] == "contrasts")
-    at["base"] |= {"pilot": [0, 0, 0], "clip": 2**16}
+    at["base"] |= {"pilot": [0, 0, 0]} | clip
     (tmp_path / "edited.json").write_text(json.dumps(edited), "utf-8")
     with pytest.raises(RequestError, match="answer nothing"):
         dps.Plan.load(tmp_path / "edited.json")
