@@ -56,7 +56,12 @@ from dpstats.planning.measures import Delta, Effect, Measure, Power, Subject, Wi
 from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.previews.preview import Preview, preview_strategy
 from dpstats.planning.solve import Problem, Solution, check_reference, target_of, with_budget
-from dpstats.planning.survey import check_design, with_cap, with_contrasts
+from dpstats.planning.survey import (
+    check_design,
+    check_totals_of_persons,
+    with_cap,
+    with_contrasts,
+)
 from dpstats.planning.table_split import Weights, check_weights
 from dpstats.privacy.budget import Budget, check_budget
 from dpstats.privacy.cautions import cautions
@@ -732,10 +737,9 @@ def plan(
     held_schema = getattr(start, "schema", None)
     if isinstance(held_schema, Schema) and held_schema.declared == schema:
         schema = replace(schema, columns=held_schema.columns)
-    check_design(
-        schema, analyses, person, person_totals=person_totals, start=start, weights=weights
-    )
+    check_design(schema, analyses, person_totals=person_totals, start=start, weights=weights)
     schema = with_cap(with_even_edges(schema, analyses), budget, neighbours, n, len(analyses))
+    check_totals_of_persons(schema, person)
     if schema.design is not None:
         neighbours, weights = replace(neighbours, copies=STEPS), "equal"
     asked = asked_by_name(analyses, schema)

@@ -49,7 +49,7 @@ _LEVEL = 0.975
 
 
 def check_design(
-    schema: Schema, analyses: Mapping[str, Analysis[Result]], person: str | None, **others: object
+    schema: Schema, analyses: Mapping[str, Analysis[Result]], **others: object
 ) -> None:
     """Refuse what a plan with a survey design cannot have.
 
@@ -89,10 +89,24 @@ def check_design(
             f"design has {highest} and cap={cap}: declare high=, the largest weight, and a cap of "
             "at least that, or leave the totals out"
         )
-    if person is not None and design.is_uncut and (schema.totals or design.total is not None):
+
+
+def check_totals_of_persons(schema: Schema, person: str | None) -> None:
+    """Refuse public totals to which weights do not add up, since those of persons are scaled.
+
+    After a cap is chosen, on which it depends whether they are used.
+
+    Raises
+    ------
+    RequestError
+    """
+    design = schema.design
+    if design is None or person is None or not design.is_uncut:
+        return
+    if schema.totals or design.total is not None:
         raise RequestError(
-            f"weights of some rows of a person in {person!r} may not be used, so that they do not "
-            "add up to public totals: leave out the totals of the schema and of the design"
+            f"weights of a person in {person!r} may be scaled down, so that they do not add up to "
+            "public totals: leave out the totals of the schema and of the design"
         )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from dpstats.caching import Cached
 from dpstats.checks import (
     check_choice,
-    check_text,
+    check_label,
     did_you_mean,
     first_few,
     is_finite,
@@ -118,7 +118,7 @@ class Design(Cached):
         for name in ("weights", "strata", "unit"):
             value = getattr(self, name)
             if value is not None or name == "weights":
-                check_text(f"{name} of the design", value, SchemaError)
+                check_label(f"{name} of the design", value, SchemaError)
         for name in ("mean", "high", "cv", "cap", "missing", "total", "deff", "low"):
             value = listed(getattr(self, name))
             object.__setattr__(self, name, value)

@@ -15,7 +15,7 @@ from dpstats.families.tables.cells import ROWS, Cells
 from dpstats.planning.survey import contrasts_of
 from dpstats.privacy import noise
 from dpstats.private import sources
-from dpstats.private.design_rows import DesignRows
+from dpstats.private.design_rows import SCALED, DesignRows
 from dpstats.private.keys import key_of
 from dpstats.private.persons import PersonWeights, of_persons, used_rows
 from dpstats.private.tables import exact_sums, open_source
@@ -359,3 +359,11 @@ def test_a_plan_protects_units_or_persons_beside_them(unit, tmp_path):
     for person in ("weight", "area", "flag"):
         with pytest.raises(dps.RequestError, match="tells persons apart"):
             dps.plan(schema_of(DESIGN), asked, budget=dps.PureDP(1), unit=unit, person=person)
+
+
+@pytest.mark.parametrize("name", ["weights", "unit", "strata"])
+def test_no_column_of_a_design_is_taken_for_scaled_weights(name):
+    """Its cells would be weights as they are, without a bound."""
+    given = {"weights": "w", "unit": "u", "strata": "h"} | {name: SCALED}
+    with pytest.raises(dps.SchemaError, match="control character"):
+        dps.Design(**given, mean=2, cap=8, units={"a": [1, 2]})

@@ -84,7 +84,8 @@ def shares_of(below: Estimand, release: ReleaseView) -> Estimates:
     sets = Totals.of(release, below.contrasted)
     if not len(sets.factors):
         return Estimates(below, totals)
-    coarse = Estimates(shares_below(below.contrasted, below.contrasted.names[:-1]), sets)
+    of_sets = shares_below(below.contrasted, below.contrasted.names[:-1])
+    coarse = Estimates(of_sets, sets.uncalibrated)  # known shares have no design effect
     derivation = below.block.derive(below.contrasted)
     assert derivation is not None
     ends = np.flatnonzero(np.diff(derivation.member))  # last bins of sets

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 HIDDEN = 3.0  # standard deviations of its noise within which a variance is not trusted
 _LEAST_SIZE = 0.02  # of a principal variance of correlated parameters, that noise may understate
 _ROUNDING = 1e-9
+_EXACT = 1e-12
+_LEAST_TOTAL = 1e-7
 _HALVINGS = 40
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
@@ -138,7 +140,8 @@ class Totals(Cached):
 
     def sampled(self, slopes: Floats) -> Floats:
         """Slopes (q, d) of estimates by the sampling errors of totals, but for known ones."""
-        return self.calibration.residual(slopes, np.diag(np.maximum(self.values, 0)))
+        least = _LEAST_TOTAL * np.abs(self.values).sum()  # where zero, known ones are not regressed
+        return self.calibration.residual(slopes, np.diag(np.maximum(self.values, least)))
 
     def noise_law(self, slopes: Floats) -> Combination | None:
         """Distribution of the noise on a combination (d,) of the totals; None without noise."""
@@ -564,13 +567,18 @@ class DesignIntervals(Estimated, Cached):
         away = part.params - values
         if not (np.isfinite(away).all() and np.isfinite(covariance).all()):
             return 0.0, 1.0, float(len(values)), 1.0
+        size_of = np.abs(part.slopes) @ np.abs(part.totals.values)
+        away = np.where(np.abs(away) > _EXACT * size_of, away, 0.0)  # known ones have no error
         sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         sizes, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
         axes = vectors / sd[:, np.newaxis]
         along = axes @ ((axes.T @ away) / np.maximum(sizes, _LEAST_SIZE))
+        if not along.any():
+            return 0.0, 1.0, float(len(values)), 1.0
+        along /= np.abs(along).max()
         combined = part.along(["combination"], along[np.newaxis])
         squared = combined.t_squared(along[np.newaxis] @ away)
-        size = int(np.sum(sizes > _ROUNDING))
+        size = max(int(np.sum(sizes > _ROUNDING)), 1)
         df = float(np.min(part.degrees_of_freedom))
         rest = max(df - size + 1, 1.0)
         statistic = squared / size * (rest / df if np.isfinite(df) else 1.0)

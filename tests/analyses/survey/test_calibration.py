@@ -102,6 +102,11 @@ def test_totals_need_weights_that_are_not_cut(survey):
     schema = dps.Schema(COLUMNS, design=design, totals=TOTALS)
     with pytest.raises(dps.RequestError, match="person"):
         dps.plan(schema, ASKED, budget=budget, person="key", rows_per_person=3)
+    chosen = survey_design(survey, cap=None, cv=0.5, high=3_000)
+    schema = dps.Schema(COLUMNS, design=chosen)  # the plan's cap cuts no weight
+    assert dps.plan(schema, ASKED, budget=dps.PureDP(100), n=1_000).schema.design.is_uncut
+    with pytest.raises(dps.RequestError, match="may be scaled down"):
+        dps.plan(schema, ASKED, budget=dps.PureDP(100), n=1_000, person="key")
     with pytest.raises(dps.SchemaError, match="population of 1,000 rows"):
         dps.Schema(COLUMNS, design=survey_design(survey, total=1_000), totals=TOTALS)
 
@@ -112,3 +117,73 @@ def test_check_adds_up_the_weights(survey):
     plan = dps.plan(schema, ASKED, budget=dps.PureDP(1), n=len(survey))
     weights = survey["w"].clip(upper=8_000)[survey["sex"] == "m"].sum()
     assert f"weights here add up to: {round(weights):,}" in str(dps.check(plan, survey))
+
+
+def test_edges_beside_a_known_share_keep_their_sampling_error(survey):
+    """Sets of bins end at 25, 50 and 75, below which the numbers of people are known."""
+    edges = [25, 50, 75]
+    income = dps.Number("income", 0, 100, edges=range(5, 100, 5), missing=0)
+    weights = survey["w"].clip(upper=survey_design(survey).cap)
+    known = [
+        dps.Total(f"income < {e}", round(weights[survey["income"] < e].sum()), of="population")
+        for e in edges
+    ]  # fmt: skip
+    design = survey_design(survey, total=round(weights.sum()), high=survey_design(survey).cap)
+    variances = []
+    for totals in ([], known):
+        schema = dps.Schema([income], design=replace(design, total=None), totals=totals)
+        if totals:
+            schema = replace(schema, design=design)
+        plan = dps.plan(
+            schema, {"q": dps.Quantile("income")}, budget=dps.PureDP(10**9), unit="add_remove",
+            n=len(survey),
+        )  # fmt: skip
+        part = dps.release(plan, survey, m=2, k=10, rng=0).infer("q").intervals.shares.parts[0]
+        variances.append(np.diag(part.sampling_covariance))
+    at = np.isin(np.arange(5, 100, 5), edges)
+    plain, fitted = variances
+    np.testing.assert_allclose(fitted[at], 0, atol=1e-12 * plain.max())
+    assert np.all(fitted[~at] > 0.1 * plain[~at])
+    assert np.all(fitted <= plain * (1 + 1e-6))
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_known_shares_are_compared_without_error(equal):
+    n = 800
+    rows = pd.DataFrame({"ill": np.arange(n) % 4 == 0, "sex": np.repeat(["f", "m"], n // 2)})
+    rows["w"], rows["u"] = 2.0, np.arange(n) % 20
+    if not equal:
+        rows.loc[:3, "ill"] = True
+    known = [
+        dps.Total(text, int(2 * inside.sum()), of="population")
+        for sex in "fm" for men in [rows["sex"] == sex]
+        for text, inside in [
+            (f"sex == '{sex}'", men), (f"sex == '{sex}' and ill", men & rows["ill"])
+        ]
+    ]  # fmt: skip
+    design = dps.Design("w", mean=2, high=3, cap=3, unit="u", units=list(range(20)))
+    columns = [dps.Boolean("ill"), dps.Category("sex", ["f", "m"])]
+    asked = {"means": dps.GroupMeans("ill", by="sex"), "odds": dps.Logistic("ill ~ sex")}
+    schema = dps.Schema(columns, design=design, totals=known)
+    release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows, m=2, k=10, rng=0)
+    tests = release.infer("means").anova(), release.infer("odds").f_test("sex[T.m] = 0")
+    for test in tests:
+        assert test.pvalue == 1 if equal else test.pvalue < 1e-6
+
+
+def test_levels_that_are_known_to_be_empty_have_no_sampling_error():
+    """Noise can make their totals zero or less, which leaves nothing to regress on."""
+    n, levels = 800, list("abcde")
+    rows = pd.DataFrame({"reg": np.array(levels[:4])[np.arange(n) % 4], "w": 2.0})
+    rows["u"] = np.arange(n) // 40
+    known = [
+        dps.Total(f"reg == '{level}'", int(2 * (rows["reg"] == level).sum()), of="population")
+        for level in levels
+    ]
+    design = dps.Design("w", mean=2, high=4, cap=4, unit="u", units=list(range(20)), total=2 * n)
+    schema = dps.Schema([dps.Category("reg", levels)], design=design, totals=known)
+    plan = dps.plan(schema, {"x": dps.Marginals(["reg"], 1)}, budget=dps.PureDP(2))
+    for seed in range(8):
+        (part,) = dps.release(plan, rows, m=2, k=10, rng=seed).infer("x").parts
+        np.testing.assert_allclose(part.params, [0.25] * 4 + [0], atol=1e-9)
+        np.testing.assert_allclose(np.diag(part.sampling_covariance), 0, atol=1e-15)
