@@ -53,7 +53,8 @@ ASKED = {
     "stages": {"l": dps.Logistic("b ~ x + d", stages=2)},
     "persons": {"p": dps.Proportion("b"), "o": dps.OLS("x ~ d")},
     "survey": {"p": dps.Proportion("b", given="c == 'a'"), "g": dps.GroupMeans("m", by="c"),
-               "t": dps.Marginals(["d", "c"]), "l": dps.Logistic("b ~ y"), "r": dps.Ratio("m", "y")},
+               "t": dps.Marginals(["d", "c"]), "l": dps.Logistic("b ~ y"),
+               "r": dps.Ratio("m", "y")},
 }  # fmt: skip
 PERSONS = {"person": "id", "rows_per_person": 3, "person_totals": True}
 LATTICE = {"reference": dps.BernsteinKDE(["x", "y"], k=2, share=0.5), "n": 1_000_000}

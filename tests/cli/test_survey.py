@@ -118,7 +118,7 @@ def test_every_command_knows_the_design(run, rows, tmp_path, unit, apart):
         assert named in (tmp_path / "page.html").read_text()
     again = dps.load(tmp_path / "r.zip")
     assert again.schema.design == dps.Schema.load(tmp_path / "schema.toml").design
-    assert again.measurements.strategy.n is None
+    assert again.measurements.strategy.n == (2_000 if unit == "replace" else None)
     assert dps.Plan.load(tmp_path / "plan.json").digest == again.measurements.plan_digest
 
 

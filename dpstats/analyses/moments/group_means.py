@@ -27,6 +27,7 @@ from dpstats.analyses.questions import Asked, means_in_groups
 from dpstats.analyses.regression.contrasts import FTestResult
 from dpstats.analyses.survey.estimand import Estimand, shares_in_groups
 from dpstats.analyses.survey.estimand import means_in_groups as weighted_means
+from dpstats.analyses.survey.rao_scott import Covariances, FirstOrder, first_order
 from dpstats.analyses.survey.weighted import (
     ByDesign,
     DesignIntervals,
@@ -254,6 +255,7 @@ class GroupMeans:
 
 SIMULATIONS = 10_000
 SIMULATED = f"the p-value is from {SIMULATIONS:,} simulated tables"
+_ROUNDING = 1e-20  # of squares
 _NO_TEST = "there is no test, since fewer than two groups surely have rows"
 
 
@@ -639,23 +641,27 @@ class WeightedGroupMeans(SurveyResult):
         """Groups that tests use: those with more weight than noise alone makes."""
         return tuple(itertools.compress(self.groups, self._levels.used))
 
-    def _wald(self, used: NDArray[np.bool_]) -> tuple[float, float, float, float] | None:
-        """F statistic, p-value and both df of: some groups are equal; None of fewer than two."""
+    def _equal(self, used: NDArray[np.bool_]) -> FirstOrder | None:
+        """The test that some groups are equal; None of fewer than two."""
         (part,), every, places = self.parts, np.eye(len(used)), np.flatnonzero(used)
         if len(places) < 2:
             return None
-        first, others = places[0], places[1:]
-        apart = part.along([self.groups[g] for g in others], every[others] - every[first])
-        return DesignIntervals((apart,)).wald(np.zeros(len(others)))
+        rounding = _ROUNDING * np.max(part.params[places] ** 2)
+        variances = np.maximum(part.independent[places], rounding)  # of known ones too
+        independent = np.diag(variances[1:]) + variances[0]
+        parts = Covariances.of(part, every[places[1:]] - every[places[0]], independent)
+        apart = part.params[places[1:]] - part.params[places[0]]
+        return first_order(apart, independent + parts.noise, parts)
 
     @cached_property
     def _anova(self) -> FTestResult:
-        found = self._wald(self._levels.used)
-        statistic, _, df_num, df_denom = found or (np.nan,) * 4
+        found = self._equal(self._levels.used)
+        statistic = np.nan if found is None else found.statistic
+        df_num, df_denom = (np.nan, np.nan) if found is None else found.df
 
         def pvalue(some: NDArray[np.bool_]) -> float | None:
-            test = self._wald(some)
-            return None if test is None else test[1]
+            test = self._equal(some)
+            return None if test is None else test.pvalue
 
         return FTestResult(
             f"Test of equality, {self.title}",
@@ -667,7 +673,7 @@ class WeightedGroupMeans(SurveyResult):
         )  # fmt: skip
 
     def anova(self) -> FTestResult:
-        """F test that all `used` groups are equal, Hotelling's with the covariance of the design.
+        """F test that all `used` groups are equal, of first order of Rao and Scott.
 
         The p-value allows for sampling, for the noise, and for an empty group among those used.
         Where fewer than two groups are used it is 1.

@@ -723,6 +723,21 @@ class WeightedRegression(SurveyResult, LinkedResult):
         ------
         RequestError
             For another regression.
+
+        Examples
+        --------
+        >>> import dpstats as dps
+        >>> import pandas as pd
+        >>> design = dps.Design("weight", mean=2, cap=3, unit="school", units=list(range(40)))
+        >>> visits, sex = dps.Number("visits", 0, 3, missing=0), dps.Category("sex", ["f", "m"])
+        >>> schema, rate = dps.Schema([visits, sex], design=design), dps.Poisson("visits ~ sex")
+        >>> plan = dps.plan(schema, {"rate": rate}, budget=dps.PureDP(9), n=8_000)
+        >>> rows = pd.DataFrame({"visits": [0, 1, 2, 1] * 2_000, "weight": 2, "sex": "f"})
+        >>> rows.loc[rows.index % 2 == 1, "sex"] = "m"
+        >>> rows["school"] = rows.index // 200
+        >>> fitted = dps.release(plan, rows, m=200).infer(rate)
+        >>> fitted.rate_ratios().shape
+        (2, 3)
         """
         self._require(LOG, "rate_ratios", "dps.Poisson")
         return self._ratios("rate_ratio", alpha, method, target)

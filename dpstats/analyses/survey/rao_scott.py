@@ -87,13 +87,17 @@ class Covariances:
     @classmethod
     def of(cls, estimates: Estimates, slopes: Floats, independent: Floats) -> Covariances:
         """Covariances of combinations (q, p) of some estimates."""
-        products, subtracted = estimates.contrast_moments
+        used = np.flatnonzero(slopes.any(axis=0))  # others may have no estimate
+        products, subtracted, noise = (
+            slopes[:, used] @ one[np.ix_(used, used)] @ slopes[:, used].T
+            for one in (*estimates.contrast_moments, estimates.noise_covariance)
+        )
         design = estimates.totals.design
         return cls(
             independent,
-            slopes @ products @ slopes.T,
-            slopes @ subtracted @ slopes.T,
-            slopes @ estimates.noise_covariance @ slopes.T,
+            products,
+            subtracted,
+            noise,
             estimates.most_contrasts if estimates.contrasts else 0.0,
             design.deff,
         )
@@ -119,7 +123,8 @@ class Covariances:
                 np.trace(over(self.products)), np.trace(sampling + over(self.subtracted))
             )
             whole = np.trace(sampling + noise)
-            df = max(self.contrasts * float(whole / measured) ** 2, 1.0)
+            ratio = float(whole / measured) if measured > 0 else 1.0
+            df = max(self.contrasts * ratio**2, 1.0)
         else:
             assert self.deff is not None
             sampling = self.deff * np.eye(len(noise))
@@ -134,6 +139,8 @@ def first_order(departures: Floats, null: Floats, parts: Covariances) -> FirstOr
     """
     from scipy import stats
 
+    if not (np.isfinite(null).all() and np.isfinite(departures).all()):
+        return _NO_TEST
     try:
         np.linalg.cholesky(null)
         np.linalg.cholesky(parts.independent)
@@ -141,6 +148,8 @@ def first_order(departures: Floats, null: Floats, parts: Covariances) -> FirstOr
         return _NO_TEST
     quadratic = float(departures @ np.linalg.solve(null, departures))
     trace, squared, df = parts.effects()
+    if trace <= 0:  # all are known
+        return FirstOrder(quadratic, float(quadratic < 1), (float(len(departures)), df), 0.0)
     k = trace**2 / squared
     statistic = quadratic / trace
     law = stats.chi2.sf(quadratic / trace * k, k) if np.isinf(df) else None
@@ -354,8 +363,10 @@ def chi_square_test(
         inside = np.ix_(*tested.used)
         expected[inside] = fit.reshape(places.shape)
         change = _residuals_of(places.shape, fit) if probabilities is None else np.eye(len(fit))
-        spread = change @ (estimates.sampling_covariance + noise) @ change.T
-        sd = np.sqrt(np.maximum(np.diag(spread), 1e-300))
+        of_sampling, of_noise = (
+            np.diag(change @ one @ change.T) for one in (estimates.sampling_covariance, noise)
+        )
+        sd = np.sqrt(np.maximum(np.maximum(of_sampling, 0) + of_noise, 1e-300))
         residuals[inside] = ((p - fit) / sd).reshape(places.shape)
     else:
         notes = ["there is no test, since fewer than two levels of a column surely have rows, or "

@@ -45,6 +45,7 @@ _ROUNDING = 1e-9
 _EXACT = 1e-12
 _LEAST_TOTAL = 1e-7
 _HALVINGS = 40
+_NO_END = 30.0  # half a width in logarithms from which on a limit is zero or infinite
 _INVERTED = 2.0**20  # slopes times this are combinations whose steps a grid resolves
 
 
@@ -126,14 +127,14 @@ class Totals(Cached):
     @cached_property
     def values(self) -> Floats:
         """Totals (d,) in unit scale, fitted to the known ones (eq. calibrated)."""
-        known = self.calibration
+        known = self.known
         missed = known.values - known.sums @ self._measured
         return np.asarray(self._measured + known.coefficients(self._measured_noise) @ missed)
 
     def noise(self, slopes: Floats, others: Floats | None = None) -> Floats:
         """Covariance (q, q) of the noise on combinations (q, d) of the totals, or with others."""
         left, right = (
-            self.calibration.residual(one, self._measured_noise)
+            self.known.residual(one, self._measured_noise)
             for one in (slopes, slopes if others is None else others)
         )
         return np.asarray(left @ self._measured_noise @ right.T)
@@ -141,18 +142,24 @@ class Totals(Cached):
     def sampled(self, slopes: Floats) -> Floats:
         """Slopes (q, d) of estimates by the sampling errors of totals, but for known ones."""
         least = _LEAST_TOTAL * np.abs(self.values).sum()  # where zero, known ones are not regressed
-        return self.calibration.residual(slopes, np.diag(np.maximum(self.values, least)))
+        return self.known.residual(slopes, np.diag(np.maximum(self.values, least)))
 
     def noise_law(self, slopes: Floats) -> Combination | None:
         """Distribution of the noise on a combination (d,) of the totals; None without noise."""
-        rest = self.calibration.residual(slopes, self._measured_noise)
+        rest = self.known.residual(slopes, self._measured_noise)
         parts = self.answers.noise_of((rest @ self.basis) / self.answers.bounds)
         return Combination(tuple(parts)) if parts else None
 
     @cached_property
     def uncalibrated(self) -> Totals:
         """The totals without what is known of them."""
-        return replace(self, calibration=Calibration.without(len(self.values)))
+        return replace(self, calibration=Calibration.without(len(self.basis)))
+
+    @cached_property
+    def known(self) -> Calibration:
+        """What totals are fitted to: nothing if they contradict it."""
+        declared = self.calibration
+        return self.uncalibrated.calibration if declared.names and self.contradicted else declared
 
     @cached_property
     def contradicted(self) -> list[str]:
@@ -388,14 +395,23 @@ class Estimates(Cached):
         ratios = np.log(here) - np.log(np.maximum(there, 1e-300))
         return np.where(positive, self.params * ratios, self.params - values)
 
+    def are_rounding(self, distances: Floats) -> NDArray[np.bool_]:
+        """Which differences (q,) are of rounding alone; of known parameters the errors are zero."""
+        sizes = np.abs(self.slopes) @ np.abs(self.totals.values)
+        return np.asarray(np.abs(distances) <= _EXACT * sizes)
+
     def pvalues(self, distances: Floats) -> Floats:
         """Two-sided p-values (q,) of estimates less values: where the intervals end."""
-        known = np.isfinite(distances) & np.isfinite(self._variances)
+        known = (
+            np.isfinite(distances) & np.isfinite(self._variances) & ~self.are_rounding(distances)
+        )
         distances = np.where(known, distances * self._noisier(distances), 0.0)
         low, high = np.full(len(distances), np.log(LEAST_COMPUTED)), np.zeros(len(distances))
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            inside = ~known | (np.abs(distances) <= self.half_widths(np.exp(middle)))
+            widths = self.half_widths(np.exp(middle))
+            without_ends = widths**2 * self.moving_noise[1] > self._variances
+            inside = ~known | without_ends | (np.abs(distances) <= widths)
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
         return np.asarray(np.exp(high))
 
@@ -518,10 +534,10 @@ class DesignIntervals(Estimated, Cached):
         low, high = (np.clip(end, *self.ranges) for end in ends)
         scales = self._joined(part.logarithmic.astype(np.float64) for part in self.parts)
         positive = (scales > 0) & known & (estimate > 0)
-        factor = np.exp(np.minimum(width / np.where(positive, estimate, 1.0), 700.0))
+        exponent = width / np.where(positive, estimate, 1.0)
+        factor = np.exp(np.where(exponent > _NO_END, np.inf, exponent))
         low = np.where(positive, estimate / factor, low)
-        with np.errstate(over="ignore"):
-            return low, np.where(positive, estimate * factor, high)
+        return low, np.where(positive, estimate * factor, high)
 
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (q,) of the private table's own weighted value; of the population, its range."""
@@ -567,8 +583,11 @@ class DesignIntervals(Estimated, Cached):
         away = part.params - values
         if not (np.isfinite(away).all() and np.isfinite(covariance).all()):
             return 0.0, 1.0, float(len(values)), 1.0
-        size_of = np.abs(part.slopes) @ np.abs(part.totals.values)
-        away = np.where(np.abs(away) > _EXACT * size_of, away, 0.0)  # known ones have no error
+        if len(values) == 1:
+            distances = part.distances(values)
+            pvalue, df = float(part.pvalues(distances)[0]), float(part.degrees_of_freedom[0])
+            return part.t_squared(distances), pvalue, 1.0, df
+        away = np.where(part.are_rounding(away), 0.0, away)
         sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         sizes, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
         axes = vectors / sd[:, np.newaxis]
@@ -732,6 +751,7 @@ def _total(estimand: Estimand, weights: Floats) -> Estimand:
     return Estimand(
         estimand.block, [f"total of {name}" for name in names], sums.value, sums.jacobian,
         estimand.squares, limits=sums.limits,
+        range=(np.where(np.all(weights >= 0, axis=1), 0.0, -np.inf), np.inf),
     )  # fmt: skip
 
 
@@ -842,7 +862,7 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
         cut += f", which cut off {share:.1%} of the weight of all rows (at most {most:.1%})"
     elif not design.is_uncut:
         cut += ": the bias of that is not bounded, since the sum of all weights is not declared"
-    known = list(dict.fromkeys(name for part in parts for name in part.totals.calibration.names))
+    known = list(dict.fromkeys(name for part in parts for name in part.totals.known.names))
     wrong = list(dict.fromkeys(name for part in parts for name in part.totals.contradicted))
     calibrated = []
     if known:
@@ -853,7 +873,7 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     if wrong:
         calibrated.append(
             f"the weights do not add up to {first_few(wrong)}: more than noise explains, so that "
-            "intervals may be wrong; ask the custodian"
+            "known totals are not used; ask the custodian"
         )
     return [source, *calibrated, cut, *_on_total(design, parts[0].totals.answers.rows),
             "weights are taken as given: that they were adjusted to known totals or for "
@@ -875,7 +895,8 @@ def _width_of(rows: RowCount) -> float:
 
 def _on_total(design: Design, rows: RowCount) -> list[str]:
     """A note where the capped weights surely add up to more than the declared sum of all."""
-    low = (rows.estimate - _width_of(rows)) * design.unit_weight
+    width = 0.0 if rows.law is None else float(rows.law.quantile(BEYOND_CHANCE))
+    low = (rows.estimate - width) * design.unit_weight
     if design.total is None or low <= design.total * (1 + _ROUNDING):
         return []
     return [f"the declared total of the weights, {design.total:g}, is below their noisy sum with "

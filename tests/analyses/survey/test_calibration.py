@@ -168,7 +168,7 @@ def test_known_shares_are_compared_without_error(equal):
     release = dps.release(dps.plan(schema, asked, budget=dps.PureDP(1)), rows, m=2, k=10, rng=0)
     tests = release.infer("means").anova(), release.infer("odds").f_test("sex[T.m] = 0")
     for test in tests:
-        assert test.pvalue == 1 if equal else test.pvalue < 1e-6
+        assert test.pvalue > 0.999 if equal else test.pvalue < 1e-6
 
 
 def test_levels_that_are_known_to_be_empty_have_no_sampling_error():

@@ -259,7 +259,7 @@ def test_ratios_have_limits_that_are_positive_and_certified_ones_without_an_end(
 
 
 def test_pairs_and_equality_of_groups_follow_from_their_covariance(released):
-    """Of R's estimates and covariance, by svycontrast and regTermTest's F."""
+    """Of R's estimates and covariance, by svycontrast and Rao and Scott's test."""
     result = released.infer("income_by_region")
     params, cov = np.asarray(result.params), result.covariance
     pairs, signs = result.pairwise(), np.array([[1, -1, 0], [1, 0, -1], [0, 1, -1]])
@@ -268,11 +268,13 @@ def test_pairs_and_equality_of_groups_follow_from_their_covariance(released):
     np.testing.assert_allclose(pairs.bse**2, np.diag(signs @ cov @ signs.T), rtol=1e-6)
     np.testing.assert_allclose(pairs.pvalues, holm(np.asarray(pairs.p_unadjusted)))
     test, first = result.anova(), signs[:2]
-    away = first @ params
-    wald = away @ np.linalg.solve(first @ cov @ first.T, away) / 2
-    df = test.df_denom + 1
-    assert (test.df_num, test.statistic) == (2, pytest.approx(wald * (df - 1) / df, rel=1e-6))
-    assert test.pvalue == pytest.approx(stats.f.sf(test.statistic, 2, df - 1), rel=1e-6)
+    away, plain = first @ params, first @ np.diag(result.parts[0].independent) @ first.T
+    effects = np.linalg.solve(plain, first @ cov @ first.T)
+    trace = np.trace(effects)
+    statistic = away @ np.linalg.solve(plain, away) / trace
+    assert test.statistic == pytest.approx(statistic, rel=1e-6)
+    assert test.df_num == pytest.approx(trace**2 / np.trace(effects @ effects), rel=1e-6)
+    assert test.pvalue == pytest.approx(stats.f.sf(statistic, test.df_num, test.df_denom), rel=1e-6)
     assert result.single_test().pvalue == test.pvalue
     assert "equal groups: F = " in result.summary()
 

@@ -180,6 +180,7 @@ def requests_with_a_function():
         "poisson": {"formula": "x ~ b"}, "lasso": {"formula": "x ~ w"},
         "elastic_net": {"formula": "x ~ w"}, "huber": {"formula": "x ~ w", "k": 1.0},
         "survival": {"time": "x", "event": "b"}, "hazard": {"formula": "x, b ~ c"},
+        "ratio": {"numerator": "x", "denominator": "w"},
         "loss_grid": {"loss": "logistic", "formula": "b ~ 1",
                       "grid": {"Intercept": (-1, 1, 3)}},
     }  # fmt: skip
