@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _MOST_CELLS = 512  # of the regressors
 _FEW_CELLS = 32  # up to which contrasts of cells have less noise than those of scores
 _POINTS = 4  # an even number in a bin, over which rows are spread evenly
+_CHECKED = 8  # steps from one end of a bin to the other, at which what is beyond splines is known
 _ROUNDING = 1e-9
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
@@ -410,9 +411,11 @@ class SplineEquations(CellEquations):
         cells = np.moveaxis(given.over(given.columns), given.columns.index(column), 0)
         return np.asarray(cells.reshape(column.bins, -1).any(axis=1))
 
-    @cached_property
-    def _axes(self) -> list[tuple[Floats, Floats]]:
-        """Values (C,) of every regressor's column at its points, and splines or bins (d, C)."""
+    def _spread(self, steps: int, shift: int) -> list[tuple[Floats, Floats]]:
+        """Values (C,) of every regressor's column at points, and splines or bins (d, C) there.
+
+        Points are `shift` of so many steps from the ends of a bin, and whole ones more.
+        """
         assert self._table is not None
         axes, numbers = [], number_names(self.moments)
         for axis, column in enumerate(self._columns):
@@ -425,7 +428,7 @@ class SplineEquations(CellEquations):
                 continue
             assert isinstance(column, Number)
             first, last = (ends[bins, np.newaxis] for ends in column.bin_codes)
-            inside = (last - first + 1) * np.arange(1, _POINTS, 2) // (2 * _POINTS)
+            inside = (last - first + shift) * np.arange(shift, steps // 2 + 1, 1 + shift) // steps
             codes = np.unique([first + inside, last - inside])
             start, parts = self._table.splines(axis, codes)
             splines = np.zeros((self._table.shape[axis], len(codes)))
@@ -434,14 +437,27 @@ class SplineEquations(CellEquations):
         return axes
 
     @cached_property
-    def _x(self) -> Floats:
-        """(C, p) the basis at the points."""
-        if self._table is None:
-            return super()._x
-        grid = np.meshgrid(*(values for values, _ in self._axes), indexing="ij")
+    def _axes(self) -> list[tuple[Floats, Floats]]:
+        """See `_spread`: an even number of points in a bin."""
+        return self._spread(2 * _POINTS, 1)
+
+    @cached_property
+    def _checked(self) -> tuple[Floats, list[Floats]]:
+        """The basis (C, p) at points among which are the ends of bins, and splines by column."""
+        axes = self._spread(_CHECKED, 0)
+        return self._basis_at(axes), [splines for _, splines in axes]
+
+    def _basis_at(self, axes: Sequence[tuple[Floats, Floats]]) -> Floats:
+        """(C, p) the basis at a grid of points."""
+        grid = np.meshgrid(*(values for values, _ in axes), indexing="ij")
         names = [column.name for column in self._columns]
         flat = [np.broadcast_to(values, grid[0].shape).ravel() for values in grid]
         return self.moments.regressors_at(dict(zip(names, flat, strict=True)))
+
+    @cached_property
+    def _x(self) -> Floats:
+        """(C, p) the basis at the points."""
+        return super()._x if self._table is None else self._basis_at(self._axes)
 
     @cached_property
     def _splines(self) -> tuple[Floats, Floats]:
@@ -487,19 +503,26 @@ class SplineEquations(CellEquations):
         return np.asarray(np.maximum(by_response @ self._responses[0], 0.0))
 
     def hidden(self, totals: Floats, along: Floats) -> Floats:
-        """What is beyond splines is at most its largest value at the points of each one's range.
+        """What is beyond splines is at most its largest value in each one's range.
 
-        So is the rounding of a response with more steps than the units of its functions.
+        That is often at an end of a bin, where all rows may be. So is the rounding of splines, and
+        of a response with more steps than the units of its functions.
         """
         fitted = self._fitted(totals)
         if self._table is None or fitted is None:
             return np.zeros(len(along))
-        splines, weights = self._splines
-        of_x = along @ self._x.T
-        scores = of_x * self.link.mean(self._x @ fitted.b)
-        beyond = np.abs(scores - scores @ weights @ splines) + np.abs(of_x) * self._rounding
-        largest = [beyond[:, spline > 0].max(axis=1, initial=0.0) for spline in splines]
-        return np.asarray(self._rows(totals) @ np.array(largest))
+        points, splines = self._checked
+
+        def beyond(response: float) -> Floats:
+            here, there = (
+                (along @ x.T) * (response - self.link.mean(x @ fitted.b)) for x in (self._x, points)
+            )
+            return np.abs(there - _at_points(here @ self._splines[1], splines))
+
+        ends = self._responses[1]
+        most = np.maximum(beyond(ends.min()), beyond(ends.max()))
+        most += np.abs(along @ points.T) * self._rounding
+        return np.asarray(_largest(most, splines) @ self._rows(totals))
 
     @property
     def _rounding(self) -> float:
@@ -623,6 +646,22 @@ class ProductEquations(Equations):
         square = max(self.residual_square(totals.values), 0.0) + noise
         basis = self.moments.regressor_terms[1]
         return self.score.at(fitted.b @ basis, _CLIP * float(np.sqrt(square)))
+
+
+def _at_points(sums: Floats, splines: Sequence[Floats]) -> Floats:
+    """Sums (q, d) of products of splines of columns, at points: (q, C)."""
+    found = sums.reshape(len(sums), *(len(own) for own in splines))
+    for own in splines:  # the axis of a column becomes the last one
+        found = np.tensordot(found, own, axes=(1, 0))
+    return found.reshape(len(sums), -1)
+
+
+def _largest(values: Floats, splines: Sequence[Floats]) -> Floats:
+    """Largest values (q, d) where products of splines are not zero, of those (q, C) at points."""
+    found = values.reshape(len(values), *(own.shape[1] for own in splines))
+    for own in splines:
+        found = np.stack([found[:, in_one].max(axis=1, initial=0.0) for in_one in own > 0], -1)
+    return found.reshape(len(values), -1)
 
 
 def _value_bins(column: Column) -> int:

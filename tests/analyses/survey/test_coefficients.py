@@ -12,6 +12,9 @@ import pytest
 from scipy import stats
 
 import dpstats as dps
+from dpstats.analyses.regression.design_moments import Design, DesignMoments
+from dpstats.analyses.regression.score import LOGIT
+from dpstats.analyses.survey.coefficients import equations_of
 from dpstats.errors import RequestError
 from dpstats.families.contrasts import Contrasts
 from dpstats.measured.combining import Sources
@@ -111,7 +114,7 @@ def test_coefficients_from_splines_are_those_of_r(released, survey, name):
     away = np.abs(result.params - FIGURES[name]["params"])
     assert np.all(away <= most * se)
     assert np.all(away <= part.hidden + 1e-8 * se)
-    assert np.all(part.hidden <= 0.01 * se)
+    assert np.all(part.hidden <= 0.04 * se)
     assert (part.hidden > 0).all() == (name != "logistic")
     np.testing.assert_allclose(
         np.diag(part.noise_covariance), part.hidden**2, rtol=1e-3, atol=1e-12
@@ -135,6 +138,28 @@ def test_what_splines_leave_out_is_in_intervals(survey):
     low, high = result.conf_int(target="table").T
     assert np.all((low <= exact) & (exact <= high))
     assert any("splines" in note and "standard errors" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("bins", [4, 8])
+def test_rows_at_the_ends_of_bins_are_within_the_bound(bins):
+    """What is beyond splines is largest there; to first order all of the bound can be reached."""
+    edges = np.linspace(-1, 1, bins + 1)
+    x = dps.Number("x", -1, 1, points=2049, edges=edges[1:-1].tolist(), missing=0)
+    schema = dps.Schema([x, dps.Boolean("ill")], design=dps.Design("w", mean=1, cap=1, deff=1))
+    moments = DesignMoments(schema, Design.of("ill ~ x", schema))
+    equations = equations_of(moments, LOGIT)
+    rng = np.random.default_rng(4)
+    for values in (edges[[0, bins // 2, -1]], edges, np.append(edges[:-1], edges[1:] - 1 / 1024)):
+        for _ in range(6):
+            own = rng.choice(values, 20_000, p=rng.dirichlet(np.full(len(values), 3.0)))
+            ill = rng.random(len(own)) < stats.logistic.cdf(own - 0.5)
+            codes = {"x": np.rint(1024 * own).astype(int), "ill": ill.astype(int)}
+            totals = equations.block.sums(codes) / equations.block.bounds
+            estimand = equations.estimand(["Intercept", "x"], np.eye(2))
+            design = np.array([np.ones(len(own)), own])
+            exact = find_root(design, ill.astype(float), np.ones(len(own)))
+            away = np.abs(estimand.value(totals) - exact)
+            assert np.all(away <= 1.4 * estimand.hidden(totals))  # the rest is of second order
 
 
 def test_numbers_and_responses_that_may_be_missing(survey):
