@@ -10,8 +10,6 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.analyses.survey.weighted import Estimates
-from tests.analyses.survey.test_weighted import COLUMNS, over_all_pairings, survey_design
 
 DATA = Path(__file__).parents[2] / "data"
 FIGURE = json.loads((DATA / "survey.json").read_text("utf-8"))["survey"]["calibrated"]
@@ -29,25 +27,22 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def survey():
-    return pd.read_csv(DATA / "survey.csv")
+def schema_of(surveyed, totals=TOTALS, **options):
+    design = surveyed.design(**({"high": 8_000} | options))
+    return dps.Schema(surveyed.columns, design=design, totals=totals)
 
 
-def release_of(survey, totals, budget, *, analyses=None, seed=0, **options):
-    high = {"high": survey_design(survey).cap}
-    design = survey_design(survey, total=None, **(high | options))
-    schema = dps.Schema(COLUMNS, design=design, totals=totals)
-    plan = dps.plan(schema, analyses or ASKED, budget=budget, unit="add_remove", n=len(survey))
-    return dps.release(plan, survey, m=500, rng=seed)
+def release_of(surveyed, totals, budget, **options):
+    schema = schema_of(surveyed, totals, **options)
+    plan = dps.plan(schema, ASKED, budget=budget, unit="add_remove", n=len(surveyed.rows))
+    return dps.release(plan, surveyed.rows, m=500, rng=0)
 
 
-def test_totals_of_cells_and_their_variance_are_those_of_r(survey):
-    released = release_of(survey, TOTALS, dps.PureDP(10**10))
+def test_totals_of_cells_and_their_variance_are_those_of_r(surveyed):
+    released = release_of(surveyed, TOTALS, dps.PureDP(10**10))
     result = released.infer("cells").totals()
     (part,) = result.parts
-    totals = over_all_pairings(part.totals, part.estimand.block, survey, released.schema)
-    exact = Estimates(part.estimand, totals)
+    exact = surveyed.exact(part, released.schema)
     order = [
         result.terms.index(f"total of ill={bool(i)}, sex={s}, region={r}")
         for i, r, s in itertools.product([0, 1], ["coast", "hills", "plain"], "fm")
@@ -58,8 +53,8 @@ def test_totals_of_cells_and_their_variance_are_those_of_r(survey):
     np.testing.assert_allclose(cov, FIGURE["cov"] / np.outer(scale, scale), atol=2e-6)
 
 
-def test_known_totals_have_no_error_and_others_less(survey):
-    plain, fitted = (release_of(survey, t, dps.PureDP(0.5)) for t in ([], TOTALS))
+def test_known_totals_have_no_error_and_others_less(surveyed):
+    plain, fitted = (release_of(surveyed, t, dps.PureDP(0.5)) for t in ([], TOTALS))
     for name in ("cells", "by sex", "ratio", "ill"):
         without, with_them = plain.infer(name), fitted.infer(name)
         (part,), (before,) = with_them.parts, without.parts
@@ -79,66 +74,58 @@ def test_known_totals_have_no_error_and_others_less(survey):
     assert np.ptp(np.asarray(men.conf_int())) < 1e-6
 
 
-def test_certified_limits_do_not_use_totals(survey):
-    released = release_of(survey, TOTALS, dps.PureDP(0.5))
+def test_certified_limits_do_not_use_totals(surveyed):
+    released = release_of(surveyed, TOTALS, dps.PureDP(0.5))
     (part,) = released.infer("ill").parts
     raw = replace(part, totals=part.totals.uncalibrated)
     np.testing.assert_array_equal(part.certified(0.05), raw.certified(0.05))
 
 
-def test_wrong_totals_are_said(survey):
+def test_wrong_totals_are_said(surveyed):
     wrong = [dps.Total("sex == 'm'", MEN + EVERYONE // 4, of="population")]
-    assert "do not add up to" in str(release_of(survey, wrong, dps.PureDP(5)).infer("men"))
+    assert "do not add up to" in str(release_of(surveyed, wrong, dps.PureDP(5)).infer("men"))
 
 
-def test_totals_need_weights_that_are_not_cut(survey):
+def test_totals_need_weights_that_are_not_cut(surveyed):
     budget = dps.PureDP(1)
     with pytest.raises(dps.RequestError, match=r"no weight is above the cap.*high=12000"):
-        release_of(survey, TOTALS, budget, high=12_000)
+        release_of(surveyed, TOTALS, budget, high=12_000)
     table = [dps.Total("sex == 'f'", 700, of="table")]
     with pytest.raises(dps.RequestError, match="of='population'"):
-        release_of(survey, table, budget)
-    design = survey_design(survey, total=None, high=8_000)
-    schema = dps.Schema(COLUMNS, design=design, totals=TOTALS)
+        release_of(surveyed, table, budget)
     with pytest.raises(dps.RequestError, match="person"):
-        dps.plan(schema, ASKED, budget=budget, person="key", rows_per_person=3)
-    chosen = survey_design(survey, cap=None, cv=0.5, high=3_000)
-    schema = dps.Schema(COLUMNS, design=chosen)  # the plan's cap cuts no weight
+        dps.plan(schema_of(surveyed), ASKED, budget=budget, person="key", rows_per_person=3)
+    chosen = {"total": surveyed.figures["about"]["weights"], "cap": None, "cv": 0.5, "high": 3_000}
+    schema = surveyed.schema(**chosen)  # the plan's cap cuts no weight
     assert dps.plan(schema, ASKED, budget=dps.PureDP(100), n=1_000).schema.design.is_uncut
     with pytest.raises(dps.RequestError, match="may be scaled down"):
         dps.plan(schema, ASKED, budget=dps.PureDP(100), n=1_000, person="key")
     with pytest.raises(dps.SchemaError, match="population of 1,000 rows"):
-        dps.Schema(COLUMNS, design=survey_design(survey, total=1_000), totals=TOTALS)
+        schema_of(surveyed, total=1_000)
 
 
-def test_check_adds_up_the_weights(survey):
-    design = survey_design(survey, total=None, high=8_000)
-    schema = dps.Schema(COLUMNS, design=design, totals=TOTALS)
-    plan = dps.plan(schema, ASKED, budget=dps.PureDP(1), n=len(survey))
-    weights = survey["w"].clip(upper=8_000)[survey["sex"] == "m"].sum()
-    assert f"weights here add up to: {round(weights):,}" in str(dps.check(plan, survey))
+def test_check_adds_up_the_weights(surveyed):
+    rows = surveyed.rows
+    plan = dps.plan(schema_of(surveyed), ASKED, budget=dps.PureDP(1), n=len(rows))
+    weights = rows["w"].clip(upper=8_000)[rows["sex"] == "m"].sum()
+    assert f"weights here add up to: {round(weights):,}" in str(dps.check(plan, rows))
 
 
-def test_edges_beside_a_known_share_keep_their_sampling_error(survey):
+def test_edges_beside_a_known_share_keep_their_sampling_error(surveyed):
     """Sets of bins end at 25, 50 and 75, below which the numbers of people are known."""
-    edges = [25, 50, 75]
+    edges, rows = [25, 50, 75], surveyed.rows
     income = dps.Number("income", 0, 100, edges=range(5, 100, 5), missing=0)
-    weights = survey["w"].clip(upper=survey_design(survey).cap)
+    weights = rows["w"].clip(upper=8_000)
     known = [
-        dps.Total(f"income < {e}", round(weights[survey["income"] < e].sum()), of="population")
+        dps.Total(f"income < {e}", round(weights[rows["income"] < e].sum()), of="population")
         for e in edges
     ]  # fmt: skip
-    design = survey_design(survey, total=round(weights.sum()), high=survey_design(survey).cap)
     variances = []
-    for totals in ([], known):
-        schema = dps.Schema([income], design=replace(design, total=None), totals=totals)
-        if totals:
-            schema = replace(schema, design=design)
-        plan = dps.plan(
-            schema, {"q": dps.Quantile("income")}, budget=dps.PureDP(10**9), unit="add_remove",
-            n=len(survey),
-        )  # fmt: skip
-        part = dps.release(plan, survey, m=2, k=10, rng=0).infer("q").intervals.shares.parts[0]
+    for totals, whole in (([], None), (known, round(weights.sum()))):
+        design = surveyed.design(total=whole, high=8_000)
+        schema = dps.Schema([income], design=design, totals=totals)
+        release = surveyed.release(dps.Quantile("income"), schema)
+        part = release.infer("x").intervals.shares.parts[0]
         variances.append(np.diag(part.sampling_covariance))
     at = np.isin(np.arange(5, 100, 5), edges)
     plain, fitted = variances
