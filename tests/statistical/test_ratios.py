@@ -1,12 +1,9 @@
-"""Coverage of ratios of two sums, of independent rows and of redrawn surveys."""
+"""Coverage of ratios of two sums of independent rows; of surveys see test_survey_statistics."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from scipy import stats
 
 import dpstats as dps
-from dpstats.privacy.noise import _noise_from
 
 ROWS = 200_000  # of the population that rows are drawn from
 SCHEMA = dps.Schema([
@@ -76,62 +73,3 @@ def test_ratios_of_independent_rows(setting, runs, table, tools):
     for method, inside in found.items():
         all_runs = runs if method == "noise_aware" else some
         table.covers(name, method, inside, all_runs, 0.93, float(np.median(widths)))
-
-
-WEIGHTS = np.exp(np.clip(0.62 * stats.norm.ppf((np.arange(60) + 0.5) / 60), -1.5, 1.5))
-WEIGHTS /= WEIGHTS.mean()  # the largest is 20 times the least
-CAP = 3.0
-STRATA, UNITS, PER_UNIT = 30, 10, 50
-SURVEYS = [
-    (icc, budget, unit) for icc in (0.05, 0.2) for budget in BUDGETS[1:]
-    for unit in ("add_remove", "replace")
-]  # fmt: skip
-
-
-@pytest.mark.simulate(SURVEYS, few=(0, 7), runs=(25, 300))
-def test_ratios_of_surveys(setting, runs, table, tools):
-    """Costs and incomes that have clusters, of 15,000 rows; widths beside those of no privacy."""
-    icc, budget, unit = setting
-    design = dps.Design(
-        "w", mean=float(np.minimum(WEIGHTS, CAP).mean()), cap=CAP, strata="s", unit="u",
-        units={h: list(range(UNITS)) for h in range(STRATA)},
-    )  # fmt: skip
-    schema = dps.Schema(SCHEMA.columns, design=design)
-    n, rng = STRATA * UNITS * PER_UNIT, np.random.default_rng(11)
-    effects = rng.normal(size=(2, STRATA, 300)) * icc**0.5
-    effects[0] = 0.6 * effects[1] + 0.8 * effects[0]
-
-    at = np.linspace(-6, 6, 2_001)
-    shapes = [stats.beta.ppf(stats.norm.cdf(at), a, b) for a, b in ((2, 5), (3, 4))]
-
-    def values(z):
-        y, x = (np.interp(own, at, shape) for own, shape in zip(z, shapes, strict=True))
-        return np.rint(200 * y) / 200, np.rint(400 * x) / 400
-
-    size = (2, STRATA, 300, 100)
-    y, x = values(effects[..., None] + (1 - icc) ** 0.5 * rng.normal(size=size))
-    truth = y.sum() / x.sum()
-    analysis = dps.Ratio("y", "x")
-    plan = dps.plan(schema, {"r": analysis}, budget=budget, unit=unit, n=n, reference=dps.Uniform())
-    inside, widths = 0, []
-    noise = (tools.Laplace if budget.noise == "laplace" else tools.Gaussian)(3)
-    with _noise_from(noise):
-        for _ in range(runs):
-            chosen = np.argsort(rng.random((STRATA, 300)), axis=1)[:, :UNITS]
-            own = [np.take_along_axis(e, chosen, 1).ravel() for e in effects]
-            number = np.repeat(np.arange(STRATA * UNITS), PER_UNIT)
-            z = np.array(own)[:, number] + (1 - icc) ** 0.5 * rng.normal(size=(2, n))
-            y, x = values(z)
-            w = rng.choice(WEIGHTS, n)
-            frame = pd.DataFrame(
-                {"y": y, "x": x, "w": w, "s": number // UNITS, "u": number % UNITS}
-            )
-            low, high = dps.release(plan, frame, rng=0, m=2, k=10).infer("r").conf_int()
-            inside += low <= truth <= high
-            w = np.minimum(w, CAP)
-            linear = np.bincount(number, w * (y - w @ y / (w @ x) * x)).reshape(STRATA, UNITS)
-            variance = UNITS / (UNITS - 1) * linear.var(axis=1).sum() * UNITS
-            t = stats.t.ppf(0.975, STRATA * (UNITS - 1))
-            widths.append((high - low) / (2 * t * variance**0.5 / (w @ x)))
-    name = f"icc {icc}, {budget}, {unit}"
-    table.covers(name, "noise_aware", inside, runs, 0.93, float(np.median(widths)))

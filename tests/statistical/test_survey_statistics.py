@@ -1,4 +1,4 @@
-"""Quantiles, chi-square tests and survival curves of redrawn surveys.
+"""Quantiles, ratios, chi-square tests and survival curves of redrawn surveys.
 
 Finite populations have 300 units a stratum with effects of their own. Units are drawn, then rows
 with weights whose largest is 20 times the smallest, cut at three times their mean.
@@ -15,7 +15,8 @@ import dpstats as dps
 from dpstats.privacy.noise import _noise_from
 
 CAP = 3.0
-DESIGNS = {"few15k": (30, 2, 250), "many2k": (10, 8, 25)}  # strata, units drawn, rows of a unit
+# strata, units drawn, rows of a unit
+DESIGNS = {"few15k": (30, 2, 250), "many2k": (10, 8, 25), "many15k": (30, 10, 50)}
 BUDGETS = {"Laplace": dps.PureDP(1), "Gaussian": dps.ZCDP(0.0276)}
 WEIGHTS = np.exp(np.clip(0.62 * stats.norm.ppf((np.arange(60) + 0.5) / 60), -1.5, 1.5))
 WEIGHTS /= WEIGHTS.mean()
@@ -30,19 +31,21 @@ def schema_of(columns, design):
 
 
 def drawn(effects, size, rng):
-    """Rows of a sample, with the effect of their unit in the population."""
+    """Rows of a sample, with the effects (..., n) of their unit in the population."""
     strata, units, per_unit = size
-    chosen = np.argsort(rng.random(effects.shape), axis=1)[:, :units]
+    chosen = np.argsort(rng.random(effects.shape[-2:]), axis=1)[:, :units]
+    chosen = np.broadcast_to(chosen, (*effects.shape[:-2], *chosen.shape))
+    of_units = np.take_along_axis(effects, chosen, -1).reshape(*effects.shape[:-2], -1)
     rows = np.maximum(5, rng.poisson(rng.gamma(6, per_unit / 6, strata * units)))
     unit = np.repeat(np.arange(strata * units), rows)
     return SimpleNamespace(
-        effect=np.take_along_axis(effects, chosen, 1).ravel()[unit], unit=unit,
+        effect=of_units[..., unit], unit=unit,
         frame=pd.DataFrame({"w": rng.choice(WEIGHTS, len(unit)), "s": unit // units,
                             "u": unit % units}),
     )  # fmt: skip
 
 
-def releases(columns, analysis, setting, complete, runs, noise, icc=0.05):
+def releases(columns, analysis, setting, complete, runs, noise, icc=0.05, numbers=()):
     """Results of an analysis of redrawn surveys, whose rows `complete` fills in."""
     design, law, unit = setting
     size = DESIGNS[design]
@@ -51,7 +54,7 @@ def releases(columns, analysis, setting, complete, runs, noise, icc=0.05):
         n=int(np.prod(size)), reference=dps.Uniform(),
     )  # fmt: skip
     rng = np.random.default_rng(5)
-    effects = rng.normal(size=(size[0], 300)) * icc**0.5
+    effects = rng.normal(size=(*numbers, size[0], 300)) * icc**0.5
     with _noise_from(noise):
         for _ in range(runs):
             sample = drawn(effects, size, rng)
@@ -71,8 +74,13 @@ def normal_shares(effects, cuts, icc=0.05):
 
 
 SETTINGS = [
-    (d, law, unit) for d in DESIGNS for law in BUDGETS for unit in ("add_remove", "replace")
-]
+    (d, law, unit) for d in ("few15k", "many2k") for law in BUDGETS
+    for unit in ("add_remove", "replace")
+]  # fmt: skip
+RATIOS = [
+    (icc, "many15k", law, unit) for icc in (0.05, 0.2) for law in BUDGETS
+    for unit in ("add_remove", "replace")
+]  # fmt: skip
 
 
 @pytest.mark.simulate(SETTINGS, few=(4,), runs=(30, 300))
@@ -157,3 +165,38 @@ def test_survival(setting, runs, table, tools):
         table.covers(name, f"S({edge})", np.sum(inside, 0)[i], runs, 0.93, width)
     table.covers(name, "difference at 4", np.sum(zero), len(zero), 0.93)
     table.level(name, "log-rank", np.sum(np.array(pvalues) <= 0.05), runs, 0.06)
+
+
+@pytest.mark.simulate(RATIOS, few=(0, 7), runs=(25, 300))
+def test_ratios(setting, runs, table, tools):
+    """Costs and incomes that have clusters; widths beside those without privacy."""
+    icc, plain, at = setting[0], [], np.linspace(-6, 6, 2_001)
+    shapes = [stats.beta.ppf(stats.norm.cdf(at), a, b) for a, b in ((2, 5), (3, 4))]
+    strata, units, _ = DESIGNS[setting[1]]
+
+    def values(effects, rest):
+        first, second = effects
+        z = np.array([0.8 * first + 0.6 * second, second]) + (1 - icc) ** 0.5 * rest
+        y, x = (np.interp(own, at, shape) for own, shape in zip(z, shapes, strict=True))
+        return np.rint(200 * y) / 200, np.rint(400 * x) / 400
+
+    def complete(sample, rng):
+        y, x = values(sample.effect, rng.normal(size=sample.effect.shape))
+        w = np.minimum(sample.frame["w"].to_numpy(), CAP)
+        linear = np.bincount(sample.unit, w * (y - w @ y / (w @ x) * x)).reshape(strata, units)
+        variance = linear.var(axis=1, ddof=1).sum() * units
+        t = stats.t.ppf(0.975, strata * (units - 1))
+        plain.append(2 * t * variance**0.5 / (w @ x))
+        return {"y": y, "x": x}
+
+    columns = [dps.Number(name, 0, 1, points=points, missing=0)
+               for name, points in (("y", 201), ("x", 401))]  # fmt: skip
+    noise = (tools.Laplace if setting[2] == "Laplace" else tools.Gaussian)(6)
+    effects, results = zip(*releases(
+        columns, dps.Ratio("y", "x"), setting[1:], complete, runs, noise, icc, numbers=(2,)
+    ), strict=True)  # fmt: skip
+    low, high = np.array([result.conf_int() for result in results]).T
+    y, x = values(effects[0][..., np.newaxis], stats.norm.ppf((np.arange(100) + 0.5) / 100))
+    truth, ratio = y.sum() / x.sum(), float(np.median((high - low) / plain))
+    name, inside = ", ".join(map(str, setting)), np.sum((low <= truth) & (truth <= high))
+    table.covers(name, "width by that without privacy", inside, runs, 0.93, ratio)
