@@ -480,7 +480,7 @@ class _Tally:
         )  # fmt: skip
 
 
-_MOST_UNITS = 1_000_000  # that are told apart
+_MOST_UNITS = 1_000_000  # the most that are counted
 
 
 class _DesignTally:

@@ -185,7 +185,7 @@ def _measured(
 
 
 def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) -> Source:
-    """What is used of the rows, where the plan knows persons."""
+    """The source of the rows that are used, where the plan knows persons."""
     if plan.person is None:
         return source
     return of_persons(source, plan.person, plan.rows_per_person, totals, design=plan.schema.design)

@@ -145,7 +145,7 @@ def of_persons(
     counts: Counter[str] | None = None,
     design: Design | None = None,
 ) -> Source:
-    """The same table with the first `most` rows of each person; in a survey with scaled weights.
+    """The first `most` rows of each person; in a survey all rows, with scaled weights.
 
     It is read in its order, whatever the number of threads, unless its engine does this by itself.
     In memory is a number for each key, and its totals.
@@ -230,7 +230,7 @@ def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _within(
     amounts: Codes, codes: Codes, distinct: list[bytes], before: dict[bytes, int], most: int
 ) -> Codes:
-    """What of the amount of each row (n,) is within `most` of its person; adds it to `before`."""
+    """Amounts (n,), cut where those of a person are above `most`; adds them to `before`."""
     order = np.argsort(codes, kind="stable")[np.count_nonzero(codes < 0) :]
     persons, added = codes[order], amounts[order]
     used = np.zeros(len(codes), dtype=np.int64)

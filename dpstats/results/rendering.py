@@ -165,6 +165,14 @@ def fixed(value: float, decimals: int) -> str:
     return Numerals(decimals)(value)
 
 
+def shown_df(df: float | tuple[float, float]) -> str:
+    """Degrees of freedom; both of an F distribution, the first alone where it is a chi-square."""
+    if not isinstance(df, tuple):
+        return f"{df:g}"
+    first, second = df
+    return fixed(first, 2) + (f" and {fixed(second, 1)}" if np.isfinite(second) else "")
+
+
 def share(value: float) -> str:
     """A percentage, or blank if nan."""
     return "" if math.isnan(value) else f"{value + 0.0:.0%}"

@@ -70,7 +70,7 @@ class RawColumns:
     written : TextFile
         How a delimited file of the table is written.
     weighted : bool
-        Whether rows have weights: all rows of a person are used then.
+        True if rows have weights: then all rows of a person are used.
     """
 
     names: tuple[str, ...]

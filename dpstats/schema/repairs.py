@@ -360,6 +360,6 @@ class Repairs:
         return np.asarray(np.any([none, *(rule.broken(codes) for rule in self.rules)], axis=0))
 
     def broken(self, codes: Mapping[str, Codes]) -> Codes:
-        """How many rows break each rule, (rules,)."""
+        """Numbers of rows that break each rule, (rules,)."""
         counts = [np.count_nonzero(rule.broken(codes)) for rule in self.rules]
         return np.array(counts, dtype=np.int64)

@@ -625,7 +625,7 @@ class WeightedGroupMeans(SurveyResult):
 
     @property
     def interval_of(self) -> str:
-        """What the groups are compared by."""
+        """The means or shares."""
         return self.title[:1].lower() + self.title[1:]
 
     @cached_property

@@ -205,7 +205,7 @@ class RatioIntervals(OneParameter, Cached):
         return NoisyMean(mixing @ (own.sums / units), mixing, laws, units, most, seed, clustering)
 
     def _slopes(self, a: float, b: float) -> Floats:
-        """What y and x in unit scale count in a y - b x in unit scale."""
+        """Coefficients of y and x in a y - b x, all in unit scale."""
         y, x = self._block.numbers
         slopes = np.array([a * y.half_range, -b * x.half_range])
         return np.asarray(slopes / np.abs(slopes).sum())

@@ -369,7 +369,7 @@ class CellEquations(Equations):
 
 @dataclass(frozen=True, eq=False)
 class SplineEquations(CellEquations):
-    """The same for more cells, or numbers with several values in a bin: those by B-splines.
+    """Regressions on many cells, or on numbers with several values in a bin: by B-splines.
 
     In every bin rows are as even as the totals T allow: points of a fine grid have the weights F+ T
     of the regression estimator, with F the splines there (d, C). What a score has beyond splines is
@@ -503,10 +503,10 @@ class SplineEquations(CellEquations):
         return np.asarray(np.maximum(by_response @ self._responses[0], 0.0))
 
     def hidden(self, totals: Floats, along: Floats) -> Floats:
-        """What is beyond splines is at most its largest value in each one's range.
+        """See `Equations.hidden`: totals of splines times the largest remainder in each one's range.
 
-        That is often at an end of a bin, where all rows may be. So is the rounding of splines, and
-        of a response with more steps than the units of its functions.
+        That is often at an end of a bin, where all rows may be. The rounding of splines, and of a
+        response with more steps than the units of its functions, is added.
         """
         fitted = self._fitted(totals)
         if self._table is None or fitted is None:

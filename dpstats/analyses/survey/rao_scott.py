@@ -26,7 +26,15 @@ from dpstats.checks import Target, check_choice
 from dpstats.families.block import Block
 from dpstats.measured.view import ReleaseView
 from dpstats.results.hypothesis import HypothesisResult
-from dpstats.results.rendering import MOST, Page, fixed, more_rows, shown_pvalue, significant
+from dpstats.results.rendering import (
+    MOST,
+    Page,
+    fixed,
+    more_rows,
+    shown_df,
+    shown_pvalue,
+    significant,
+)
 from dpstats.schema import Design
 
 if TYPE_CHECKING:
@@ -284,17 +292,11 @@ class RaoScottResult(HypothesisResult):
         if np.isfinite(self.statistic):
             lines += [
                 f"p-value {shown_pvalue(self.pvalue)} (F = {significant(self.statistic)} on "
-                f"{both_df(self.df)} df; design effect {significant(self.design_effect)})",
+                f"{shown_df(self.df)} df; design effect {significant(self.design_effect)})",
                 f"{self.effect_name} = {significant(self.effect)}",
             ]
         head = ["cell", "share", "expected", "residual"]
         return Page(self.title, lines, head, rows, after=[*self.footer.splitlines(), *remarks])
-
-
-def both_df(df: tuple[float, float]) -> str:
-    """Degrees of freedom of an F distribution; without the second ones where it is a chi-square."""
-    first, second = df
-    return fixed(first, 2) + (f" and {fixed(second, 1)}" if np.isfinite(second) else "")
 
 
 @dataclass(frozen=True)

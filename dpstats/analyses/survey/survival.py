@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.moments.group_means import PairwiseResult, WeightedPairs
 from dpstats.analyses.survey.estimand import Estimand, Sums, squares_of_cells
-from dpstats.analyses.survey.rao_scott import Covariances, both_df, first_order
+from dpstats.analyses.survey.rao_scott import Covariances, first_order
 from dpstats.analyses.survey.weighted import (
     ByDesign,
     DesignIntervals,
@@ -33,6 +33,7 @@ from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
+from dpstats.results.rendering import shown_df
 
 if TYPE_CHECKING:
     from dpstats.inference.intervals import Ends
@@ -219,10 +220,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
         return test.statistic, test.pvalue, *events, test.df
 
     def _law_of_test(self, df: Any) -> str:
-        return f"of Rao and Scott, by an F distribution with {self._shown_df(df)} df"
-
-    def _shown_df(self, df: Any) -> str:
-        return both_df(df)
+        return f"of Rao and Scott, by an F distribution with {shown_df(df)} df"
 
     def _made(self, kind: type[R], **fields: Any) -> R:
         own: type[Any] = WeightedPairs if kind is PairwiseResult else ByDesign

@@ -857,8 +857,9 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
     else:
         source = f"sampling variances from the declared design effect {design.deff:g}"
     cut = f"weights above {design.cap:g} count as {design.cap:g}"
-    if design.total is not None and not design.is_uncut:
-        share, most = _capped(design, parts[0].totals.answers.rows) or (0.0, 0.0)
+    capped = _capped(design, parts[0].totals.answers.rows)
+    if capped is not None and not design.is_uncut:
+        share, most = capped
         cut += f", which cut off {share:.1%} of the weight of all rows (at most {most:.1%})"
     elif not design.is_uncut:
         cut += ": the bias of that is not bounded, since the sum of all weights is not declared"

@@ -39,7 +39,7 @@ from dpstats.errors import RequestError
 from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.results.hypothesis import ADJUSTED, Adjustment, adjusted
 from dpstats.results.named import Named
-from dpstats.results.rendering import shown_pvalue, significant
+from dpstats.results.rendering import shown_df, shown_pvalue, significant
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
@@ -489,9 +489,6 @@ class SurvivalResult(EstimateResult):
     def _law_of_test(self, df: Any) -> str:
         return f"chi-square with {df} df without noise"
 
-    def _shown_df(self, df: Any) -> str:
-        return str(df)
-
     def pairwise(
         self, *, strata: str | Sequence[str] | None = None, adjust: Adjustment = "holm"
     ) -> pd.DataFrame:
@@ -585,6 +582,6 @@ class SurvivalResult(EstimateResult):
         return [
             *lines,
             f"log-rank test: {self._name_of_statistic} {significant(test.statistic)} on "
-            f"{self._shown_df(test.df)} df, p-value {shown_pvalue(test.pvalue)} "
+            f"{shown_df(test.df)} df, p-value {shown_pvalue(test.pvalue)} "
             "(allows for the noise)",
         ]

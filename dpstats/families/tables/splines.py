@@ -86,7 +86,7 @@ class SplineTable(Block):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Those of the table and of the condition."""
+        """Columns of the table and of the condition."""
         given = () if self.given is None else self.given.columns
         return tuple(dict.fromkeys((*self.axes, *given)))
 
@@ -110,7 +110,7 @@ class SplineTable(Block):
 
     @property
     def units(self) -> tuple[int, ...]:
-        """What the splines of every column add up to; fewer bits where there are several."""
+        """Sum of the splines of every column; fewer bits where there are several."""
         ends = [None if own is None or len(own) > 2 else own[1] - own[0] for own in self.knots]
         means = [min(end, 1 << _FINEST_MEAN) for end in ends if end is not None]
         curved = sum(own is not None and len(own) > 2 for own in self.knots)

@@ -110,7 +110,7 @@ def _selected(frame: Any, names: Sequence[str]) -> Any:
 def _of_persons(
     source: Source, frame: Any, raw: RawColumns, person: str, order: str | None
 ) -> Callable[[int, Design | None], Source]:
-    """What makes the table of the first rows of each person, or of all with scaled weights.
+    """A function that makes the table of the first rows of each person, or of all, weights scaled.
 
     All rows of a person go to one partition, since equal keys (see `key_of`) of one column have
     equal hashes. There they are sorted by the given column and then by all columns that are used:
