@@ -503,7 +503,7 @@ class SplineEquations(CellEquations):
         return np.asarray(np.maximum(by_response @ self._responses[0], 0.0))
 
     def hidden(self, totals: Floats, along: Floats) -> Floats:
-        """See `Equations.hidden`: totals of splines times the largest remainder in each one's range.
+        """See `Equations.hidden`: totals of splines times the largest remainder in their ranges.
 
         That is often at an end of a bin, where all rows may be. The rounding of splines, and of a
         response with more steps than the units of its functions, is added.
