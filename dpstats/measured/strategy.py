@@ -450,5 +450,15 @@ def plan_digest(
     """SHA-256 of all that decides what is measured; neither n nor pilots, which come later."""
     plain = {**strategy.to_dict(), "analyses": dict(analyses), "reference": dict(reference)}
     del plain["rows"]
-    plain["blocks"] = [{**b, "pilot": None} if "pilot" in b else b for b in plain["blocks"]]
+    plain["blocks"] = list(map(_without_pilot, plain["blocks"]))
     return files.digest(plain)
+
+
+def _without_pilot(block: Mapping[str, Any]) -> dict[str, Any]:
+    """A block, or contrasts of one, as it was planned."""
+    planned = {key: value for key, value in block.items() if key != "clip" or "pilot" not in block}
+    if "pilot" in block:
+        planned["pilot"] = None
+    if "base" in block:
+        planned["base"] = _without_pilot(block["base"])
+    return planned

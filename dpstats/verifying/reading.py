@@ -121,7 +121,12 @@ def _plan(data: bytes) -> Contents:
 
 
 def _without_pilot(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {**plain, "pilot": None} if "pilot" in plain else dict(plain)
+    """A block, or contrasts of one, as a plan has it."""
+    scored = "pilot" in plain
+    known = {key: value for key, value in plain.items() if not (scored and key == "clip")}
+    if isinstance(plain.get("base"), Mapping):
+        known["base"] = _without_pilot(plain["base"])
+    return known | ({"pilot": None} if scored else {})
 
 
 def _archive(data: bytes) -> Contents:
@@ -155,7 +160,8 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
     contents = _contents(kind, read_json(texts["measurements.json"], "measurements"))
     contents.members, document = texts, contents.document
     _check_digest(contents)
-    if any(plain.get("pilot", ()) is None for plain in document["blocks"]):
+    scores = [plain.get("base", plain) for plain in document["blocks"]]
+    if any(score.get("pilot", ()) is None for score in scores):
         raise NotReadError("lacks the pilot that a second stage was measured at")
     _read_answers(contents)
     k, keyed = contents.rows_per_person, "person_key" in document

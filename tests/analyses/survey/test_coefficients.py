@@ -15,6 +15,7 @@ from dpstats.analyses.regression.score import LOGIT
 from dpstats.analyses.survey.coefficients import equations_of
 from dpstats.errors import RequestError
 from dpstats.families.contrasts import Contrasts
+from dpstats.verifying.arguing import verify
 
 WITHOUT_NOISE = dps.PureDP(10**10)
 CELLS = {
@@ -442,3 +443,13 @@ def test_levels_that_a_condition_excludes_have_no_coefficient(surveyed, survey, 
     other = release.infer("none")  # without the baseline only the difference is known
     assert np.isnan(other.params).all()
     assert np.isfinite(other.t_test("region[T.plain] - region[T.hills]").effect)
+
+
+@pytest.mark.parametrize("line", [dps.OLS("income ~ age"), dps.Logistic("ill ~ age")])
+def test_a_release_has_the_digest_of_its_plan(surveyed, survey, line, tmp_path):
+    """Pilots and where residuals are cut off come later."""
+    plan = dps.plan(surveyed.schema(), {"line": line}, budget=dps.PureDP(3), n=len(survey))
+    release = dps.release(plan, survey, m=10, k=10)
+    release.save(tmp_path / "r.zip")
+    assert plan.digest == dps.load(tmp_path / "r.zip").measurements.plan_digest
+    assert not verify(tmp_path / "r.zip").wrong
