@@ -108,7 +108,10 @@ class Ratio:
     def _number(schema: Schema, name: str) -> Number:
         number = schema[name]
         if not isinstance(number, Number) or number.dates:
-            raise RequestError(f"{name!r} is not a number: a ratio is of the sums of two numbers")
+            raise RequestError(
+                f"{name!r} is not a number: a ratio is of the sums of two numbers; a share of rows "
+                "with a condition is dps.Proportion, in groups dps.GroupMeans"
+            )
         number.require_linear()
         return number
 

@@ -5,7 +5,8 @@ Docs: docs/explanation/inference/survey.md, section on known totals.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +18,8 @@ from dpstats.families.group_moments import GroupMoments
 from dpstats.families.pair_moments import PairMoments
 from dpstats.families.tables.cells import ROWS
 from dpstats.families.tables.partition import Partition
-from dpstats.schema import Schema
-from dpstats.schema.totals import compile_totals, fixed_rows
+from dpstats.schema import Column, Schema
+from dpstats.schema.totals import CompiledTotal, compile_totals, fixed_rows
 
 _ROUNDING = 1e-12
 _RANK = 1e-9  # of the largest singular value, from which on totals follow from others
@@ -85,10 +86,36 @@ def _known(schema: Schema, block: Block) -> Iterator[tuple[str, float, Block]]:
     everyone = schema.design.total or fixed_rows(schema, "population")
     if everyone is not None:
         yield f"the weights of all rows add up to {everyone:,.10g}", float(everyone), ROWS
-    for compiled in compile_totals(schema, "population"):
+    totals = compile_totals(schema, "population")
+    for compiled in totals:
         if set(compiled.columns) <= set(block.columns):
             condition = Partition.of(compiled.columns, {compiled.total.condition: compiled.counted})
             yield str(compiled.total), float(compiled.total.count), condition
+    for columns in dict.fromkeys(compiled.columns for compiled in totals):
+        together = [compiled for compiled in totals if compiled.columns == columns]
+        yield from _margins([c for c in columns if c in block.columns], together)
+
+
+def _margins(
+    shared: list[Column], totals: Sequence[CompiledTotal]
+) -> Iterator[tuple[str, float, Block]]:
+    """Totals of cells of some of the columns of others, where these add up to them."""
+    columns = totals[0].columns
+    if not 0 < len(shared) < len(columns):
+        return
+    axes = [columns.index(column) for column in shared]
+    for bins in itertools.product(*(range(column.bins) for column in shared)):
+        rows = np.zeros([column.bins for column in columns], dtype=np.bool_)
+        np.moveaxis(rows, axes, range(len(axes)))[bins] = True
+        parts = [total for total in totals if not np.any(total.counted & ~rows)]
+        if parts and np.array_equal(sum(total.counted.astype(int) for total in parts), rows):
+            label = ", ".join(
+                f"{c.name}={c.bin_labels[b]}" for c, b in zip(shared, bins, strict=True)
+            )
+            cell = np.zeros([column.bins for column in shared], dtype=np.bool_)
+            cell[bins] = True
+            count = sum(total.total.count for total in parts)
+            yield f"{count:,} of {label}", float(count), Partition.of(shared, {label: cell})
 
 
 def _of_functions(block: Block, condition: Block) -> Floats | None:

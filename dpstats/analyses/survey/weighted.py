@@ -677,6 +677,13 @@ class SurveyResult(ByDesign):
         return self.intervals
 
     @property
+    def interval_of(self) -> str:
+        """Proportions, or what the title says."""
+        low, high = self._own.ranges
+        shares = bool(np.all(low == 0) and np.all(high == 1))
+        return super().interval_of if shares else self.title[:1].lower() + self.title[1:]
+
+    @property
     def parts(self) -> tuple[Estimates, ...]:
         """Estimates by block."""
         return self._own.parts

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
+from dpstats.analyses.survey.calibration import Calibration
 
 DATA = Path(__file__).parents[2] / "data"
 FIGURE = json.loads((DATA / "survey.json").read_text("utf-8"))["survey"]["calibrated"]
@@ -174,3 +175,19 @@ def test_levels_that_are_known_to_be_empty_have_no_sampling_error():
         (part,) = dps.release(plan, rows, m=2, k=10, rng=seed).infer("x").parts
         np.testing.assert_allclose(part.params, [0.25] * 4 + [0], atol=1e-9)
         np.testing.assert_allclose(np.diag(part.sampling_covariance), 0, atol=1e-15)
+
+
+def test_margins_of_joint_totals_are_known(surveyed):
+    """Women and men from totals of every sex in every region; none where a cell is missing."""
+    of_cells = surveyed.rows.groupby(["sex", "region"])["w"].count()
+    joint = [
+        dps.Total(f"sex == '{s}' and region == '{r}'", 2_000 * int(n), of="population")
+        for (s, r), n in of_cells.items()
+    ]
+    for totals, known in ((joint, 2), (joint[:-1], 1)):
+        schema = schema_of(surveyed, totals)
+        found = Calibration.of(schema, dps.GroupMeans("income", by="sex").family(schema).blocks[0])
+        sums = [total for total in found.values if total < 2_000 * of_cells.sum() / 8_000 * 4096]
+        assert len(sums) == known
+        women = 2_000 * of_cells["f"].sum() / schema.design.unit_weight
+        assert sums[0] == pytest.approx(women)
