@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpstats.privacy.neighbours import Unit
 
 _PAIRS = tuple(itertools.product(PARTS, PARTS))
-_MOST = 2**12 - 1  # of the parts of one number: their products over 2^38 rows are below 2^62
+_MOST = 2**12 - 1  # of the parts of one number, where it has no more steps
 
 
 @dataclass(frozen=True)

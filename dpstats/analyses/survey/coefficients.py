@@ -59,8 +59,8 @@ _ROUNDING = 1e-9
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
-    "level has no rows; use more rows or more budget, fewer regressors, or, of categories alone, "
-    "given= without such levels"
+    "level has no rows, or bins are too wide for numbers at their edges; use more rows, more "
+    "budget, fewer regressors or more edges, or, of categories alone, given= without such levels"
 )
 _NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "

@@ -83,6 +83,8 @@ class SplineTable(Block):
                 f"splines of {names} have {self.size:,} cells, more than {_MOST_CELLS:,}; use "
                 "fewer edges or columns"
             )
+        if math.prod(self.units) > 1 << _BITS:
+            raise RequestError(f"splines of {names} are too fine for products; use fewer columns")
 
     @property
     def columns(self) -> tuple[Column, ...]:

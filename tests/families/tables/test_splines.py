@@ -86,3 +86,9 @@ def test_what_has_no_splines_is_refused(names, knots, match):
         return
     with pytest.raises(RequestError, match=match):
         SplineTable(columns, tuple(knots))
+
+
+def test_splines_too_fine_for_products_are_refused():
+    columns = tuple(dps.Number(f"n{i}", 0, 1, points=1025, missing=0) for i in range(7))
+    with pytest.raises(RequestError, match="too fine"):
+        SplineTable(columns, ((-512, 512),) * 7)
