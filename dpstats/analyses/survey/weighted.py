@@ -534,7 +534,7 @@ class DesignIntervals(Estimated, Cached):
         low, high = (np.clip(end, *self.ranges) for end in ends)
         scales = self._joined(part.logarithmic.astype(np.float64) for part in self.parts)
         positive = (scales > 0) & known & (estimate > 0)
-        exponent = width / np.where(positive, estimate, 1.0)
+        exponent = np.divide(width, estimate, out=np.zeros(len(self)), where=positive)
         factor = np.exp(np.where(exponent > _NO_END, np.inf, exponent))
         low = np.where(positive, estimate / factor, low)
         return low, np.where(positive, estimate * factor, high)

@@ -224,6 +224,19 @@ def test_results_have_what_those_without_a_design_have(released):
                                np.sort(released.infer("region").params))  # fmt: skip
 
 
+def test_limits_of_ratios_end_at_zero_and_infinity(surveyed):
+    """Where the noise hides a rare trait, and not at some power of ten."""
+    rows = surveyed.rows.assign(ill=np.arange(len(surveyed.rows)) % 300 == 0)
+    plan = dps.plan(surveyed.schema(), {"rare": dps.Difference("ill", by="sex")},
+                    budget=dps.PureDP(1), n=len(rows))  # fmt: skip
+    limits = np.concatenate([
+        dps.release(plan, rows, m=2, k=5, rng=i).infer("rare").conf_int()[1:] for i in range(20)
+    ])  # fmt: skip
+    assert not np.isnan(limits).any()
+    assert np.isinf(limits).any()
+    assert limits[np.isfinite(limits)].max() < 1e15
+
+
 def test_totals_are_named_after_what_they_are_of(released):
     assert released.infer("income").totals().terms == ["total of income"]
     women = released.infer("income of women").totals().terms
