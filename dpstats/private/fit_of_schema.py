@@ -402,8 +402,8 @@ def _counts_of(
     rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
     rules = () if repairs is None else repairs.rules
     drawn = None if repairs is None else repairs.schema.design
-    counted = "table" if drawn is None else "population"
-    totals = () if repairs is None else compile_totals(repairs.schema, counted)
+    of = "table" if drawn is None else "population"
+    totals = () if repairs is None else compile_totals(repairs.schema, of)
     design = None if drawn is None else _DesignTally(drawn)
     names = list(dict.fromkeys([
         *(name for column in columns for name in column.raw_names),

@@ -71,11 +71,11 @@ class Calibration:
         inverse = np.linalg.pinv(within / np.outer(sd, sd), rcond=_RANK, hermitian=True)
         return np.asarray(across @ (inverse / np.outer(sd, sd)))
 
-    def residual(self, slopes: Floats, covariance: Floats) -> Floats:
+    def residual(self, slopes: Floats, coefficients: Floats) -> Floats:
         """Slopes (..., d) by totals of what the known ones do not explain; zero if they do."""
         if not self.names:
             return slopes
-        rest = slopes - slopes @ self.coefficients(covariance) @ self.sums
+        rest = slopes - slopes @ coefficients @ self.sums
         largest = np.abs(slopes).max(axis=-1, keepdims=True)
         return np.where(np.abs(rest) <= _ROUNDING * largest, 0.0, rest)
 

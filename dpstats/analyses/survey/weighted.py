@@ -127,26 +127,31 @@ class Totals(Cached):
     @cached_property
     def values(self) -> Floats:
         """Totals (d,) in unit scale, fitted to the known ones (eq. calibrated)."""
-        known = self.known
-        missed = known.values - known.sums @ self._measured
-        return np.asarray(self._measured + known.coefficients(self._measured_noise) @ missed)
+        missed = self.known.values - self.known.sums @ self._measured
+        return np.asarray(self._measured + self._by_noise @ missed)
+
+    @cached_property
+    def _by_noise(self) -> Floats:
+        return self.known.coefficients(self._measured_noise)
+
+    @cached_property
+    def _by_sampling(self) -> Floats:
+        least = _LEAST_TOTAL * np.abs(self.values).sum()  # where zero, known ones are not regressed
+        return self.known.coefficients(np.diag(np.maximum(self.values, least)))
 
     def noise(self, slopes: Floats, others: Floats | None = None) -> Floats:
         """Covariance (q, q) of the noise on combinations (q, d) of the totals, or with others."""
-        left, right = (
-            self.known.residual(one, self._measured_noise)
-            for one in (slopes, slopes if others is None else others)
-        )
+        left = self.known.residual(slopes, self._by_noise)
+        right = left if others is None else self.known.residual(others, self._by_noise)
         return np.asarray(left @ self._measured_noise @ right.T)
 
     def sampled(self, slopes: Floats) -> Floats:
         """Slopes (q, d) of estimates by the sampling errors of totals, but for known ones."""
-        least = _LEAST_TOTAL * np.abs(self.values).sum()  # where zero, known ones are not regressed
-        return self.known.residual(slopes, np.diag(np.maximum(self.values, least)))
+        return self.known.residual(slopes, self._by_sampling)
 
     def noise_law(self, slopes: Floats) -> Combination | None:
         """Distribution of the noise on a combination (d,) of the totals; None without noise."""
-        rest = self.known.residual(slopes, self._measured_noise)
+        rest = self.known.residual(slopes, self._by_noise)
         parts = self.answers.noise_of((rest @ self.basis) / self.answers.bounds)
         return Combination(tuple(parts)) if parts else None
 
