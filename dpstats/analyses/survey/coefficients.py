@@ -740,6 +740,11 @@ class WeightedRegression(SurveyResult, LinkedResult):
     (2, 3) True
     """
 
+    @property
+    def interval_of(self) -> str:
+        """The first coefficient other than the intercept; units differ."""
+        return super(SurveyResult, self).interval_of
+
     def odds_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
