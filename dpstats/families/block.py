@@ -23,7 +23,7 @@ from dpstats.caching import Cached
 from dpstats.errors import RequestError
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
-from dpstats.schema import Column
+from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -253,8 +253,17 @@ class Block(Cached, ABC):
         return f"the grids of {columns} are too fine for sums of {name!r}: {cure}"
 
     def _cure(self, f: int, most: int) -> tuple[list[str], str]:
-        """Columns that a function depends on, and how to keep it within `most`."""
-        return [c.name for c in self.columns], "use fewer columns in it, or fewer points"
+        """Columns that a function depends on, and how to keep it within `most`.
+
+        Its bound is taken for a power of the steps of the numbers.
+        """
+        numbers = [column for column in self.columns if isinstance(column, Number)]
+        if not numbers:
+            return [column.name for column in self.columns], "use fewer columns in it"
+        degree = math.log(int(self.bounds[f])) / sum(math.log(2 * n.half_points) for n in numbers)
+        half = math.floor(most ** (1 / (degree * len(numbers))) * (0.5 - 1e-9))
+        points = 2 * half + 1  # an even number would need twice as fine a grid
+        return [n.name for n in numbers], f"declare them with at most points={points}"
 
 
 @dataclass(frozen=True)
