@@ -199,12 +199,12 @@ class Block(Cached, ABC):
 
     @property
     def pending(self) -> bool:
-        """Whether a first stage gives the functions, and has not yet."""
+        """True if the functions are still to come from a first stage."""
         return False
 
     @property
     def calibrates(self) -> bool:
-        """Whether the functions only estimate the sampling variances of others, roughly."""
+        """True if the functions only serve to estimate the sampling variances of others."""
         return False
 
     def noise_factor(self, budget: Budget, unit: Unit) -> int:
@@ -229,7 +229,7 @@ class Block(Cached, ABC):
         return budget.price(self.moved_by(neighbours))
 
     def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
-        """The same at a scale `noise_factor` times as large, as in an equal split."""
+        """Price at noise `noise_factor` times as large: the part of the block in an equal split."""
 
         def compute() -> Fraction:
             cheaper: int = self.noise_factor(budget, neighbours.unit) ** POWERS[budget.noise]
@@ -332,7 +332,7 @@ class Family:
         return FamilyValues(tuple(block.evaluate(codes) for block in self.blocks), self.bounds)
 
     def signature(self, codes: Mapping[str, Codes]) -> list[Codes]:
-        """Of (m,) int64: points that agree in all are the same to every function of the family."""
+        """Codes (m,) int64 per column: points that agree in all have equal function values."""
         coded = self.coded_columns
         columns = {c.name: c for block in self.blocks for c in block.columns}
         return [
@@ -353,7 +353,7 @@ class DenseValues:
         return len(self.array)
 
     def at(self, points: NDArray[np.intp]) -> DenseValues:
-        """The same at some of the points."""
+        """Values at the chosen points."""
         return DenseValues(self.array[:, points])
 
     def average(self, weights: Floats) -> Floats:

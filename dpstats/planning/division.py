@@ -63,7 +63,7 @@ class Split:
 
     @property
     def complements(self) -> bool:
-        """Whether conditions follow from their complements: the number of rows is public."""
+        """True if conditions follow from their complements: the number of rows is public."""
         return self.neighbours.unit == "replace" and self.neighbours.copies == 1
 
     def __call__(

@@ -501,7 +501,16 @@ class Plan(HasStrategy):
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read what `save` wrote; a plan that was edited since is refused.
+        """Read a plan from a file; one that was edited since it was saved is refused.
+
+        Parameters
+        ----------
+        path : str or Path
+            File that `save` wrote.
+
+        Returns
+        -------
+        Plan
 
         Raises
         ------

@@ -56,7 +56,7 @@ class Sensitivity:
     l2_squared: Fraction
 
     def of_rows(self, k: int) -> Sensitivity:
-        """The same to k rows: each moves the sums by no more, and k equal ones by k times that."""
+        """Sensitivity to k rows: k times the L1, k^2 times the squared L2 (k equal rows)."""
         return self if k == 1 else Sensitivity(k * self.l1, k**2 * self.l2_squared)
 
     def __add__(self, other: Sensitivity) -> Sensitivity:
@@ -133,7 +133,7 @@ class Neighbours:
 
     @property
     def rows(self) -> str:
-        """What of a table may differ, such as "one row"."""
+        """Difference between neighbouring tables, such as "one row"."""
         k = self.rows_per_person
         if self.person is not None:
             return "all rows of one person"
@@ -141,12 +141,12 @@ class Neighbours:
 
     @property
     def whom(self) -> str:
-        """What is protected as a whole: "row", or "person" where one may have several."""
+        """Unit that is protected as a whole: "row", or "person" where one may have several."""
         return "row" if self.person is None and self.rows_per_person == 1 else "person"
 
     @property
     def protected(self) -> str:
-        """The same, with the key by which persons are known."""
+        """Difference between neighbours, with the column of keys of persons."""
         return self.rows if self.person is None else f"{self.rows} by the key {self.person!r}"
 
     @property
@@ -171,7 +171,7 @@ class Neighbours:
 
     @property
     def counts_are_public(self) -> str:
-        """What is public of persons whose rows are replaced, and what to do; "" for others."""
+        """Note on the public row counts of persons whose rows are replaced; "" for others."""
         if self.person is None or self.unit != "replace":
             return ""
         return (

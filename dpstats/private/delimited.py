@@ -49,7 +49,7 @@ SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 def is_delimited(path: Path) -> bool:
-    """Whether a name is that of a file that `delimited` reads."""
+    """True if `delimited` reads files of this name."""
     return path.name.lower().endswith(SUFFIXES)
 
 
@@ -136,7 +136,7 @@ def delimited(
 
 
 def with_marks_exchanged(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    """The same rows with a point for each comma and a comma for each point in texts of columns."""
+    """Exchange commas and points in the texts of some columns."""
     columns = []
     for name, cells in zip(batch.schema.names, batch.columns, strict=True):
         if name in names and cells.type == pa.large_binary() and cells.buffers()[2] is not None:
@@ -222,7 +222,7 @@ def _check_quotes(path: Path, delimiter: str, zipped: bool, written: TextFile) -
 
 
 def _inside(text: bytes, ends: bytes, inside: bool) -> bool | None:
-    """Whether a text ends within quotes, if it begins so; None if a quote is where none can be.
+    """True if a text ends within quotes; None if a quote is where none can be.
 
     Its first byte was seen before, and its last one is no quote.
     """
@@ -257,7 +257,7 @@ class _Header:
 
     @property
     def described(self) -> str:
-        """What may be said of a first line that could be a person's data."""
+        """Description of a first line that repeats no field, as it may be a person's data."""
         if len(self.fields) < 2:
             return f"has {len(self.fields)} fields" if not self.fields else "has 1 field"
         mark = _DELIMITERS.get(self.delimiter, repr(self.delimiter))

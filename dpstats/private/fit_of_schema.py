@@ -151,7 +151,7 @@ def _refused(rows: int, plan: Plan) -> str:
 
 
 def _lacks_header(fields: Sequence[str], schema: Schema) -> bool:
-    """Whether a first line without a name of the schema is a row rather than other names."""
+    """True if a first line without a name of the schema is a row rather than other names."""
     if any(alike(name, fields) for name in (*schema.names, *schema.raw.names)):
         return False
     levels = {str(level) for column in schema if isinstance(column, Category)
@@ -232,7 +232,7 @@ class DesignFit:
 
     @property
     def lines(self) -> list[str]:
-        """What is not as declared, one line for each, or that all is."""
+        """Lines on what is not as declared, or one that all is."""
         design, lines = self.design, list[str]()
 
         def count(rows: int, text: str) -> None:

@@ -122,7 +122,7 @@ def _line(raw: Any) -> str:
 
 
 def is_row(names: Sequence[str]) -> bool:
-    """Whether some of the fields look like cells, or could not be names."""
+    """True if some fields look like cells, or could not be names."""
     if not names or len(set(names)) < len(names):
         return True
     for name in names:

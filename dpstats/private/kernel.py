@@ -218,7 +218,7 @@ def _packed(columns: Sequence[Column], most: int) -> tuple[tuple[Column, ...], .
 
 
 def _largest(unions: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Those that are no part of another."""
+    """Unions that are no part of another."""
     kept: list[tuple[int, ...]] = []
     for union in sorted(unions, key=len, reverse=True):
         larger = itertools.takewhile(lambda one: len(one) > len(union), kept)  # noqa: B023

@@ -1,4 +1,4 @@
-"""What undeclared cells may mean: advice for a custodian who looks at a table."""
+"""Likely meaning of undeclared cells: advice for a custodian who looks at a table."""
 
 from __future__ import annotations
 
@@ -201,6 +201,6 @@ def _on_missing(values: Mapping[str, int], where: str) -> list[str]:
 
 
 def _is_unread(text: str) -> bool:
-    """Whether a text is not read as a number."""
+    """True if a text is not read as a number."""
     numbers = arrow.numbers_from_text(pa.array([text.encode()], pa.large_binary()))
     return bool(np.isnan(numbers[0]))

@@ -192,13 +192,13 @@ def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) 
 
 
 def _person_totals(blocks: Iterable[PlannedBlock], plan: Plan) -> PersonTotals:
-    """What adds up the totals of persons, for the blocks that are products of them."""
+    """Accumulator of person totals, for the blocks that are products of them."""
     own = [p.block for p in blocks if isinstance(p.block, PersonProducts)]
     return PersonTotals(plan.read_columns, own)
 
 
 def _measured_before(plan: Plan) -> Held:
-    """What the release that a plan starts from has measured."""
+    """Measurements of the release that a plan starts from."""
     if plan.start is None:
         return {}
     old = plan.start.strategy.blocks
@@ -243,7 +243,7 @@ def _with_noise(
 
 
 def _so_far(plan: Plan, strategy: Strategy, held: Held) -> Measurements:
-    """What is measured so far, with the budget that it cost.
+    """Measurements so far, with the budget that they cost.
 
     The rest of the budget counts as spent: these are what remains if the second stage fails.
     """

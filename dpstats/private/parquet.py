@@ -33,7 +33,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"  # what stands for a missing value in the n
 
 
 def is_several(path: Path) -> bool:
-    """Whether a path is a folder or, where there is no such file, a pattern of names."""
+    """True if a path is a folder or, where there is no such file, a pattern of names."""
     return path.is_dir() or (glob.has_magic(str(path)) and not os.path.lexists(path))
 
 

@@ -84,7 +84,7 @@ class PartialSums:
 
     @classmethod
     def refusal(cls, reason: str) -> PartialSums:
-        """Of rows that cannot be summed; the reason holds no cell."""
+        """Sums of rows that cannot be summed; the reason holds no cell."""
         none = np.zeros(0, np.int64)
         return cls(0, none, none, reason)
 

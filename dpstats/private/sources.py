@@ -144,7 +144,7 @@ def require_again(source: Source) -> None:
 
 
 def unread(error: Exception, *, line: bool = False) -> str:
-    """What may be said of a reader's failure, whose own message may quote cells.
+    """Message of a reader's failure without its own text, which may quote cells.
 
     With `line`, for the custodian's screen alone, the line where it happened is named if known.
     """

@@ -67,7 +67,7 @@ def _helpers() -> int:
 
 
 class _Pass:
-    """What the threads share."""
+    """State that the threads share."""
 
     def __init__(self, kernel: Kernel, parts: Iterator[Part]) -> None:
         self.rows = 0

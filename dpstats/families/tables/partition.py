@@ -121,7 +121,7 @@ class Partition(Block):
         return self.columns, self.rotated
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The same sets or unions of them, the number of rows where they hold all, or one."""
+        """Derive unions of these sets, an indicator, or the number of rows if they hold all."""
         if wanted == ROWS:
             if not np.all(self._masks.sum(axis=0)):
                 return None

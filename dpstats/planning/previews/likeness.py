@@ -1,4 +1,4 @@
-"""What the rows of a preview are made from: guesses, a release, a frame, or nothing."""
+"""Source of the rows of a preview: guesses, a release, a frame, or nothing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _row_count(cells: dict[str, Codes]) -> int:
 
 
 def likeness(like: Like | None, strategy: Strategy) -> Likeness:
-    """What `like=` means for the columns of a plan; by default the guesses of its schema."""
+    """Read `like=` for the columns of a plan; by default the guesses of its schema."""
     schema = strategy.columns
     if like is None:
         guesses = None if schema.guesses is None else schema.guesses.select(schema.names)

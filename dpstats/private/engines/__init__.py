@@ -23,7 +23,7 @@ _OPENERS = {  # (package, class) to the module here and its function
 
 
 def opener(data: object) -> Opener | None:
-    """What opens a table of an engine; None for a table of none.
+    """Function that opens a table of an engine; None for other data.
 
     It takes the table, the columns that will be used, the column of keys of persons, and the one
     by which their rows are sorted, if any.

@@ -141,7 +141,7 @@ def _of_cluster(client: Any, task: Any) -> Any:
 
 
 def _is_done(future: Any) -> bool:
-    """Whether a task has ended, now or in a moment."""
+    """True if a task has ended, now or in a moment."""
     import distributed
 
     wait: Any = distributed.wait

@@ -84,7 +84,7 @@ def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | Non
 
 
 def _sorting(table: Any, raw: RawColumns, person: str, order: str | None) -> list[Any]:
-    """What rows are sorted by, so that those that remain tied are the same in all that is summed.
+    """Keys of a sort after which tied rows are equal in all that is summed.
 
     The given column comes first and then all that are used, so that which rows of a person are
     first follows from that person's rows alone.
@@ -124,7 +124,7 @@ def _sorted(table: Any, names: Sequence[str], keys: Sequence[Any]) -> Iterator[p
 
 
 def _is_exact(kind: Any) -> bool:
-    """Whether equal cells of an Ibis type are one cell to the kernel: no float, decimal or date."""
+    """True if the kernel codes equal cells of a type alike: no float, decimal or date."""
     return bool(kind.is_string() or kind.is_integer() or kind.is_boolean())
 
 

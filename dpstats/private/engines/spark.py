@@ -150,7 +150,7 @@ def _of_persons(
 
 
 def _key(field: types.StructField) -> Any:
-    """What is equal where keys are; zero is one key, with either sign."""
+    """Column that is equal where keys are; both signs of zero are one key."""
     of_floats = isinstance(field.dataType, types.FractionalType)
     return _column(field.name) + functions.lit(0) if of_floats else _column(field.name)
 
