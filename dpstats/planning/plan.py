@@ -471,13 +471,10 @@ class Plan(HasStrategy):
             return replace(self, strategy=strategy)
 
         with shown_progress(progress) as say:
-            problem = Problem(
-                self.strategy, self.reference, planned, of, quantity, target, measure, say
-            )
-            if n is None:
-                solution = problem.least_rows(self.budget if budget is None else budget)
-            else:
-                solution = problem.least_budget(n)
+            solution = Problem(
+                self.strategy, self.reference, planned, of, quantity, target, measure, say,
+                self.budget if budget is None else budget, n,
+            ).solve()  # fmt: skip
             if say is not None:
                 say("done", 1, 1)
         return solution

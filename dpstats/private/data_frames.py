@@ -39,8 +39,7 @@ def data_frame(frame: pd.DataFrame, raw: RawColumns, person: str | None = None) 
         chosen = [arrays[name] for name in wanted]
         return one_by_one(in_slices(pa.RecordBatch.from_arrays(chosen, names=list(wanted))))
 
-    types = {name: array.type for name, array in arrays.items()}
-    return Source(fields, parts, rows=len(frame), types=types)
+    return Source(fields, parts, rows=len(frame))
 
 
 def _array(

@@ -8,7 +8,7 @@ is wrong corrects it to what is publicly known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -424,7 +424,7 @@ def _counts_of(
                     having[place] += weights[total.counts(read)].sum()
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return unread(error, line=True)
-    fits = tuple(tally.result(source.types) for tally in tallies)
+    fits = tuple(tally.result() for tally in tallies)
     found = tuple(
         (rule.text, count)
         for rule, count in zip(rules, broken.tolist(), strict=True)
@@ -463,16 +463,15 @@ class _Tally:
         if len(self.values) > MOST_VALUES:  # the rarest are forgotten: counts become lower bounds
             self.values = Counter(dict(self.values.most_common(MOST_VALUES // 2)))
 
-    def result(self, types: Mapping[str, pa.DataType]) -> ColumnFit:
-        """The counts, with advice on the values and on the type in which they are stored."""
+    def result(self) -> ColumnFit:
+        """The counts, with advice on the values."""
         values: dict[str, int] = dict(self.values)
         column = self.column
-        stored = [types.get(name) for name in column.raw_names]
         text = column.holds_text if isinstance(column, Category) else column.dates
         if self.decimal == "," and not text:  # as the file has them
             values = {value.translate(EXCHANGED): times for value, times in values.items()}
         order = sorted(values.items(), key=lambda item: (-item[1], item[0]))
-        advice = advice_on(self.column, dict(order), stored, self.decimal)
+        advice = advice_on(self.column, dict(order), self.decimal)
         commonest = tuple(order[:SHOWN])
         return ColumnFit(
             self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice,

@@ -6,14 +6,17 @@ A file without a header has a person's row there. What looks like one is refused
 from __future__ import annotations
 
 import csv
+import io
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from dpstats import files
 from dpstats.errors import DataError, SchemaError
-from dpstats.private.delimited import check_kind, is_delimited, open_text
+from dpstats.private.delimited import check_kind, in_utf8, is_delimited
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
 from dpstats.schema import TextFile
 from dpstats.schema.column_fields import check_name
@@ -105,8 +108,8 @@ def _first_line(path: Path, written: TextFile) -> list[str] | None:
     zipped = path.suffix.lower() == ".gz"
     try:
         check_kind(path, zipped)
-        with open_text(path, zipped, written) as raw:
-            line = _line(raw)
+        with pa.OSFile(os.fsencode(path)) as raw:
+            line = _line(io.BufferedReader(in_utf8(raw, zipped, written)))
         if "\0" in line:
             return None
         marks = written.delimiter or _DELIMITERS
@@ -115,9 +118,9 @@ def _first_line(path: Path, written: TextFile) -> list[str] | None:
         return None
 
 
-def _line(raw: Any) -> str:
+def _line(text: io.BufferedReader) -> str:
     """The first line, or "" where it has no end: what follows is not even decoded."""
-    line: bytes = raw.readline(_LONGEST)
+    line = text.readline(_LONGEST)
     return "" if len(line) == _LONGEST else line.decode("utf-8-sig").rstrip("\r\n")
 
 

@@ -11,7 +11,6 @@ import glob
 import itertools
 import operator
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,20 +63,25 @@ def parquet(path: Path) -> Source:
     twice = sorted(name for name in first.keys if any(name in file.names for file in files))
     if twice:
         raise DataError(f"the files of {shown(path)!r} and their folders both have columns {twice}")
-    read = _Read(sum(file.metadata.num_rows for file in files))
+    read = [0]  # rows, about: several threads count
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            read[0] += batch.num_rows
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
-        read.rows = 0
+        read[0] = 0
         for file in files:
             for group in range(file.metadata.num_row_groups):
-                yield read.counted(file.read(group, list(names)))
+                yield counted(file.read(group, list(names)))
 
     most = reduce(operator.or_, (Counter(file.names) for file in files))  # 2 if twice in any file
-    lacking = {name: file.place for file in files for name in most.keys() - file.types.keys()}
+    lacking = {name: file.place for file in files for name in most.keys() - set(file.names)}
     fields = [name for name in most.elements() if name not in lacking]
-    types = {name: first.types[name] for name in fields} | dict.fromkeys(first.keys, _TEXT)
+    rows = sum(file.metadata.num_rows for file in files)
     return Source(
-        [*fields, *first.keys], parts, read.total, read.share, types=types, lacking=lacking
+        [*fields, *first.keys], parts, rows, lambda: read[0] / max(rows, 1), lacking=lacking
     )
 
 
@@ -140,23 +144,6 @@ def _keys(folders: Sequence[str]) -> dict[str, bytes | None]:
     }
 
 
-class _Read:
-    """How many rows of all files were read, in several threads."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.rows = total, 0
-        self._lock = threading.Lock()
-
-    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch
-            with self._lock:
-                self.rows += batch.num_rows
-
-    def share(self) -> float:
-        return self.rows / max(self.total, 1)
-
-
 @dataclass(frozen=True)
 class _File:
     """One file, its footer, and the values that are the same in all its rows."""
@@ -165,7 +152,6 @@ class _File:
     place: str  # what messages call it
     keys: Mapping[str, bytes | None]
     names: Sequence[str]
-    types: Mapping[str, pa.DataType]
     metadata: pq.FileMetaData
     free: list[pq.ParquetFile] = field(default_factory=list)  # one serves one thread at a time
 
@@ -173,9 +159,7 @@ class _File:
     def opened(cls, path: Path, place: str, keys: Mapping[str, bytes | None]) -> _File:
         with pa.OSFile(os.fsencode(path)) as raw:  # of any name
             reader = pq.ParquetFile(raw)
-        schema = reader.schema_arrow
-        types = {column.name: column.type for column in schema}
-        return cls(path, place, keys, schema.names, types, reader.metadata)
+        return cls(path, place, keys, reader.schema_arrow.names, reader.metadata)
 
     def read(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The record batches of a row group, with some columns in this order.

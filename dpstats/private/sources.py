@@ -42,8 +42,6 @@ class Source:
     first_line : str
         For a file whose first line should hold the names but may hold a person's data: what may
         be said about it.
-    types : mapping of column name to Arrow type
-        Where the table has types.
     sums : callable or None
         Where an engine runs the kernel over the rows by itself: the kernel to exact sums and the
         number of rows. Then `parts` serves only what must see rows in their order, and may refuse.
@@ -63,7 +61,6 @@ class Source:
     rows: int | None = None
     share_read: Callable[[], float] | None = None
     first_line: str = ""
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
     sums: Callable[[Kernel], tuple[list[Codes], int]] | None = None
     limited: Callable[[int, Design | None], Source] | None = None
     again: bool = True
@@ -194,18 +191,15 @@ def arrow_stream(data: Any) -> Source:
         for batch in pa.RecordBatchReader.from_stream(data) if known else first:
             yield from in_slices(batch.select(list(names)))
 
-    return stream_source(first.schema, batches, rows=rows if known else None, again=known)
+    return stream_source(first.schema.names, batches, rows if known else None, again=known)
 
 
 def stream_source(
-    schema: pa.Schema,
+    fields: Sequence[str],
     batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]],
-    *,
     rows: int | None = None,
+    *,
     again: bool = True,
 ) -> Source:
     """A table of known columns whose batches are made anew each time; read once at a time."""
-    types = {field.name: field.type for field in schema}
-    return Source(
-        schema.names, lambda names: one_by_one(batches(names)), rows=rows, types=types, again=again
-    )
+    return Source(fields, lambda names: one_by_one(batches(names)), rows, again=again)

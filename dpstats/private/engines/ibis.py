@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ibis
@@ -18,7 +19,14 @@ from dpstats.errors import DataError
 from dpstats.private.engines.lazy import relation_reader
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
-from dpstats.private.sources import BATCH_ROWS, Source, check_order, in_slices, one_by_one
+from dpstats.private.sources import (
+    BATCH_ROWS,
+    Source,
+    check_order,
+    in_slices,
+    one_by_one,
+    stream_source,
+)
 from dpstats.private.threads import sum_parts
 from dpstats.schema import RawColumns
 
@@ -75,12 +83,7 @@ def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | Non
                 pass
         return sum_parts(kernel, one_by_one(batches(names)))
 
-    types = {
-        name: kind.to_pyarrow()
-        for name, kind in kinds.items()
-        if kind.is_string() or kind.is_date() or kind.is_timestamp()
-    }
-    return Source(table.columns, lambda names: one_by_one(batches(names)), types=types, sums=sums)
+    return replace(stream_source(table.columns, batches), sums=sums)
 
 
 def _sorting(table: Any, raw: RawColumns, person: str, order: str | None) -> list[Any]:

@@ -7,7 +7,6 @@ they mean in a file: long integers are one such type, which a single cell can gi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +30,7 @@ def duckdb_relation(
         for batch in relation_reader(relation, names):
             yield from in_slices(batch)
 
-    held = relation_reader(relation.limit(0), _wanted(relation.columns, raw, person)).schema
-    return replace(stream_source(held, batches), fields=relation.columns)
+    return stream_source(relation.columns, batches)
 
 
 def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
@@ -59,17 +57,7 @@ def polars_frame(frame: Any, raw: RawColumns, person: str | None, order: str | N
             for batch in pa.RecordBatchReader.from_stream(part):
                 yield from in_slices(batch)
 
-    fields = frame.collect_schema().names()
-    none = _carried(frame.limit(0), _wanted(fields, raw, person), person)
-    none = none.collect() if hasattr(none, "collect") else none
-    held = pa.RecordBatchReader.from_stream(none).schema
-    rows = getattr(frame, "height", None)
-    return replace(stream_source(held, batches, rows=rows), fields=fields)
-
-
-def _wanted(fields: Sequence[str], raw: RawColumns, person: str | None) -> list[str]:
-    wanted = [*raw.names, *([] if person is None else [person])]
-    return [name for name in dict.fromkeys(wanted) if name in fields]
+    return stream_source(frame.collect_schema().names(), batches, getattr(frame, "height", None))
 
 
 def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:

@@ -75,11 +75,11 @@ def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | Non
     if frame.isStreaming:
         raise DataError("this DataFrame is a stream without an end; write it to a table first")
     wanted = [*raw.names, *(name for name in (person, order) if name is not None)]
-    fields = [field for field in frame.schema.fields if field.name in wanted]
-    held = pa.schema([(field.name, _arrow_type(field)) for field in fields])
+    for field in frame.schema.fields:
+        if field.name in wanted:
+            _check_leaves(field)
     source = replace(
-        stream_source(held, partial(_streamed, frame)),
-        fields=frame.columns,
+        stream_source(frame.columns, partial(_streamed, frame)),
         sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), gathered),
     )
     check_order(order, person, raw)
@@ -88,13 +88,16 @@ def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | Non
     return replace(source, limited=_of_persons(source, frame, raw, person, order))
 
 
-def _arrow_type(field: types.StructField) -> pa.DataType:
-    with suppress(Exception):
-        return to_arrow_type(field.dataType)
-    raise DataError(
-        f"column {field.name!r} has the Spark type {field.dataType.typeName()}, which cannot leave "
-        "Spark: cast it, for instance to a string"
-    )
+def _check_leaves(field: types.StructField) -> None:
+    """Refuse a column that Arrow does not carry."""
+    try:
+        to_arrow_type(field.dataType)
+    except Exception:
+        kind = field.dataType.typeName()
+        raise DataError(
+            f"column {field.name!r} has the Spark type {kind}, which cannot leave Spark: cast it, "
+            "for instance to a string"
+        ) from None
 
 
 def _column(name: str) -> Any:
