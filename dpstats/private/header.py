@@ -42,21 +42,10 @@ _OF_PARQUET = {"where": "names that its schema holds do", "better": "a schema wi
 
 
 def header_of(path: str | Path, written: TextFile = TextFile()) -> list[str]:  # noqa: B008
-    """Names of the columns of a table in files; no row is read.
+    """Names of the columns of a table in files, as far as all files have them; no row is read.
 
-    Parameters
-    ----------
-    path : path
-        Of a .csv, .tsv (also .gz) or .parquet file, or of a folder or pattern of these last: the
-        columns that all its files have, and those in the names of its folders.
-    written : TextFile, optional
-        How a text file is written.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or its first line does not look like names: no field may be a
-        number, a date, empty, repeated, or a word such as true. The message quotes nothing of it.
+    DataError if the first line does not look like names: no field may be a number, a date, empty,
+    repeated, or a word such as true. The message quotes nothing of it.
     """
     path = files.as_path(path)
     if not is_several(path) and not path.is_file():
@@ -68,12 +57,7 @@ def header_of(path: str | Path, written: TextFile = TextFile()) -> list[str]:  #
 
 
 def named(text: str) -> list[str]:
-    """Names of columns that a person gives, separated by commas.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Names of columns that a person gives, separated by commas."""
     names = next(csv.reader([text], skipinitialspace=True), [])
     for name in names:
         check_name(name)

@@ -42,16 +42,7 @@ def advice_on(
     values: Mapping[str, int],
     decimal: str = ".",
 ) -> tuple[str, ...]:
-    """Sentences on the values outside a declaration.
-
-    Parameters
-    ----------
-    column : Column
-    values : mapping of str to int
-        Undeclared or clamped values, the commonest first, and how often each occurs.
-    decimal : str
-        The decimal mark of a text file.
-    """
+    """Sentences on values outside a declaration, the commonest first, with their counts."""
     odd = next((value for value in values if _NOT_UTF8 in value and value != _NOT_UTF8), None)
     recode = [] if odd is None else [f"text that is not UTF-8, as in {odd!r}: {DECLARE_ENCODING}"]
     if isinstance(column, Category):

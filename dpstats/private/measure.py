@@ -212,12 +212,7 @@ def _with_noise(
 ) -> Held:
     """Noisy sums and uniforms of some blocks; `totals` is emptied, whatever happens.
 
-    With `again` an earlier stage is kept, and a failure says so.
-
-    Raises
-    ------
-    NoiseError
-        Where no frame holds the sums any more.
+    With `again` an earlier stage is kept, and a NoiseError says so; no frame holds the sums then.
     """
     failure, stopped = "", None
     noisy: list[tuple[Codes, Floats]] = []
@@ -276,11 +271,6 @@ def _second_stage(
 
     The pilots are functions of these answers, and what is added has noise of its own: privacy is
     that of adaptive composition, with scales that the plan fixed.
-
-    Raises
-    ------
-    DataError, NoiseError
-        The measurements of the first stage remain.
     """
     from dpstats.releases.pilots import pilots
 
@@ -298,10 +288,6 @@ def _read_again(
     """Exact sums of a second reading; a public number of rows must be the same.
 
     Nothing else of the two readings is compared. Each is private by itself, whatever the table is.
-
-    Raises
-    ------
-    DataError
     """
     failure = ""
     try:

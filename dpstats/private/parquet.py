@@ -39,18 +39,8 @@ def is_several(path: Path) -> bool:
 def parquet(path: Path) -> Source:
     """A Parquet file, all those in a folder and its folders, or those that fit a pattern.
 
-    Parameters
-    ----------
-    path : Path
-        Of a file, a folder, or a pattern such as ``data/*.parquet``, where ``**`` stands for any
-        folders. Names that begin with ``_`` or ``.`` are passed over, as other readers do.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, one cannot be opened, or files differ in their folders. The name
-        of a folder or file inside can hold a value, so that only the given path is named, and a
-        file by its place.
+    Names that begin with ``_`` or ``.`` are passed over, as other readers do. Messages name the
+    given path and a file by its place: the name of a folder or file inside can hold a value.
     """
     files = _opened(path)
     first = files[0]
@@ -162,13 +152,7 @@ class _File:
         return cls(path, place, keys, reader.schema_arrow.names, reader.metadata)
 
     def read(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The record batches of a row group, with some columns in this order.
-
-        Raises
-        ------
-        DataError
-            Says which file it is, and nothing of what a reader says of the rows.
-        """
+        """Record batches of a row group; an error says which file it is, and nothing of rows."""
         failure = ""
         try:
             yield from self._batches(group, names)

@@ -26,45 +26,23 @@ _UNEVEN = re.compile(r"CSV parse error: (Row #(?P<line>\d+): )?Expected \d+ colu
 
 @dataclass(frozen=True)
 class Source:
-    """A private table whose structure is known and whose rows have not been read.
+    """A private table whose structure is known and whose rows have not been read."""
 
-    Attributes
-    ----------
-    fields : sequence of str
-        Names of the columns as stored.
-    parts : callable
-        Column names to an iterator of parts, each of them record batches with these columns.
-        Different threads may go through different parts.
-    rows : int or None
-        Number of rows, where known without reading them.
-    share_read : callable or None
-        Share of a file, from 0 to 1, that was read so far, where the number of rows is unknown.
-    first_line : str
-        For a file whose first line should hold the names but may hold a person's data: what may
-        be said about it.
-    sums : callable or None
-        Where an engine runs the kernel over the rows by itself: the kernel to exact sums and the
-        number of rows. Then `parts` serves only what must see rows in their order, and may refuse.
-    limited : callable or None
-        Where an engine chooses the rows of persons by itself: the largest number of rows of a
-        person, and the design of a survey or None, to the table of what is used.
-    again : bool
-        Whether the rows can be read more than once.
-    decimal : str
-        The decimal mark of a text file; where it is a comma, it is exchanged with points.
-    lacking : mapping of column name to str
-        For columns that some files of a table have, and others not: one of these, by its place.
-    """
-
-    fields: Sequence[str]
+    fields: Sequence[str]  # names of the columns as stored
+    # Names of columns to parts with these columns; different threads may take different parts.
     parts: Callable[[Sequence[str]], Iterator[Part]]
-    rows: int | None = None
+    rows: int | None = None  # where known without reading them
+    # Share of a file, from 0 to 1, that was read so far, where the number of rows is unknown.
     share_read: Callable[[], float] | None = None
+    # What may be said of a file's first line, which should hold names but may hold a person's data.
     first_line: str = ""
+    # Where an engine runs the kernel: then `parts` serves only what must see rows in their order.
     sums: Callable[[Kernel], tuple[list[Codes], int]] | None = None
+    # Where an engine chooses the rows of persons: their largest number, and the design of a survey.
     limited: Callable[[int, Design | None], Source] | None = None
-    again: bool = True
-    decimal: str = "."
+    again: bool = True  # whether the rows can be read more than once
+    decimal: str = "."  # the mark of a text file; a comma is exchanged with points
+    # For columns that some files of a table have and others not, one of these, by its place.
     lacking: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -72,13 +50,7 @@ class Source:
         return itertools.chain.from_iterable(self.parts(names))
 
     def check_names(self, raw: RawColumns, person: str | None = None) -> None:
-        """Refuse a table that lacks a column, or the one of keys, or has one twice.
-
-        Raises
-        ------
-        DataError
-            Names the wanted columns; those of a file only as far as `first_line` does.
-        """
+        """Refuse a table that lacks a column, or the one of keys, or has one twice."""
         wanted = list(dict.fromkeys([*raw.names, *([] if person is None else [person])]))
         if self.first_line and not set(wanted) <= set(self.fields):
             raise DataError(
@@ -102,12 +74,7 @@ class Source:
 
 
 def refuse_order(order: str | None, table: str) -> None:
-    """Refuse a column by which to sort a kind of table that has an order.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a column by which to sort a kind of table that has an order."""
     if order is not None:
         raise DataError(
             f"order= is for Spark DataFrames and Ibis tables, and {table} has an order of its "
@@ -116,12 +83,7 @@ def refuse_order(order: str | None, table: str) -> None:
 
 
 def check_order(order: str | None, person: str | None, raw: RawColumns) -> None:
-    """Refuse an order of the rows of persons for a plan that knows none, or uses all.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse an order of the rows of persons for a plan that knows none, or uses all."""
     if order is not None and (person is None or raw.weighted):
         why = "uses all rows" if raw.weighted else "knows no persons"
         remedy = "" if raw.weighted else ", or plan with person="

@@ -23,11 +23,7 @@ _OPENERS = {  # (package, class) to the module here and its function
 
 
 def opener(data: object) -> Opener | None:
-    """Function that opens a table of an engine; None for other data.
-
-    It takes the table, the columns that will be used, the column of keys of persons, and the one
-    by which their rows are sorted, if any.
-    """
+    """Function of a table of an engine, the columns, the column of keys and that of the order."""
     for kind in type(data).__mro__:
         place = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))
         if place is not None:

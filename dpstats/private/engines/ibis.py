@@ -53,14 +53,7 @@ class _TooManyGroups(Exception):
 
 
 def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
-    """An Ibis table expression; it runs when rows are read, for the needed columns alone.
-
-    Raises
-    ------
-    DataError
-        For SQLite, where one cell can decide whether Ibis reads a column; and with persons, unless
-        `order` says by which column their rows are sorted and the back end compares bytes.
-    """
+    """An Ibis table expression; it runs when rows are read, for the needed columns alone."""
     backend = table.get_backend().name
     if backend == "sqlite":
         raise DataError(
@@ -138,10 +131,6 @@ def _sums_of_groups(
 
     How many distinct rows there are is private. It decides which query is asked and nothing else:
     the sums are the same integers by both.
-
-    Raises
-    ------
-    _TooManyGroups
     """
     names = list(kernel.raw.names)
     times = next(name for name in map("times{}".format, itertools.count()) if name not in names)

@@ -63,13 +63,7 @@ _tags = itertools.count()
 
 
 def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
-    """A Spark DataFrame, of a session in this process or of Spark Connect.
-
-    Raises
-    ------
-    DataError
-        If it is a stream, if a column cannot leave Spark, or if an order is given without persons.
-    """
+    """A Spark DataFrame, of a session in this process or of Spark Connect."""
     if type(frame).__module__.startswith("pyspark.pandas."):
         raise DataError("this is a table of the pandas API on Spark; pass table.to_spark()")
     if frame.isStreaming:
