@@ -268,14 +268,7 @@ def names_logarithm(schema: Schema, text: str) -> bool:
 
 
 def named_number(schema: Schema, text: str) -> Number:
-    """The number that ``age`` names, or ``log(income)`` if its grid is logarithmic.
-
-    Raises
-    ------
-    RequestError
-        For another column, a number of the other scale, or text that can be both: a column by its
-        own name, and the logarithm of another one.
-    """
+    """The number that ``age`` names, or ``log(income)`` if its grid is logarithmic."""
     match = _NUMBERS.fullmatch(text) if isinstance(text, str) else None
     name = (match["quoted"] or match["bare"]) if match else text
     log = bool(match and match["log"])

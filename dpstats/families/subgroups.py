@@ -33,11 +33,6 @@ class Subgroup:
         With ``allow_missing=True``; a row of the subgroup has a value in all of them.
     label : str
         The condition as it was written.
-
-    Raises
-    ------
-    RequestError
-        For a subgroup without rows.
     """
 
     cells: CellSet
@@ -60,12 +55,7 @@ class Subgroup:
 
     @staticmethod
     def of(schema: Schema, given: str | None, names: Iterable[str]) -> Subgroup | None:
-        """Rows with a condition and a value of the named columns; None for all rows.
-
-        Raises
-        ------
-        RequestError, ConditionError
-        """
+        """Rows with a condition and a value of the named columns; None for all rows."""
         named = set(names)
         answered = tuple(c for c in schema if c.name in named and c.allow_missing)
         if given is None:
@@ -147,12 +137,7 @@ def disjoint(groups: Iterable[Subgroup]) -> bool:
 
 
 def require_answered(columns: Iterable[Column], group: Subgroup | None) -> None:
-    """Refuse columns that may be missing in a subgroup: the code of a missing cell is no value.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse columns that may be missing in a subgroup: the code of a missing cell is no value."""
     known = () if group is None else group.answered
     for column in columns:
         if column.allow_missing and column not in known:

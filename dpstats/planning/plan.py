@@ -425,7 +425,7 @@ class Plan(HasStrategy):
         >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
         >>> plan.solve(width=0.05, of="smoking", n=2_000)
         smoking: width of at most 0.05 (noise-aware 0.95 interval)
-        least epsilon = 0.118 at n = 2000: width 0.04985; at epsilon = 0.116 it is 0.05005
+        least epsilon = 0.117 at n = 2000: width 0.04995; at epsilon = 0.116 it is 0.05005
         >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
         'n'
         """

@@ -110,10 +110,6 @@ def on_worker(kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = ""
 
     What the kernel refuses is part of the result, since it would be refused again. A failure to
     read is raised, for the engine to try once more, without what a reader says of the rows.
-
-    Raises
-    ------
-    DataError
     """
     failure, retried = "", False
     try:

@@ -93,10 +93,6 @@ def minimax(values: FamilyValues, target: Floats, solver: Solver, within: float)
         the paper through PuLP and CBC, which is far slower.
     within : float
         For "columns": the largest gap to stop at.
-
-    Raises
-    ------
-    SolverError
     """
     if solver == "columns":
         return minimax_columns(values, target, within)
@@ -212,10 +208,6 @@ def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
     density : (m,) float64
         Non-negative, sums to one.
     optimum : float
-
-    Raises
-    ------
-    SolverError
     """
     from scipy import optimize, sparse
 

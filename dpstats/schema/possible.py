@@ -78,12 +78,6 @@ def check_rules(schema: WithRules) -> None:
 
     Rules that share columns are taken together, directly or through others. Bins between which none
     of them distinguishes count as one.
-
-    Raises
-    ------
-    SchemaError
-        If a row would break a rule after all repairs, if no row with some level is allowed, or if
-        there are more than `MOST_COMBINATIONS` to go through.
     """
     for together in linked_rules(compile_rules(schema)):
         if len(together) == 1 and isinstance(together[0], OrderedNumbers):
@@ -265,13 +259,7 @@ class Combinations:
     def of(
         cls, schema: WithRules, rules: Sequence[OnColumns], *, limited: bool = True
     ) -> Combinations:
-        """Combinations for some rules and totals.
-
-        Raises
-        ------
-        SchemaError
-            If they are `limited` and more than `MOST_COMBINATIONS`.
-        """
+        """Combinations for some rules and totals."""
         names = set[str]().union(*(rule.names for rule in rules))
         columns = [column for column in schema if column.name in names]
         every = cls(columns, [_Classes.of(column, rules) for column in columns])

@@ -23,13 +23,7 @@ Ends = tuple[str, str]
 
 
 def read_source(text: str) -> str | Ends:
-    """The name of a number, or the two columns of a difference: the one from which, and which.
-
-    Raises
-    ------
-    SchemaError
-        For text with backticks or ``" - "`` that is neither.
-    """
+    """The name of a number, or the two columns of a difference: the one from which, and which."""
     if "`" not in text and " - " not in text:
         return text
     found = _SOURCE.fullmatch(text)
@@ -83,10 +77,6 @@ class RawColumns:
         """Refuse a table that lacks one of these columns, or has one twice.
 
         Types are not looked at: one cell can decide which type a column is stored in.
-
-        Raises
-        ------
-        DataError
         """
         missing = [name for name in self.names if name not in present]
         if missing:

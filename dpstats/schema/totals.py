@@ -113,12 +113,7 @@ class WithTotals(WithRules, Protocol):
 
 
 def read_totals(plain: object) -> tuple[Total, ...]:
-    """Totals from plain data, a list of mappings as in a schema file.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Totals from plain data, a list of mappings as in a schema file."""
     if isinstance(plain, str | Mapping) or not isinstance(plain, Sequence):
         raise SchemaError("totals must be a list of tables ([[total]] in TOML)")
     return tuple(map(_read_total, plain))
@@ -152,13 +147,7 @@ def _compiled(schema: WithTotals, of: str) -> tuple[CompiledTotal, ...]:
 
 
 def check_totals(schema: WithTotals, n: int | None = None, population: int | None = None) -> None:
-    """Refuse totals that no table has of n rows, or no population of a size, where they are public.
-
-    Raises
-    ------
-    SchemaError
-        With the first total that contradicts others, the rules between columns or n.
-    """
+    """Refuse totals that no table of n rows has, or no population of a size, if public."""
     if not schema.totals:
         return
     if len(schema.totals) > _MOST_TOTALS:

@@ -130,13 +130,7 @@ class FollowUp:
         ]
 
     def family(self, schema: Schema) -> Family:
-        """The table of time, events and groups; with `entry` also that of entry and groups.
-
-        Raises
-        ------
-        RequestError
-            If the columns cannot be used like this.
-        """
+        """The table of time, events and groups; with `entry` also that of entry and groups."""
         self.clock(schema)
         self._events(schema, self._columns(schema))
         self.not_yet(schema)
@@ -250,13 +244,7 @@ class FollowUp:
         return _number_in(schema, self.entry, "entry")
 
     def not_yet(self, schema: Schema) -> Floats:
-        """(E, J) share of the rows of a bin of entry that is not at risk in a bin of time.
-
-        Raises
-        ------
-        RequestError
-            If an edge of time lies inside a bin of entry, or rows may lack a time, event or entry.
-        """
+        """(E, J) share of the rows of a bin of entry that is not at risk in a bin of time."""
         clock = self.clock(schema)
         if self.entry is None:
             return np.zeros((0, clock.value_bins))
@@ -298,13 +286,7 @@ def follow_up_of(
     entry: str | None,
     ties: Ties | None,
 ) -> FollowUp:
-    """The follow-up of an analysis with these parameters.
-
-    Raises
-    ------
-    RequestError
-        If they are no names and conditions.
-    """
+    """The follow-up of an analysis with these parameters."""
     events, groups = _texts("event", event), () if by is None else _texts("by", by)
     if time in groups or entry in (time, *groups):
         raise RequestError(
@@ -581,12 +563,6 @@ def time_text(clock: Number, value: float) -> str:
 
 
 def time_of(clock: Number, value: object) -> float:
-    """A time as a number: a date, or its text, as a day where the column has dates.
-
-    Raises
-    ------
-    RequestError
-        If it is none.
-    """
+    """A time as a number: a date, or its text, as a day where the column has dates."""
     day = day_of(value) if clock.dates else None
     return check_number("time", cast("float", value)) if day is None else day

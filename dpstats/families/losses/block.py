@@ -144,13 +144,7 @@ class LossBlock(Block):
         return _sensitivity(self, unit)
 
     def listed(self) -> tuple[list[Codes], Codes]:
-        """Codes of every column that are listed, and the slack (d,) of the others.
-
-        Raises
-        ------
-        RequestError
-            If even a few codes of every number give too many states.
-        """
+        """Codes of every column that are listed, and the slack (d,) of the others."""
         every = [self.distinguished(column) for column in self.columns]
         most = max(_LISTED // self.size, _FEWEST)
         if math.prod(len(codes) for codes in every) <= most:

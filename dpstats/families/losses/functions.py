@@ -171,13 +171,7 @@ LOSSES: Mapping[str, type[LinearLoss]] = {
 
 
 def loss_from_dict(plain: Mapping[str, Any]) -> LinearLoss:
-    """Build a loss from its kind and parameters.
-
-    Raises
-    ------
-    RequestError
-        For an unknown kind or parameter.
-    """
+    """Build a loss from its kind and parameters."""
     parameters = dict(plain)
     kind = parameters.pop("kind", None)
     if not isinstance(kind, str) or kind not in LOSSES:

@@ -61,14 +61,7 @@ class LinearLosses(LossBlock):
 
     @staticmethod
     def of(schema: Schema, loss: LinearLoss, formula: str, grid: Mapping[str, Any]) -> LinearLosses:
-        """The losses of a formula's model.
-
-        Raises
-        ------
-        RequestError
-            For a formula that is not a response and single columns, a number with scale="log", or
-            a grid that does not name its coefficients.
-        """
+        """The losses of a formula's model."""
         design = linear_design(schema, formula)
         if loss.binary != (design.response[1] is not None):
             needed = "a column with two levels" if loss.binary else "a number"
@@ -243,12 +236,7 @@ class LinearLosses(LossBlock):
 
 
 def linear_design(schema: Schema, formula: str) -> Design:
-    """The response and the regressors of a formula without products; ``y ~ 1`` has none.
-
-    Raises
-    ------
-    RequestError
-    """
+    """The response and the regressors of a formula without products; ``y ~ 1`` has none."""
     design = Design.of(formula, schema, constant_alone=True)
     if any(len(regressor.factors) > 1 for regressor in design.regressors):
         raise RequestError(
@@ -258,12 +246,7 @@ def linear_design(schema: Schema, formula: str) -> Design:
 
 
 def _require_even(column: Number) -> None:
-    """Refuse a logarithmic grid: losses are integers, alike on every machine, and logarithms no.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse a logarithmic grid: losses are integers, alike on every machine, and logarithms no."""
     if column.scale == "log":
         raise RequestError(
             f"{column.name!r} has scale='log' in the schema, and losses on a grid take numbers in "

@@ -62,13 +62,7 @@ class BinOffsets(Block):
 
     @staticmethod
     def of(schema: Schema, columns: Sequence[str], number: str) -> BinOffsets:
-        """The offsets of one of the columns in the table of all of them.
-
-        Raises
-        ------
-        RequestError
-            For a column that is not a number, or is not among the columns.
-        """
+        """The offsets of one of the columns in the table of all of them."""
         return BinOffsets(tuple(c for c in schema if c.name in columns), number)
 
     def __post_init__(self) -> None:
