@@ -35,21 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a block follows from a measured one: each sum is offset n + sign (sum of some).
+    """How a block follows from a measured one: each sum is offset n + sign (sum of some)."""
 
-    Attributes
-    ----------
-    member : (D,) int64
-        For each measured function, the wanted function it is added to, or -1. A wanted function
-        without a member does not follow.
-    size : int
-        Number of wanted functions, d.
-    sign, offset : int
-        1 and 0, or -1 and 1 for a complement.
-    """
-
+    # (D,): for each measured function, the wanted function it is added to, or -1. A wanted function
+    # without a member does not follow
     member: Codes
-    size: int
+    size: int  # number of wanted functions, d
+    # sign, offset: 1 and 0, or -1 and 1 for a complement
     sign: int = 1
     offset: int = 0
 
@@ -87,26 +79,17 @@ class Values(Protocol):
 
 
 class Block(Cached, ABC):
-    """Test functions that are measured together; a frozen dataclass.
+    """Test functions that are measured together; a frozen dataclass."""
 
-    Attributes
-    ----------
-    kind : str
-        Name of the class in files.
-    needs_codes : bool
-        Whether values depend on codes themselves, not only on levels and bins.
-    joint : bool
-        Whether every function depends on all columns, so that none follows from fewer.
-    degree : int
-        Sums over a person of k equal rows are k^degree times those over one row.
-    keys, scope : sequence of hashable, hashable
-        What each function is, among blocks of one kind and scope; () if it follows from none.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # name of the class in files
+    # whether values depend on codes themselves, not only on levels and bins
     needs_codes: ClassVar[bool] = True
+    # whether every function depends on all columns, so that none follows from fewer
     joint: ClassVar[bool] = False
+    # sums over a person of k equal rows are k^degree times those over one row
     degree: ClassVar[int] = 1
+    # keys, scope: what each function is, among blocks of one kind and scope; () if it follows from
+    # none
     keys: Sequence[Hashable] = ()
     scope: Hashable = None
 

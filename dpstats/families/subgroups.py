@@ -25,19 +25,12 @@ class Subgroup:
     """The rows in a set of cells that have a value of some columns.
 
     The second part is written as a list of columns, since cells of many columns are too many.
-
-    Attributes
-    ----------
-    cells : CellSet
-    answered : tuple of columns
-        With ``allow_missing=True``; a row of the subgroup has a value in all of them.
-    label : str
-        The condition as it was written.
     """
 
     cells: CellSet
+    # with ``allow_missing=True``; a row of the subgroup has a value in all of them
     answered: tuple[Column, ...] = ()
-    label: str = field(default="", compare=False)
+    label: str = field(default="", compare=False)  # the condition as it was written
 
     def __post_init__(self) -> None:
         for column in self.answered:

@@ -61,18 +61,10 @@ class Columns(Protocol):
 
 @dataclass(frozen=True)
 class CellSet:
-    """A set of cells of the table over `columns`.
+    """A set of cells of the table over `columns`."""
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        Only those the condition depends on, in the order of the schema.
-    mask : bytes
-        One byte (0 or 1) per cell of the table, in C order.
-    """
-
-    columns: tuple[Column, ...]
-    mask: bytes
+    columns: tuple[Column, ...]  # only those the condition depends on, in the order of the schema
+    mask: bytes  # one byte (0 or 1) per cell of the table, in C order
 
     @property
     def array(self) -> NDArray[np.bool_]:

@@ -202,18 +202,10 @@ def linked_rules(rules: Sequence[_Rule]) -> list[list[_Rule]]:
 
 @dataclass(frozen=True)
 class _Classes:
-    """Classes of codes of a column that no rule or total distinguishes.
+    """Classes of codes of a column that no rule or total distinguishes."""
 
-    Attributes
-    ----------
-    codes : (c,) int64
-        One code of each class.
-    of_bin : (bins, c) bool
-        Which classes have codes in each bin.
-    """
-
-    codes: Codes
-    of_bin: Mask
+    codes: Codes  # (c,): one code of each class
+    of_bin: Mask  # (bins, c) bool: which classes have codes in each bin
 
     @classmethod
     def of(cls, column: Column, rules: Sequence[OnColumns]) -> _Classes:

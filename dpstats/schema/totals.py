@@ -185,16 +185,11 @@ class _Tables:
 
     For each group of totals that are linked by columns or rules, rows are counted by which of the
     totals they have; the groups have as many rows.
-
-    Attributes
-    ----------
-    totals : list of Total
-        All of them, group after group.
-    matrix : (totals + groups, m + 1) float64
-        Rows of the totals, then of the groups less all rows, the last variable.
     """
 
-    totals: list[Total]
+    totals: list[Total]  # all of them, group after group
+    # (totals + groups, m + 1): rows of the totals, then of the groups less all rows, the last
+    # variable
     matrix: Floats
 
     @classmethod

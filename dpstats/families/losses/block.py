@@ -36,12 +36,7 @@ _CORNERS = 256
 
 
 class LossBlock(Block):
-    """Losses at the points of a grid: functions with values from 0 to B = 2^16.
-
-    Attributes
-    ----------
-    axes : tuple of Axis
-    """
+    """Losses at the points of a grid: functions with values from 0 to B = 2^16."""
 
     joint = True
 

@@ -29,16 +29,6 @@ class LinearLosses(LossBlock):
     middle of their bounds, in original units: then an intercept and a slope depend on each other
     less, and few grid points suffice.
 
-    Attributes
-    ----------
-    columns : tuple of columns
-    loss : a loss of a response and a predictor
-    response : feature
-        A number, or the indicator of one of two levels.
-    regressors : tuple of feature or None
-        A number, the indicator of a level, or None for the intercept; one per axis.
-    axes : tuple of Axis
-
     Examples
     --------
     >>> import dpstats as dps
@@ -52,7 +42,8 @@ class LinearLosses(LossBlock):
 
     columns: tuple[Column, ...]
     loss: LinearLoss
-    response: Feature
+    response: Feature  # a number, or the indicator of one of two levels
+    # a number, the indicator of a level, or None for the intercept; one per axis
     regressors: tuple[Feature | None, ...]
     axes: tuple[Axis, ...]
 

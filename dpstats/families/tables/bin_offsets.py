@@ -33,12 +33,6 @@ class BinOffsets(Block):
     the number has no error of first order in the bins' width. An offset is at most half a bin, so
     it needs far less precision than a count, and `noise_factor` gives it less.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        Those of the table, in the order of the schema; the number among them.
-    number : str
-
     Notes
     -----
     In units of the half width of a bin, a row adds at most one to one function. So adding or
@@ -54,6 +48,7 @@ class BinOffsets(Block):
     'offset of age, age=[0, 25)'
     """
 
+    # those of the table, in the order of the schema; the number among them
     columns: tuple[Column, ...]
     number: str
 
