@@ -28,13 +28,13 @@ from dpstats.private.keys import codes_of_keys
 from dpstats.private.likely_meaning import (
     DECLARE_ENCODING,
     EXCHANGED,
-    advice_on,
-    alike,
-    delimiter_of,
+    advise_on,
+    find_alike,
+    find_delimiter,
 )
 from dpstats.private.measure import check_rows
 from dpstats.private.persons import of_persons
-from dpstats.private.sources import Source, unread
+from dpstats.private.sources import Source, describe_failure
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Design, Schema, arrow
@@ -154,7 +154,7 @@ def _refused(rows: int, plan: Plan) -> str:
 
 def _lacks_header(fields: Sequence[str], schema: Schema) -> bool:
     """True if a first line without a name of the schema is a row rather than other names."""
-    if any(alike(name, fields) for name in (*schema.names, *schema.raw.names)):
+    if any(find_alike(name, fields) for name in (*schema.names, *schema.raw.names)):
         return False
     levels = {str(level) for column in schema if isinstance(column, Category)
               for level in column.stored}  # fmt: skip
@@ -216,7 +216,7 @@ class ColumnFit:
     @property
     def advice(self) -> tuple[str, ...]:
         """Likely meaning of the values."""
-        return advice_on(self.column, dict(self._outside), self.decimal)
+        return advise_on(self.column, dict(self._outside), self.decimal)
 
     @property
     def _outside(self) -> tuple[tuple[str, int], ...]:
@@ -426,14 +426,14 @@ class SchemaFit:
         if self.absent:
             if any("\ufffd" in name for name in self.fields):
                 advice.append(f"the names are not UTF-8: {DECLARE_ENCODING}")
-            if mark := delimiter_of(self.fields, self.absent):
+            if mark := find_delimiter(self.fields, self.absent):
                 advice.append(
                     f"names in the first line are separated by {mark!r}: declare delimiter = "
                     f"{mark!r} under [file] of the schema, if the table is a text file"
                 )
             advice += [
                 f"the table has no column {name!r}"
-                + "".join(f": did you mean {near!r}?" for near in alike(name, self.fields)[:1])
+                + "".join(f": did you mean {near!r}?" for near in find_alike(name, self.fields)[:1])
                 for name in self.absent
             ]
             advice.append(f"{self.found}: {', '.join(map(repr, self.fields))}")
@@ -514,7 +514,7 @@ def _counts_of(
                 for place, total in enumerate(totals):
                     having[place] += weights[total.counts(read)].sum()
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
-        return unread(error, line=True)
+        return describe_failure(error, line=True)
     found = tuple(
         (rule.text, count)
         for rule, count in zip(rules, broken.tolist(), strict=True)

@@ -41,7 +41,7 @@ _OF_TEXT = {"where": "first line does", "better": "a first line with their names
 _OF_PARQUET = {"where": "names that its schema holds do", "better": "a schema with their names"}
 
 
-def header_of(path: str | Path, written: TextFile = TextFile()) -> list[str]:  # noqa: B008
+def read_header(path: str | Path, written: TextFile = TextFile()) -> list[str]:  # noqa: B008
     """Names of the columns of a table in files, as far as all files have them; no row is read.
 
     DataError if the first line does not look like names: no field may be a number, a date, empty,
@@ -56,7 +56,7 @@ def header_of(path: str | Path, written: TextFile = TextFile()) -> list[str]:  #
     return found
 
 
-def named(text: str) -> list[str]:
+def read_names(text: str) -> list[str]:
     """Names of columns that a person gives, separated by commas."""
     names = next(csv.reader([text], skipinitialspace=True), [])
     for name in names:

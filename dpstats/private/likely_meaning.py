@@ -37,7 +37,7 @@ EXCHANGED = str.maketrans(".,", ",.")
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\s.*)?")
 
 
-def advice_on(
+def advise_on(
     column: Column,
     values: Mapping[str, int],
     decimal: str = ".",
@@ -66,13 +66,13 @@ def advice_on(
     return tuple(dict.fromkeys([*lines, *_on_missing(values, "outside the declaration")]))
 
 
-def delimiter_of(fields: Iterable[str], absent: Collection[str]) -> str:
+def find_delimiter(fields: Iterable[str], absent: Collection[str]) -> str:
     """The mark that separates absent names in a field of a first line; "" if none does."""
     within = ((mark, field.split(mark)) for field in fields for mark in _MARKS if mark in field)
     return next((mark for mark, parts in within if not set(absent).isdisjoint(parts)), "")
 
 
-def alike(text: str, known: Iterable[str]) -> list[str]:
+def find_alike(text: str, known: Iterable[str]) -> list[str]:
     """Names that differ from a text in case, blanks or Unicode form only."""
     return [name for name in known if _folded(name) == _folded(text)]
 

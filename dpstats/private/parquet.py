@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from dpstats.errors import DataError
 from dpstats.files import shown
 from dpstats.private import sources
-from dpstats.private.sources import Part, Source, unread
+from dpstats.private.sources import Part, Source, describe_failure
 
 SUFFIXES = (".parquet", ".pq")
 _TEXT = pa.large_binary()
@@ -159,7 +159,7 @@ class _File:
         except DataError:
             raise
         except Exception as error:
-            failure = unread(error)
+            failure = describe_failure(error)
         if failure:
             raise DataError(f"{failure} in {self.place}")
 

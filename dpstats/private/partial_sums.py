@@ -19,7 +19,7 @@ import pyarrow as pa
 from dpstats.arrays import Codes, one_blas_thread
 from dpstats.errors import DataError
 from dpstats.private.kernel import Kernel
-from dpstats.private.sources import in_slices, unread
+from dpstats.private.sources import describe_failure, in_slices
 
 _LIMB = 32  # bits of the low one
 _KEPT = 3 * 2**23  # bytes
@@ -105,7 +105,9 @@ class PartialSums:
             )
 
 
-def on_worker(kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = "") -> PartialSums:
+def sum_on_worker(
+    kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = ""
+) -> PartialSums:
     """As `PartialSums.of`, in a process whose errors an engine writes to its logs.
 
     What the kernel refuses is part of the result, since it would be refused again. A failure to
@@ -119,7 +121,7 @@ def on_worker(kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = ""
     except _ReadingFailed as error:
         failure, retried = str(error), True
     except Exception as error:
-        failure = str(error) if isinstance(error, DataError) else unread(error)
+        failure = str(error) if isinstance(error, DataError) else describe_failure(error)
     if retried:
         raise DataError(failure)
     return PartialSums.refusal(failure)
@@ -142,7 +144,7 @@ def _reading(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         yield from batches
     except Exception as error:
-        said = str(error) if isinstance(error, DataError) else unread(error)
+        said = str(error) if isinstance(error, DataError) else describe_failure(error)
         raise _ReadingFailed(said) from None
 
 

@@ -102,7 +102,7 @@ def require_again(source: Source) -> None:
         )
 
 
-def unread(error: Exception, *, line: bool = False) -> str:
+def describe_failure(error: Exception, *, line: bool = False) -> str:
     """Message of a reader's failure without its own text, which may quote cells.
 
     With `line`, for the custodian's screen alone, the line where it happened is named if known.
@@ -123,7 +123,7 @@ def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, BATCH_ROWS)
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Record batches with small ones joined, of which each costs as much as many rows."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -143,7 +143,7 @@ def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         yield (batch,)
 
 
-def arrow_stream(data: Any) -> Source:
+def open_stream(data: Any) -> Source:
     """Anything with ``__arrow_c_stream__``; read once, unless it knows its number of rows."""
     rows = data.num_rows if isinstance(data, pa.Table) else getattr(data, "height", None)
     known = isinstance(rows, int)
@@ -153,10 +153,10 @@ def arrow_stream(data: Any) -> Source:
         for batch in pa.RecordBatchReader.from_stream(data) if known else first:
             yield from in_slices(batch.select(list(names)))
 
-    return stream_source(first.schema.names, batches, rows if known else None, again=known)
+    return source_of_stream(first.schema.names, batches, rows if known else None, again=known)
 
 
-def stream_source(
+def source_of_stream(
     fields: Sequence[str],
     batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]],
     rows: int | None = None,

@@ -23,7 +23,7 @@ from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
-from dpstats.private.sources import Source, arrow_stream, refuse_order, unread
+from dpstats.private.sources import Source, describe_failure, open_stream, refuse_order
 from dpstats.private.threads import sum_parts
 from dpstats.schema import RawColumns, Schema
 
@@ -88,7 +88,7 @@ def exact_sums(
     except DataError as error:
         failure = str(error)
     except Exception as error:  # as above
-        failure = unread(error)
+        failure = describe_failure(error)
     except BaseException as error:  # an interrupt
         stopped = error.with_traceback(None)
         stopped.__cause__ = stopped.__context__ = None  # a reader's error may quote cells
@@ -152,7 +152,7 @@ def _open(
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
-        return arrow_stream(data)
+        return open_stream(data)
     if hasattr(data, "collect"):
         raise DataError("this is a lazy table; call .collect() first")
     raise DataError(

@@ -12,13 +12,13 @@ from dpstats.schema import RawColumns
 Opener = Callable[[Any, RawColumns, str | None, str | None], Source]
 NAMES = "pandas, polars, Arrow, DuckDB, Spark, Dask, Ibis"
 _OPENERS = {  # (package, class) to the module here and its function
-    ("dask", "DataFrame"): "dask:dask_frame",
-    ("duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
-    ("_duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
-    ("ibis", "Table"): "ibis:ibis_table",
-    ("polars", "DataFrame"): "lazy:polars_frame",
-    ("polars", "LazyFrame"): "lazy:polars_frame",
-    ("pyspark", "DataFrame"): "spark:data_frame",
+    ("dask", "DataFrame"): "dask:open_dask",
+    ("duckdb", "DuckDBPyRelation"): "lazy:open_relation",
+    ("_duckdb", "DuckDBPyRelation"): "lazy:open_relation",
+    ("ibis", "Table"): "ibis:open_ibis",
+    ("polars", "DataFrame"): "lazy:open_polars",
+    ("polars", "LazyFrame"): "lazy:open_polars",
+    ("pyspark", "DataFrame"): "spark:open_spark",
 }
 
 

@@ -15,14 +15,14 @@ from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.private.data_frames import data_frame
 from dpstats.private.kernel import Kernel
-from dpstats.private.partial_sums import PartialSums, on_worker
+from dpstats.private.partial_sums import PartialSums, sum_on_worker
 from dpstats.private.sources import Part, Source, refuse_order
 from dpstats.schema import RawColumns
 
 _ADDED = 16  # partial sums that one task adds
 
 
-def dask_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_dask(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A Dask data frame: a task for each partition, on the scheduler that Dask is set to.
 
     Cells mean what they do in a pandas data frame, since each partition is one. Rows that must be
@@ -56,7 +56,7 @@ def sums_of_partition(kernel: Kernel, partition: pd.DataFrame) -> PartialSums:
     been read, so that a failure would come again.
     """
     try:
-        return on_worker(kernel, _batches(kernel, partition))
+        return sum_on_worker(kernel, _batches(kernel, partition))
     except DataError as error:
         return PartialSums.refusal(str(error))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
-from dpstats.private.engines.lazy import relation_reader
+from dpstats.private.engines.lazy import read_relation
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
 from dpstats.private.sources import (
@@ -25,7 +25,7 @@ from dpstats.private.sources import (
     check_order,
     in_slices,
     one_by_one,
-    stream_source,
+    source_of_stream,
 )
 from dpstats.private.threads import sum_parts
 from dpstats.schema import RawColumns
@@ -52,7 +52,7 @@ class _TooManyGroups(Exception):
     """A signal to read the rows themselves."""
 
 
-def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_ibis(table: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """An Ibis table expression; it runs when rows are read, for the needed columns alone."""
     backend = table.get_backend().name
     if backend == "sqlite":
@@ -76,7 +76,7 @@ def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | Non
                 pass
         return sum_parts(kernel, one_by_one(batches(names)))
 
-    return replace(stream_source(table.columns, batches), sums=sums)
+    return replace(source_of_stream(table.columns, batches), sums=sums)
 
 
 def _sorting(table: Any, raw: RawColumns, person: str, order: str | None) -> list[Any]:
@@ -160,7 +160,7 @@ def _streamed(table: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     backend = table.get_backend()
     if backend.name == "duckdb":  # for batches Ibis 12 calls what DuckDB 2 no longer has
         relation = backend._to_duckdb_relation(table)
-        reader = relation_reader(relation, relation.columns)
+        reader = read_relation(relation, relation.columns)
     else:
         reader = backend.to_pyarrow_batches(table, chunk_size=BATCH_ROWS)
     for batch in reader:

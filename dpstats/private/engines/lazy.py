@@ -13,27 +13,25 @@ import pyarrow as pa
 
 from dpstats.private.data_frames import text_of
 from dpstats.private.keys import key_of
-from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, stream_source
+from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, source_of_stream
 from dpstats.schema import RawColumns
 
 _TEXTS = ("hugeint", "uhugeint", "bignum", "varint", "bit", "uuid", "union")  # of DuckDB
 _LONG = ("Int128", "UInt128")  # of polars
 
 
-def duckdb_relation(
-    relation: Any, raw: RawColumns, person: str | None, order: str | None
-) -> Source:
+def open_relation(relation: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A DuckDB relation, streamed."""
     refuse_order(order, "a DuckDB relation")
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in relation_reader(relation, names):
+        for batch in read_relation(relation, names):
             yield from in_slices(batch)
 
-    return stream_source(relation.columns, batches)
+    return source_of_stream(relation.columns, batches)
 
 
-def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
+def read_relation(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
     """Some columns of a DuckDB relation as Arrow carries them."""
     kinds = dict(zip(relation.columns, relation.types, strict=True))
     cells = []
@@ -48,7 +46,7 @@ def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader
     return pa.RecordBatchReader.from_stream(relation.project(", ".join(cells)))
 
 
-def polars_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_polars(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A polars DataFrame, or a LazyFrame, which is streamed."""
     refuse_order(order, f"a polars {type(frame).__name__}")
 
@@ -57,7 +55,7 @@ def polars_frame(frame: Any, raw: RawColumns, person: str | None, order: str | N
             for batch in pa.RecordBatchReader.from_stream(part):
                 yield from in_slices(batch)
 
-    return stream_source(frame.collect_schema().names(), batches, getattr(frame, "height", None))
+    return source_of_stream(frame.collect_schema().names(), batches, getattr(frame, "height", None))
 
 
 def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:

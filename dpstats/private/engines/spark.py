@@ -31,14 +31,14 @@ from dpstats import __version__
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.private.kernel import Kernel
-from dpstats.private.partial_sums import PartialSums, on_worker
+from dpstats.private.partial_sums import PartialSums, sum_on_worker
 from dpstats.private.persons import PersonWeights, of_persons, used_rows
 from dpstats.private.sources import (
     Source,
     check_order,
-    gathered,
+    join_small,
     one_by_one,
-    stream_source,
+    source_of_stream,
 )
 from dpstats.schema import Design, RawColumns
 
@@ -62,7 +62,7 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _tags = itertools.count()
 
 
-def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_spark(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A Spark DataFrame, of a session in this process or of Spark Connect."""
     if type(frame).__module__.startswith("pyspark.pandas."):
         raise DataError("this is a table of the pandas API on Spark; pass table.to_spark()")
@@ -73,8 +73,8 @@ def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | Non
         if field.name in wanted:
             _check_leaves(field)
     source = replace(
-        stream_source(frame.columns, partial(_streamed, frame)),
-        sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), gathered),
+        source_of_stream(frame.columns, partial(_streamed, frame)),
+        sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), join_small),
     )
     check_order(order, person, raw)
     if person is None:
@@ -164,8 +164,9 @@ def _used_rows(
     names: list[str], person: str, most: int, design: Design | None, batches: Batches
 ) -> Batches:
     if design is None:
-        return used_rows(gathered(batches), names, person, most)
-    held = list(gathered(batches))  # all rows of a person are in one partition, which is read twice
+        return used_rows(join_small(batches), names, person, most)
+    # All rows of a person are in one partition, which is read twice.
+    held = list(join_small(batches))
     weights = PersonWeights(design, person, most).read(held)
     return used_rows(held, names, person, most, weights=weights)
 
@@ -226,7 +227,7 @@ def summed(
     kernel: Kernel, rows_of: Callable[[Batches], Batches], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     """On a worker: the partial sums over one partition, in pieces."""
-    sums = on_worker(kernel, rows_of(batches))
+    sums = sum_on_worker(kernel, rows_of(batches))
     for start in range(0, max(len(sums.high), 1), PIECE):
         high, low = (limbs[start : start + PIECE] for limbs in (sums.high, sums.low))
         yield _numbered(start // PIECE, replace(sums, high=high, low=low))
