@@ -150,8 +150,8 @@ class Delta(Measure):
         pretended = PretendRelease(strategy, n, *self.rows.table(0, n, base), 0)
         answers = pretended.answers(self.family, with_count=True)
         means = answers.means[: self.family.size]
-        found = certify_answers(answers, self.family, means, alpha=self.alpha, target="")
-        return float(found.joint_radius.max())
+        certificate = certify_answers(answers, self.family, means, alpha=self.alpha, target="")
+        return float(certificate.joint_radius.max())
 
 
 class Power(Measure):

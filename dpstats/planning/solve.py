@@ -229,16 +229,16 @@ class Problem(Generic[P]):
     def _out_of_reach(self, seen: Mapping[float, float]) -> RequestError:
         high = max(seen)
         check_reference(self._at(high)[0], self.reference, self._at(high)[1])  # may be the reason
-        cure, own = f"; {self.measure.advice}", self.strategy.budget
+        cure, usual = f"; {self.measure.advice}", self.strategy.budget
         if self.n is not None:
-            width = seen.get(float(own.total), math.nan) / self.target
+            width = seen.get(float(usual.total), math.nan) / self.target
             near = self.n * (width**1.5 if self.quantity == "width" and 1 < width < 1e3 else 1)
-            rows, _, _ = replace(self, budget=own, n=None)._search(min(near, ROWS[1]))
+            rows, _, _ = replace(self, budget=usual, n=None)._search(min(near, ROWS[1]))
             if rows is None:
                 cure = f"; no number of rows would do with the plan's own budget{cure}"
             else:
                 alone = "" if self.quantity == "delta" else ", from sampling alone"
-                cure = f"{alone}; with the plan's own budget, {text_of(own)}, n = {int(rows)} "
+                cure = f"{alone}; with the plan's own budget, {text_of(usual)}, n = {int(rows)} "
                 cure += "rows would do"
         at = text_of(self.budget if self.n is None else self.n)
         reached = significant(seen[high]) if math.isfinite(seen[high]) else "nothing finite"
@@ -305,10 +305,10 @@ class Problem(Generic[P]):
 
 def check_reference(strategy: Strategy, reference: Reference, n: int) -> None:
     """Refuse a reference whose own measurement would be mostly noise at n rows."""
-    own = strategy.own_block("reference")
-    if own is not None:
-        law = strategy.budget.law(strategy.budget.natural_scale(own.multiplier))
-        reference.check(own.block, n, law)
+    planned = strategy.own_block("reference")
+    if planned is not None:
+        law = strategy.budget.law(strategy.budget.natural_scale(planned.multiplier))
+        reference.check(planned.block, n, law)
 
 
 def with_budget(
@@ -318,10 +318,10 @@ def with_budget(
     scale = old.budget.total / budget.total
     planned = [replace(p, multiplier=p.multiplier * scale) for p in old.blocks]
     rows = old.n if n is None or old.n is None else n
-    own = old.own_block("reference")
-    if own is not None and rows != old.n:  # its bins may depend on n
+    placing = old.own_block("reference")
+    if placing is not None and rows != old.n:  # its bins may depend on n
         block = reference.block(old.columns, rows)
         assert block is not None
         multiplier = block.multiplier(budget, old.neighbours, budget.total * reference.share)
-        planned[old.blocks.index(own)] = replace(own, block=block, multiplier=multiplier)
+        planned[old.blocks.index(placing)] = replace(placing, block=block, multiplier=multiplier)
     return replace(old, blocks=tuple(planned), budget=budget, n=rows)

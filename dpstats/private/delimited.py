@@ -138,8 +138,8 @@ def with_marks_exchanged(batch: pa.RecordBatch, names: Collection[str]) -> pa.Re
     for name, cells in zip(batch.schema.names, batch.columns, strict=True):
         if name in names and cells.type == pa.large_binary() and cells.buffers()[2] is not None:
             kept, starts, text = cells.buffers()
-            held = [kept, starts, pa.py_buffer(text.to_pybytes().translate(_EXCHANGED))]
-            cells = pa.Array.from_buffers(cells.type, len(cells), held, offset=cells.offset)
+            buffers = [kept, starts, pa.py_buffer(text.to_pybytes().translate(_EXCHANGED))]
+            cells = pa.Array.from_buffers(cells.type, len(cells), buffers, offset=cells.offset)
         columns.append(cells)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
@@ -180,20 +180,20 @@ def _check_quotes(path: Path, delimiter: str, zipped: bool, written: TextFile) -
 
     Its quote was never closed: the lines up to the next quote, or the last, would be its text.
     """
-    ends, inside, held = f"{delimiter}\r\n".encode(), False, b"\n"
+    ends, inside, waiting = f"{delimiter}\r\n".encode(), False, b"\n"
     with pa.OSFile(os.fsencode(path)) as raw:
         stream = in_utf8(raw, zipped, written)
         if (start := stream.read(len(codecs.BOM_UTF8))) != codecs.BOM_UTF8:
-            held += start
+            waiting += start
         while True:
             block = stream.read(_BLOCK)
-            text = held + (block or b"\n")
+            text = waiting + (block or b"\n")
             kept = text.rstrip(b'"') if block else text  # what follows decides what quotes mean
             if (after := _inside(kept, ends, inside)) is None or (after and not block):
                 raise pa.ArrowInvalid("CSV parse error: Expected 1 columns, got 0")  # see `unread`
             if not block:
                 return
-            inside, held = after, text[len(kept) - 1 :]
+            inside, waiting = after, text[len(kept) - 1 :]
 
 
 def _inside(text: bytes, ends: bytes, inside: bool) -> bool | None:
@@ -203,11 +203,11 @@ def _inside(text: bytes, ends: bytes, inside: bool) -> bool | None:
     """
     if text.find(b'"', 1) < 0:
         return inside
-    held = np.frombuffer(text, np.uint8)
-    places = np.flatnonzero(held[1:] == _QUOTE) + 1
+    characters = np.frombuffer(text, np.uint8)
+    places = np.flatnonzero(characters[1:] == _QUOTE) + 1
     marks = np.isin(np.arange(256), [*ends, _QUOTE])
     opening, closing = places[int(inside) :: 2], places[1 - int(inside) :: 2]
-    if marks[held[opening - 1]].all() and marks[held[closing + 1]].all():
+    if marks[characters[opening - 1]].all() and marks[characters[closing + 1]].all():
         return inside ^ bool(len(places) % 2)
     doubled = -1
     for place in places.tolist():  # some quotes are within a cell that has none around it

@@ -115,17 +115,17 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
             f"{list(plan.schema.raw.names)}"
         )
     if present:
-        known = key if key not in absent else None
-        held = schema.select(column.name for column in present)
-        source.check_names((replace(held, design=None) if absent else held).raw, known)
+        known_key = key if key not in absent else None
+        readable = schema.select(column.name for column in present)
+        source.check_names((replace(readable, design=None) if absent else readable).raw, known_key)
     used, of_keys, weighted = source, Counter[str](), plan.schema.design
     if key is not None and not (absent if weighted else key in absent):
         used = of_persons(source, key, plan.rows_per_person, None, of_keys, weighted)
     repairs = plan.read_columns.repairs(plan.read_columns.names)
-    found = _counts_of(used, present, None if absent else repairs)
-    if isinstance(found, str):  # raised here, where no frame of the traceback holds cells
-        raise DataError(found)
-    rows, columns, broken, totals, design = found
+    counts = _counts_of(used, present, None if absent else repairs)
+    if isinstance(counts, str):  # raised here, where no frame of the traceback holds cells
+        raise DataError(counts)
+    rows, columns, broken, totals, design = counts
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
     if scaled := of_keys["scaled"]:
@@ -318,8 +318,8 @@ class DesignFit:
 
         used = "not used" if design.missing is None else f"counted as {design.missing:g}"
         count(self.unusable, f"of a weight that is missing or not positive: {used}")
-        most = "" if design.high is None else f" or above {design.high:g}"
-        count(self.clamped, f"of a weight below {design.low:g}{most}: clamped to that")
+        above = "" if design.high is None else f" or above {design.high:g}"
+        count(self.clamped, f"of a weight below {design.low:g}{above}: clamped to that")
         count(self.capped, f"of a weight above the cap, {design.cap:g}: counted as that")
         among = f" (the commonest: {_listed(_ordered(self.units))})" if self.units else ""
         count(self.undeclared, f"of a unit that is not declared in its stratum{among}")
@@ -334,10 +334,10 @@ class DesignFit:
             lines.append(f"mean of the weights {self.total / self.used:,.6g} (declared "
                          f"{design.mean:,.6g}), sum {self.total:,.6g}{total}")  # fmt: skip
         if design.unit is not None:
-            known, seen = design.number_of_units, len(self._hashes)
-            declared = "not declared" if known is None else f"declared {known:,}"
-            most = " or more" if seen >= _MOST_UNITS else ""
-            lines.append(f"{seen:,}{most} units have rows ({declared})")
+            number, seen = design.number_of_units, len(self._hashes)
+            declared = "not declared" if number is None else f"declared {number:,}"
+            above = " or more" if seen >= _MOST_UNITS else ""
+            lines.append(f"{seen:,}{above} units have rows ({declared})")
         return [f"design: {line}" for line in lines]
 
 
@@ -515,14 +515,14 @@ def _counts_of(
                     having[place] += weights[total.counts(read)].sum()
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
         return describe_failure(error, line=True)
-    found = tuple(
+    broken_rules = tuple(
         (rule.text, count)
         for rule, count in zip(rules, broken.tolist(), strict=True)
         if not isinstance(rule, CompiledView)  # the table has none
     )
     shown = [str(compiled.total) for compiled in totals]
     having_each = tuple(zip(shown, map(round, having.tolist()), strict=True))
-    return rows, fits, found, having_each, design
+    return rows, fits, broken_rules, having_each, design
 
 
 def _forget_rare(values: Counter[str]) -> None:
@@ -538,10 +538,10 @@ def _keys_of(cells: pa.Array, some: NDArray[np.bool_]) -> Counter[str]:
     codes, keys = codes_of_keys(cells)
     names = [*map(_shortened, keys), ""]
     numbers, counts = np.unique(codes[some], return_counts=True)
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for number, times in zip(numbers.tolist(), counts.tolist(), strict=True):
-        found[names[number]] += times
-    return found
+        totals[names[number]] += times
+    return totals
 
 
 def _outside(

@@ -50,10 +50,10 @@ def read_header(path: str | Path, written: TextFile = TextFile()) -> list[str]: 
     path = files.as_path(path)
     if not is_several(path) and not path.is_file():
         raise DataError(f"there is no file {files.shown(path)!r}")
-    found = _header(path, written)
-    if isinstance(found, str):  # raised here, where no frame of the traceback holds the line
-        raise DataError(f"{files.shown(path)!r}: {found}")
-    return found
+    names = _header(path, written)
+    if isinstance(names, str):  # raised here, where no frame of the traceback holds the line
+        raise DataError(f"{files.shown(path)!r}: {names}")
+    return names
 
 
 def read_names(text: str) -> list[str]:

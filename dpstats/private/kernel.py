@@ -202,7 +202,7 @@ def _largest(unions: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
     """Unions that are no part of another."""
     kept: list[tuple[int, ...]] = []
     for union in sorted(unions, key=len, reverse=True):
-        larger = itertools.takewhile(lambda one: len(one) > len(union), kept)  # noqa: B023
-        if not any(set(union) <= set(one) for one in larger):
+        larger = itertools.takewhile(lambda other: len(other) > len(union), kept)  # noqa: B023
+        if not any(set(union) <= set(other) for other in larger):
             kept.append(union)
     return tuple(kept)

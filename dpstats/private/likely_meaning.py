@@ -46,12 +46,12 @@ def advise_on(
     odd = next((value for value in values if _NOT_UTF8 in value and value != _NOT_UTF8), None)
     recode = [] if odd is None else [f"text that is not UTF-8, as in {odd!r}: {DECLARE_ENCODING}"]
     if isinstance(column, Category):
-        found = ((value, _levels_alike(column, value)) for value in values)
-        meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
+        candidates = ((value, _levels_alike(column, value)) for value in values)
+        meant = [(value, level) for value, levels in candidates for level in levels[:1]][:_MOST]
         lines = [f"{value!r}: did you mean {level!r}?" for value, level in meant]
         if column.other is not None:  # without it, they count as missing cells do
-            known = {value for value, _ in meant}
-            unknown = {value: n for value, n in values.items() if value not in known}
+            explained = {value for value, _ in meant}
+            unknown = {value: n for value, n in values.items() if value not in explained}
             lines += _on_missing(unknown, "and is no level")
         if lines and isinstance(column, Boolean):
             texts = [value for value, _ in meant][:2]
@@ -152,10 +152,10 @@ def _on_numbers(column: Number, values: Sequence[str], decimal: str) -> list[str
 
 def _on_missing(values: Mapping[str, int], where: str) -> list[str]:
     """A question for values that look like codes for missing cells, and occur more than once."""
-    found = [(text.strip(), times) for text, times in values.items() if times > 1]
+    repeated = [(text.strip(), times) for text, times in values.items() if times > 1]
     return [
         f"{text} appears {times:,} times {where}: a missing code? Then list it in missing_values"
-        for text, times in found
+        for text, times in repeated
         if _MISSING.fullmatch(text)
     ][:_MOST]
 

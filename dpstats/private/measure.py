@@ -193,8 +193,8 @@ def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) 
 
 def _person_totals(blocks: Iterable[PlannedBlock], plan: Plan) -> PersonTotals:
     """Accumulator of person totals, for the blocks that are products of them."""
-    own = [p.block for p in blocks if isinstance(p.block, PersonProducts)]
-    return PersonTotals(plan.read_columns, own)
+    products = [p.block for p in blocks if isinstance(p.block, PersonProducts)]
+    return PersonTotals(plan.read_columns, products)
 
 
 def _measured_before(plan: Plan) -> Held:

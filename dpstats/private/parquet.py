@@ -66,9 +66,9 @@ def parquet(path: Path) -> Source:
             for group in range(file.metadata.num_row_groups):
                 yield counted(file.read(group, list(names)))
 
-    most = reduce(operator.or_, (Counter(file.names) for file in files))  # 2 if twice in any file
-    lacking = {name: file.place for file in files for name in most.keys() - set(file.names)}
-    fields = [name for name in most.elements() if name not in lacking]
+    counts = reduce(operator.or_, (Counter(file.names) for file in files))  # 2 if twice in any file
+    lacking = {name: file.place for file in files for name in counts.keys() - set(file.names)}
+    fields = [name for name in counts.elements() if name not in lacking]
     rows = sum(file.metadata.num_rows for file in files)
     return Source(
         [*fields, *first.keys], parts, rows, lambda: read[0] / max(rows, 1), lacking=lacking
@@ -76,12 +76,12 @@ def parquet(path: Path) -> Source:
 
 
 def _opened(path: Path) -> list[_File]:
-    found, failure = _found(path), ""
+    named, failure = _found(path), ""
     files: list[_File] = []
-    for number, (name, keys) in enumerate(found, 1):
+    for number, (name, keys) in enumerate(named, 1):
         place = repr(shown(path))
-        if len(found) > 1:
-            place = f"file {number} of {len(found)} of {place}, in the order of their names,"
+        if len(named) > 1:
+            place = f"file {number} of {len(named)} of {place}, in the order of their names,"
         try:
             files.append(_File.opened(name, place, keys))
         except Exception as error:  # a reader's own message may quote cells: keep only its type
@@ -100,16 +100,16 @@ def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
     if not path.is_dir():
         root = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
         inside = [Path(name) for name in glob.iglob(str(path), recursive=True)]
-    found, others = [], 0
+    named, others = [], 0
     for file in sorted(inside):
         folders = file.relative_to(root).parts
         if any(name.startswith(("_", ".")) and "=" not in name for name in folders):
             continue
         if file.is_file() and file.suffix.lower() in SUFFIXES:
-            found.append((file, _keys(folders[:-1])))
+            named.append((file, _keys(folders[:-1])))
         elif file.is_file():
             others += 1
-    if others and not found:
+    if others and not named:
         raise DataError(
             f"none of the {others} files of {shown(path)!r} is a .parquet file; text files are "
             "read one at a time: give the path of one"
@@ -119,10 +119,10 @@ def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
             f"{shown(path)!r} has {others} files that are not .parquet; give a pattern such as "
             "'folder/*.parquet' for those that are"
         )
-    if not found:
+    if not named:
         fits = "in" if path.is_dir() else "that fits"
         raise DataError(f"there is no .parquet file {fits} {shown(path)!r}")
-    return found
+    return named
 
 
 def _keys(folders: Sequence[str]) -> dict[str, bytes | None]:

@@ -85,9 +85,9 @@ class PartialSums:
 
     def to_batch(self) -> pa.RecordBatch:
         """As a record batch with one row and the columns of `FIELDS`."""
-        held = [[self.rows], [self.high], [self.low], [self.refused or None]]
+        values = [[self.rows], [self.high], [self.low], [self.refused or None]]
         return pa.RecordBatch.from_arrays(
-            [pa.array(value, field.type) for value, field in zip(held, FIELDS, strict=True)],
+            [pa.array(value, field.type) for value, field in zip(values, FIELDS, strict=True)],
             schema=FIELDS,
         )
 

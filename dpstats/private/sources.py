@@ -125,16 +125,16 @@ def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Record batches with small ones joined, of which each costs as much as many rows."""
-    held: list[pa.RecordBatch] = []
+    small: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        held.append(batch)
+        small.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= BATCH_ROWS // 2 or size >= _GATHERED:
-            yield pa.concat_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.concat_batches(held)
+            yield pa.concat_batches(small)
+            small, rows, size = [], 0, 0
+    if small:
+        yield pa.concat_batches(small)
 
 
 def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:

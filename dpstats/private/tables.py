@@ -116,8 +116,8 @@ class Reported:
     def __call__(self, rows: int) -> None:
         """So many rows have been read."""
         if self._counted:
-            known = self._source.share_read
-            share = known() if known else rows / max(self._source.rows or 0, 1)
+            share_read = self._source.share_read
+            share = share_read() if share_read else rows / max(self._source.rows or 0, 1)
             self._up_to(int(100 * min(share, 1)))
 
     def all(self) -> None:

@@ -176,8 +176,8 @@ def _codes_of(column: Column, rows: pa.RecordBatch) -> Codes:
     """
     from dpstats.schema import arrow
 
-    own = column.name in rows.schema.names
-    values = rows.column(column.name) if own else column.cells(rows)
+    stored_by_name = column.name in rows.schema.names
+    values = rows.column(column.name) if stored_by_name else column.cells(rows)
     if isinstance(column, Category) and column.labels[: len(column.stored)] != column.stored:
         labels = arrow.level_codes(values, column.bin_labels, missing=-1, other=-1)
         if np.mean(labels >= 0) > 0.5:

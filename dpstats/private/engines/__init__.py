@@ -28,6 +28,6 @@ def opener(data: object) -> Opener | None:
         place = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))
         if place is not None:
             module, _, function = place.partition(":")
-            found: Opener = getattr(import_module(f"{__name__}.{module}"), function)
-            return found
+            function_of_engine: Opener = getattr(import_module(f"{__name__}.{module}"), function)
+            return function_of_engine
     return None

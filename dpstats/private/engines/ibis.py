@@ -112,10 +112,10 @@ def _is_ordered(kind: Any) -> bool:
 
 def _sorted(table: Any, names: Sequence[str], keys: Sequence[Any]) -> Iterator[pa.RecordBatch]:
     """As `_streamed`, in the order of some expressions, those without a value first."""
-    held = {f"c{i}": table[name] for i, name in enumerate(names)}
+    cells = {f"c{i}": table[name] for i, name in enumerate(names)}
     by = {f"k{i}": key for i, key in enumerate(keys)}
-    ordered = table.select(**held, **by).order_by([ibis.asc(k, nulls_first=True) for k in by])
-    for batch in _streamed(ordered, [*held, *by]):
+    ordered = table.select(**cells, **by).order_by([ibis.asc(k, nulls_first=True) for k in by])
+    for batch in _streamed(ordered, [*cells, *by]):
         yield pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=list(names))
 
 

@@ -166,9 +166,9 @@ def _used_rows(
     if design is None:
         return used_rows(join_small(batches), names, person, most)
     # All rows of a person are in one partition, which is read twice.
-    held = list(join_small(batches))
-    weights = PersonWeights(design, person, most).read(held)
-    return used_rows(held, names, person, most, weights=weights)
+    rows = list(join_small(batches))
+    weights = PersonWeights(design, person, most).read(rows)
+    return used_rows(rows, names, person, most, weights=weights)
 
 
 def _sums(
@@ -259,11 +259,11 @@ def _whole(pieces: dict[int, PartialSums], kernel: Kernel) -> PartialSums:
             return piece
     if not pieces:
         return PartialSums.none(kernel)
-    held = [pieces[number] for number in sorted(pieces)]
-    high, low = (np.concatenate([getattr(p, limb) for p in held]) for limb in ("high", "low"))
-    if len({piece.rows for piece in held}) != 1 or len(high) != len(PartialSums.none(kernel).high):
+    parts = [pieces[number] for number in sorted(pieces)]
+    high, low = (np.concatenate([getattr(p, limb) for p in parts]) for limb in ("high", "low"))
+    if len({piece.rows for piece in parts}) != 1 or len(high) != len(PartialSums.none(kernel).high):
         raise DataError("Spark handed over incomplete sums")
-    return PartialSums(held[0].rows, high, low)
+    return PartialSums(parts[0].rows, high, low)
 
 
 def _run(session: Any, action: Callable[[], T]) -> T:
@@ -273,9 +273,9 @@ def _run(session: Any, action: Callable[[], T]) -> T:
     """
     tag = f"dpstats-{os.getpid()}-{next(_tags)}"
     local = hasattr(session, "_jsparkSession")  # tags of its sessions are known to one thread only
-    held = session.sparkContext if local else session
-    add, remove = (held.addJobTag, held.removeJobTag) if local else (held.addTag, held.removeTag)
-    cancel = held.cancelJobsWithTag if local else held.interruptTag
+    tags = session.sparkContext if local else session
+    add, remove = (tags.addJobTag, tags.removeJobTag) if local else (tags.addTag, tags.removeTag)
+    cancel = tags.cancelJobsWithTag if local else tags.interruptTag
 
     def tagged() -> T:
         add(tag)
