@@ -31,14 +31,6 @@ _NO_LINE = (
     "it is empty, or its first line is, or is longer than a megabyte; give the file a first line "
     "with names of columns, or name them with --header a,b,c, without the file"
 )
-_REFUSED = (
-    "the {where} not look like names of columns: there are numbers, dates, empty or "
-    "repeated fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
-    "columns with --header a,b,c, without the file, or give the file {better}, which a "
-    "release needs"
-)
-_OF_TEXT = {"where": "first line does", "better": "a first line with their names"}
-_OF_PARQUET = {"where": "names that its schema holds do", "better": "a schema with their names"}
 
 
 def read_header(path: str | Path, written: TextFile = TextFile()) -> list[str]:  # noqa: B008
@@ -72,7 +64,7 @@ def _header(path: Path, written: TextFile) -> list[str] | str:
         stated = list(parquet(path).fields)
         if not stated:
             return "it has no column that all its files have"
-        return _REFUSED.format(**_OF_PARQUET) if is_row(stated) else stated
+        return _refuse("names that its schema holds do", "schema") if is_row(stated) else stated
     if not is_delimited(path):
         return "not a .csv, .tsv (also .gz) or .parquet file"
     names = _first_line(path, written)
@@ -84,7 +76,16 @@ def _header(path: Path, written: TextFile) -> list[str] | str:
     if not names:
         return _NO_LINE
     kept = [name.strip() for name in names]
-    return _REFUSED.format(**_OF_TEXT) if is_row(kept) else kept
+    return _refuse("first line does", "first line") if is_row(kept) else kept
+
+
+def _refuse(what: str, place: str) -> str:
+    return (
+        f"the {what} not look like names of columns: there are numbers, dates, empty or repeated "
+        "fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
+        f"columns with --header a,b,c, without the file, or give the file a {place} with their "
+        "names, which a release needs"
+    )
 
 
 def _first_line(path: Path, written: TextFile) -> list[str] | None:
