@@ -42,18 +42,10 @@ def check_unit(unit: object) -> Unit:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The sensitivity of a vector of sums to one row, in units of f = g / B.
+    """The sensitivity of a vector of sums to one row, in units of f = g / B."""
 
-    Attributes
-    ----------
-    l1 : Fraction
-        Largest sum of absolute changes.
-    l2_squared : Fraction
-        Largest sum of squared changes.
-    """
-
-    l1: Fraction
-    l2_squared: Fraction
+    l1: Fraction  # largest sum of absolute changes
+    l2_squared: Fraction  # largest sum of squared changes
 
     def of_rows(self, k: int) -> Sensitivity:
         """Sensitivity to k rows: k times the L1, k^2 times the squared L2 (k equal rows)."""
@@ -85,20 +77,6 @@ def check_rows_per_person(rows: object) -> int:
 class Neighbours:
     """Which two tables are neighbours, and so what one person can change.
 
-    Attributes
-    ----------
-    unit : {"replace", "add_remove"}
-        The relation for one row.
-    rows_per_person : int
-        The most rows of one person, k. Neighbours then differ by up to k such steps.
-    person : str or None
-        The column of keys by which persons are known; at most k rows of each are used. Neighbours
-        then differ in all rows of one person, however many: these come or go, or the values in
-        them change while keys stay.
-    copies : int
-        The largest weight of a row, a whole number: a row of weight u counts as u equal rows. Then
-        all rows of a person are used, with weights that are scaled to at most k times this.
-
     Notes
     -----
     A step moves a block's sums by at most its sensitivity, so k steps move them by k times that in
@@ -108,9 +86,15 @@ class Neighbours:
     weight, and the norm of a difference of two such points is largest at corners.
     """
 
-    unit: Unit = "replace"
+    unit: Unit = "replace"  # {"replace", "add_remove"}: the relation for one row
+    # the most rows of one person, k. Neighbours then differ by up to k such steps
     rows_per_person: int = 1
+    # the column of keys by which persons are known; at most k rows of each are used. Neighbours
+    # then differ in all rows of one person, however many: these come or go, or the values in them
+    # change while keys stay
     person: str | None = None
+    # the largest weight of a row, a whole number: a row of weight u counts as u equal rows. Then
+    # all rows of a person are used, with weights that are scaled to at most k times this
     copies: int = 1
 
     def __post_init__(self) -> None:
