@@ -50,12 +50,17 @@ def sum_parts(
                     read(rows)
 
     def add(read: Callable[[int], None] | None = None) -> PartialSums:
-        """Take parts until none is left, and add their rows; a failure stops all threads."""
+        """Take parts until none is left, and add their rows.
+
+        A failure stops all threads, and keeps no frame that holds rows.
+        """
         try:
             return PartialSums.of(kernel, batches(read))
-        except BaseException:
+        except BaseException as error:
             stopped.set()
-            raise
+            failure = error.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
+        raise failure
 
     helpers = _helpers()
     pool = ThreadPoolExecutor(max(helpers, 1), thread_name_prefix="dpstats")
