@@ -411,7 +411,7 @@ class LogisticResult(GeneralisedResult):
         Returns
         -------
         DataFrame
-            One row per coefficient: term, odds_ratio, conf_low, conf_high.
+            Columns odds_ratio, conf_low and conf_high, with the terms as index.
         """
         return self._ratios("odds_ratio", alpha, method, target)
 
@@ -451,7 +451,7 @@ class PoissonResult(GeneralisedResult):
         Returns
         -------
         DataFrame
-            One row per coefficient: term, rate_ratio, conf_low, conf_high.
+            Columns rate_ratio, conf_low and conf_high, with the terms as index.
         """
         return self._ratios("rate_ratio", alpha, method, target)
 
