@@ -169,12 +169,7 @@ class GroupMoments(Block):
 def groups_by(
     numbers: Sequence[Number], column: Column, levels: Sequence[int], given: Subgroup | None = None
 ) -> tuple[Subgroup, ...]:
-    """Groups of rows with a value of all numbers: increasing indices of levels of a column.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Groups of rows with a value of all numbers: increasing indices of levels of a column."""
     if column in numbers:
         raise RequestError(f"{column.name!r} cannot define its own groups; name another")
     chosen, known = list(levels), range(column.bins)

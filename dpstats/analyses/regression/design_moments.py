@@ -340,7 +340,7 @@ class DesignMoments:
 
     @property
     def origin_of_response(self) -> float:
-        """What is added to the unit value of the response, unless the constant absorbs it."""
+        """Offset added to the response in unit scale, unless the constant absorbs it."""
         return self._response.get((), 0.0)
 
     def matrix(self, release: ReleaseView) -> NoisyMatrix:
