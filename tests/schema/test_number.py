@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema import MAX_POINTS, Number, Schema, arrow
-from dpstats.schema.dates import day_of, day_text
+from dpstats.schema import MAX_POINTS, Number
 
 AWKWARD = [
     0.1 + 0.2, 0.3, 0.1, 0.7, 1 / 3, 2 / 3, 1e-9, 1.1 * 3, 3.3, 0.57, 1 - 2**-53, 29.99, 4.35
