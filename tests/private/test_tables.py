@@ -142,6 +142,17 @@ def test_broken_text_is_an_undeclared_value_in_a_pandas_categorical_too():
         assert table.tolist() == [2, 2]
 
 
+def test_a_file_that_breaks_off_is_refused_without_a_cell(tmp_path):
+    path = tmp_path / "rows.csv"
+    for text in ("word,x\nno,1\nsecret,2,3\n", "word,x\nsecret\n", 'word,x\n"secret,1\nno,1\n'):
+        path.write_text(text)
+        source = open_source(path, SMALL)
+        with pytest.raises(DataError, match=r"^a line has more or fewer fields than") as refused:
+            exact_sums(source, SMALL, [Cells.table(SMALL, ["word"])])
+        assert "secret" not in str(refused.value)
+        assert refused.value.__context__ is None
+
+
 def test_a_file_whose_name_is_no_text(tmp_path):
     plain = tmp_path / "rows.csv"
     for write in (lambda: plain.write_text("word,x\nno,1\n"),
