@@ -17,7 +17,7 @@ LOWEST := build/lowest
 CORE := $(addprefix tests/,analyses bounds cli corrected families inference measured planning \
 	plots private releases reports results rows schema theory verifying)
 
-.PHONY: demo test test-slow test-lowest check docs docs-check benchmark mutants fuzz clean
+.PHONY: demo test test-slow test-lowest check docs docs-check mutants fuzz clean
 
 demo: .venv/installed
 	@echo "running the example"
@@ -50,9 +50,6 @@ check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-
-benchmark: .venv/installed-dev
-	$(BIN)/python tests/benchmarks/waiting.py
 
 # Plants bugs in what privacy rests on, one by one, and writes which test sees each (half an hour).
 mutants: .venv/installed-dev

@@ -123,7 +123,8 @@ FAST = {
     "correlation": [0], "covariance": [0], "goodness_of_fit": [0], "graphical_model": [0, 3],
     "group_means": [0], "hazard": [1], "huber": [0], "independence": [1], "lasso": [0],
     "logistic": [5], "loss_grid": [0], "mean": [1], "mean_difference": [0], "ols": [2, 4],
-    "pca": [2], "poisson": [0], "proportion": [1], "quantile": [1], "survival": [1, 2],
+    "pca": [2], "poisson": [0], "proportion": [1], "quantile": [1], "ratio": [0],
+    "survival": [1, 2],
 }  # fmt: skip
 
 

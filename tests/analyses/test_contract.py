@@ -56,7 +56,6 @@ COMPARED = {
     "components": dps.PCA(["age", "pay", "score"]),
     "line": dps.OLS("pay ~ age + score"),
     "ratio": dps.Ratio("pay", "age"),
-    "ratios": dps.Ratio("score", "age", by="region"),
 }
 JOINTLY = {"share", "cells", "covariance", "components", "line"}  # by a law of all terms together
 

@@ -176,18 +176,6 @@ def test_what_is_read_off_counts_is_that_of_a_release_of_persons(name, unit, rel
     assert "the sampling variance is taken as 4 times" in " ".join(alike.summary().split())
 
 
-def test_tables_of_a_release_of_persons_are_those_of_its_shares(silent, frame, released):
-    asked = {"share": dps.Proportion("ill and g"), "table": dps.Marginals(["ill", "g"])}
-    release = released(frame, asked, 4)
-    one = np.ravel(release.infer("share").conf_int())
-    table = release.infer("table")
-    np.testing.assert_allclose(np.asarray(table.conf_int())[3], one, rtol=1e-3)
-    assert "4 times that of independent rows" in str(table)
-    alpha = np.asarray(table.conf_int(simultaneous=True))[3]
-    assert alpha[0] < one[0]
-    assert alpha[1] > one[1]
-
-
 def test_other_analyses_say_that_they_do_not_allow_for_it(frame, released):
     asked = {
         "pca": dps.PCA(["x", "y"]),
@@ -218,16 +206,6 @@ def test_a_hidden_number_of_rows_and_files_keep_all_of_it(frame, tmp_path, relea
         assert np.all((result.pvalues >= 0) & (result.pvalues <= 1))
         result.conf_int(simultaneous=True)
         assert len(result.to_frame())
-
-
-def test_previews_are_wider_too():
-    asked = {name: ALLOWED[name] for name in ("share", "gap", "means", "ols", "logit")}
-    widths = [
-        dps.plan(SCHEMA, asked, budget=dps.ZCDP(20), rows_per_person=k, n=4_000)
-        .preview(n=4_000).widths()["width"].to_numpy() for k in (1, 4)
-    ]  # fmt: skip
-    ratio = widths[1] / widths[0]
-    assert np.all((ratio > 1.8) & (ratio < 2.6)), ratio
 
 
 # Coverage

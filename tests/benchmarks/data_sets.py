@@ -1,7 +1,8 @@
 """Data sets of `rows.py`: real tables as codes, and tables made up for what is hard to synthesise.
 
 Files are ma2019.csv (NIST excerpts of the American Community Survey 2019, Massachusetts), adult.csv
-with adult-domain.json (see adult/releases.py), and loans.csv (`loans_full_schema` of openintro).
+with adult-domain.json (48,842 rows in codes, of https://github.com/ryan112358/private-pgm, in its
+``data/``), and loans.csv (`loans_full_schema` of openintro).
 """
 
 import itertools
@@ -12,10 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from adult.releases import COLUMNS
 
 import dpstats as dps
 
+COLUMNS = {
+    "8": [
+        "workclass", "education-num", "marital-status", "occupation",
+        "relationship", "race", "sex", "income>50K",
+    ],
+    "other": [
+        "age", "workclass", "marital-status", "occupation", "race", "sex", "native-country",
+        "income>50K",
+    ],
+}  # fmt: skip
 MA_CATEGORIES = [
     "PUMA", "SEX", "MSP", "HISP", "RAC1P", "HOUSING_TYPE", "OWN_RENT", "INDP_CAT", "EDU",
     "PINCP_DECILE", "DVET", "DREM", "DPHY", "DEYE", "DEAR", "NOC", "NPF",

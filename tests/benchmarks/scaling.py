@@ -43,12 +43,21 @@ class Clock:
 
 
 def tables(levels, n=N):
-    """How to plan all two-way tables of columns with these numbers of levels, and rows."""
-    from waiting import categories
+    """How to plan all two-way tables of columns with these levels, and rows with one factor."""
+    import numpy as np
+    import pandas as pd
 
     import dpstats as dps
 
-    schema, rows = categories(levels, n)
+    schema = dps.Schema([dps.Category(f"c{i}", list(range(k))) for i, k in enumerate(levels)])
+    rng = np.random.default_rng(0)
+    factor = rng.random(n)
+    rows = pd.DataFrame({
+        column.name: np.minimum(
+            (k * (0.6 * factor + 0.4 * rng.random(n)) ** 2).astype(int), k - 1
+        )
+        for column, k in zip(schema, levels, strict=True)
+    })  # fmt: skip
     asked = {"tables": dps.Marginals(schema.names)}
     return lambda: dps.plan(schema, asked, budget=dps.PureDP(2)), rows
 

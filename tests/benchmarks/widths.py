@@ -7,13 +7,10 @@ tells the sampling part (eigenvalues, covariances), it is that of the rows thems
 the share of intervals that hold the value of the population or the table, their median width, and
 a reference: "noise" is 3.92 standard deviations of the noise on the estimate, with that of sampling
 for the population; "Wald" the same for a risk difference at the true risks and group sizes; "runs"
-is 3.92 standard deviations of the estimates over the runs. "Union" and "box" are the intervals of
-the same releases that take the number of rows, or a group's, from a set and hold for all in it.
+is 3.92 standard deviations of the estimates over the runs.
 """
 
 import argparse
-from copy import copy
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -23,7 +20,6 @@ import pyarrow as pa
 from scipy import stats
 
 import dpstats as dps
-from dpstats.analyses.counts.group_shares import certified_share
 from dpstats.measured.answers import answer
 
 COIN = dps.Schema([dps.Boolean("y")])
@@ -71,20 +67,11 @@ def two_groups(sizes, shares, rng):
     })  # fmt: skip
 
 
-def union(result, target):
-    """Limits as if the number of rows had nothing to do with the counts: a union over a set."""
-    answers = result.intervals.answers
-    apart = replace(answers, rows=copy(answers.rows))
-    intervals = replace(result.intervals, answers=apart)
-    return np.transpose(intervals.conf_int(0.05, "noise_aware", target))
-
-
-def both(name, found, targets, runs):
-    """A line per target, (truth, reference), and one for the union over the number of rows."""
+def by_target(name, found, targets, runs):
+    """A line per target, (truth, reference)."""
     for target, (truth, reference) in targets.items():
         ends = [result.conf_int(target=target) for _, result in found]
         line(name, target, ends, truth, reference, runs)
-        line("", "  union", [union(result, target) for _, result in found], truth, reference, runs)
 
 
 def noise_of(result, weights, shares, n):
@@ -101,7 +88,7 @@ def proportion(runs):
     found = list(results(COIN, dps.Proportion("y"), draw, dps.PureDP(epsilon), "add_remove", runs))
     own = np.array([[frame["y"].mean()] for frame, _ in found])
     noise = 2 * (2 / epsilon) ** 2 * (1 + p**2) / n**2
-    both("proportion .9, n 2,000, eps .1, add/remove", found, {
+    by_target("proportion .9, n 2,000, eps .1, add/remove", found, {
         "population": (p, 3.92 * np.sqrt(noise + p * (1 - p) / n)),
         "table": (own, 3.92 * np.sqrt(noise)),
     }, runs)  # fmt: skip
@@ -121,7 +108,7 @@ def cells(runs):
         found = list(results(RISKS, analysis, draw, budget, "add_remove", runs))
         own = [np.histogram(2 * (f["g"] == "b") + f["y"], range(5))[0] / n for f, _ in found]
         noise = 3.92 * noise_of(found[0][1], np.eye(4), shares, n)
-        both(f"cells .09 .81 .01 .09, n 2,000, {budget.noise}", found, {
+        by_target(f"cells .09 .81 .01 .09, n 2,000, {budget.noise}", found, {
             "population": (shares, np.hypot(noise, 3.92 * np.sqrt(shares * (1 - shares) / n))),
             "table": (np.array(own), noise),
         }, runs)  # fmt: skip
@@ -140,7 +127,7 @@ def quantiles(runs):
     noise = 3.92 * noise_of(found[0][1], next_to, levels, n)
     density = stats.norm.pdf(truth, 50, 15)
     sampling = 3.92 * np.sqrt(levels * (1 - levels) / n)
-    both(f"quantiles .1 .5 .9, n 2,000, eps {epsilon}", found, {
+    by_target(f"quantiles .1 .5 .9, n 2,000, eps {epsilon}", found, {
         "population": (truth, np.hypot(noise, sampling) / density),
         "table": (own, noise / density),
     }, runs)  # fmt: skip
@@ -158,15 +145,6 @@ def groups(runs):
         wide = 3.92 * np.sqrt(counts[0].noise.variance(p)) / n
         name = f"share of a group, {n} of {2 * n}, eps {epsilon}, {unit}"
         line(name, "table", [r.conf_int(target="table") for _, r in found], own, wide, runs)
-        laws = [(group.answers.law(0), group.answers.law(1)) for group in counts]
-        ends = [
-            certified_share(
-                *np.split(group.answers.sums, 2), pair, (0.05, 0.05), group.answers.rows.exact,
-                "table",
-            )
-            for group, pair in zip(counts, laws, strict=True)
-        ]  # fmt: skip
-        line("", "  box", ends, own, wide, runs)
 
     def normal(rng):
         return pd.DataFrame({"g": ["a"] * n + ["b"] * n, "y": rng.normal(4, 1, 2 * n)})
@@ -178,14 +156,6 @@ def groups(runs):
         wide = 3.92 * np.std([r.params[0] - o[0] for (_, r), o in zip(found, own, strict=True)])
         name = f"mean of a group, {n} of {2 * n}, eps {epsilon}, {unit}"
         line(name, "table", [r.conf_int(target="table") for _, r in found], own, wide, runs)
-        line("", "  box", [box(r) for _, r in found], own, wide, runs)
-
-
-def box(result):
-    """Limits of a mean, or of a difference, about the table from a box for sizes and sums."""
-    one = getattr(result.intervals, "parts", [result.intervals])[0]
-    low, high = np.array(one._box(0.05, "table")) * one.half
-    return low + one._shift, high + one._shift
 
 
 def means(runs):

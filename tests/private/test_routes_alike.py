@@ -213,33 +213,6 @@ def test_a_frame_has_the_same_sums_as_the_files_it_writes(tmp_path):
 # Files
 
 
-def test_a_header_alone_is_a_table_without_rows(tmp_path):
-    for end in ["", "\n", "\r\n", "\n\n"]:
-        for suffix, opened in [(".csv", open), (".csv.gz", gzip.open)]:
-            with opened(tmp_path / f"rows{suffix}", "wb") as file:
-                file.write((",".join(SURVEY) + end).encode())
-            found = outcome(tmp_path / f"rows{suffix}")
-            assert found == ([[0] * len(block) for block in EXPECTED], 0)
-
-
-def test_a_first_line_that_is_no_header_is_described_and_not_quoted(tmp_path):
-    for first_line, found in [
-        ("Ann Smith;44;yes", "has 3 fields, separated by semicolons"),
-        ("Ann Smith,44", "has 2 fields, separated by commas"),
-        ("word\tgrade\tAnn Smith", "has 3 fields, separated by tabs"),
-        ("Ann Smith", "has 1 field"),
-        ("", "has 0 fields"),
-    ]:
-        (tmp_path / "rows.csv").write_text(first_line + "\n1,2,3\n")
-        said = outcome(tmp_path / "rows.csv")
-        assert said.startswith(
-            f"the first line of 'rows.csv' {found}; the plan needs a header with"
-        )
-        assert said.endswith("'dpstats check' shows the fields of a header")
-        assert "Ann" not in said
-        assert "44" not in said
-
-
 def test_a_damaged_archive_is_refused_without_a_cell(tmp_path):
     path = tmp_path / "survey.csv.gz"
     path.write_bytes(gzip.compress(",".join(SURVEY).encode() + b"\nword,digit")[:-12])

@@ -63,15 +63,6 @@ def test_coefficients_are_those_of_the_iterated_operator(order):
     np.testing.assert_allclose(_iterated(k, order), printed, atol=1e-12)
 
 
-def test_bernstein_polynomials():
-    y = np.linspace(0, 1, 7)
-    for k in (1, 5, 511):
-        ours = _bernstein(k, y)
-        np.testing.assert_allclose(ours.sum(axis=1), 1, rtol=1e-10)
-        expected = stats.binom.pmf(np.arange(k + 1), k, y[:, None])
-        np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-300)
-
-
 # The mixture
 
 
@@ -88,17 +79,6 @@ def test_pdf_is_a_mixture_of_betas_and_integrates_to_one(shape, points):
         marginals = [stats.beta.pdf(some[:, j], a + 1, k - a + 1) for j, a in enumerate(ell)]
         expected += density.weights[ell] * np.prod(marginals, axis=0)
     np.testing.assert_allclose(density.pdf(some), expected, rtol=1e-9)
-
-
-def test_pdf_is_zero_outside_and_does_not_depend_on_chunks(monkeypatch):
-    density = mixture((9, 9))
-    points = np.random.default_rng(0).random((300, 2))
-    whole = density.pdf(points)
-    monkeypatch.setattr("dpstats.rows.bernstein._CHUNK", 500)
-    np.testing.assert_allclose(density.pdf(points), whole, rtol=1e-12)
-    np.testing.assert_array_equal(density.pdf([[-0.1, 0.5], [0.5, 1.1]]), [0, 0])
-    assert density.pdf([[0.0, 1.0]])[0] == pytest.approx(81 * density.weights[0, 8])
-    np.testing.assert_array_equal(mixture((5,)).pdf([0.3, 0.4]), mixture((5,)).pdf([[0.3], [0.4]]))
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])

@@ -8,7 +8,7 @@ import pytest
 import dpstats as dps
 from dpstats.measured.measurements import Measurements
 
-LEVELS = (9, 12, 7, 10, 6, 5, 2, 2)
+LEVELS = (9, 12, 7, 10, 6)
 SCHEMA = dps.Schema([
     dps.Category(f"c{i}", [f"v{j}" for j in range(n)]) for i, n in enumerate(LEVELS)
 ])  # fmt: skip

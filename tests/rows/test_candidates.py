@@ -40,21 +40,6 @@ def test_distinct_rows_are_those_of_unique(m, widths, seed):
     np.testing.assert_array_equal(np.stack(columns, axis=1)[first], rows)
 
 
-def rows_of(candidates):
-    return np.stack([candidates.codes[name] for name in SCHEMA.names], axis=1)
-
-
-def test_candidates_are_distinct_sorted_and_weighted():
-    for stratified in [True, False]:
-        rng = np.random.default_rng(5)
-        candidates = Uniform().draw_candidates(500, SCHEMA, None, rng, stratified=stratified)
-        rows = rows_of(candidates)
-        np.testing.assert_array_equal(rows, np.unique(rows, axis=0))
-        assert candidates.size == len(rows)
-        assert candidates.weights.sum() == pytest.approx(1, abs=1e-12)
-        assert np.all(candidates.weights > 0)
-
-
 def cell_weights(candidates):
     index = np.ravel_multi_index(
         [SCHEMA[name].bins_of(candidates.codes[name]) for name in SCHEMA.names], (3, 2, 3)
@@ -72,16 +57,6 @@ def test_stratified_puts_the_exact_reference_weight_in_every_cell():
     histogram = reference.draw_candidates(500, SCHEMA, measured, rng, stratified=True)
     expected = np.clip(counts, 0, None) / np.clip(counts, 0, None).sum()
     np.testing.assert_allclose(cell_weights(histogram), expected, rtol=1e-12)
-
-
-def test_independent_draws_have_weights_of_whole_points():
-    rng = np.random.default_rng(5)
-    m = 100
-    for stratified, size in ((False, m), (True, CELLS - 1)):  # too few points for all cells
-        candidates = Uniform().draw_candidates(size, SCHEMA, None, rng, stratified=stratified)
-        points = candidates.weights * size
-        np.testing.assert_allclose(points, np.rint(points), atol=1e-9)
-        assert np.ptp(cell_weights(candidates)) > 0  # not stratified
 
 
 def test_classes_are_what_the_family_tells_apart():

@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import optimize
 
 import dpstats as dps
 from dpstats.rows import denoising
@@ -57,40 +56,6 @@ def estimates(tables):
     }
 
 
-def error(found, truth):
-    return float(((found - truth)[UPPER] ** 2).mean())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_estimate_is_best_where_it_is_right(kind):
-    tables, truth = noisy(kind, 1)
-    errors = {name: error(found, truth) for name, found in estimates(tables).items()}
-    assert min(errors, key=errors.get) == kind
-    assert errors[kind] < 0.5 * SD[kind] ** 2
-
-
-def test_counts_far_beyond_noise_are_taken_as_they_are():
-    tables, truth = noisy("sparse", 3, sd=1.0)
-    found = tables.denoised_cells()
-    sure = BETWEEN & (tables.counts > denoising.SURE)
-    assert sure.sum() > 100
-    np.testing.assert_array_equal(found[sure], tables.counts[sure])
-    empty = BETWEEN & (truth == 0)
-    assert (found[empty] ** 2).mean() < 0.1
-    assert np.all(found[empty] >= 0)
-
-
-def test_empty_margins_and_huge_noise_give_numbers():
-    truth, margins = true_counts("sparse")
-    margins[:5] = 1e-7
-    wild = np.triu(np.random.default_rng(0).normal(0, 1e9, truth.shape)) * BETWEEN
-    for scale in (1e-12, 1e9):
-        deviations = np.where(BETWEEN, scale, 1.0)
-        tables = PairTables(wild + wild.T, deviations, margins, LEVELS.column, BETWEEN, N)
-        for found in estimates(tables).values():
-            assert np.all(np.isfinite(found))
-
-
 class Simulated:
     """Estimates as `blend` takes them: from the upper triangle of noisy counts."""
 
@@ -137,61 +102,6 @@ def test_the_blend_is_about_as_good_as_the_best_of_its_members(kind):
     ours, best, weight = np.mean(found, axis=0)
     assert ours < 1.05 * best + 0.002
     assert weight > 0.6
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_estimated_risk_is_that_of_the_estimates(kind, monkeypatch):
-    """Stein's formula with two draws of the noise, against the error about the truth: 12 runs."""
-    own, seen, differences = denoising._least, [], []
-
-    def recorded(inner, linear):
-        seen.append((inner, linear))
-        return own(inner, linear)
-
-    monkeypatch.setattr(denoising, "_least", recorded)
-    for seed in range(12):
-        case = Simulated(kind, seed)
-        case.blend()
-        inner, linear = seen.pop()
-        cells = len(case.truth)
-        risk = (np.diag(inner) - 2 * linear) / cells - 1
-        true = [case.error(found) for found in case.estimates(case.values)]
-        differences.append(np.append(risk - true, np.diff(risk) - np.diff(true)))
-    mean, sd = np.mean(differences, axis=0), np.std(differences, axis=0, ddof=1)
-    assert np.all(np.abs(mean) < 4 * sd / 12**0.5 + 0.01)
-    if kind != "sparse":  # where independence is wrong by many times the noise
-        assert sd[3:].max() < 0.06  # of the noise's variance: what is common decides nothing
-
-
-def test_weights_are_those_of_the_quadratic_program():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        root = rng.normal(size=(4, 6))
-        inner, linear = root @ root.T, 3 * rng.normal(size=4)
-        found = denoising._least(inner, linear)
-        solved = optimize.minimize(
-            lambda w, a=inner, b=linear: w @ a @ w - 2 * b @ w, np.full(4, 0.25),
-            bounds=[(0, None)] * 4, constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
-        )  # fmt: skip
-        np.testing.assert_allclose(found, solved.x, atol=2e-3)
-
-
-def partly_measured(seed=5):
-    """Tables of one factor, a part of them not measured."""
-    tables, truth = noisy("factor", seed)
-    odd = (LEVELS.column[:, None] + LEVELS.column) % 4 != 0
-    used = BETWEEN & odd
-    deviations = np.where(used, tables.deviations, 1.0)
-    own = PairTables(tables.counts * used, deviations, tables.margins, LEVELS.column, used, N)
-    return own, truth * used
-
-
-def test_cells_without_a_table_are_filled_in_for_the_low_rank(monkeypatch):
-    tables, truth = partly_measured()
-    filled = error(tables.low_rank(), truth)
-    monkeypatch.setattr(denoising, "IMPUTED", 1)
-    assert filled < 0.8 * error(tables.low_rank(), truth)
-    assert filled < 0.5 * error(tables.independent(), truth)
 
 
 def noisy_levels(sd, seed=3):

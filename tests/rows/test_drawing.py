@@ -37,7 +37,7 @@ weights_of_any_shape = st.builds(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000, 10**7]))
 def test_systematic_counts(weights, k):
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -49,7 +49,7 @@ def test_systematic_counts(weights, k):
     assert np.all(np.abs(counts - k * weights) < 1 + 1e-6)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(weights=weights_of_any_shape, k=st.sampled_from([1, 2, 7, 60, 1000]))
 def test_exchanges_never_increase_the_misfit(weights, k):
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -73,13 +73,13 @@ def test_exchanges_help_systematic_rows_too():
 
 
 def test_one_row_falls_on_each_candidate_with_its_weight(monkeypatch):
-    """20,000 single rows against the weights: a right sampler fails once in a million runs."""
+    """4,000 single rows against the weights: a right sampler fails once in a million runs."""
     weights = np.random.default_rng(0).dirichlet(np.full(M, 2.0))
     rng = np.random.default_rng(1)
     without_exchanges(monkeypatch)
     for draw in ("systematic", "iid"):
-        total = sum(draw_counts(weights, 1, draw, VALUES, rng) for _ in range(20_000))
-        assert stats.chisquare(total, 20_000 * weights).pvalue > 1e-6
+        total = sum(draw_counts(weights, 1, draw, VALUES, rng) for _ in range(4_000))
+        assert stats.chisquare(total, 4_000 * weights).pvalue > 1e-6
 
 
 def test_independent_rows_follow_the_multinomial():
@@ -95,17 +95,6 @@ def test_independent_rows_follow_the_multinomial():
     pair = np.cov(counts[:, 0], counts[:, 1])[0, 1]
     expected = -50 * weights[0] * weights[1]
     assert abs(pair - expected) < 5 * np.sqrt(variance[0] * variance[1] / 4000)
-
-
-def test_plain_systematic_counts_are_right_on_average(monkeypatch):
-    """E count = k weight; 4,000 starts, five standard errors of a count that takes two values."""
-    without_exchanges(monkeypatch)
-    weights = np.random.default_rng(7).dirichlet(np.full(M, 0.7))
-    rng = np.random.default_rng(8)
-    total = np.mean(
-        [draw_counts(weights, 100, "systematic", VALUES, rng) for _ in range(4000)], axis=0
-    )
-    assert np.abs(total - 100 * weights).max() < 5 * 0.5 / np.sqrt(4000)
 
 
 def test_rows_come_in_random_order():

@@ -87,17 +87,6 @@ def test_chosen_rows_are_of_the_model_unless_they_miss_by_more_than_noise(deviat
     assert of_model == (deviation > 1 / N)
 
 
-@pytest.mark.parametrize("m", [1, 2, 499, 501])
-def test_any_number_of_rows_can_be_exchanged(m):
-    fit, truth = independent(FAMILIES["mixed"], 0.01, m)
-    wanted = truth / 0.01
-    found = exchanged(fit, wanted, np.random.default_rng(0))
-    assert {len(codes) for codes in found.values()} == {m}
-    values = [fit.family.evaluate(codes).average(np.full(m, 1 / m)) for codes in (found, fit.codes)]
-    after, before = (np.sum((means / 0.01 - wanted) ** 2) for means in values)
-    assert after <= before
-
-
 def test_a_target_out_of_reach_leaves_rows_that_are_not_alike():
     """Negative counts, and moments that no rows have."""
     fit, truth = independent(FAMILIES["mixed"], 0.001)

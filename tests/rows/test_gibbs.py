@@ -138,25 +138,3 @@ def test_a_fine_grid_follows_its_truncated_normal(points):
     codes = np.sort(drawn["u"])
     empirical = np.searchsorted(codes, schema["u"].codes_in_use, side="right") / 20_000
     assert np.abs(empirical - exact).max() < 1.95 / np.sqrt(20_000)  # Kolmogorov at 0.001
-
-
-def test_bins_without_moments_are_flat_inside():
-    schema = dps.Schema([dps.Number("u", 0, 100, points=11, edges=[20]), dps.Boolean("b")])
-    family = dps.Family((Cells.table(schema, ["u", "b"]),))
-    sampler = GibbsSampler(schema, family, {"u": np.log([0.5, 0.5]), "b": np.log([0.5, 0.5])})
-    rng = np.random.default_rng(6)
-    drawn = sampler.sweep(sampler.draw_base(30_000, rng), rng)
-    _, counts = np.unique(drawn["u"], return_counts=True)
-    expected = np.r_[[7500] * 2, [15000 / 9] * 9]
-    assert stats.chisquare(counts, expected).pvalue > 1e-6
-
-
-def test_large_steps_are_taken_in_pieces(monkeypatch):
-    from dpstats.rows import gibbs
-
-    sampler, chances = model(1, size=0.7)
-    monkeypatch.setattr(gibbs, "CHUNK", 50)
-    rng = np.random.default_rng(2)
-    start = rng.choice(len(EVERY), 3000, p=chances)
-    points = sampler.sweep({name: codes[start] for name, codes in CODES.items()}, rng)
-    assert goodness(points, chances) > 1e-6

@@ -1,6 +1,6 @@
 """The log-linear reference: rows near the truth of what was measured, and never a failure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
@@ -57,34 +57,11 @@ def truth_of(family, frame):
 
 def test_rows_are_closer_to_the_truth_than_the_answers_are(pairs):
     truth = truth_of(pairs.family, table())
-    proposal = LogLinear().candidates(pairs, 20_000, np.random.default_rng(0), stratified=True)
+    proposal = LogLinear().candidates(pairs, 8_000, np.random.default_rng(0), stratified=True)
     found = pairs.family.evaluate(proposal.candidates.codes).average(proposal.density)
     ours, answers = np.abs(found - truth), np.abs(pairs.means - truth)
     assert ours.mean() < 0.9 * answers.mean()
     assert ours.max() < answers.max()
-
-
-@pytest.mark.parametrize("m", [1, 7, 5_000])
-def test_candidates_of_pair_tables_are_rows_of_equal_weight(pairs, m):
-    proposal = LogLinear().candidates(pairs, m, np.random.default_rng(0), stratified=True)
-    copies = proposal.density * m
-    np.testing.assert_allclose(copies, np.rint(copies), atol=1e-9)
-    assert copies.min() >= 1 - 1e-9
-    assert copies.sum() == pytest.approx(m)
-    assert proposal.notes == ()
-    for column in pairs.columns:
-        codes = proposal.candidates.codes[column.name]
-        assert codes.min() >= 0
-        assert codes.max() < column.bins
-
-
-def test_rows_are_as_good_as_the_weights(pairs):
-    release = dps.synthesize(pairs, rng=0)
-    weights, rows = (np.abs(release.accuracy(of=of).synthetic - pairs.means)
-                     for of in ("weights", "rows"))  # fmt: skip
-    assert rows.mean() < 1.05 * weights.mean()
-    assert rows.max() < 1.05 * weights.max()
-    assert release.notes == ()
 
 
 @pytest.mark.parametrize("step", ["fit_loglinear", "edited", "blend"])
@@ -96,17 +73,6 @@ def test_a_failure_falls_back_to_uniform_candidates_and_says_so(pairs, monkeypat
     release = dps.synthesize(pairs, m=1000, rng=0)
     assert "the log-linear reference failed" in release.notes[0]
     assert release.k == 4000
-
-
-def test_weights_that_are_no_numbers_fall_back_too(pairs, monkeypatch):
-    def broken_weights(self, measurements, m, rng):
-        drawn = Uniform().candidates(measurements, m, rng, stratified=True)
-        return replace(drawn, density=np.full(drawn.candidates.size, np.nan))
-
-    monkeypatch.setattr(LogLinear, "_edited", broken_weights)
-    release = dps.synthesize(pairs, m=1000, rng=0)
-    assert "the log-linear reference failed" in release.notes[0]
-    assert np.all(np.isfinite(release.weights))
 
 
 def mixed(n=5000, seed=0):
@@ -170,15 +136,6 @@ class MomentsOf:
 
     def infer(self, release):
         return None
-
-
-def test_default_by_public_numbers_alone():
-    def chosen(sizes):
-        schema = dps.Schema([dps.Category(f"c{i}", list(range(s))) for i, s in enumerate(sizes)])
-        return dps.plan(schema, {"p": dps.Marginals(schema.names)}, budget=dps.PureDP(1)).reference
-
-    assert isinstance(chosen([10, 20, 100]), Uniform)  # 20,000 cells
-    assert isinstance(chosen([10, 20, 101]), LogLinear)
 
 
 def test_a_family_it_does_not_know_is_refused_or_gets_uniform():
@@ -294,7 +251,7 @@ def test_more_tables_than_can_be_fitted_are_edited_all_the_same(monkeypatch, pai
 def test_rows_are_edited_to_conditions_and_larger_tables_too():
     first, second, third = SCHEMA.names[:3]
     asked = {
-        "pairs": dps.Marginals(SCHEMA.names),
+        "pairs": dps.Marginals(SCHEMA.names[:4]),
         "share": dps.Proportion(f"{first} == 1 and {second} == 1 and {third} == 0"),
         "triple": dps.Marginals([first, second, third], degree=3),
     }

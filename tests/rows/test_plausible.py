@@ -81,13 +81,6 @@ def shift_of_large(release):
     return ((drawn(release, 20).mean(axis=0) - answers.means) / sd)[large]
 
 
-def test_a_draw_has_n_rows_and_its_seed(noisy):
-    tables = tables_of(noisy)
-    assert tables.counts(5).sum() == N
-    assert np.array_equal(tables.counts(5), tables.counts(5))
-    assert not np.array_equal(tables.counts(5), tables.counts(6))
-
-
 def test_a_hidden_number_of_rows_is_drawn_too():
     release = released(dps.PureDP(0.3), unit="add_remove")
     tables = tables_of(release)

@@ -37,13 +37,6 @@ def test_text_that_is_no_level_matches_the_level_of_the_same_meaning():
     assert codes(column, cells) == [5, 5, 6, 6, 6, 6, 6, 6]
 
 
-def test_a_number_and_a_truth_value_are_never_one_level_of_text():
-    assert codes(Category("x", ["0", "1"], allow_missing=True), ["True", "FALSE"]) == [2, 2]
-    assert codes(Category("x", ["0", "1"], allow_missing=True), [True, False]) == [2, 2]
-    assert codes(Category("x", ["false", "true"], allow_missing=True), ["1", "0.0"]) == [2, 2]
-    assert codes(Category("x", ["false", "true"], allow_missing=True), [1, 0]) == [2, 2]
-
-
 def test_of_levels_with_one_meaning_the_shortest_form_or_none_is_meant():
     column = Category("x", ["01", "1", "1.0", "05", "005", "True", "TRUE"], allow_missing=True)
     cells = ["01", "1", "1.0", "1.00", "05", "5", "true", "TRUE"]

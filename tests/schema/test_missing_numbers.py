@@ -17,17 +17,6 @@ PLAIN = Number("plain", -1, 1, points=5, allow_missing=True)
 SCHEMA = Schema([AGE, SCORE, PLAIN])
 
 
-def test_a_missing_cell_has_a_code_that_no_value_has():
-    for column in SCHEMA.columns:
-        (code,) = column.encode(pa.array([None], pa.float64())).tolist()
-        assert code == column.missing_code == column.half_points + 1
-        assert column.all_codes.tolist() == [*column.codes_in_use.tolist(), code]
-        assert column.code_range == (-column.half_points, code)
-        values = column.encode(pa.array([-1e9, 0.0, 22.0, 1e9, np.inf, -np.inf]))
-        assert column.has_value(values).all()
-        assert not column.has_value(np.array([code]))[0]
-
-
 CELLS = pd.DataFrame({
     "age": [None, 0, 19.99, 20, 59, 60, 100],
     "score": [22, None, 17.5, 27, 22, 22, None],

@@ -11,8 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import ConditionError, SchemaError
-from dpstats.schema import MAX_POINTS, Number, Schema, arrow
-from dpstats.schema.dates import day_of, day_text
+from dpstats.schema import MAX_POINTS, Number
 
 AWKWARD = [
     0.1 + 0.2, 0.3, 0.1, 0.7, 1 / 3, 2 / 3, 1e-9, 1.1 * 3, 3.3, 0.57, 1 - 2**-53, 29.99, 4.35
@@ -55,7 +54,7 @@ def numbers(draw):
 
 
 @given(column=numbers(), data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_code_is_the_nearest_grid_point_inside_the_bin_of_the_value(column, data):
     near_edge = [f(edge) for edge in column.edges for f in (
         float, lambda e: math.nextafter(e, math.inf), lambda e: math.nextafter(e, -math.inf)
@@ -81,14 +80,6 @@ def test_a_code_is_the_nearest_grid_point_inside_the_bin_of_the_value(column, da
     step = (float(column.high) - float(column.low)) / (column.points - 1)
     scale = max(abs(float(column.low)), abs(float(column.high)))
     assert distance <= nearest + 1e-9 * step + 8 * np.spacing(scale)  # rounding of the grid itself
-
-
-@given(column=numbers())
-def test_grid_points_come_back_as_they_went_in(column):
-    in_use = column.codes_in_use
-    again = column.encode(pa.array(column.grid[in_use + column.half_points]))
-    np.testing.assert_array_equal(again, in_use)
-    np.testing.assert_array_equal(column.decode(again), column.grid[in_use + column.half_points])
 
 
 @given(column=numbers())
@@ -227,15 +218,6 @@ def test_dates_of_every_arrow_type_have_one_code():
         assert ADMITTED.encode(pa.array(numbers)).tolist() == [ADMITTED.missing_code]
 
 
-@given(st.dates())
-def test_days_are_those_of_the_calendar(day):
-    expected = (day - date(1970, 1, 1)).days
-    text = pa.array([day.isoformat()])
-    assert arrow.days(text).tolist() == arrow.days(pa.array([day])).tolist() == [expected]
-    assert (day_of(day), day_of(day.isoformat()), day_text(expected)) == (
-        expected, expected, day.isoformat())  # fmt: skip
-
-
 def test_impossible_dates_are_refused_with_a_reason():
     year = {"low": "2020-01-01", "high": "2020-12-31"}
     for options in [
@@ -276,17 +258,6 @@ def test_a_logarithmic_grid_has_equal_steps_and_codes_the_nearest_logarithm():
         np.testing.assert_allclose([column.middle, column.half_range], [middle, half])
         np.testing.assert_allclose(middle + half * column.units_of(codes),
                                    np.log(column.decode(codes)), atol=1e-9)  # fmt: skip
-
-
-def test_cells_outside_a_logarithmic_grid_count_as_its_ends_and_missing_ones_as_declared():
-    column = log_number(missing=100)
-    cells = pa.array([0.0, -1.0, -np.inf, 1.9, 5001.0, np.inf, 1e308, None, np.nan])
-    k = column.half_points
-    expected = [-k, -k, -k, -k, k, k, k, column.missing_code, column.missing_code]
-    np.testing.assert_array_equal(column.encode(cells), expected)
-    assert column.decode(np.array([column.missing_code]))[0] == pytest.approx(100, rel=0.1)
-    assert column.missing_rule().endswith("outside: clamped to the bounds, 0 and below to 2")
-    assert "equal steps of the logarithm" in str(Schema([column]))
 
 
 def test_impossible_logarithmic_grids_are_refused():

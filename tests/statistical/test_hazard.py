@@ -40,7 +40,7 @@ def draw(n, censored):
     return rows
 
 
-@pytest.mark.simulate(SETTINGS, few=[0, 2, 3], runs=(60, 600))
+@pytest.mark.simulate(SETTINGS, few=[0, 3], runs=(40, 600))
 def test_intervals_of_a_hazard_ratio_cover_and_tests_have_their_level(setting, runs, table, tools):
     n, budget, censored, unit = setting
     plan = dps.plan(SCHEMA, {"it": ANALYSIS}, budget=budget, unit=unit)
@@ -59,7 +59,7 @@ def test_intervals_of_a_hazard_ratio_cover_and_tests_have_their_level(setting, r
     table.row(what, "censored", 1 - float(np.mean(events)))
     table.covers(what, "treatment", hits, runs, rate=0.94, width=width)
     table.row(what, "treatment, with an estimate", (hits - lost) / (runs - lost))
-    if runs > 500:  # 60 may all cover
+    if runs > 500:  # 40 may all cover
         table.level(what, "treatment, not too wide", hits, runs, rate=0.97)
     table.covers(what, "number", ages, runs, rate=0.94)
     table.level(what, "joint test", rejected, runs, rate=0.055)

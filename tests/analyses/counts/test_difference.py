@@ -89,19 +89,6 @@ def test_drowned_groups_give_unbounded_ratios_and_a_note(schema, survey):
     assert "<table" in result._repr_html_()
 
 
-@pytest.mark.parametrize("yes", [0, 50])
-@pytest.mark.filterwarnings("error")
-def test_empty_cells_do_not_crash(yes):
-    gap = intervals_of((10, 50), (yes, 50), epsilon=10)
-    low, high = gap.conf_int(0.05, "noise_aware", "population")
-    assert np.all(low < high)
-    assert not np.any(np.isnan([low, high]))
-    assert np.isinf(high[1]) == (yes == 0)
-    for measure in MEASURES:
-        for value in (0.0, 0.5, 1.0):
-            assert 0 < gap.pvalue(measure, value, "two-sided") <= 1
-
-
 def test_zero_risk_has_an_unbounded_ratio_without_a_standard_error(schema, no_noise):
     frame = pd.DataFrame({"smoker": ["yes", "no", "no", "no"] * 50,
                           "region": ["north", "north", "south", "south"] * 50,
@@ -138,14 +125,6 @@ def test_groups_by_boolean_number_and_missing_level(no_noise):
     ):
         expected = frame["ill"][first].mean() - frame["ill"][second].mean()
         assert release.infer(by).params[0] == pytest.approx(expected), by
-
-
-def test_family_is_what_has_less_noise(schema):
-    assert NORTH_SOUTH.family(schema).size == 6  # the table of smoker and region
-    wide = dps.Schema([dps.Category("a", list("uvwxyz")), dps.Boolean("b")])
-    family = dps.Difference("a == 'u'", by="b").family(wide)  # 5 cells without the trait
-    assert family.size == 4
-    assert family.sensitivity("replace").l1 == 4
 
 
 def test_tests_of_the_measures_agree_and_impossible_values_are_refused(schema, survey):

@@ -242,15 +242,6 @@ def test_an_outcome_with_one_value_has_no_estimate(rows, no_noise):
     assert np.all(np.asarray(effects.test(0, term=effects.terms[0]).pvalue) == 1)
 
 
-def test_effects_of_a_logarithm_are_per_unit_of_it(rows):
-    ours = fitted(dps.Logistic("y ~ log(pay) + u + C(g)"), rows)
-    theirs = smf.logit(
-        "y ~ np.log(pay) + u + C(g)", rows.assign(y=rows["y"] * 1.0, u=rows["u"] * 1.0)
-    ).fit(disp=0)
-    effects, wanted = ours.get_margeff(), theirs.get_margeff().summary_frame()
-    assert effects.params["log(pay)"] == pytest.approx(wanted["dy/dx"]["np.log(pay)"], abs=0.004)
-
-
 @pytest.mark.parametrize("unit", ["replace", "add_remove"])
 def test_subgroups_have_the_number_of_rows_that_least_squares_has(rows, unit):
     asked = {"ols": dps.OLS("y ~ x + u", given="g == 'a'"),
@@ -392,20 +383,13 @@ def test_intervals_do_not_depend_on_the_candidates_of_the_rows(analysis, fine, s
     with _noise_from(seeded_noise(0)):
         held = dps.measure(plan, fine)
     usual = dps.synthesize(held, k=200, rng=1).infer("it")
-    for options in ({"m": 200}, {"m": 2_000}, {"rng": 2}, {"m": 500, "fit": "minimax"}):
+    for options in ({"m": 200}, {"m": 500, "rng": 2, "fit": "minimax"}):
         other = dps.synthesize(held, k=200, **options).infer("it")
         np.testing.assert_array_equal(other.conf_int(), usual.conf_int())
     if analysis.kind == "poisson":
         theirs = smf.poisson("count ~ x + z", fine).fit(disp=0, cov_type="HC0")
         np.testing.assert_allclose(usual.params, theirs.params, atol=0.2 * theirs.bse.min())
         assert "allow counts to vary more" in usual.summary()
-
-
-def test_counts_that_are_all_zero_have_no_estimate_with_few_candidates(fine, seeded_noise):
-    plan = dps.plan(FINE, {"it": dps.Poisson("count ~ x + z")}, budget=dps.PureDP(1000))
-    with _noise_from(seeded_noise(0)):
-        found = dps.release(plan, fine.assign(count=0), m=200, k=100, rng=0).infer("it")
-    assert np.all(found.pvalues == 1)
 
 
 @pytest.mark.parametrize(("analysis", "unit"), [

@@ -1,4 +1,3 @@
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +16,8 @@ SCHEMA = dps.Schema([
     dps.Number("y", -5, 8, points=1301, missing=0), dps.Category("g", ["n", "s", "w"]),
     dps.Boolean("t"),
 ])  # fmt: skip
-FORMULAS = ["y ~ a + b", "y ~ a + C(g) + t", "y ~ a*b", "y ~ a*C(g) + b", "y ~ C(g)*t",
-            "y ~ a + a:b - 1", "y ~ a + b + g - 1", "y ~ a:C(g)", "t ~ a + b",
-            "y ~ a + I(a**2) + b", "y ~ C(g):C(t) - 1", "y ~ a + g + g:t",
+FORMULAS = ["y ~ a + C(g) + t", "y ~ a*C(g) + b", "y ~ a + a:b - 1", "y ~ a + b + g - 1",
+            "t ~ a + b", "y ~ a + I(a**2) + b", "y ~ C(g):C(t) - 1", "y ~ a + g + g:t",
             "y ~ a*C(g, Treatment(reference='w')) + C(t,Treatment(True))"]  # fmt: skip
 UNITS = ["replace", "add_remove"]
 
@@ -45,7 +43,7 @@ def released(analysis, budget=None, unit="replace", frame=None):
 
 @pytest.mark.parametrize(
     ("formula", "unit"),
-    list(zip(FORMULAS, UNITS * 7, strict=False)),
+    list(zip(FORMULAS, UNITS * 5, strict=False)),
 )
 def test_without_noise_it_is_statsmodels(formula, unit, no_noise):
     found = released(dps.OLS(formula), unit=unit).infer("o")
@@ -116,21 +114,6 @@ def test_a_plan_of_any_reference_answers_all_of_them(no_noise):
     np.testing.assert_allclose(found.predict(at), fit.predict(pd.DataFrame(at)), rtol=1e-8)
 
 
-def test_coefficients_and_intervals_change_sign_with_the_baseline():
-    release = released(dps.OLS("y ~ a + C(g)"), dps.PureDP(50))
-    one = release.infer(dps.OLS("y ~ a + C(g)"))
-    other = release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))"))
-    of_w, of_n = "C(g)[T.w]", "C(g, Treatment('w'))[T.n]"
-    np.testing.assert_allclose(one.params[of_w], -other.params[of_n], rtol=1e-9)
-    np.testing.assert_allclose(one.bse[of_w], other.bse[of_n], rtol=1e-9)
-    for method in ("noise_aware", "certified"):
-        ends = one.conf_int(method=method)[of_w], other.conf_int(method=method)[of_n]
-        np.testing.assert_allclose(ends[0], -ends[1][::-1], rtol=1e-3)
-    # The penalty is on other coefficients.
-    with pytest.raises(dps.NotMeasuredError, match="lacks the moments"):
-        release.infer(dps.OLS("y ~ a + C(g, Treatment('w'))", ridge=0.1))
-
-
 LOGS = dps.Schema([
     dps.Number("pay", 1, 1e4, points=401, scale="log", missing=10), dps.Boolean("t"),
     dps.Number("x", 0, 10, points=101, missing=5),
@@ -195,18 +178,6 @@ def test_collinear_regressors_and_too_few_rows(no_noise):
     few = released(dps.OLS("y ~ a + C(g)"), frame=rows()[:4]).infer("o")
     assert np.all(np.isinf(few.conf_int()))
     assert "more rows than" in few.summary()
-
-
-def test_two_regressions_share_what_they_measure(no_noise):
-    analyses = {"one": dps.OLS("y ~ a + b"), "two": dps.OLS("b ~ a + y"), "w": dps.OLS("y ~ a*b")}
-    plan = dps.plan(SCHEMA, analyses, budget=dps.PureDP(1e6), reference=dps.Uniform())
-    assert plan.family.size == 13
-    release = dps.release(plan, rows(), rng=0, m=200)
-    fit = sm.OLS(rows()["b"], sm.add_constant(rows()[["a", "y"]])).fit()
-    np.testing.assert_allclose(release.infer("two").params, fit.params, rtol=1e-8)
-    release.infer(dps.OLS("a ~ b"))
-    with pytest.raises(dps.NotMeasuredError):
-        release.infer(dps.OLS("a ~ g"))
 
 
 def test_joint_tests_do_not_depend_on_units(no_noise):
@@ -287,11 +258,8 @@ def uneven(n=400):
 
 
 @pytest.mark.parametrize(("formula", "unit"), [
-    *itertools.product(["y ~ a + b", "y ~ a*C(g) + b"], ["replace", "add_remove"]),
-    *((formula, "replace") for formula in (
-        "y ~ a + b - 1", "y ~ b - 1", "y ~ a + C(g) + t", "y ~ C(g)*t", "t ~ a + b",
-        "y ~ a + b + g - 1",
-    )),
+    ("y ~ a + b", "add_remove"), ("y ~ a*C(g) + b", "replace"), ("y ~ b - 1", "replace"),
+    ("y ~ C(g)*t", "add_remove"), ("t ~ a + b", "replace"), ("y ~ a + b + g - 1", "replace"),
 ])  # fmt: skip
 def test_robust_errors_are_those_of_statsmodels(formula, unit, no_noise):
     plan = dps.plan(ROUGH, {"o": dps.OLS(formula, cov_type="HC1")}, budget=dps.PureDP(5e6),

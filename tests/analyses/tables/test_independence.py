@@ -6,7 +6,6 @@ from scipy.stats.contingency import association
 
 import dpstats as dps
 from dpstats.analyses.tables.score_statistic import noisy_information, noisy_score, score_statistic
-from dpstats.inference.simplex import project_to_total
 from dpstats.privacy.noise import _noise_from
 
 
@@ -127,17 +126,6 @@ def test_information_is_the_variance_of_the_score():
         assert information == pytest.approx(variance, rel=0.02)  # about five standard errors
     tiny = noisy_score(np.array(3.0), np.array(2.0), np.array(1e-6))
     assert tiny == pytest.approx(0.75, rel=1e-6)
-
-
-def test_projection_has_the_total_and_leaves_feasible_tables_alone():
-    rng = np.random.default_rng(0)
-    noisy = rng.normal(10, 20, (50, 6))
-    projected = project_to_total(noisy, 60)
-    np.testing.assert_allclose(projected.sum(axis=1), 60)
-    assert projected.min() >= 0
-    np.testing.assert_allclose(project_to_total(projected, 60), projected, atol=1e-12)
-    for other in rng.dirichlet(np.ones(6), 50) * 60:  # the nearest: an obtuse angle to all others
-        assert np.all(np.sum((noisy - projected) * (other - projected), axis=1) < 1e-9)
 
 
 def test_a_combination_of_tables_is_used_where_it_has_less_noise():

@@ -7,7 +7,7 @@
 
 "adult": income above 50,000 by eight predictors (age, years of education, hours, sex, race, capital
 gain, marital status, kind of work; 12 coefficients) at (1, 1e-6). Tables of 48,842 rows are drawn
-with replacement from the integer-coded file of `adult/releases.py`; the truth is the fit to all of
+with replacement from the integer-coded file of `data_sets.py`; the truth is the fit to all of
 its rows.
 "mixed" and "binary": the settings of tests/statistical/test_logistic.py, three columns that depend
 on each other at (1, 1e-6), and two coins without an intercept at epsilon = 0.5, as in

@@ -131,25 +131,6 @@ def test_a_ratio_without_a_finite_draw_keeps_a_lower_end():
     assert high[2] == np.inf
 
 
-def test_combined_answers_are_about_as_good_as_the_table_with_the_same_noise():
-    """Widths with the noise on a count that the table of both columns alone would have."""
-    combined = counts_of(release_of(dps.ZCDP(Fraction("0.05"))))
-    wanted, rho = np.diag(combined.noise_covariance).mean(), 0.05
-    for _ in range(2):  # the variance is one over rho, nearly
-        plan = dps.plan(SCHEMA, {"own": GAP}, budget=dps.ZCDP(rho))
-        alone = counts_of(dps.release(plan, survey(), m=50))
-        rho *= np.diag(alone.noise_covariance).mean() / wanted
-    alone = replace(alone, sums=combined.sums)
-    assert not alone.share_noise
-    for target in ("population", "table"):
-        for made, of in ((GroupIntervals, slice(2)), (DifferenceIntervals, slice(4))):
-            width, of_alone = (
-                np.subtract(*made(some.subset(of)).conf_int(0.05, "noise_aware", target)[::-1])
-                for some in (combined, alone)
-            )
-            assert np.all(width < 1.2 * of_alone), target
-
-
 @pytest.mark.parametrize("rows_per_person", [1, 4])
 def test_a_mean_of_zeros_and_ones_has_the_joint_noise_of_its_counts(rows_per_person):
     answers = counts_of(release_of(dps.ZCDP(1), rows_per_person=rows_per_person))

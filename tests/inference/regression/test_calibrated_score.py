@@ -42,24 +42,6 @@ def test_the_estimate_solves_the_calibrated_score(link):
     np.testing.assert_allclose(some.x.T @ left, 0, atol=1e-9)
 
 
-def test_influences_are_derivatives_by_the_answers():
-    """c, which carries the noise, is the derivative of the estimate by the means."""
-    some = score(noise=1e-4)
-    c = some.parts(some.influence)[0]
-    for f in range(4):
-        step = np.zeros(4)
-        step[f] = 1e-6
-        moved = []
-        for sign in (-1, 1):
-            answers = SimpleNamespace(**{**vars(some.answers), "means":
-                                      some.answers.means + sign * step})  # fmt: skip
-            other = CalibratedScore(
-                some.x, some.coarse, some.y, some.density, some.functions, answers, some.link
-            )
-            moved.append(other.params)
-        np.testing.assert_allclose((moved[1] - moved[0]) / 2e-6, c[f], rtol=1e-4, atol=1e-5)
-
-
 def dependent():
     """Two columns that are unrelated under the fitted density, and related by the answers."""
     rng = np.random.default_rng(3)

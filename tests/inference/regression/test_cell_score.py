@@ -191,28 +191,3 @@ def test_average_effects_cover_with_wide_bins_too(bins, spread):
     assert covered.sum() > 366
     ratio = np.sqrt(np.median(found[:, 1] + found[:, 2])) / found[:, 0].std()
     assert 0.9 < ratio < 1.12
-
-
-def test_average_effects_of_even_rows_have_little_bias():
-    """Without noise, six bins miss the effect of the rows by less than the bound on it."""
-    x = np.linspace(-1, 1, 60_000)
-    for b in ([-0.3, 1.6], [1.0, -3.0]):
-        chance = special.expit(b[0] + b[1] * x)
-        half, middle = 1 / 6, -1 + (2 * np.arange(6) + 1) / 6
-        cell = np.clip(((x + 1) * 3).astype(int), 0, 5)
-        ones = np.bincount(cell, chance)
-        some = exact(x, np.ones(len(x)), 6)
-        counts = np.array([np.bincount(cell) - ones, ones])
-        some = replace(
-            some, counts=counts, offsets=np.bincount(cell, (x - middle[cell]) / half)[None]
-        )
-        points = np.concatenate([some.x + t * some.slopes[0] for (t,) in corners(1)])
-
-        def effect(b, points=points):
-            at = special.expit(points @ b)
-            return at * (1 - at) * b[1]
-
-        found = some.average(effect)
-        error = found.estimate - np.mean(chance * (1 - chance)) * b[1]
-        assert found.low <= error <= found.high
-        assert abs(error) < 0.02 * abs(found.estimate)

@@ -53,14 +53,7 @@ def on_polars(table):
     return ibis.polars.connect().create_table("rows", table)
 
 
-def on_datafusion(table):
-    pytest.importorskip("datafusion")
-    connection = ibis.datafusion.connect()
-    connection.con.register_record_batches("rows", [table.combine_chunks().to_batches()])
-    return connection.table("rows")
-
-
-BACKENDS = [on_duckdb, on_polars, on_datafusion]
+BACKENDS = [on_duckdb, on_polars]
 
 
 def sums_of(data, schema=SCHEMA, blocks=BLOCKS):
@@ -101,7 +94,7 @@ def test_both_queries_give_the_sums_of_a_loop(backend, loop, asked, monkeypatch)
     run()
 
 
-@pytest.mark.parametrize("backend", BACKENDS[:2])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_limit_is_on_distinct_rows(backend, asked, monkeypatch):
     data = backend(pa.table({FLAG: [True, False, None, True]}))
     schema, blocks = SCHEMA.select([FLAG]), [Cells.table(SCHEMA, [FLAG])]

@@ -73,14 +73,14 @@ def check_certificate(exact, epsilon, runs, m, table, tools):
             table.level(setting, f"{method}: not conservative", held, times, 0.96)
 
 
-@pytest.mark.simulate(EPSILONS, few=(0,), runs=(250, 20_000))
+@pytest.mark.simulate(EPSILONS, few=(0,), runs=(100, 20_000))
 def test_the_certificate_holds(exact, setting, runs, table, tools):
-    """250 releases without a fit; 5 with one.
+    """100 releases without a fit; 5 with one.
 
     What needs a fit to fail needs the many.
     """
-    many = runs > 250
-    of = {"no fit": 1_000 if many else 60, "perfect fit": runs}
+    many = runs > 100
+    of = {"no fit": 1_000 if many else 40, "perfect fit": runs}
     of |= dict.fromkeys(("entropy", "minimax"), 400 if many else 5)
     check_certificate(exact, setting, of, 500 if many else 40, table, tools)
 

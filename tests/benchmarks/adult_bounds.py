@@ -1,8 +1,8 @@
 """Bounds of three-way cells of the Adult census extract, from all its two-way tables.
 
-    python tests/benchmarks/adult/bounds.py adult.csv [--budget 1|10|1,1e-9] [--cells 150]
+    python tests/benchmarks/adult_bounds.py adult.csv [--budget 1|10|1,1e-9] [--cells 150]
 
-The table is the one of `releases.py`: eight columns, 28 tables with 1,582 cells, a domain of 1.8
+The table is the one of `data_sets.py`: eight columns, 28 tables with 1,582 cells, a domain of 1.8
 million states. Of two samples of the cells of all 56 three-way tables, one of all cells and one of
 those above .005: how many have a lower end above 0, or an upper end below the smallest of their
 three pairs', and the widths. Then cells of all eight columns, of which the programs merge the
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from releases import COLUMNS, budget_of
+from data_sets import COLUMNS
 
 import dpstats as dps
 from dpstats.families.tables.cells import Indicator
@@ -80,7 +80,8 @@ def main():
     names = COLUMNS["8"]
     domain = json.loads(given.path.with_name("adult-domain.json").read_text())
     schema = dps.Schema([dps.Category(name, list(range(domain[name]))) for name in names])
-    budget = budget_of(given.budget)
+    epsilon, *delta = map(float, given.budget.split(","))
+    budget = dps.ApproxDP(epsilon, *delta) if delta else dps.PureDP(epsilon)
     plan = dps.plan(schema, {"pairs": dps.Marginals(names)}, budget=budget)
     frame = pd.read_csv(given.path, usecols=names)[names]
     release = dps.release(plan, frame, m=2_000, rng=1)
