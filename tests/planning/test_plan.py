@@ -353,7 +353,7 @@ def test_the_preview_of_a_regression_tells_every_coefficient_in_its_unit():
     assert "varies over a tenth" not in str(alone)
 
 
-@pytest.mark.parametrize("analysis, points", [
+@pytest.mark.parametrize(("analysis", "points"), [
     (dps.OLS("y ~ a*b"), 363), (dps.GroupMeans("a", by="old"), 32767), (dps.Ratio("a", "b"), 32767),
 ])  # fmt: skip
 def test_grids_too_fine_for_a_hidden_number_of_rows_are_named_with_what_would_do(analysis, points):
