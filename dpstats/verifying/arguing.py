@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from dpstats.verifying.blocks import Block, Finding, find, find_weighted
+from dpstats.verifying.blocks import Finding, find, find_weighted
 from dpstats.verifying.certificate import check_certificate, check_rows
 from dpstats.verifying.design import STEPS
-from dpstats.verifying.kinds import residuals_together
+from dpstats.verifying.kinds import KINDS, residuals_together
 from dpstats.verifying.noise import promises, scale_of
 from dpstats.verifying.reading import Contents, Measured, open_file
 from dpstats.verifying.rules import check_rules
@@ -21,25 +21,6 @@ AGREES, DISAGREES, NOT_READ = 0, 1, 2
 _UNITS = {
     "replace": ("replacing one row", "the values in the rows of one person"),
     "add_remove": ("one row more or less", "all rows of one person, there or not"),
-}
-_WHAT = {
-    "table": "counts of all cells",
-    "condition": "the count of some cells",
-    "partition": "counts of sets of cells without a cell in common",
-    "residual": "products over columns of n 1{bin = i} - 1, n bins",
-    "moments": "products of values, signs and levels",
-    "group_moments": "(1 - x)^2 / 4, (1 - x^2) / 2, (1 + x)^2 / 4 in groups",
-    "pair_moments": "products of those parts of two numbers in groups",
-    "ball_moments": "means and products of rows shrunk to a ball, and their number",
-    "kernel_lattice": "products of kernels at the points of a lattice",
-    "bin_offsets": "distances from the middle of bins, by cell",
-    "spline_table": "splines of numbers, by cell",
-    "linear_losses": "losses at the points of a grid",
-    "tabulated_losses": "losses that the file lists, at the points of a grid",
-    "pilot_score": "terms times the residual of a response",
-    "contrasts": "the same over units, with the sign of each: {}",
-    "person_shares": "products of person totals of a weight of one a row",
-    "person_moments": "products of person totals of products",
 }
 
 
@@ -186,21 +167,20 @@ def _argue(contents: Contents, name: str) -> Verdict:
 def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power: int) -> list[str]:
     bounds, norm = one.block.bounds, "L1" if power == 1 else "squared L2"
     low, high = (scale_of(one.multiplier, b, power) for b in (min(bounds), max(bounds)))
+    what = KINDS[one.block.kind].what
+    if one.block.base is not None:
+        what += f": {KINDS[one.block.base.kind].what}"
     known = f"{norm} = {_text(finding.bound)}, which rows reach"
     if finding.reached < finding.bound:
-        known = f"{norm} <= {_text(finding.bound)} (a search finds {_text(finding.reached)})"
+        found = f" (a search finds {_text(finding.reached)})" if finding.reached else ""
+        known = f"{norm} <= {_text(finding.bound)}{found}"
     return [
         f"{number}. {one.block.kind} ({one.role}) of {', '.join(one.names) or 'no column'}: "
-        f"{_what(one.block)}, {one.block.size:,} function{'s' * (one.block.size > 1)}.",
+        f"{what}, {one.block.size:,} function{'s' * (one.block.size > 1)}.",
         f"   Recomputed {known}: {finding.how}.",
         f"   Noise scale {low:.6g}{f' to {high:.6g}' if low < high else ''} on the sums "
         f"(multiplier {_text(one.multiplier)}); cost {_text(cost)}.",
     ]
-
-
-def _what(block: Block) -> str:
-    inner = "" if block.base is None else _what(block.base)
-    return _WHAT[block.kind].format(inner) if inner else _WHAT[block.kind]
 
 
 def _text(value: Fraction) -> str:

@@ -345,10 +345,9 @@ def _combine(
     n = None if count else float(contents.document["rows"])
     combined = Combined([*family, *count], power, n)
     others = [o for o in family if o.block.kind != "residual" and not o.block.plain.get("coarse")]
-    whole = [one.block.columns for one in others if one.block.kind == "table"]
     alone = [one for one in others if one.block.kind != "table" and one not in combined.seen]
-    tables = [[contents.columns[name] for name in names] for names in contents.document["tables"]]
-    wanted = [table(columns) for columns in (*tables, *whole)]
+    whole = [one.names for one in others if one.block.kind == "table"]
+    wanted = [_table(names, contents) for names in (*contents.document["tables"], *whole)]
     wanted += [one.block for one in combined.seen]
     functions = sum(block.size for block in wanted) + sum(one.block.size for one in alone)
     own = alpha / (functions + len(count))
@@ -361,10 +360,14 @@ def _combine(
               for one in alone]  # fmt: skip
     if n is not None:
         return parts, n, 0.0
-    (n,), (of_n,) = combined.estimates(table(()))
+    (n,), (of_n,) = combined.estimates(_table((), contents))
     if whole or combined.seen:
         return parts, n, z * math.sqrt(of_n)
     return parts, n, quantile(scales_of(count[0], power)[0], power, own)
+
+
+def _table(names: Sequence[str], contents: Contents) -> Block:
+    return table({"kind": "table", "columns": list(names)}, contents.columns)
 
 
 def _largest_error(part: Published, rows: Rows, sizes: Sequence[int]) -> float:
@@ -385,6 +388,7 @@ def _means(block: Block, rows: Rows) -> list[float]:
     for row, count in rows:
         alike[tuple(row[name] for name in names)] += count
     for codes, count in alike.items():
+        assert block.of is not None  # as of every block that answers
         for f, value in block.of(dict(zip(names, codes, strict=True))).items():
             total[f] += count * value
     return [t / (k * b) for t, b in zip(total, block.bounds, strict=True)]

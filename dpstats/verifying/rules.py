@@ -22,12 +22,11 @@ from typing import Any
 from dpstats.verifying.blocks import Row
 from dpstats.verifying.columns import MISSING, Column, day, source_of
 from dpstats.verifying.reading import Contents
-from dpstats.verifying.shapes import check
+from dpstats.verifying.shapes import LEVEL, check
 
-_LEVEL = (int, float, str, bool)
 _SHAPES: dict[str, dict[str, Any]] = {
-    "never": {"never": str, "set": {str: _LEVEL}},
-    "determines": {"determines": str, "by": str, "mapping": [[_LEVEL]]},
+    "never": {"never": str, "set": {str: LEVEL}},
+    "determines": {"determines": str, "by": str, "mapping": [[LEVEL]]},
     "order": {"order": str, "change": str},
 }
 _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {

@@ -129,13 +129,10 @@ def _differences(plan: dps.Plan) -> list[str]:
         if list(block.bounds) != list(own.bounds):
             found.append(f"{name}: bounds")
         codes = {c.name: rng.choice(held.columns[c.name].codes, 60) for c in block.columns}
-        plain = one.block.plain
-        units = 2 * (plain["pairs"][0] + plain["triples"][0]) if own.base else 1
-        codes[kinds.OF_UNIT] = rng.integers(-1, units, 60)
         filled = planned.at(0.3).block
         if planned.pending:
             own = kinds.read_block(json.loads(json.dumps(filled.to_dict())), held.columns)
-        if block.columns:
+        if block.columns and own.of is not None:
             values = filled.evaluate(codes).matrix().toarray()
             for i in range(60):
                 row = {name: int(c[i]) for name, c in codes.items()}

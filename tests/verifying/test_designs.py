@@ -1,7 +1,6 @@
 """The second opinion on files of sample surveys: weights, sets of cells, contrasts of units."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,7 +91,7 @@ def test_splines_and_contrasts_of_their_scores(
     assert verdict.bound == plan.budget.total
 
 
-def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, reread):
+def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, tmp_path):
     schema = weighted(BUDGETS["pure"], "replace").schema
     plan = dps.plan(
         schema, {"odds": dps.Logistic("smoker ~ age")}, budget=BUDGETS["pure"], n=500
@@ -101,8 +100,10 @@ def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, reread):
     for knots in ([None], [[-12, 12], None, None], [[-12, 0, 0, 12], None], [[-12, 11], None],
                   [[12], None], [[-12, "0", 12], None], [[], None]):  # fmt: skip
         with pytest.raises(NotReadError):
-            reread(SimpleNamespace(to_dict=lambda knots=knots: plan | {
-                "blocks": [at | {"knots": knots}]}))  # fmt: skip
+            (tmp_path / "plan.json").write_text(
+                json.dumps(plan | {"blocks": [at | {"knots": knots}]})
+            )
+            verify(tmp_path / "plan.json")
 
 
 def test_a_row_whose_weight_changes_counts_where_replaced_rows_cancel(weighted, reread):

@@ -154,7 +154,7 @@ REAL = {
     name: getattr(module, name)
     for module, names in {
         blocks: ["find"],
-        kinds: ["cell_of", "feature_value"],
+        kinds: ["cell_of", "feature_value", "multiply"],
         reading: ["read_column"],
     }.items()
     for name in names
@@ -174,15 +174,16 @@ PLANTS = {
     "sets of one": (blocks, "by_sets", lambda *given: Fraction(1)),
     "one pair of losses": (blocks, "divide", lambda *given: (1, 1)),
     "another loss": (kinds, "loss_of", lambda loss, y, t: abs(y - t)),
-    "another mean": (kinds, "mean_response", lambda *given: 0),
     "one of two relations": (blocks, "find", lambda block, unit, power: (
         REAL["find"](block, "add_remove", power))),
     "one of two norms": (blocks, "find", lambda block, unit, power: (
         REAL["find"](block, unit, 3 - power))),
-    "half of moments": (products, "_bound_all_few", lambda *given: (Fraction(1), "")),
-    "half of long products": (products, "_by_patterns", lambda *given: (Fraction(1), "")),
+    "half of moments": (products, "_bound_all_few", lambda *given: Fraction(1)),
+    "half of long products": (products, "_by_patterns", lambda *given: Fraction(1)),
     "other signs": (kinds, "feature_value", lambda *given: abs(REAL["feature_value"](*given))),
-    "one factor": (kinds, "of_vectors", lambda columns, sizes, vectors: lambda row: {}),
+    "one factor": (kinds, "multiply", lambda plain, columns, axes, groups=None: (
+        REAL["multiply"](plain, columns, axes[:1], groups))),
+    "norms of one": (kinds.Axis, "norms", (Fraction(1, 2), Fraction(1, 4), False)),
 }  # fmt: skip
 
 
