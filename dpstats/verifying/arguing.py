@@ -12,7 +12,7 @@ from dpstats.verifying.blocks import Finding, find, find_weighted
 from dpstats.verifying.certificate import check_certificate, check_rows
 from dpstats.verifying.design import STEPS
 from dpstats.verifying.kinds import KINDS, residuals_together
-from dpstats.verifying.noise import promises, scale_of
+from dpstats.verifying.noise import prove_delta, scale_of
 from dpstats.verifying.reading import Contents, Measured, open_file
 from dpstats.verifying.rules import check_rules
 from dpstats.verifying.shapes import NotReadError, fraction
@@ -144,12 +144,12 @@ def _argue(contents: Contents, name: str) -> Verdict:
     )
     if budget["kind"] == "approx":
         epsilon, delta = fraction(budget["epsilon"]), fraction(budget["delta"])
-        holds, proven, how = promises(total, epsilon, delta)
-        rho, what = f"rho = {_text(total)}", f"epsilon = {_text(epsilon)}"
-        lines.append(f"{rho} gives {what} at delta <= {proven:.6g}, {how}.")
+        proven, how = prove_delta(total, epsilon)
+        what, most = f"rho = {_text(total)} gives epsilon = {_text(epsilon)}", float(proven)
+        lines.append(f"{what} at delta <= {most:.6g}, {how}.")
         contents.require(
-            holds,
-            f"{rho} is not proven to give {what} at delta = {float(delta):.3g}: delta {proven:.4g}",
+            proven <= delta,
+            f"it is not proven that {what} at delta = {float(delta):.3g}: delta {most:.4g}",
         )
     if contents.release is not None:
         rows = check_rows(contents)

@@ -31,7 +31,7 @@ Part = tuple[tuple[int, int], ...]  # places of the first and last code of every
 SIGN = -1
 _MOST = 2_000_000  # functions times pairs of rows, where there is another argument
 _MOST_COMPARED = 3_000_000  # values that are subtracted
-_ROWS = 64  # of a search, and fewer where there are many functions
+_ROWS = 32  # of a search, and fewer where there are many functions
 _SEARCHED = 20_000
 
 
@@ -143,9 +143,8 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
 
     A row that is added is compared with none, on which every function is zero.
     """
-    names, codes = [column.name for column in block.columns], block.codes()
-    assert block.of is not None
-    values_of = block.of
+    names, codes, values_of = [c.name for c in block.columns], block.codes(), block.of
+    assert values_of is not None
 
     def halves(part: Part) -> list[Part]:
         wide = max(range(len(part)), key=lambda i: part[i][1] - part[i][0])
@@ -209,25 +208,16 @@ def search(block: Block, unit: str, power: int) -> Fraction:
     """The largest change between some rows whose cells have the first, middle or last code."""
     if block.of is None:
         return Fraction(0)
-    rng, rows = random.Random(0), [dict[int, int]()]
-    codes = {
-        c.name: c.codes[: len(c.codes) - (c.missing is not None)] or c.codes for c in block.columns
-    }
+    rng, rows, common = random.Random(0), list[Sums](), math.lcm(*set(block.bounds))
+    present = [[code for code in c.codes if code != c.missing] or c.codes for c in block.columns]
+    ends = [(own[0], own[len(own) // 2], own[-1]) for own in present]
     for _ in range(min(_ROWS, 2 + _SEARCHED // block.size)):
-        cells = {
-            name: rng.choice((own[0], own[-1], own[len(own) // 2])) for name, own in codes.items()
-        }
-        rows.append(block.of(cells))
+        cells = {c.name: rng.choice(own) for c, own in zip(block.columns, ends, strict=True)}
+        values = block.of(cells).items()
+        rows.append({f: value * (common // block.bounds[f]) for f, value in values})
 
-    def change(one: Sums, other: Sums) -> Fraction:
-        by_bound: Counter[int] = Counter()
-        for f in {*one, *other}:
-            by_bound[block.bounds[f]] += abs(one.get(f, 0) - other.get(f, 0)) ** power
-        return sum((Fraction(v, b**power) for b, v in by_bound.items()), Fraction(0))
+    def change(one: Sums, other: Sums) -> int:
+        return sum(abs(one.get(f, 0) - other.get(f, 0)) ** power for f in {*one, *other})
 
-    pairs = (
-        itertools.combinations(rows[1:], 2)
-        if unit == "replace"
-        else ((rows[0], row) for row in rows)
-    )
-    return max(itertools.starmap(change, pairs))
+    pairs = itertools.combinations(rows, 2) if unit == "replace" else ((row, {}) for row in rows)
+    return Fraction(max(itertools.starmap(change, pairs)), common**power)

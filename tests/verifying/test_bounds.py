@@ -18,7 +18,7 @@ from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.verifying import blocks, kinds, products
 from dpstats.verifying.columns import read_column
-from dpstats.verifying.reading import NotReadError
+from dpstats.verifying.shapes import NotReadError
 
 SCHEMA = dps.Schema([
     dps.Number("x", -1, 1, points=7, missing=0, edges=[0]),

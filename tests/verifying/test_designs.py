@@ -99,10 +99,8 @@ def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, tmp_path
     (at,) = (block for block in plan["blocks"] if block["kind"] == "spline_table")
     for knots in ([None], [[-12, 12], None, None], [[-12, 0, 0, 12], None], [[-12, 11], None],
                   [[12], None], [[-12, "0", 12], None], [[], None]):  # fmt: skip
+        (tmp_path / "plan.json").write_text(json.dumps(plan | {"blocks": [at | {"knots": knots}]}))
         with pytest.raises(NotReadError):
-            (tmp_path / "plan.json").write_text(
-                json.dumps(plan | {"blocks": [at | {"knots": knots}]})
-            )
             verify(tmp_path / "plan.json")
 
 
