@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,7 +19,7 @@ from dpstats.auditing.noise_source import (
     loss_of,
     together,
 )
-from dpstats.auditing.pairs import Pair, Search, sums_of_rows
+from dpstats.auditing.pairs import Pair, Search
 from dpstats.checks import Progress, check_whole, lines_shown
 from dpstats.display import Shown, as_html, fitted_table, shown_progress
 from dpstats.errors import RequestError
@@ -44,7 +43,6 @@ _LEAST = 100  # releases of noise on either table
 _FEW, _MANY = 1_000, 50_000  # of those that are usual
 _TIME = 30_000_000  # microseconds, of about 150 for a call and 8 for a function
 _CALL, _FUNCTION = 150, 8
-_TOGETHER = 64  # rows whose sums are compared with those of each
 _PILOTS = (0.0, 1.0, -3.0, np.inf)  # coefficients of a second stage that comes later; any may come
 
 
@@ -324,22 +322,17 @@ def audit_blocks(
         found.append(max(tried, key=lambda one: one[0].reached))
     audits, pairs, worst = zip(*found, strict=True)
     at_worst = replace(strategy, blocks=worst)
-    blocks, scales = [planned.block for planned in worst], at_worst.block_scales
-    weights = [_times(strategy, b) / scale for b, scale in zip(blocks, scales, strict=True)]
-    pair = _search(strategy, blocks, weights, rng).farthest(pairs)
-    here, there = (
-        [_times(strategy, block) * sums_of_rows(block, side) for block in blocks]
-        for side in (pair.row, pair.other)
-    )
-    reached = _change(strategy, blocks, scales, pair) / POWERS[strategy.budget.noise]
+    search = _search(strategy, [planned.block for planned in worst], at_worst.block_scales, rng)
+    pair = search.farthest(pairs)
+    reached = search.change(pair) / POWERS[strategy.budget.noise]
     loss = LossAudit(reached, strategy.budget.total, pair.every)
-    return list(audits), loss, Tables(worst, (here, there))
+    return list(audits), loss, Tables(worst, (search.sums(pair.row), search.sums(pair.other)))
 
 
 def _audit_block(
     strategy: Strategy, block: Block, rng: np.random.Generator
 ) -> tuple[BlockAudit, Pair]:
-    search = _search(strategy, [block], [1 / block.bounds], rng)
+    search = _search(strategy, [block], [block.bounds], rng)
     pair, claimed = search.farthest(), block.moved_by(strategy.neighbours)
     audited = BlockAudit(
         kind=kind_of(block),
@@ -347,50 +340,22 @@ def _audit_block(
         functions=block.size,
         rows=pair.tried,
         every_pair=pair.every and block.degree == 1,  # persons may have different rows
-        reached=_change(strategy, [block], [block.bounds], pair),
+        reached=search.change(pair),
         claimed=claimed.l1 if search.power == 1 else claimed.l2_squared,
-        additive=_adds(search, block),
+        additive=search.adds_up(),
     )
     return audited, pair
 
 
 def _search(
-    strategy: Strategy, blocks: Sequence[Block], weights: Sequence[Floats], rng: np.random.Generator
+    strategy: Strategy,
+    blocks: Sequence[Block],
+    units: Sequence[Floats | Integers],
+    rng: np.random.Generator,
 ) -> Search:
     power, replaced = POWERS[strategy.budget.noise], strategy.unit == "replace"
-    return Search(strategy.schema, blocks, weights, power, replaced, rng)
-
-
-def _times(strategy: Strategy, block: Block) -> int:
-    """How many times a person of equal rows changes sums as far as one row."""
-    return int(strategy.rows_per_person**block.degree)
-
-
-def _change(
-    strategy: Strategy, blocks: Sequence[Block], units: Sequence[Floats | Integers], pair: Pair
-) -> Fraction:
-    """The exact sum of changes by a person of equal rows, or of their squares, each in its unit."""
-    power, total = POWERS[strategy.budget.noise], Fraction(0)
-    for block, own in zip(blocks, units, strict=True):
-        moved = _times(strategy, block) * (
-            sums_of_rows(block, pair.row) - sums_of_rows(block, pair.other)
-        )
-        of_unit: Counter[float] = Counter()
-        for change, unit in zip(moved.tolist(), own.tolist(), strict=True):
-            of_unit[unit] += abs(change) ** power
-        total += sum((t / Fraction(unit) ** power for unit, t in of_unit.items()), Fraction(0))
-    return total
-
-
-def _adds(search: Search, block: Block) -> bool:
-    """True if sums over rows are those of every row by itself, which are what was searched."""
-    rows = search.random(_TOGETHER)
-    single = np.array([
-        sums_of_rows(block, {name: own[[i]] for name, own in rows.items()})
-        for i in range(_TOGETHER)
-    ])  # fmt: skip
-    searched = np.array_equal(np.rint(search.values(rows) * block.bounds), single)
-    return searched and np.array_equal(sums_of_rows(block, rows), single.sum(axis=0))
+    k = strategy.rows_per_person
+    return Search(strategy.schema, blocks, units, power, replaced, rng, k)
 
 
 def _audit_noise(

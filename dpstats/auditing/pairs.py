@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
@@ -32,6 +34,7 @@ In steps of a survey's cap; else 1, and 0 of a row that is not there.
 _MOST_ROWS = 4096  # that are tried one by one
 _MOST_VALUES = 4_000_000  # of functions at these rows
 _MOST_COMPARED = 400_000_000  # values that are compared over all pairs
+_TOGETHER = 64  # rows whose sums are compared with those of each
 _STARTS = 4  # of the ascent
 _SWEEPS = 20  # over the columns; far more than an ascent takes
 _GAIN = 1 + 1e-12  # less is rounding
@@ -73,10 +76,16 @@ class Search:
 
     schema: Schema
     blocks: Sequence[Block]
-    weights: Sequence[Floats]  # (d,) each: what one unit of a function's change counts
+    units: Sequence[Floats | Integers]  # (d,) each: in which changes are counted
     power: int  # 1 or 2: of changes, or of their squares
     replaced: bool  # neighbours replace a row; else one is added or removed
     rng: np.random.Generator  # where not all rows are tried
+    rows_per_person: int = 1  # equal rows of a person, who changes sums as many times as far
+
+    @cached_property
+    def times(self) -> list[int]:
+        """How many times a person changes the sums of each block as far as one row."""
+        return [self.rows_per_person**block.degree for block in self.blocks]
 
     @cached_property
     def codes(self) -> Rows:
@@ -110,10 +119,40 @@ class Search:
         """Weighted values (m, d) at m rows."""
         m = len(rows[WEIGHT])
         values = [
-            weights * (np.ones((m, 1)) if b == ROWS else b.evaluate(rows).matrix().toarray().T)
-            for b, weights in zip(self.blocks, self.weights, strict=True)
+            np.ones((m, 1)) if b == ROWS else b.evaluate(rows).matrix().toarray().T
+            for b in self.blocks
         ]
-        return np.concatenate(values, axis=1) * rows[WEIGHT][:, np.newaxis]
+        weighted = [
+            v * (k / units) for v, k, units in zip(values, self.times, self.units, strict=True)
+        ]
+        return np.concatenate(weighted, axis=1) * rows[WEIGHT][:, np.newaxis]
+
+    def sums(self, rows: Rows) -> list[Integers]:
+        """Exact sums of every block, (d,) each, as they would be measured."""
+        return [k * sums_of_rows(b, rows) for b, k in zip(self.blocks, self.times, strict=True)]
+
+    def change(self, pair: Pair) -> Fraction:
+        """The exact sum of changes, or of their squares, each in its unit."""
+        total = Fraction(0)
+        for here, there, units in zip(
+            *map(self.sums, (pair.row, pair.other)), self.units, strict=True
+        ):
+            of_unit: Counter[float] = Counter()
+            for moved, unit in zip((here - there).tolist(), units.tolist(), strict=True):
+                of_unit[unit] += abs(moved) ** self.power
+            total += sum((t / Fraction(u) ** self.power for u, t in of_unit.items()), Fraction(0))
+        return total
+
+    def adds_up(self) -> bool:
+        """True if sums over rows are those of every row by itself, which are what is searched."""
+        rows = self.random(_TOGETHER)
+        every = [{name: own[[i]] for name, own in rows.items()} for i in range(_TOGETHER)]
+        single = np.array([np.concatenate(self.sums(row)) for row in every])
+        searched = np.rint(self.values(rows) * np.concatenate(self.units))
+        together = np.concatenate(self.sums(rows))
+        return bool(
+            np.array_equal(searched, single) and np.array_equal(together, single.sum(axis=0))
+        )
 
     def farthest(self, starts: Sequence[Pair] = ()) -> Pair:
         """The pair with the largest change that was found; pairs of single blocks are starts."""
@@ -122,7 +161,7 @@ class Search:
             own if name in coded else codes_of(self.schema[name], coded=False)
             for name, own in self.codes.items()
         ]
-        size = sum(len(weights) for weights in self.weights)
+        size = sum(block.size for block in self.blocks)
         most = min(_MOST_ROWS, _MOST_VALUES // size, math.isqrt(_MOST_COMPARED // size))
         every = math.prod(map(len, codes)) <= max(2, most)
         rows = self.random(max(2, most))
@@ -163,7 +202,7 @@ class Search:
 
     def _ascend(self, pair: Pair) -> Pair:
         """Change one cell of either row at a time, to the code that helps most, until none does."""
-        most = max(16, _MOST_VALUES // sum(len(weights) for weights in self.weights))
+        most = max(16, _MOST_VALUES // sum(block.size for block in self.blocks))
         for _ in range(_SWEEPS):
             before = pair.size
             for side, (name, codes) in itertools.product(

@@ -28,7 +28,6 @@ _UNITS = {
 class Verdict:
     """Conclusion of the program: the cost that rows reach and that none exceeds."""
 
-    findings: tuple[Finding, ...]
     reached: Fraction
     bound: Fraction
     wrong: tuple[str, ...]
@@ -86,9 +85,7 @@ def _argue(contents: Contents, name: str) -> Verdict:
         f"{_UNITS[contents.unit][k > 1]}.",
     ]
     if k > 1:
-        more = (
-            f", and products of person totals {k ** (2 * power)} times" if any(of_persons) else ""
-        )
+        more = f", and products of person totals {k ** (2 * power)} times" * any(of_persons)
         lines.append(
             f"A person has at most {k} rows: each block costs {k**power} times what it does for "
             f"one{more}."
@@ -105,15 +102,12 @@ def _argue(contents: Contents, name: str) -> Verdict:
             f"Rows are weighted by {design['weights']!r}, at most {design['cap']:g}, in {STEPS:,} "
             f"steps: each block costs {STEPS**power:,} times what it does for a weight of one step."
         )
-    copies = STEPS if contents.weighted else 1
     lines.append("")
-    findings, together = [], []
-    reached = bound = Fraction(0)
+    together, reached, bound = [], Fraction(0), Fraction(0)
     for number, (one, person) in enumerate(zip(contents.blocks, of_persons, strict=True)):
-        found = find_weighted if contents.weighted else find
+        found, copies = (find_weighted, STEPS) if contents.weighted else (find, 1)
         finding = found(one.block, contents.unit, power)
         price = Fraction((copies * k ** (1 + person)) ** power) / (power * one.multiplier)
-        findings.append(finding)
         lines += _explain(number, one, finding, price * finding.bound, power)
         if one.block.kind == "residual" and power == 2:
             together.append((one.block.columns, price / one.block.bounds[0] ** 2))
@@ -161,7 +155,7 @@ def _argue(contents: Contents, name: str) -> Verdict:
     lines += [f"Not decided: {one}." for one in contents.undecided]
     lines += [] if contents.wrong or contents.undecided else ["agrees"]
     wrong, text = tuple(contents.wrong), "\n".join(lines)
-    return Verdict(tuple(findings), reached, bound, wrong, bool(contents.undecided), text)
+    return Verdict(reached, bound, wrong, bool(contents.undecided), text)
 
 
 def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power: int) -> list[str]:

@@ -153,7 +153,9 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
         return [(*part[:wide], side, *part[wide + 1 :]) for side in sides]
 
     @cache
-    def at(part: Part) -> Ranges:
+    def at(part: Part | None) -> Ranges:
+        if part is None:
+            return [0] * block.size, [0] * block.size
         ends = zip(codes, part, strict=True)
         box = dict(zip(names, [(own[a], own[b]) for own, (a, b) in ends], strict=True))
         if all(a == b for a, b in part):
@@ -166,7 +168,7 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
         return list(map(min, low, least)), list(map(max, high, most))
 
     def measure(one: Part, other: Part | None) -> int:
-        (low, high), (least, most) = at(one), nothing if other is None else at(other)
+        (low, high), (least, most) = at(one), at(other)
         sizes = [max(h - m, g - n) for n, h, m, g in zip(low, high, least, most, strict=True)]
         return sum(size**power for size in sizes)
 
@@ -175,7 +177,6 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
         apart = column.name not in block.by_value
         starts.append([(i, i) for i in range(len(own))] if apart else [(0, len(own) - 1)])
     parts = list(itertools.product(*starts))
-    nothing = [0] * block.size, [0] * block.size
     pairs: list[tuple[Part, Part | None]] = [(part, None) for part in parts]
     if unit == "replace":
         pairs = list(itertools.combinations_with_replacement(parts, 2))

@@ -196,7 +196,8 @@ def _residual(plain: Plain, columns: Columns) -> Block:
 
 
 def _condition(plain: Plain, columns: Columns) -> Block:
-    return multiply(plain, columns, [], [_group(plain, columns)])
+    group = _group(plain, columns)  # its cells are in the order of its columns
+    return replace(multiply(plain, columns, [], [group]), columns=group.columns)
 
 
 def _partition(plain: Plain, columns: Columns) -> Block:

@@ -74,14 +74,14 @@ def refuse(because: bool, says: str) -> None:
 def read_json(text: str, kind: str) -> dict[str, Any]:
     """A JSON text of one meaning: no key twice, only finite numbers, no half characters."""
     try:
-        document = json.loads(text, object_pairs_hook=_once)
+        document: dict[str, Any] = json.loads(text, object_pairs_hook=_once)
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         raise NotReadError("does not hold JSON, or not such as dpstats writes") from None
-    if not isinstance(document, dict) or document.get("dpstats", "digests") != kind:
-        raise NotReadError(f"is not a {kind} of dpstats")
-    if kind != "digests" and repr(document.get("version")) != repr(VERSION):
-        raise NotReadError(f"has the format version {document.get('version')!r}, not {VERSION}")
+    right = isinstance(document, dict) and document.get("dpstats", "digests") == kind
+    refuse(not right, f"is not a {kind} of dpstats")
+    version = document.get("version", VERSION if kind == "digests" else None)
+    refuse(repr(version) != repr(VERSION), f"has the format version {version!r}, not {VERSION}")
     check(document, SHAPES[kind], kind)
     return document
 

@@ -38,7 +38,7 @@ BLOCKS = [
 
 def search(block, power, replaced):
     rng = np.random.default_rng(3)
-    return Search(SCHEMA, [block], [1 / block.bounds], power, replaced, rng)
+    return Search(SCHEMA, [block], [block.bounds], power, replaced, rng)
 
 
 def by_comparison(block, power, replaced):
