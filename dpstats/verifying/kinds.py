@@ -86,16 +86,12 @@ def cell_of(columns: Sequence[Column], row: Row) -> int:
     return index
 
 
-def check_block(plain: Plain) -> None:
-    """Refuse what are not the keys of a block's functions."""
+def read_block(plain: Plain, columns: Columns, others: Plain | None = None) -> Block:
+    """The functions of a block, from its keys; it may have others."""
     kind = str(plain.get("kind"))
     refuse(kind not in KINDS, f"has blocks of a kind that is not known: {kind!r}")
-    check(plain, {"kind": str} | KINDS[kind].keys, kind)
-
-
-def read_block(plain: Plain, columns: Columns) -> Block:
-    """The functions of a block, from its keys."""
-    return KINDS[plain["kind"]].read(plain, columns)
+    check(plain, {"kind": str} | KINDS[kind].keys | (others or {}), kind)
+    return KINDS[kind].read(plain, columns)
 
 
 def multiply(
@@ -220,7 +216,6 @@ def _partition(plain: Plain, columns: Columns) -> Block:
 
 def _contrasts(plain: Plain, columns: Columns) -> Block:
     """Sums of another block's functions over units of a survey, with the sign of each."""
-    check_block(plain["base"])
     base, dealt = read_block(plain["base"], columns), [plain["pairs"], plain["triples"]]
     unlike = base.kind == "contrasts" or not (base.listed or base.kind == "pilot_score")
     refuse(unlike, "has contrasts of functions that have none")
@@ -287,34 +282,26 @@ def _in_groups(
     return multiply(plain, columns, list(map(axis, numbers[0])), groups)
 
 
+def _split(number: Column, s: int) -> Axis:
+    """Three parts of a number that add up to 2 s K, the middle rounded; s = 2 K is exact."""
+    k = number.half
+
+    def vector(c: int) -> Entries:
+        half = _nearest(s * (k - c) * (k + c), 2 * k)
+        return [(0, s * (k - c) - half), (1, 2 * half), (2, s * (k + c) - half)]
+
+    return Axis(number, [2 * s * k] * 3, vector)
+
+
 def _group_moments(plain: Plain, columns: Columns) -> Block:
-    """Three parts of a number that add up to 4 K^2."""
-
-    def parts(number: Column) -> Axis:
-        k = number.half
-
-        def vector(c: int) -> Entries:
-            return [(0, (k - c) ** 2), (1, 2 * (k * k - c * c)), (2, (k + c) ** 2)]
-
-        return Axis(number, [4 * k * k] * 3, vector)
-
-    return _in_groups(plain, columns, parts, [plain["number"]])
+    return _in_groups(plain, columns, lambda c: _split(c, 2 * c.half), [plain["number"]])
 
 
 def _pair_moments(plain: Plain, columns: Columns) -> Block:
-    """Products of three parts of each of two numbers, that add up to 2 s K; the middle rounded."""
+    def split(number: Column) -> Axis:
+        return _split(number, max(min(2 * number.half, _MOST_PARTS // (2 * number.half)), 1))
 
-    def parts(number: Column) -> Axis:
-        k = number.half
-        s = max(min(2 * k, _MOST_PARTS // (2 * k)), 1)
-
-        def vector(c: int) -> Entries:
-            half = _nearest(s * (k - c) * (k + c), 2 * k)
-            return [(0, s * (k - c) - half), (1, 2 * half), (2, s * (k + c) - half)]
-
-        return Axis(number, [2 * s * k] * 3, vector)
-
-    return _in_groups(plain, columns, parts, plain["numbers"])
+    return _in_groups(plain, columns, split, plain["numbers"])
 
 
 def _kernel_lattice(plain: Plain, columns: Columns) -> Block:

@@ -17,7 +17,7 @@ from typing import Any
 from dpstats.verifying.blocks import Block
 from dpstats.verifying.columns import Column, read_column, source_of
 from dpstats.verifying.design import check_contrasts, check_design
-from dpstats.verifying.kinds import check_block, read_block
+from dpstats.verifying.kinds import read_block
 from dpstats.verifying.shapes import (
     SHAPES,
     check,
@@ -237,14 +237,9 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
     columns = {plain["name"]: read_column(plain) for plain in document["schema"]}
     blocks, texts = list[Measured](), set[str]()
     for plain in document["blocks"]:
-        check(
-            {key: plain[key] for key in plain if key in SHAPES["block"]}, SHAPES["block"], "block"
-        )
-        own = {key: plain[key] for key in plain if key not in ("role", "multiplier")}
-        check_block(own)
-        multiplier = fraction(plain["multiplier"])
-        blocks.append(Measured(read_block(own, columns), plain["role"], multiplier))
-        texts.add(json.dumps(own))
+        block = read_block(plain, columns, SHAPES["block"])
+        blocks.append(Measured(block, plain["role"], fraction(plain["multiplier"])))
+        texts.add(json.dumps({**plain, "multiplier": "", "role": ""}))
     budget = document["budget"]
     refuse(budget.get("kind") not in ("pure", "zcdp", "approx"), "has a budget of no known kind")
     check(budget, SHAPES[budget["kind"]], "budget")
