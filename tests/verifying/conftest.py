@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.verifying import blocks, kinds, reading
+from dpstats.verifying.arguing import Verdict, verify
 
 SCHEMA = dps.Schema([
     dps.Category("region", ["north", "south", "west"]),
@@ -117,6 +119,18 @@ def whole() -> Callable[..., dps.Plan]:
 def reread() -> Callable[[dps.Plan], reading.Contents]:
     """The plan as the program reads it from its file."""
     return lambda plan: reading._contents("plan", json.loads(json.dumps(plan.to_dict())))
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Callable[[dps.Plan | dict[str, object]], Verdict]:
+    """The verdict on a plan, or on its document when it was edited."""
+
+    def verdict(plan: dps.Plan | dict[str, object]) -> Verdict:
+        plain = plan if isinstance(plan, dict) else plan.to_dict()
+        (tmp_path / "plan.json").write_text(json.dumps(plain))
+        return verify(tmp_path / "plan.json")
+
+    return verdict
 
 
 def _differences(plan: dps.Plan) -> list[str]:

@@ -23,7 +23,7 @@ LISTED = [
 
 
 @pytest.mark.parametrize("every_budget", BUDGETS.values(), ids=BUDGETS)
-def test_every_block_of_a_plan(weighted, unit, every_budget, reread, differences, tmp_path):
+def test_every_block_of_a_plan(weighted, unit, every_budget, reread, differences, judge):
     plan = weighted(every_budget, unit)
     blocks_of_plan = reread(plan).blocks
     held = {(one.block.kind, one.role) for one in blocks_of_plan}
@@ -35,8 +35,7 @@ def test_every_block_of_a_plan(weighted, unit, every_budget, reread, differences
         if one.role == "contrasts":  # a row that stays and changes its unit moves them twice
             added = blocks.find_weighted(one.block, "add_remove", 2).bound
             assert blocks.find_weighted(one.block, "replace", 2).bound == 4 * added
-    plan.save(tmp_path / "plan.json")
-    verdict = verify(tmp_path / "plan.json")
+    verdict = judge(plan)
     assert verdict.agrees, verdict.text
     assert verdict.reached == verdict.bound == plan.budget.total
     assert "weighted by 'weight', at most 2500, in 4,096 steps" in verdict.text
@@ -53,9 +52,7 @@ def test_contrasts_of_scores(weighted, unit, budget, reread, differences):
     assert blocks.find_weighted(one.block, "replace", 2).bound == 12
 
 
-def test_splines_and_contrasts_of_their_scores(
-    weighted, unit, budget, reread, differences, tmp_path
-):
+def test_splines_and_contrasts_of_their_scores(weighted, unit, budget, reread, differences, judge):
     asked = {
         "odds": dps.Logistic("smoker ~ age + level"),
         "rate": dps.Poisson("age ~ smoker", given="level != 'a'"),
@@ -68,13 +65,12 @@ def test_splines_and_contrasts_of_their_scores(
     for block in splines:
         for power in (1, 2):
             assert blocks.find_weighted(block, unit, power).bound == 1 + (unit == "replace")
-    plan.save(tmp_path / "plan.json")
-    verdict = verify(tmp_path / "plan.json")
+    verdict = judge(plan)
     assert verdict.agrees, verdict.text
     assert verdict.bound == plan.budget.total
 
 
-def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, tmp_path):
+def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, judge):
     schema = weighted(BUDGETS["pure"], "replace").schema
     plan = dps.plan(
         schema, {"odds": dps.Logistic("smoker ~ age")}, budget=BUDGETS["pure"], n=500
@@ -82,9 +78,8 @@ def test_knots_that_are_not_of_a_table_of_splines_are_refused(weighted, tmp_path
     (at,) = (block for block in plan["blocks"] if block["kind"] == "spline_table")
     for knots in ([None], [[-12, 12], None, None], [[-12, 0, 0, 12], None], [[-12, 11], None],
                   [[12], None], [[-12, "0", 12], None], [[], None]):  # fmt: skip
-        (tmp_path / "plan.json").write_text(json.dumps(plan | {"blocks": [at | {"knots": knots}]}))
         with pytest.raises(NotReadError):
-            verify(tmp_path / "plan.json")
+            judge(plan | {"blocks": [at | {"knots": knots}]})
 
 
 def test_a_row_whose_weight_changes_counts_where_replaced_rows_cancel(weighted, reread):
@@ -112,19 +107,17 @@ def test_it_counts_pairs_as_the_package_does():
         assert count_pairs(design.to_dict()) == counted, (units, lonely)
 
 
-def test_units_that_are_not_listed_and_a_design_effect(weighted, tmp_path, unit):
+def test_units_that_are_not_listed_and_a_design_effect(weighted, judge, unit):
     for options in ({"unit": "u"}, {"unit": "u", "units": 40}, {"deff": 1.5}):
         design = dps.Design("w", mean=1, cap=2, **options)
         assert "deff" in options or count_pairs(design.to_dict()) == (design.pairs.plain, 0)
-        weighted(BUDGETS["pure"], unit, design).save(tmp_path / "plan.json", overwrite=True)
-        assert verify(tmp_path / "plan.json").agrees
+        assert judge(weighted(BUDGETS["pure"], unit, design)).agrees
 
 
-def test_persons_beside_a_design(weighted, tmp_path, unit):
+def test_persons_beside_a_design(weighted, judge, unit):
     for budget, times in [("pure", 3), ("approx", 9)]:
         plan = weighted(BUDGETS[budget], unit, person="id", rows_per_person=3)
-        plan.save(tmp_path / "plan.json", overwrite=True)
-        verdict = verify(tmp_path / "plan.json")
+        verdict = judge(plan)
         assert verdict.agrees, verdict.text
         assert verdict.reached == plan.budget.total
         assert f"each block costs {times} times" in verdict.text
