@@ -326,7 +326,7 @@ def audit_blocks(
     pair = search.farthest(pairs)
     reached = search.change(pair) / POWERS[strategy.budget.noise]
     loss = LossAudit(reached, strategy.budget.total, pair.every)
-    return list(audits), loss, Tables(worst, (search.sums(pair.row), search.sums(pair.other)))
+    return list(audits), loss, Tables(worst, (search.totals(pair.row), search.totals(pair.other)))
 
 
 def _audit_block(

@@ -127,7 +127,7 @@ class Search:
         ]
         return np.concatenate(weighted, axis=1) * rows[WEIGHT][:, np.newaxis]
 
-    def sums(self, rows: Rows) -> list[Integers]:
+    def totals(self, rows: Rows) -> list[Integers]:
         """Exact sums of every block, (d,) each, as they would be measured."""
         return [k * sums_of_rows(b, rows) for b, k in zip(self.blocks, self.times, strict=True)]
 
@@ -135,7 +135,7 @@ class Search:
         """The exact sum of changes, or of their squares, each in its unit."""
         total = Fraction(0)
         for here, there, units in zip(
-            *map(self.sums, (pair.row, pair.other)), self.units, strict=True
+            *map(self.totals, (pair.row, pair.other)), self.units, strict=True
         ):
             of_unit: Counter[float] = Counter()
             for moved, unit in zip((here - there).tolist(), units.tolist(), strict=True):
@@ -147,9 +147,9 @@ class Search:
         """True if sums over rows are those of every row by itself, which are what is searched."""
         rows = self.random(_TOGETHER)
         every = [{name: own[[i]] for name, own in rows.items()} for i in range(_TOGETHER)]
-        single = np.array([np.concatenate(self.sums(row)) for row in every])
+        single = np.array([np.concatenate(self.totals(row)) for row in every])
         searched = np.rint(self.values(rows) * np.concatenate(self.units))
-        together = np.concatenate(self.sums(rows))
+        together = np.concatenate(self.totals(rows))
         return bool(
             np.array_equal(searched, single) and np.array_equal(together, single.sum(axis=0))
         )
