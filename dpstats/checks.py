@@ -35,11 +35,6 @@ def check_alpha(alpha: float) -> float:
     ----------
     alpha : float
         One minus the confidence, in (0, 1/2].
-
-    Raises
-    ------
-    RequestError
-        If `alpha` is not in (0, 1/2]; a confidence such as 0.95 is recognised.
     """
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)):
         raise RequestError(f"alpha must be a number such as 0.05, got {short(alpha)}")

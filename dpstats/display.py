@@ -195,14 +195,7 @@ def as_html(
 
 @contextmanager
 def shown_progress(progress: Shown) -> Iterator[Progress | None]:
-    """The function that was given; without one, a bar where somebody sees it, until the work ends.
-
-    Raises
-    ------
-    RequestError
-        Unless `progress` is a function, None (a bar, in a terminal or a notebook), True (a bar
-        anywhere) or False (none).
-    """
+    """Yield the given function; without one a bar, where somebody sees it, until the work ends."""
     if progress is not None and not isinstance(progress, bool):
         if not callable(progress):
             raise RequestError(

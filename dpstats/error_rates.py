@@ -180,13 +180,7 @@ def smaller_errors(beta: float) -> list[float]:
 
 
 def check_beta(alpha: float, beta: float | None) -> float:
-    """Return the share of alpha that a radius uses, half of alpha if none is given.
-
-    Raises
-    ------
-    RequestError
-        If it is negative, or not below alpha.
-    """
+    """Return the share of alpha that a radius uses, half of alpha if none is given."""
     beta = for_noise(alpha) if beta is None else float(check_numbers("beta", beta, ()))
     if not 0 <= beta < alpha:
         raise RequestError(
@@ -272,11 +266,6 @@ def certificate_split(
     -------
     float
         beta, at least 1e-6 alpha and below alpha.
-
-    Raises
-    ------
-    RequestError
-        If `alpha` is out of range, `n` is not positive or `scale` is negative or infinite.
     """
     from scipy import optimize, special
 

@@ -77,15 +77,7 @@ def _wrapped(text: object, stream: TextIO) -> str:
 
 
 def show(text: object, *, end: str = "\n", done: str = "", wrap: bool = True) -> None:
-    """Print a result to stdout; with `wrap` it fits the terminal.
-
-    Raises
-    ------
-    BrokenPipeError
-        If its reader has closed it.
-    Unprinted
-        If it cannot be printed otherwise; with what is `done` already.
-    """
+    """Print a result to stdout; with `wrap` it fits the terminal."""
     clear_progress()
     try:
         print(_wrapped(text, sys.stdout) if wrap else text, end=end, flush=True)

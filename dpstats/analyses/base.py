@@ -43,7 +43,7 @@ class Analysis(Protocol[R_co]):
 
 
 class AlternativeShares(NamedTuple):
-    """What the power of an analysis' test is simulated under.
+    """Alternative hypothesis that the power of an analysis' test is simulated under.
 
     Attributes
     ----------
@@ -51,9 +51,9 @@ class AlternativeShares(NamedTuple):
         Numbers of functions that it answers, of cells or conditions that exclude each other, and
         their shares (adding up to one) of the rows in all of these.
     value : float or (d,) float64
-        What the test is about, under the alternative.
+        The tested quantity under the alternative.
     null : float, (d,) float64 or None
-        The same under its own null hypothesis, if it has one.
+        Its value under the analysis' own null hypothesis, if it has one.
     """
 
     groups: list[tuple[list[int], Floats]]
@@ -73,7 +73,7 @@ def answered(analysis: Analysis[Result], schema: Schema) -> Family:
 
 
 def combines(analysis: Analysis[Result], schema: Schema) -> bool:
-    """Whether tables that an analysis needs can follow from several measurements together.
+    """True if an analysis can use tables that follow from several measurements together.
 
     An analysis says so in a method ``combines(schema)``; one that asks for `disjoint` answers has
     independent noise if its own table is measured as it is.
@@ -83,7 +83,7 @@ def combines(analysis: Analysis[Result], schema: Schema) -> bool:
 
 
 def person_blocks(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
-    """What the variance of an analysis over persons follows from; none for most analyses.
+    """Blocks of person totals that give the variance of an analysis; most have none.
 
     An analysis that uses them names them in a method ``person_totals(schema)``.
     """
@@ -92,7 +92,7 @@ def person_blocks(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ..
 
 
 def possible_blocks(analysis: Analysis[Result], schema: Schema) -> tuple[Block, ...]:
-    """The same; none where `person_blocks` refuses."""
+    """`person_blocks`, or none where that refuses."""
     try:
         return person_blocks(analysis, schema)
     except RequestError:

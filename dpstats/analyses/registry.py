@@ -381,7 +381,7 @@ def analysis_from_text(text: str) -> Analysis[Result]:
 
 
 def is_call(text: str) -> bool:
-    """Whether a text spells an analysis, and not a condition or a name.
+    """True if a text spells an analysis, and not a condition or a name.
 
     Examples
     --------

@@ -57,7 +57,7 @@ def at_pilots(
 
 
 def _pending_scores(analysis: Analysis[Result], schema: Schema) -> list[PilotScore]:
-    """What an analysis needs the pilot of: its second stage, or scores that contrasts are of."""
+    """Scores at a pilot that an analysis needs: its second stage, or those of contrasts."""
     stage = second_stage(analysis, schema)
     if schema.design is None:
         return [] if stage is None else [stage]

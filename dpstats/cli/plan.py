@@ -133,7 +133,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 def _init(options: argparse.Namespace) -> None:
     from dpstats import files
     from dpstats.checks import counted
-    from dpstats.private.header import header_of, named
+    from dpstats.private.header import read_header, read_names
     from dpstats.releases.paid import check_apart
     from dpstats.schema import TextFile
     from dpstats.schema.template import looks_like_key, template
@@ -149,7 +149,7 @@ def _init(options: argparse.Namespace) -> None:
     every = {key: getattr(options, key) for key in ("encoding", "decimal", "delimiter")}
     given = {key: value for key, value in every.items() if value is not None}
     file = TextFile(**given)
-    names = named(options.header) if options.data is None else header_of(options.data, file)
+    names = read_names(options.header) if options.data is None else read_header(options.data, file)
     text = template(names, given)
     files.write_atomically(options.output, text.encode(), overwrite=options.overwrite)
     keys = [name for name in names if looks_like_key(name)]

@@ -43,13 +43,7 @@ def is_library_block(block: object) -> bool:
 
 
 def block_from_dict(plain: Mapping[str, Any], schema: Schema) -> Block:
-    """Build a block again from what its `to_dict` wrote.
-
-    Raises
-    ------
-    FileFormatError
-        For an unknown kind of block.
-    """
+    """Build a block again from what its `to_dict` wrote."""
     kind = plain.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise FileFormatError(

@@ -23,7 +23,7 @@ from dpstats.caching import Cached
 from dpstats.errors import RequestError
 from dpstats.privacy.laws import POWERS
 from dpstats.privacy.neighbours import Sensitivity
-from dpstats.schema import Column
+from dpstats.schema import Column, Number
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -35,21 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a block follows from a measured one: each sum is offset n + sign (sum of some).
+    """How a block follows from a measured one: each sum is offset n + sign (sum of some)."""
 
-    Attributes
-    ----------
-    member : (D,) int64
-        For each measured function, the wanted function it is added to, or -1. A wanted function
-        without a member does not follow.
-    size : int
-        Number of wanted functions, d.
-    sign, offset : int
-        1 and 0, or -1 and 1 for a complement.
-    """
-
+    # (D,): for each measured function, the wanted function it is added to, or -1. A wanted function
+    # without a member does not follow
     member: Codes
-    size: int
+    size: int  # number of wanted functions, d
+    # sign, offset: 1 and 0, or -1 and 1 for a complement
     sign: int = 1
     offset: int = 0
 
@@ -87,26 +79,17 @@ class Values(Protocol):
 
 
 class Block(Cached, ABC):
-    """Test functions that are measured together; a frozen dataclass.
+    """Test functions that are measured together; a frozen dataclass."""
 
-    Attributes
-    ----------
-    kind : str
-        Name of the class in files.
-    needs_codes : bool
-        Whether values depend on codes themselves, not only on levels and bins.
-    joint : bool
-        Whether every function depends on all columns, so that none follows from fewer.
-    degree : int
-        Sums over a person of k equal rows are k^degree times those over one row.
-    keys, scope : sequence of hashable, hashable
-        What each function is, among blocks of one kind and scope; () if it follows from none.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # name of the class in files
+    # whether values depend on codes themselves, not only on levels and bins
     needs_codes: ClassVar[bool] = True
+    # whether every function depends on all columns, so that none follows from fewer
     joint: ClassVar[bool] = False
+    # sums over a person of k equal rows are k^degree times those over one row
     degree: ClassVar[int] = 1
+    # keys, scope: what each function is, among blocks of one kind and scope; () if it follows from
+    # none
     keys: Sequence[Hashable] = ()
     scope: Hashable = None
 
@@ -199,12 +182,12 @@ class Block(Cached, ABC):
 
     @property
     def pending(self) -> bool:
-        """Whether a first stage gives the functions, and has not yet."""
+        """True if the functions are still to come from a first stage."""
         return False
 
     @property
     def calibrates(self) -> bool:
-        """Whether the functions only estimate the sampling variances of others, roughly."""
+        """True if the functions only serve to estimate the sampling variances of others."""
         return False
 
     def noise_factor(self, budget: Budget, unit: Unit) -> int:
@@ -229,7 +212,7 @@ class Block(Cached, ABC):
         return budget.price(self.moved_by(neighbours))
 
     def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
-        """The same at a scale `noise_factor` times as large, as in an equal split."""
+        """Price at noise `noise_factor` times as large: the part of the block in an equal split."""
 
         def compute() -> Fraction:
             cheaper: int = self.noise_factor(budget, neighbours.unit) ** POWERS[budget.noise]
@@ -253,8 +236,17 @@ class Block(Cached, ABC):
         return f"the grids of {columns} are too fine for sums of {name!r}: {cure}"
 
     def _cure(self, f: int, most: int) -> tuple[list[str], str]:
-        """Columns that a function depends on, and how to keep it within `most`."""
-        return [c.name for c in self.columns], "use fewer columns in it, or fewer points"
+        """Columns that a function depends on, and how to keep it within `most`.
+
+        Its bound is taken for a power of the steps of the numbers.
+        """
+        numbers = [column for column in self.columns if isinstance(column, Number)]
+        if not numbers:
+            return [column.name for column in self.columns], "use fewer columns in it"
+        degree = math.log(int(self.bounds[f])) / sum(math.log(2 * n.half_points) for n in numbers)
+        half = math.floor(most ** (1 / (degree * len(numbers))) * (0.5 - 1e-9))
+        points = 2 * half + 1  # an even number would need twice as fine a grid
+        return [n.name for n in numbers], f"declare them with at most points={points}"
 
 
 @dataclass(frozen=True)
@@ -332,7 +324,7 @@ class Family:
         return FamilyValues(tuple(block.evaluate(codes) for block in self.blocks), self.bounds)
 
     def signature(self, codes: Mapping[str, Codes]) -> list[Codes]:
-        """Of (m,) int64: points that agree in all are the same to every function of the family."""
+        """Codes (m,) int64 per column: points that agree in all have equal function values."""
         coded = self.coded_columns
         columns = {c.name: c for block in self.blocks for c in block.columns}
         return [
@@ -353,7 +345,7 @@ class DenseValues:
         return len(self.array)
 
     def at(self, points: NDArray[np.intp]) -> DenseValues:
-        """The same at some of the points."""
+        """Values at the chosen points."""
         return DenseValues(self.array[:, points])
 
     def average(self, weights: Floats) -> Floats:

@@ -77,11 +77,6 @@ def product(one: Iterable[Feature], other: Iterable[Feature]) -> Term | None:
 
     A level times itself is itself, and two levels of one column exclude each other; the square of a
     sign is one; numbers have powers.
-
-    Raises
-    ------
-    RequestError
-        For a sign times a level of its own column, which is that level or its negative.
     """
     both = (*one, *other)
     numbers = sorted(feature for feature in both if feature[1] is None)

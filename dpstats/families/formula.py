@@ -54,22 +54,15 @@ _MARKED = re.compile(rf"`?{_MARK}(\d+)`?")
 
 @dataclass(frozen=True)
 class Regressor:
-    """One column of the design matrix: a product of features; of none, the intercept.
+    """One column of the design matrix: a product of features; of none, the intercept."""
 
-    Attributes
-    ----------
-    name : str
-        As statsmodels names it: ``age``, ``C(region)[T.south]``, ``age:smoker[T.True]``,
-        ``I(age ** 2)``, ``C(region, Treatment('east'))[T.south]``.
-    factors : tuple of features
-        In the order of the formula; of different columns, or one number twice.
-    first : tuple of features
-        Those factors that are the first level of a category with another baseline. Such a factor is
-        one minus the other levels, so that every baseline has the same moments.
-    """
-
+    # as statsmodels names it: ``age``, ``C(region)[T.south]``, ``age:smoker[T.True]``,
+    # ``I(age ** 2)``, ``C(region, Treatment('east'))[T.south]``
     name: str
+    # in the order of the formula; of different columns, or one number twice
     factors: tuple[Feature, ...]
+    # those factors that are the first level of a category with another baseline. Such a factor is
+    # one minus the other levels, so that every baseline has the same moments
     first: tuple[Feature, ...] = ()
 
 
@@ -268,14 +261,7 @@ def names_logarithm(schema: Schema, text: str) -> bool:
 
 
 def named_number(schema: Schema, text: str) -> Number:
-    """The number that ``age`` names, or ``log(income)`` if its grid is logarithmic.
-
-    Raises
-    ------
-    RequestError
-        For another column, a number of the other scale, or text that can be both: a column by its
-        own name, and the logarithm of another one.
-    """
+    """The number that ``age`` names, or ``log(income)`` if its grid is logarithmic."""
     match = _NUMBERS.fullmatch(text) if isinstance(text, str) else None
     name = (match["quoted"] or match["bare"]) if match else text
     log = bool(match and match["log"])

@@ -111,7 +111,8 @@ class GroupMoments(Block):
     def names(self) -> list[str]:
         """Such as ``income low, region=north``."""
         name = self.number.measured_name
-        return [f"{name} {part}, {group.name}" for group in self.groups for part in PARTS]
+        groups = [f", {group.name}" if group.name else "" for group in self.groups]
+        return [f"{name} {part}{group}" for group in groups for part in PARTS]
 
     def _parts(self, codes: Codes) -> Codes:
         """Values (3, n) of the parts of rows that have a value."""
@@ -168,12 +169,7 @@ class GroupMoments(Block):
 def groups_by(
     numbers: Sequence[Number], column: Column, levels: Sequence[int], given: Subgroup | None = None
 ) -> tuple[Subgroup, ...]:
-    """Groups of rows with a value of all numbers: increasing indices of levels of a column.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Groups of rows with a value of all numbers: increasing indices of levels of a column."""
     if column in numbers:
         raise RequestError(f"{column.name!r} cannot define its own groups; name another")
     chosen, known = list(levels), range(column.bins)

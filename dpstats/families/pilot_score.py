@@ -50,24 +50,6 @@ _WIDEST = 2**3  # at which residuals are cut off, in unit scale
 class PilotScore(Block):
     """Products of features times the residual of a response at a pilot.
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        Those of the terms, of the response and of the condition.
-    terms : tuple of terms
-        Products of features as in `Moments`, the constant () among them if there is one.
-    response : feature
-        The indicator of a level, or a number of at least 0, in units of its upper bound M; with
-        the identity link a number in unit scale.
-    link : {"logit", "log", "identity"}
-    given : Subgroup, optional
-        The rows that the sums are over.
-    pilot : tuple of int, optional
-        Coefficients of the terms in units of 1 / 65536, for a response in original units, or with
-        the identity link in unit scale. None while they are not known; then they count as zero.
-    clip : int, optional
-        Where residuals are cut off with the identity link, in units of 1 / 65536 of the unit scale.
-
     Notes
     -----
     With t a term in [-1, 1], y the response and s = min(mean(x'b0), M), each over M, the functions
@@ -85,12 +67,18 @@ class PilotScore(Block):
     rows with the same levels then may differ by 2.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # those of the terms, of the response and of the condition
+    # products of features as in `Moments`, the constant () among them if there is one
     terms: tuple[Term, ...]
+    # the indicator of a level, or a number of at least 0, in units of its upper bound M; with the
+    # identity link a number in unit scale
     response: Feature
-    link: str
-    given: Subgroup | None = None
+    link: str  # {"logit", "log", "identity"}
+    given: Subgroup | None = None  # the rows that the sums are over
+    # coefficients of the terms in units of 1 / 65536, for a response in original units, or with the
+    # identity link in unit scale. None while they are not known; then they count as zero
     pilot: tuple[int, ...] | None = None
+    # where residuals are cut off with the identity link, in units of 1 / 65536 of the unit scale
     clip: int | None = None
 
     kind: ClassVar[str] = "pilot_score"

@@ -25,24 +25,12 @@ class Subgroup:
     """The rows in a set of cells that have a value of some columns.
 
     The second part is written as a list of columns, since cells of many columns are too many.
-
-    Attributes
-    ----------
-    cells : CellSet
-    answered : tuple of columns
-        With ``allow_missing=True``; a row of the subgroup has a value in all of them.
-    label : str
-        The condition as it was written.
-
-    Raises
-    ------
-    RequestError
-        For a subgroup without rows.
     """
 
     cells: CellSet
+    # with ``allow_missing=True``; a row of the subgroup has a value in all of them
     answered: tuple[Column, ...] = ()
-    label: str = field(default="", compare=False)
+    label: str = field(default="", compare=False)  # the condition as it was written
 
     def __post_init__(self) -> None:
         for column in self.answered:
@@ -60,12 +48,7 @@ class Subgroup:
 
     @staticmethod
     def of(schema: Schema, given: str | None, names: Iterable[str]) -> Subgroup | None:
-        """Rows with a condition and a value of the named columns; None for all rows.
-
-        Raises
-        ------
-        RequestError, ConditionError
-        """
+        """Rows with a condition and a value of the named columns; None for all rows."""
         named = set(names)
         answered = tuple(c for c in schema if c.name in named and c.allow_missing)
         if given is None:
@@ -147,12 +130,7 @@ def disjoint(groups: Iterable[Subgroup]) -> bool:
 
 
 def require_answered(columns: Iterable[Column], group: Subgroup | None) -> None:
-    """Refuse columns that may be missing in a subgroup: the code of a missing cell is no value.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse columns that may be missing in a subgroup: the code of a missing cell is no value."""
     known = () if group is None else group.answered
     for column in columns:
         if column.allow_missing and column not in known:

@@ -39,31 +39,21 @@ class ConfidenceLaw(Cached):
     of independent Laplace variables the single one has the largest moment generating function
     (Boucheron, Lugosi and Massart 2013, Section 2).
 
-    Attributes
-    ----------
-    centre, error : (m,) float64
-        Error positive, or infinite for a draw without an estimate.
-    df : (m,) float64 or None
-        Degrees of freedom; None for normal laws.
-    noise_variance : float
-        Of the centre, from the noise, to first order; infinite where it has no law.
-    gaussian : bool
-        Whether the noise is, rather than Laplace's.
-    growing : tuple of float, optional
-        Of noise that grows with the value tested: estimate, sampling error, and the coefficients of
-        the variance of the noise as a polynomial in the distance from the estimate.
-
     References
     ----------
     Fieller, E. C. (1954). Some problems in interval estimation. J. R. Statist. Soc. B 16, 175-185.
     Weerahandi, S. (1993). Generalized confidence intervals. J. Amer. Statist. Assoc. 88, 899-905.
     """
 
+    # centre, error: (m,): error positive, or infinite for a draw without an estimate
     centre: Floats
     error: Floats
-    df: Floats | None = None
+    df: Floats | None = None  # (m,) or None: degrees of freedom; None for normal laws
+    # of the centre, from the noise, to first order; infinite where it has no law
     noise_variance: float = np.inf
-    gaussian: bool = False
+    gaussian: bool = False  # whether the noise is, rather than Laplace's
+    # of noise that grows with the value tested: estimate, sampling error, and the coefficients of
+    # the variance of the noise as a polynomial in the distance from the estimate
     growing: tuple[float, ...] | None = None
 
     @classmethod

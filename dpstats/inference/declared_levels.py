@@ -31,19 +31,11 @@ class DeclaredLevels:
     """Levels of a schema, which are declared and not learned: some may have no rows.
 
     Equations are those of "Levels without rows" in docs/explanation/inference/intervals.md.
-
-    Attributes
-    ----------
-    doubts : (L,) float64
-        L P(Z >= N), N the noisy sizes (eq. used-levels).
-    most : float
-        The largest doubt about a level that has a noisy size of at least one row.
-    shifts : (L,) float64
-        Mean noise, in rows, on the size of a level used because of it (eq. shift-of-chosen).
     """
 
-    doubts: Floats
-    most: float
+    doubts: Floats  # (L,): L P(Z >= N), N the noisy sizes (eq. used-levels)
+    most: float  # the largest doubt about a level that has a noisy size of at least one row
+    # (L,): mean noise, in rows, on the size of a level used because of it (eq. shift-of-chosen)
     shifts: Floats
 
     @classmethod

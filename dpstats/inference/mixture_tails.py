@@ -32,24 +32,13 @@ _LEAST = 1e-30  # of a variance; without noise there is no error
 
 @dataclass(frozen=True)
 class MixtureTails(Cached):
-    """Laws of d errors, each a normal one plus weighted independent noises, symmetric about zero.
+    """Laws of d symmetric errors, each a normal one plus weighted independent noises."""
 
-    Attributes
-    ----------
-    normal : (d,) float64
-        Variances of the normal parts, those of Gaussian noises included.
-    laplace : (d, k) float64
-        Variances of the weighted Laplace noises.
-    terms : (k,) float64
-        Number of equal Laplace terms in each noise.
-    step : (d,) float64
-        Largest change of an error by one more of a noise, where nothing else smooths it: the noises
-        are whole numbers. Half of it widens an interval.
-    """
-
-    normal: Floats
-    laplace: Floats
-    terms: Floats
+    normal: Floats  # (d,): variances of the normal parts, those of Gaussian noises included
+    laplace: Floats  # (d, k): variances of the weighted Laplace noises
+    terms: Floats  # (k,): number of equal Laplace terms in each noise
+    # (d,): largest change of an error by one more of a noise, where nothing else smooths it: the
+    # noises are whole numbers. Half of it widens an interval
     step: Floats | float = 0.0
 
     @cached_property

@@ -46,24 +46,14 @@ class NoisyRatio(Cached):
     D + R, D = T - r N and R normal with an eighth of D's standard deviation (of sampled rows at
     most one row), has exactly uniform tails at the true r. R makes the law continuous and is a
     function of a stored uniform.
-
-    Attributes
-    ----------
-    noise : JointNoise
-        Of Z and Z_0.
-    count : float
-        N.
-    t, u : (d,) float64
-        T, and stored uniforms on (-1/2, 1/2).
-    sampled : bool
-        X is binomial with the share r: D has the sampling variance of N rows.
     """
 
-    noise: JointNoise
-    count: float
+    noise: JointNoise  # of Z and Z_0
+    count: float  # N
+    # t, u: (d,): T, and stored uniforms on (-1/2, 1/2)
     t: Floats
     u: Floats
-    sampled: bool = False
+    sampled: bool = False  # X is binomial with the share r: D has the sampling variance of N rows
 
     @classmethod
     def of(

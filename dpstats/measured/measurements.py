@@ -291,7 +291,21 @@ class Measurements(HasStrategy):
 
     @classmethod
     def load(cls, path: str | Path) -> Measurements:
-        """Read what `save` wrote (a release file holds its measurements too)."""
+        """Read measurements from a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            File that `save` wrote, or a release, which holds its measurements.
+
+        Returns
+        -------
+        Measurements
+
+        Raises
+        ------
+        FileFormatError
+        """
         return cls.from_members(files.load_archive(path, files.MEASUREMENTS))
 
     def check_kept(self) -> None:

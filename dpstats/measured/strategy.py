@@ -208,7 +208,7 @@ class Strategy(Cached):
 
     @property
     def row_weight(self) -> float:
-        """What a row counts for in sums: the mean weight of a survey, in steps."""
+        """Mean contribution of a row to sums: one, or the mean weight of a survey in steps."""
         return 1.0 if self.schema.design is None else self.schema.design.coded_mean
 
     @property

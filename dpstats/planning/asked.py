@@ -187,12 +187,12 @@ def check_measured(strategy: Strategy, analyses: Mapping[str, Analysis[Result]])
         raise edited("measures person totals that none of its analyses has, or has some twice")
     bases = [p.block.base for p in strategy.contrasts if isinstance(p.block, Contrasts)]
     blocks = strategy.family.blocks
-    known: set[Block | None] = set(blocks)
+    answered: set[Block | None] = set(blocks)
     if bases:
-        estimands = (one for a in analyses.values() for one in estimands_of(a, strategy.schema))
-        known.update(one.contrasted for one in estimands)
-    held = (base in known or any(block.settles(base) for block in blocks) for base in bases)
-    if len(set(bases)) < len(bases) or not all(held):
+        estimands = (each for a in analyses.values() for each in estimands_of(a, strategy.schema))
+        answered.update(each.contrasted for each in estimands)
+    settled = (base in answered or any(block.settles(base) for block in blocks) for base in bases)
+    if len(set(bases)) < len(bases) or not all(settled):
         raise edited("measures contrasts of functions that answer nothing, or some twice")
 
 

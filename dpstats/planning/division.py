@@ -63,7 +63,7 @@ class Split:
 
     @property
     def complements(self) -> bool:
-        """Whether conditions follow from their complements: the number of rows is public."""
+        """True if conditions follow from their complements: the number of rows is public."""
         return self.neighbours.unit == "replace" and self.neighbours.copies == 1
 
     def __call__(
@@ -73,15 +73,15 @@ class Split:
         numbers = range(len(blocks)) if chosen is None else list(chosen)
         if self.shares is None and self.allocation == "equal":
             # Then every multiplier is the total over the amount, times the factor.
-            some = [relative_price([blocks[i]], self.budget, self.neighbours) for i in numbers]
+            prices = [relative_price([blocks[i]], self.budget, self.neighbours) for i in numbers]
             total = relative_price(blocks, self.budget, self.neighbours)
         else:
             optimal = self.shares is None
             parts = [self._optimal(b) for b in blocks] if optimal else self._by_shares(blocks)
-            some, total = [parts[i] for i in numbers], total_of(parts)
+            prices, total = [parts[i] for i in numbers], total_of(parts)
         return [
             blocks[i].multiplier(self.budget, self.neighbours, self.amount * part / total)
-            for i, part in zip(numbers, some, strict=True)
+            for i, part in zip(numbers, prices, strict=True)
         ]
 
     def beside(
@@ -91,7 +91,7 @@ class Split:
 
         `variances` is the weighted sum for what gets the rest, if it spends one.
         """
-        parts = [self._optimal(one, weight) for one, weight in zip(blocks, weights, strict=True)]
+        parts = [self._optimal(each, weight) for each, weight in zip(blocks, weights, strict=True)]
         rest = self._least(Fraction(variances / (1 if self.budget.noise == "gaussian" else 2)))
         total = total_of([*parts, rest])
         return [
@@ -155,8 +155,8 @@ def _root(value: Fraction, power: int) -> Fraction:
 def read_shares(shares: Mapping[str, Any], names: list[str]) -> dict[str, Fraction]:
     """Positive rational shares of all analyses."""
     if not isinstance(shares, Mapping) or set(shares) != set(names):
-        given = list(shares) if isinstance(shares, Mapping) else shares
-        raise RequestError(f"shares must name every analysis: {names}; got {short(given)}")
+        got = list(shares) if isinstance(shares, Mapping) else shares
+        raise RequestError(f"shares must name every analysis: {names}; got {short(got)}")
     return {name: read_rational(share, f"share of {name!r}") for name, share in shares.items()}
 
 
@@ -187,8 +187,8 @@ def divide(
     if not together:
         least = _least_count(rule, planned, count)
         rest = (rule.amount - count) / (rule.amount - least)
-        made = [replace(p, multiplier=p.multiplier * rest) for p in planned]
-        return Division(made, (), least)
+        planned_tables = [replace(p, multiplier=p.multiplier * rest) for p in planned]
+        return Division(planned_tables, (), least)
     others = [p for p in planned if p.block not in together]
     split = TableSplit(together, rule.neighbours.unit, weights)
     times = rule.neighbours.of_person(Sensitivity(Fraction(1), Fraction(1))).l2_squared
@@ -204,17 +204,17 @@ def divide(
         amount, count = rule.amount, Fraction(0)
     if rule.budget.noise == "laplace" or split.whole_is_better:
         tables, shares, part = split.measured_tables(rule.budget.noise)
-        made = [
+        planned_tables = [
             PlannedBlock(table, table.multiplier(rule.budget, rule.neighbours, amount * share))
             for table, share in zip(tables, shares, strict=True)
         ]
-        return Division([*made, *others], (), count + amount * part)
+        return Division([*planned_tables, *others], (), count + amount * part)
     residuals, multipliers, part = split.measured_residuals()  # for one row
-    made = [
+    planned_tables = [
         PlannedBlock(residual, multiplier * times / amount)
         for residual, multiplier in zip(residuals, multipliers, strict=True)
     ]
-    return Division([*made, *others], tuple(together), count + amount * part)
+    return Division([*planned_tables, *others], tuple(together), count + amount * part)
 
 
 def _combined_tables(rule: Split, combined: Container[str], family: Family) -> list[Table]:
@@ -257,13 +257,13 @@ def _beside_the_count(
 def _paid_for_count(rule: Split, blocks: Sequence[Block]) -> Fraction:
     """Fair part of the budget for the number of rows: what it would get in an equal split."""
     if rule.neighbours.copies > 1:
-        known = any(block.derive(ROWS, complements=False) is not None for block in blocks)
-        return rule.amount / (100 if known else 20)
+        has_count = any(block.derive(ROWS, complements=False) is not None for block in blocks)
+        return rule.amount / (100 if has_count else 20)
     if rule.neighbours.unit == "replace":
         return Fraction(0)
-    one = ROWS.price(rule.budget, rule.neighbours)
+    price = ROWS.price(rule.budget, rule.neighbours)
     others = relative_price(blocks, rule.budget, rule.neighbours)
-    return rule.amount * one / (one + others)
+    return rule.amount * price / (price + others)
 
 
 def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -> Fraction:
@@ -280,14 +280,14 @@ def _least_count(rule: Split, planned: Sequence[PlannedBlock], fair: Fraction) -
     if not tables or not fair or rule.neighbours.copies > 1:
         return fair
     power = 2 // POWERS[rule.budget.noise]  # of multipliers in variances
-    own = 1 / ROWS.multiplier(rule.budget, rule.neighbours, fair) ** power  # precisions
+    precision = 1 / ROWS.multiplier(rule.budget, rule.neighbours, fair) ** power  # precisions
     total = sum((1 / (p.block.size * p.multiplier**power) for p in tables), Fraction(0))
     answering = Family(tuple(p.block for p in planned)).answering.blocks
 
     def largest(count: Fraction) -> list[Fraction]:
         """Noise of a share of one in every block, in variances."""
         more = ((rule.amount - count) / (rule.amount - fair)) ** power
-        of_number = 1 / (total * more + own * (count / fair) ** power)
+        of_number = 1 / (total * more + precision * (count / fair) ** power)
         noise = []
         for p in planned:
             centred = 1 - Fraction(1, p.block.size) if p in tables else Fraction(1)
@@ -398,7 +398,7 @@ def continued(
     whole = sum(parts.values(), Fraction(0))
     amounts = {name: budget.total * parts[name] / whole for name in stages}
     new = at_pilots(_scores(stages, amounts, budget, old.neighbours), analyses, start)
-    own = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
+    others = tuple(planned for planned in old.blocks if planned.role in ("reference", "count"))
     together = budget.of_total(old.budget.total + budget.total)
-    blocks = (*old.measured, *old.scores, *new, *old.of_persons, *own)
+    blocks = (*old.measured, *old.scores, *new, *old.of_persons, *others)
     return replace(old, schema=schema, blocks=blocks, budget=together)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.analyses.base import AlternativeShares, Analysis, answered
 from dpstats.analyses.registry import spelled
@@ -52,6 +51,7 @@ class Subject:
 class Measure(ABC):
     """A quantity of one analysis, from simulated releases of a strategy."""
 
+    slope: float = 0.7  # of the shortfall in log v: widths fall with v^(1/2) to v
     details: str  # what it is
     advice: str  # what to ask for where the target is out of reach
     chosen: str = ""  # which of several parameters it is of, and how to ask for another
@@ -150,24 +150,15 @@ class Delta(Measure):
         pretended = PretendRelease(strategy, n, *self.rows.table(0, n, base), 0)
         answers = pretended.answers(self.family, with_count=True)
         means = answers.means[: self.family.size]
-        found = certify_answers(answers, self.family, means, alpha=self.alpha, target="")
-        return float(found.joint_radius.max())
+        certificate = certify_answers(answers, self.family, means, alpha=self.alpha, target="")
+        return float(certificate.joint_radius.max())
 
 
 class Power(Measure):
-    """Share of simulated releases whose p-value is at most alpha.
-
-    A release that rejects the null hypothesis at a value is taken to do so at larger ones, and one
-    that keeps it to do so at smaller ones: with common random numbers few do otherwise. So most are
-    inferred a few times only. What is returned as the solution is inferred in full (`sure`).
-
-    A larger value therefore costs the releases that keep the hypothesis, a fifth of them at a power
-    of 80%, and a smaller one those that reject it: look from below (`below`).
-    """
+    """Share of simulated releases whose p-value is at most alpha."""
 
     slope = 1.5  # of the quantile of the power in log v: 2.8 standard errors at 80%, times a half
     rough = 1.25  # how close few releases get
-    below = 0.25  # an error of their quantile of the power
     advice = "ask for a lower power"
 
     def __init__(
@@ -194,44 +185,15 @@ class Power(Measure):
         generators = [generator((seed, 2)) for seed in range(RELEASES)]
         self.rows = PretendRows(strategy, codes, density, generators)
         self.details = f"of the test at level {subject.alpha:g}, {RELEASES} simulated releases"
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin another search, with few releases."""
-        self.size = FEW_RELEASES
-        self.rejects_at, self.keeps_at = np.full(RELEASES, np.inf), np.zeros(RELEASES)
-        self.known: dict[float, dict[int, bool]] = {}
+        self.releases = RELEASES
 
     def __call__(self, strategy: Strategy, n: int, base: int) -> float:
-        """The share, among the first `size` releases."""
-        value = float(strategy.budget.total) * n  # either grows while the other is fixed
-        unknown = (self.keeps_at < value) & (value < self.rejects_at)
-        chosen = np.flatnonzero(unknown[: self.size])
-        rejects = self._rejects(strategy, n, base, chosen, value)
-        self.rejects_at[chosen[rejects]] = value
-        self.keeps_at[chosen[~rejects]] = value
-        return float(np.mean(self.rejects_at[: self.size] <= value))
-
-    def sure(self, strategy: Strategy, n: int, base: int) -> float:
-        """The share among all releases, without such knowledge; it is all that is known then."""
-        value = float(strategy.budget.total) * n
-        rejects = self._rejects(strategy, n, base, np.arange(RELEASES), value)
-        self.rejects_at = np.where(rejects, value, np.inf)
-        self.keeps_at = np.where(rejects, 0.0, value)
-        return float(rejects.mean())
-
-    def _rejects(
-        self, strategy: Strategy, n: int, base: int, chosen: NDArray[np.intp], value: float
-    ) -> NDArray[np.bool_]:
-        """Rejections by the chosen releases; none is inferred twice at a value."""
-        known = self.known.setdefault(value, {})
-        for i in chosen.tolist():
-            if i not in known:
-                pretended = PretendRelease(strategy, n, *self.rows.table(i, n, base), i)
-                name = self.subject.name
-                pvalue = pvalue_in(self.analysis, pretended, name, self.null, self.term)
-                known[i] = pvalue <= self.subject.alpha
-        return np.array([known[i] for i in chosen.tolist()], dtype=bool)
+        """The share, among the first `releases`."""
+        name, alpha, rejections = self.subject.name, self.subject.alpha, 0
+        for i in range(self.releases):
+            pretended = PretendRelease(strategy, n, *self.rows.table(i, n, base), i)
+            rejections += pvalue_in(self.analysis, pretended, name, self.null, self.term) <= alpha
+        return rejections / self.releases
 
     def shortfall(self, measured: float, target: float) -> float:
         """How far a power is below the target, as normal quantiles."""

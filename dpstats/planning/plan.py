@@ -425,7 +425,7 @@ class Plan(HasStrategy):
         >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
         >>> plan.solve(width=0.05, of="smoking", n=2_000)
         smoking: width of at most 0.05 (noise-aware 0.95 interval)
-        least epsilon = 0.118 at n = 2000: width 0.04985; at epsilon = 0.116 it is 0.05005
+        least epsilon = 0.117 at n = 2000: width 0.04995; at epsilon = 0.116 it is 0.05005
         >>> plan.solve(width=0.05, of="smoking", budget=dps.PureDP(1)).found
         'n'
         """
@@ -471,13 +471,10 @@ class Plan(HasStrategy):
             return replace(self, strategy=strategy)
 
         with shown_progress(progress) as say:
-            problem = Problem(
-                self.strategy, self.reference, planned, of, quantity, target, measure, say
-            )
-            if n is None:
-                solution = problem.least_rows(self.budget if budget is None else budget)
-            else:
-                solution = problem.least_budget(n)
+            solution = Problem(
+                self.strategy, self.reference, planned, of, quantity, target, measure, say,
+                self.budget if budget is None else budget, n,
+            ).solve()  # fmt: skip
             if say is not None:
                 say("done", 1, 1)
         return solution
@@ -501,7 +498,16 @@ class Plan(HasStrategy):
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read what `save` wrote; a plan that was edited since is refused.
+        """Read a plan from a file; one that was edited since it was saved is refused.
+
+        Parameters
+        ----------
+        path : str or Path
+            File that `save` wrote.
+
+        Returns
+        -------
+        Plan
 
         Raises
         ------

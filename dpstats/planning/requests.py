@@ -41,12 +41,12 @@ def load_request(
     """
     path = files.as_path(path)
     document = read_toml(path, "request")
-    given = {
+    options = {
         "rows": rows, "rows_per_person": rows_per_person, "person": person,
         "person_totals": person_totals,
     }  # fmt: skip
     with files.named_in_errors(path):
-        document |= {key: value for key, value in given.items() if value is not None}
+        document |= {key: value for key, value in options.items() if value is not None}
         return _plan(document, path.parent, start)
 
 
@@ -102,19 +102,19 @@ def _read_budget(plain: Mapping[str, Any]) -> Budget:
             f"[budget] has unknown keys {first_few(unknown)}{did_you_mean(unknown, _AMOUNTS)}; it "
             f"takes epsilon, epsilon and delta, or rho; {remedy}"
         )
-    given = {key: parse_fraction(value) or value for key, value in plain.items()}  # as "1/3"
-    for key, value in given.items():
+    amounts = {key: parse_fraction(value) or value for key, value in plain.items()}  # as "1/3"
+    for key, value in amounts.items():
         if isinstance(value, str):
             raise RequestError(
                 f"[budget]: {key} = {short(value)} is text; write a number without quotes, such as "
                 f'{key} = 0.5, or a fraction with them, such as {key} = "1/3"'
             )
-    if set(given) == {"epsilon"}:
-        return PureDP(given["epsilon"])
-    if set(given) == {"rho"}:
-        return ZCDP(given["rho"])
-    if set(given) == {"epsilon", "delta"}:
-        return ApproxDP(given["epsilon"], given["delta"])
+    if set(amounts) == {"epsilon"}:
+        return PureDP(amounts["epsilon"])
+    if set(amounts) == {"rho"}:
+        return ZCDP(amounts["rho"])
+    if set(amounts) == {"epsilon", "delta"}:
+        return ApproxDP(amounts["epsilon"], amounts["delta"])
     raise RequestError(
         "needs [budget] with epsilon = ... (pure privacy, Laplace noise), with epsilon = "
         "... and delta = ... (approximate privacy, Gaussian noise), or with rho = ... "

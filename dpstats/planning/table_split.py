@@ -171,13 +171,13 @@ class TableSplit(Cached):
         factors = [-1 / (column.bins - 1) for column in columns]
         at = {column: i for i, column in enumerate(columns)}
         if len(columns) > MOST_COLUMNS:
-            worst = [1 + 1 / (min(c.bins for c in some) - 1) for some in self.sets]
+            worst = [1 + 1 / (min(c.bins for c in chosen) - 1) for chosen in self.sets]
             return 2 * np.array([worst])
         differs = differing_sets(len(columns))
         sides = np.where(differs, factors, 1.0).T.copy()
         change = np.empty((len(self.sets), len(differs)))
-        for row, some in zip(change, self.sets, strict=True):
-            row[:] = 2 * (1 - math.prod(sides[at[column]] for column in some))
+        for row, chosen in zip(change, self.sets, strict=True):
+            row[:] = 2 * (1 - math.prod(sides[at[column]] for column in chosen))
         return change.T
 
     @cached_property
@@ -224,27 +224,27 @@ class TableSplit(Cached):
         """
         wanted = np.sqrt(self.shrinkage * (weights @ self.spread))
         changes = self.changes[used]
-        own = prices[used] / prices[used].sum()
+        shares = prices[used] / prices[used].sum()
         for _ in range(1 if len(used) == 1 else 400):
-            root = wanted / np.sqrt(own @ changes)
-            spent = root / ((own @ changes) @ root)
+            root = wanted / np.sqrt(shares @ changes)
+            spent = root / ((shares @ changes) @ root)
             cost = changes @ spent
             if cost.max() <= 1 + _CLOSE / 4:
                 break
-            own = own * cost
-            own /= own.sum()
-        prices[used] = own
+            shares = shares * cost
+            shares /= shares.sum()
+        prices[used] = shares
         return np.asarray(spent)
 
     def measured_residuals(self) -> tuple[list[Residual], list[Fraction], Fraction]:
         """Residuals, their squared noise scales for rho = 1, and the part of the number of rows."""
         count = self.precisions[0] if self.unit == "add_remove" else 0.0
-        own = self.precisions[1:] if self.unit == "add_remove" else self.precisions
+        shares = self.precisions[1:] if self.unit == "add_remove" else self.precisions
         part = Fraction(float(count)).limit_denominator(10**6)
         lengths = [residual.squared_length for residual in self.residuals]
         whole = [
             Fraction(max(1, round(share * _FINE / length)))
-            for share, length in zip(own.tolist(), lengths, strict=True)
+            for share, length in zip(shares.tolist(), lengths, strict=True)
         ]
         spent = joint_l2_squared(self.residuals, whole, self.unit) / 2
         unit = (1 - part) / spent
@@ -270,8 +270,8 @@ class TableSplit(Cached):
         from scipy import sparse
 
         inside = np.array([math.prod(c.bins for c in some) for some in self.sets], dtype=np.float64)
-        held = self.spread.sign().T
-        own = sparse.diags_array(inside) @ held @ sparse.diags_array(1 / self.cells)
+        covers = self.spread.sign().T
+        own = sparse.diags_array(inside) @ covers @ sparse.diags_array(1 / self.cells)
         count = sparse.csr_array(([1.0], ([0], [0])), shape=(len(self.sets), 1))
         return sparse.csr_array(sparse.hstack([own, count]) if self.unit == "add_remove" else own)
 

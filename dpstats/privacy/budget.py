@@ -34,25 +34,14 @@ from dpstats.privacy.rationals import (
 
 
 class Budget(ABC):
-    """Base class of budgets: a block spends its price divided by its noise multiplier.
+    """Base class of budgets: a block spends its price divided by its noise multiplier."""
 
-    Attributes
-    ----------
-    kind, parameter : str
-        Name of the definition of privacy in files, and of the parameter that adds up.
-    cap_options : str
-        Options of ``dpstats ledger new`` for this kind.
-    noise : {"laplace", "gaussian"}
-        The noise that it is spent on.
-    rows_of_one : str
-        The guarantee for a person with k rows.
-    """
-
+    # kind, parameter: name of the definition of privacy in files, and of the parameter that adds up
     kind: ClassVar[str]
     parameter: ClassVar[str]
-    cap_options: ClassVar[str]
-    noise: ClassVar[Noise]
-    rows_of_one: ClassVar[str]
+    cap_options: ClassVar[str]  # options of ``dpstats ledger new`` for this kind
+    noise: ClassVar[Noise]  # {"laplace", "gaussian"}: the noise that it is spent on
+    rows_of_one: ClassVar[str]  # the guarantee for a person with k rows
 
     def _repr_html_(self) -> str:
         return as_html("dpstats budget", [str(self)])

@@ -92,6 +92,18 @@ class Ledger:
     ) -> Ledger:
         """Start a ledger in a new file.
 
+        Parameters
+        ----------
+        path : str or Path
+        cap : PureDP, ZCDP or ApproxDP
+            The most that all releases together may spend.
+        unit, rows_per_person, person
+            Neighbour relation of every release, as in `dps.plan`.
+
+        Returns
+        -------
+        Ledger
+
         Raises
         ------
         RequestError

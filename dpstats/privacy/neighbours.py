@@ -42,21 +42,13 @@ def check_unit(unit: object) -> Unit:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The sensitivity of a vector of sums to one row, in units of f = g / B.
+    """The sensitivity of a vector of sums to one row, in units of f = g / B."""
 
-    Attributes
-    ----------
-    l1 : Fraction
-        Largest sum of absolute changes.
-    l2_squared : Fraction
-        Largest sum of squared changes.
-    """
-
-    l1: Fraction
-    l2_squared: Fraction
+    l1: Fraction  # largest sum of absolute changes
+    l2_squared: Fraction  # largest sum of squared changes
 
     def of_rows(self, k: int) -> Sensitivity:
-        """The same to k rows: each moves the sums by no more, and k equal ones by k times that."""
+        """Sensitivity to k rows: k times the L1, k^2 times the squared L2 (k equal rows)."""
         return self if k == 1 else Sensitivity(k * self.l1, k**2 * self.l2_squared)
 
     def __add__(self, other: Sensitivity) -> Sensitivity:
@@ -85,20 +77,6 @@ def check_rows_per_person(rows: object) -> int:
 class Neighbours:
     """Which two tables are neighbours, and so what one person can change.
 
-    Attributes
-    ----------
-    unit : {"replace", "add_remove"}
-        The relation for one row.
-    rows_per_person : int
-        The most rows of one person, k. Neighbours then differ by up to k such steps.
-    person : str or None
-        The column of keys by which persons are known; at most k rows of each are used. Neighbours
-        then differ in all rows of one person, however many: these come or go, or the values in
-        them change while keys stay.
-    copies : int
-        The largest weight of a row, a whole number: a row of weight u counts as u equal rows. Then
-        all rows of a person are used, with weights that are scaled to at most k times this.
-
     Notes
     -----
     A step moves a block's sums by at most its sensitivity, so k steps move them by k times that in
@@ -108,9 +86,15 @@ class Neighbours:
     weight, and the norm of a difference of two such points is largest at corners.
     """
 
-    unit: Unit = "replace"
+    unit: Unit = "replace"  # {"replace", "add_remove"}: the relation for one row
+    # the most rows of one person, k. Neighbours then differ by up to k such steps
     rows_per_person: int = 1
+    # the column of keys by which persons are known; at most k rows of each are used. Neighbours
+    # then differ in all rows of one person, however many: these come or go, or the values in them
+    # change while keys stay
     person: str | None = None
+    # the largest weight of a row, a whole number: a row of weight u counts as u equal rows. Then
+    # all rows of a person are used, with weights that are scaled to at most k times this
     copies: int = 1
 
     def __post_init__(self) -> None:
@@ -133,7 +117,7 @@ class Neighbours:
 
     @property
     def rows(self) -> str:
-        """What of a table may differ, such as "one row"."""
+        """Difference between neighbouring tables, such as "one row"."""
         k = self.rows_per_person
         if self.person is not None:
             return "all rows of one person"
@@ -141,12 +125,12 @@ class Neighbours:
 
     @property
     def whom(self) -> str:
-        """What is protected as a whole: "row", or "person" where one may have several."""
+        """Unit that is protected as a whole: "row", or "person" where one may have several."""
         return "row" if self.person is None and self.rows_per_person == 1 else "person"
 
     @property
     def protected(self) -> str:
-        """The same, with the key by which persons are known."""
+        """Difference between neighbours, with the column of keys of persons."""
         return self.rows if self.person is None else f"{self.rows} by the key {self.person!r}"
 
     @property
@@ -171,7 +155,7 @@ class Neighbours:
 
     @property
     def counts_are_public(self) -> str:
-        """What is public of persons whose rows are replaced, and what to do; "" for others."""
+        """Note on the public row counts of persons whose rows are replaced; "" for others."""
         if self.person is None or self.unit != "replace":
             return ""
         return (

@@ -39,8 +39,7 @@ def data_frame(frame: pd.DataFrame, raw: RawColumns, person: str | None = None) 
         chosen = [arrays[name] for name in wanted]
         return one_by_one(in_slices(pa.RecordBatch.from_arrays(chosen, names=list(wanted))))
 
-    types = {name: array.type for name, array in arrays.items()}
-    return Source(fields, parts, rows=len(frame), types=types)
+    return Source(fields, parts, rows=len(frame))
 
 
 def _array(
@@ -49,8 +48,8 @@ def _array(
     """Cells of a column; of objects the text that `as_text` gives, by default that of a file."""
     as_text = text_of if as_text is None else as_text
     dtype = series.dtype
-    held = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
-    if held == np.dtype(object):
+    kind = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
+    if kind == np.dtype(object):
         return _objects(series, as_text)
     array = series.to_numpy() if isinstance(dtype, np.dtype) else None
     if array is not None and array.dtype.kind in "iufb" and not array.dtype.isnative:
@@ -59,8 +58,8 @@ def _array(
         converted = pa.Array.from_pandas(series)
     except (pa.ArrowException, TypeError, ValueError):  # broken text, or a type of pandas alone
         converted = None
-    own = converted is not None and isinstance(converted.type, pa.BaseExtensionType)
-    if converted is None or (own and not hasattr(dtype, "pyarrow_dtype")):  # periods, intervals
+    custom = converted is not None and isinstance(converted.type, pa.BaseExtensionType)
+    if converted is None or (custom and not hasattr(dtype, "pyarrow_dtype")):  # periods, intervals
         return _objects(series.astype(object), as_text)
     return converted.combine_chunks() if isinstance(converted, pa.ChunkedArray) else converted
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +47,7 @@ SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 def is_delimited(path: Path) -> bool:
-    """Whether a name is that of a file that `delimited` reads."""
+    """True if `delimited` reads files of this name."""
     return path.name.lower().endswith(SUFFIXES)
 
 
@@ -100,9 +98,8 @@ def delimited(
         import pyarrow.csv as pacsv
 
         with pa.OSFile(os.fsencode(path)) as raw:  # of any name
-            stream = pa.CompressedInputStream(raw, "gzip") if zipped else raw
             reader = pacsv.open_csv(
-                stream if written.encoding in _UTF8 else pa.PythonFile(_as_utf8(stream, written)),
+                in_utf8(raw, zipped, written),
                 read_options=pacsv.ReadOptions(block_size=block, use_threads=False),
                 parse_options=pacsv.ParseOptions(
                     delimiter=header.delimiter,
@@ -136,65 +133,42 @@ def delimited(
 
 
 def with_marks_exchanged(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    """The same rows with a point for each comma and a comma for each point in texts of columns."""
+    """Exchange commas and points in the texts of some columns."""
     columns = []
     for name, cells in zip(batch.schema.names, batch.columns, strict=True):
         if name in names and cells.type == pa.large_binary() and cells.buffers()[2] is not None:
             kept, starts, text = cells.buffers()
-            held = [kept, starts, pa.py_buffer(text.to_pybytes().translate(_EXCHANGED))]
-            cells = pa.Array.from_buffers(cells.type, len(cells), held, offset=cells.offset)
+            buffers = [kept, starts, pa.py_buffer(text.to_pybytes().translate(_EXCHANGED))]
+            cells = pa.Array.from_buffers(cells.type, len(cells), buffers, offset=cells.offset)
         columns.append(cells)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-class _Recoded(io.RawIOBase):
-    """Bytes of a text as UTF-8; those that its encoding does not have become U+FFFD.
+def in_utf8(raw: pa.NativeFile, zipped: bool, written: TextFile) -> pa.NativeFile:
+    """Text of a file as bytes in UTF-8; bytes that its encoding does not have become U+FFFD.
 
     The decoder of Arrow ends at such a byte with an error, which would tell of a cell.
     """
+    text = pa.CompressedInputStream(raw, "gzip") if zipped else raw
+    if written.encoding in _UTF8:
+        return text
+    decoder = codecs.getincrementaldecoder(written.encoding)(errors="replace")
 
-    def __init__(self, held: Any, encoding: str) -> None:
-        self._held, self._left, self._ended = held, b"", False
-        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    def recoded(block: pa.Buffer) -> bytes:
+        return decoder.decode(block, final=not len(block)).encode("utf-8", "replace")
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._left and not self._ended:
-            block = self._held.read(_BLOCK)
-            self._ended = not block
-            text = self._decoder.decode(block, final=self._ended)
-            self._left = text.encode("utf-8", "replace")
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
-        return size
-
-    def close(self) -> None:
-        if not self.closed:
-            self._held.close()
-        super().close()
-
-
-def _as_utf8(held: Any, written: TextFile) -> io.BufferedReader:
-    return io.BufferedReader(_Recoded(held, written.encoding), _BLOCK)
-
-
-def open_text(path: Path, zipped: bool, written: TextFile) -> Any:
-    """The text of a file as bytes in UTF-8."""
-    held = gzip.open(path, "rb") if zipped else path.open("rb")  # noqa: SIM115
-    return held if written.encoding in _UTF8 else _as_utf8(held, written)
+    return pa.TransformInputStream(text, recoded)
 
 
 def check_kind(path: Path, zipped: bool) -> None:
     """Refuse a file whose first bytes are those of something else than delimited text."""
-    with path.open("rb") as raw:
+    with pa.OSFile(os.fsencode(path)) as raw:
         start = raw.read(4)
-    if zipped and start and not start.startswith(_GZIP):
-        raise DataError(f"{path.name!r} is not a gzip file; take .gz off its name")
-    if zipped and start:
-        with gzip.open(path, "rb") as text:
-            start = text.read(4)
+        if zipped and start and not start.startswith(_GZIP):
+            raise DataError(f"{path.name!r} is not a gzip file; take .gz off its name")
+        if zipped and start:
+            raw.seek(0)
+            start = pa.CompressedInputStream(raw, "gzip").read(4)
     for first, (kind, remedy) in _NOT_TEXT.items():
         if start.startswith(first):
             within = "holds" if zipped else "seems to be"
@@ -206,33 +180,34 @@ def _check_quotes(path: Path, delimiter: str, zipped: bool, written: TextFile) -
 
     Its quote was never closed: the lines up to the next quote, or the last, would be its text.
     """
-    ends, inside, held = f"{delimiter}\r\n".encode(), False, b"\n"
-    with open_text(path, zipped, written) as raw:
-        if (start := raw.read(len(codecs.BOM_UTF8))) != codecs.BOM_UTF8:
-            held += start
+    ends, inside, waiting = f"{delimiter}\r\n".encode(), False, b"\n"
+    with pa.OSFile(os.fsencode(path)) as raw:
+        stream = in_utf8(raw, zipped, written)
+        if (start := stream.read(len(codecs.BOM_UTF8))) != codecs.BOM_UTF8:
+            waiting += start
         while True:
-            block = raw.read(_BLOCK)
-            text = held + (block or b"\n")
+            block = stream.read(_BLOCK)
+            text = waiting + (block or b"\n")
             kept = text.rstrip(b'"') if block else text  # what follows decides what quotes mean
             if (after := _inside(kept, ends, inside)) is None or (after and not block):
                 raise pa.ArrowInvalid("CSV parse error: Expected 1 columns, got 0")  # see `unread`
             if not block:
                 return
-            inside, held = after, text[len(kept) - 1 :]
+            inside, waiting = after, text[len(kept) - 1 :]
 
 
 def _inside(text: bytes, ends: bytes, inside: bool) -> bool | None:
-    """Whether a text ends within quotes, if it begins so; None if a quote is where none can be.
+    """True if a text ends within quotes; None if a quote is where none can be.
 
     Its first byte was seen before, and its last one is no quote.
     """
     if text.find(b'"', 1) < 0:
         return inside
-    held = np.frombuffer(text, np.uint8)
-    places = np.flatnonzero(held[1:] == _QUOTE) + 1
+    characters = np.frombuffer(text, np.uint8)
+    places = np.flatnonzero(characters[1:] == _QUOTE) + 1
     marks = np.isin(np.arange(256), [*ends, _QUOTE])
     opening, closing = places[int(inside) :: 2], places[1 - int(inside) :: 2]
-    if marks[held[opening - 1]].all() and marks[held[closing + 1]].all():
+    if marks[characters[opening - 1]].all() and marks[characters[closing + 1]].all():
         return inside ^ bool(len(places) % 2)
     doubled = -1
     for place in places.tolist():  # some quotes are within a cell that has none around it
@@ -257,20 +232,18 @@ class _Header:
 
     @property
     def described(self) -> str:
-        """What may be said of a first line that could be a person's data."""
+        """Description of a first line that repeats no field, as it may be a person's data."""
         if len(self.fields) < 2:
             return f"has {len(self.fields)} fields" if not self.fields else "has 1 field"
         mark = _DELIMITERS.get(self.delimiter, repr(self.delimiter))
         return f"has {len(self.fields)} fields, separated by {mark}"
 
 
-def _text(raw: Any) -> io.TextIOWrapper:
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="replace", newline="")
-
-
 def _read_header(path: Path, names: Sequence[str], zipped: bool, written: TextFile) -> _Header:
     """The first line, split by the delimiter that gives most of the names, then most fields."""
-    with _text(open_text(path, zipped, written)) as text:
+    with pa.OSFile(os.fsencode(path)) as raw:
+        stream = in_utf8(raw, zipped, written)
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
         start = text.read(_FIRST_LINE)
     if written.delimiter is not None:
         return _split(start, written.delimiter)

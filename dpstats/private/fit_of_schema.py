@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,13 +28,13 @@ from dpstats.private.keys import codes_of_keys
 from dpstats.private.likely_meaning import (
     DECLARE_ENCODING,
     EXCHANGED,
-    advice_on,
-    alike,
-    delimiter_of,
+    advise_on,
+    find_alike,
+    find_delimiter,
 )
 from dpstats.private.measure import check_rows
 from dpstats.private.persons import of_persons
-from dpstats.private.sources import Source, unread
+from dpstats.private.sources import Source, describe_failure
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Design, Schema, arrow
@@ -49,6 +50,7 @@ TITLE = "Fit of the schema (not private: do not publish)"
 SHOWN = 4  # values of a column that are listed
 MOST_VALUES = 1_000  # distinct values that are counted at a time
 LONGEST = 32  # characters of a value that are kept
+_MOST_UNITS = 1_000_000  # that are counted
 
 
 def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
@@ -113,17 +115,17 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
             f"{list(plan.schema.raw.names)}"
         )
     if present:
-        known = key if key not in absent else None
-        held = schema.select(column.name for column in present)
-        source.check_names((replace(held, design=None) if absent else held).raw, known)
+        known_key = key if key not in absent else None
+        readable = schema.select(column.name for column in present)
+        source.check_names((replace(readable, design=None) if absent else readable).raw, known_key)
     used, of_keys, weighted = source, Counter[str](), plan.schema.design
     if key is not None and not (absent if weighted else key in absent):
         used = of_persons(source, key, plan.rows_per_person, None, of_keys, weighted)
     repairs = plan.read_columns.repairs(plan.read_columns.names)
-    found = _counts_of(used, present, None if absent else repairs)
-    if isinstance(found, str):  # raised here, where no frame of the traceback holds cells
-        raise DataError(found)
-    rows, columns, broken, totals, design = found
+    counts = _counts_of(used, present, None if absent else repairs)
+    if isinstance(counts, str):  # raised here, where no frame of the traceback holds cells
+        raise DataError(counts)
+    rows, columns, broken, totals, design = counts
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
     if scaled := of_keys["scaled"]:
@@ -151,88 +153,163 @@ def _refused(rows: int, plan: Plan) -> str:
 
 
 def _lacks_header(fields: Sequence[str], schema: Schema) -> bool:
-    """Whether a first line without a name of the schema is a row rather than other names."""
-    if any(alike(name, fields) for name in (*schema.names, *schema.raw.names)):
+    """True if a first line without a name of the schema is a row rather than other names."""
+    if any(find_alike(name, fields) for name in (*schema.names, *schema.raw.names)):
         return False
     levels = {str(level) for column in schema if isinstance(column, Category)
               for level in column.stored}  # fmt: skip
     return is_row(fields) or not levels.isdisjoint(fields)
 
 
-@dataclass(frozen=True)
+@dataclass
 class ColumnFit:
-    """How one column fits; not private.
+    """How one column fits, counted over the batches so far in bounded memory; not private.
 
     Attributes
     ----------
-    name : str
+    column : Column
+    decimal : str
+        The decimal mark of a text file.
     missing : int
         Empty cells, null, NaN, and declared codes for a missing cell.
     undeclared : int
         Cells that hold no declared level, or no number (no date) where one is declared.
     clamped : int
         Numbers outside the bounds, or that are none of the declared values.
-    commonest : tuple of (str, int)
-        The commonest undeclared or clamped values with their counts; at least that many where the
-        column holds more than a thousand different ones.
-    advice : tuple of str
-        What the values may mean.
-    rule : str
-        As what cells count that are missing or undeclared.
+    values : Counter of str
+        Undeclared or clamped values; counts are lower bounds where there are more than a thousand.
     """
 
-    name: str
-    missing: int
-    undeclared: int
-    clamped: int
-    commonest: tuple[tuple[str, int], ...]
-    advice: tuple[str, ...]
-    rule: str
+    column: Column
+    decimal: str = "."
+    missing: int = 0
+    undeclared: int = 0
+    clamped: int = 0
+    values: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the cells of one batch, coded as for the sums."""
+        ends = [arrow.plain(batch.column(name)) for name in self.column.raw_names]
+        values = ends[0] if len(ends) == 1 else self.column.cells(batch)
+        missing, undeclared, clamped = _outside(values, self.column, ends)
+        self.missing += int(missing.sum())
+        self.undeclared += int(undeclared.sum())
+        self.clamped += int(clamped.sum())
+        if len(ends) == 1:
+            self.values.update(_texts(values.filter(pa.array(undeclared | clamped))))
+        else:
+            self.values.update(_texts(values.filter(pa.array(clamped))))
+            for cells in ends:
+                self.values.update(_texts(cells.filter(pa.array(undeclared & _is_neither(cells)))))
+        _forget_rare(self.values)
+
+    @property
+    def name(self) -> str:
+        """Name of the column."""
+        return self.column.name
+
+    @property
+    def commonest(self) -> tuple[tuple[str, int], ...]:
+        """The commonest values with their counts, as the file has them."""
+        return self._outside[:SHOWN]
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """Likely meaning of the values."""
+        return advise_on(self.column, dict(self._outside), self.decimal)
+
+    @property
+    def _outside(self) -> tuple[tuple[str, int], ...]:
+        column = self.column
+        text = column.holds_text if isinstance(column, Category) else column.dates
+        if self.decimal == "," and not text:
+            return _ordered({v.translate(EXCHANGED): times for v, times in self.values.items()})
+        return _ordered(self.values)
 
 
-@dataclass(frozen=True)
+@dataclass
 class DesignFit:
-    """How the weights and units of a table fit the design of a survey; not private.
+    """How weights and units fit the design of a survey, in the batches so far; not private.
 
     Attributes
     ----------
     design : Design
-    unusable : int
-        Weights that are missing, not finite or not positive.
-    clamped : int
-        Usable weights outside the declared bounds.
-    capped : int
-        Weights above the cap.
-    strata, units : tuple of (str, int)
-        The commonest strata that are not declared, and units that are not declared in their
-        stratum, with their counts; "" for cells without a key.
+    unusable, clamped, capped : int
+        Weights that are missing, not finite or not positive; usable ones outside the declared
+        bounds; and those above the cap.
+    strata, units : Counter of str
+        Strata that are not declared, and units that are not declared in their stratum; "" for
+        cells without a key.
     undeclared : int
         Rows of a unit that is not declared in its stratum; 0 if no units are listed.
-    empty : tuple of str
-        Declared units without a row.
-    used : int
-        Rows with a usable weight.
-    total : float
-        Sum of their weights within the declared bounds, before the cap.
-    units_seen : int
-        Distinct units of rows; counted to a million.
+    used, total : int, float
+        Rows with a usable weight, and the sum of these within the bounds, before the cap.
     """
 
     design: Design
-    unusable: int
-    clamped: int
-    capped: int
-    strata: tuple[tuple[str, int], ...] = ()
-    units: tuple[tuple[str, int], ...] = ()
+    unusable: int = 0
+    clamped: int = 0
+    capped: int = 0
+    strata: Counter[str] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
     undeclared: int = 0
-    empty: tuple[str, ...] = ()
     used: int = 0
     total: float = 0.0
-    units_seen: int = 0
+    _hashes: set[int] = field(default_factory=set)
+    _pairs: set[tuple[int, int]] = field(default_factory=set)
+
+    @cached_property
+    def _rows(self) -> DesignRows:
+        return DesignRows(self.design)
+
+    @cached_property
+    def _named(self) -> dict[tuple[int, int], str]:
+        """Names of declared units by their stratum and key."""
+        keys = {key: k for k, key in enumerate(unit_keys(self.design))}
+        return {
+            (h, keys[unit]): f"{stratum} {unit}".lstrip()
+            for h, (stratum, units) in enumerate(self.design.listed_units)
+            for unit in units
+        }
+
+    def add(self, batch: pa.RecordBatch) -> Floats:
+        """Count the rows of one batch, read as for the sums; their weights (n,), zero if unused."""
+        weights, clamped, usable = self._rows.clamped(batch)
+        self.unusable += int(np.count_nonzero(~usable))
+        self.used += int(np.count_nonzero(usable))
+        with np.errstate(over="ignore"):
+            self.total += float(clamped[usable].sum())
+        self.clamped += int(np.count_nonzero(usable & (clamped != weights)))
+        self.capped += int(np.count_nonzero(usable & (clamped > (self.design.cap or np.inf))))
+        if self.design.unit is not None:
+            self._add_units(batch, self.design.unit)
+        return np.where(usable, clamped, 0.0)
+
+    def _add_units(self, batch: pa.RecordBatch, unit_name: str) -> None:
+        if len(self._hashes) < _MOST_UNITS:
+            self._hashes.update(self._rows.hashes(batch))
+        if not self._named:
+            return
+        stratum, unit = self._rows.declared(batch)
+        distinct, which = np.unique(np.stack([stratum, unit]), axis=1, return_inverse=True)
+        pairs = list(map(tuple, distinct.T.tolist()))
+        self._pairs.update(pairs)
+        undeclared = np.array([pair not in self._named for pair in pairs], np.bool_)[which.ravel()]
+        self.undeclared += int(np.count_nonzero(undeclared))
+        self.units.update(_keys_of(batch.column(unit_name), undeclared))
+        if self.design.strata is not None:
+            self.strata.update(_keys_of(batch.column(self.design.strata), stratum < 0))
+        _forget_rare(self.units)
+        _forget_rare(self.strata)
+
+    @property
+    def empty(self) -> tuple[str, ...]:
+        """Declared units without a row."""
+        return tuple(name for pair, name in self._named.items() if pair not in self._pairs)
 
     @property
     def lines(self) -> list[str]:
-        """What is not as declared, one line for each, or that all is."""
+        """Lines on what is not as declared, or one that all is."""
         design, lines = self.design, list[str]()
 
         def count(rows: int, text: str) -> None:
@@ -241,13 +318,13 @@ class DesignFit:
 
         used = "not used" if design.missing is None else f"counted as {design.missing:g}"
         count(self.unusable, f"of a weight that is missing or not positive: {used}")
-        most = "" if design.high is None else f" or above {design.high:g}"
-        count(self.clamped, f"of a weight below {design.low:g}{most}: clamped to that")
+        above = "" if design.high is None else f" or above {design.high:g}"
+        count(self.clamped, f"of a weight below {design.low:g}{above}: clamped to that")
         count(self.capped, f"of a weight above the cap, {design.cap:g}: counted as that")
-        among = f" (the commonest: {_listed(self.units)})" if self.units else ""
+        among = f" (the commonest: {_listed(_ordered(self.units))})" if self.units else ""
         count(self.undeclared, f"of a unit that is not declared in its stratum{among}")
         if self.strata:
-            lines.append(f"strata that are not declared: {_listed(self.strata)}")
+            lines.append(f"strata that are not declared: {_listed(_ordered(self.strata))}")
         if self.empty:
             units = "unit has" if len(self.empty) == 1 else "units have"
             lines.append(f"{len(self.empty):,} declared {units} no row: {first_few(self.empty)}")
@@ -257,10 +334,10 @@ class DesignFit:
             lines.append(f"mean of the weights {self.total / self.used:,.6g} (declared "
                          f"{design.mean:,.6g}), sum {self.total:,.6g}{total}")  # fmt: skip
         if design.unit is not None:
-            known = design.number_of_units
-            declared = "not declared" if known is None else f"declared {known:,}"
-            most = " or more" if self.units_seen >= _MOST_UNITS else ""
-            lines.append(f"{self.units_seen:,}{most} units have rows ({declared})")
+            number, seen = design.number_of_units, len(self._hashes)
+            declared = "not declared" if number is None else f"declared {number:,}"
+            above = " or more" if seen >= _MOST_UNITS else ""
+            lines.append(f"{seen:,}{above} units have rows ({declared})")
         return [f"design: {line}" for line in lines]
 
 
@@ -324,7 +401,14 @@ class SchemaFit:
         import pandas as pd
 
         rows = [
-            (c.name, c.missing, c.undeclared, c.clamped, _listed(c.commonest), " ".join(c.advice))
+            (
+                c.name,
+                c.missing,
+                c.undeclared,
+                c.clamped,
+                _listed(c.commonest),
+                " ".join(c.advice),
+            )
             for c in self.columns
         ]
         names = ["column", "missing", "undeclared", "clamped", "commonest", "advice"]
@@ -333,21 +417,23 @@ class SchemaFit:
     def _page(self) -> Page:
         cells = [[c.name, *(f"{count:,}" for count in (c.missing, c.undeclared, c.clamped)),
                   _listed(c.commonest)] for c in self.columns]  # fmt: skip
-        advice = [f"{c.name}: {line}" for c in self.columns
-                  for line in (*c.advice, *([c.rule] if c.undeclared else []))]  # fmt: skip
+        advice = []
+        for c in self.columns:
+            lines = (*c.advice, *([c.column.missing_rule()] if c.undeclared else []))
+            advice += [f"{c.name}: {line}" for line in lines]
         if self.unread:
             advice.append(f"no cell can be read of: {', '.join(map(repr, self.unread))}")
         if self.absent:
             if any("\ufffd" in name for name in self.fields):
                 advice.append(f"the names are not UTF-8: {DECLARE_ENCODING}")
-            if mark := delimiter_of(self.fields, self.absent):
+            if mark := find_delimiter(self.fields, self.absent):
                 advice.append(
                     f"names in the first line are separated by {mark!r}: declare delimiter = "
                     f"{mark!r} under [file] of the schema, if the table is a text file"
                 )
             advice += [
                 f"the table has no column {name!r}"
-                + "".join(f": did you mean {near!r}?" for near in alike(name, self.fields)[:1])
+                + "".join(f": did you mean {near!r}?" for near in find_alike(name, self.fields)[:1])
                 for name in self.absent
             ]
             advice.append(f"{self.found}: {', '.join(map(repr, self.fields))}")
@@ -388,8 +474,13 @@ class SchemaFit:
         return self._page().html()
 
 
+def _ordered(values: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Values with their counts, the commonest first."""
+    return tuple(sorted(values.items(), key=lambda item: (-item[1], item[0])))
+
+
 def _listed(commonest: Sequence[tuple[str, int]]) -> str:
-    return ", ".join(f"{value!r} ({count:,})" for value, count in commonest)
+    return ", ".join(f"{value!r} ({count:,})" for value, count in commonest[:SHOWN])
 
 
 _Counts = tuple[tuple[str, int], ...]
@@ -399,12 +490,12 @@ def _counts_of(
     source: Source, columns: Sequence[Column], repairs: Repairs | None
 ) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts, DesignFit | None] | str:
     """The number of rows, the fit of columns, rules, totals and design; a sentence on failure."""
-    rows, tallies = 0, [_Tally(column, source.decimal) for column in columns]
+    rows, fits = 0, tuple(ColumnFit(column, source.decimal) for column in columns)
     rules = () if repairs is None else repairs.rules
     drawn = None if repairs is None else repairs.schema.design
     of = "table" if drawn is None else "population"
     totals = () if repairs is None else compile_totals(repairs.schema, of)
-    design = None if drawn is None else _DesignTally(drawn)
+    design = None if drawn is None else DesignFit(drawn)
     names = list(dict.fromkeys([
         *(name for column in columns for name in column.raw_names),
         *(() if drawn is None else drawn.raw_names),
@@ -413,8 +504,8 @@ def _counts_of(
     try:
         for batch in source.batches(names) if columns else ():
             rows += batch.num_rows
-            for tally in tallies:
-                tally.add(batch)
+            for fit in fits:
+                fit.add(batch)
             weights = np.ones(batch.num_rows) if design is None else design.add(batch)
             if repairs is not None and (rules or totals):
                 cells = repairs.schema.encode(batch)
@@ -423,130 +514,23 @@ def _counts_of(
                 for place, total in enumerate(totals):
                     having[place] += weights[total.counts(read)].sum()
     except Exception as error:  # a reader's own message may quote cells: keep what may be said
-        return unread(error, line=True)
-    fits = tuple(tally.result(source.types) for tally in tallies)
-    found = tuple(
+        return describe_failure(error, line=True)
+    broken_rules = tuple(
         (rule.text, count)
         for rule, count in zip(rules, broken.tolist(), strict=True)
         if not isinstance(rule, CompiledView)  # the table has none
     )
     shown = [str(compiled.total) for compiled in totals]
     having_each = tuple(zip(shown, map(round, having.tolist()), strict=True))
-    return rows, fits, found, having_each, None if design is None else design.result()
+    return rows, fits, broken_rules, having_each, design
 
 
-@dataclass
-class _Tally:
-    """Counts of one column over the batches so far, in bounded memory."""
-
-    column: Column
-    decimal: str = "."
-    missing: int = 0
-    undeclared: int = 0
-    clamped: int = 0
-    values: Counter[str] = field(default_factory=Counter)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count the cells of one batch, coded as for the sums."""
-        ends = [arrow.plain(batch.column(name)) for name in self.column.raw_names]
-        values = ends[0] if len(ends) == 1 else self.column.cells(batch)
-        missing, undeclared, clamped = _outside(values, self.column, ends)
-        self.missing += int(missing.sum())
-        self.undeclared += int(undeclared.sum())
-        self.clamped += int(clamped.sum())
-        if len(ends) == 1:
-            self.values.update(_texts(values.filter(pa.array(undeclared | clamped))))
-        else:
-            self.values.update(_texts(values.filter(pa.array(clamped))))
-            for cells in ends:
-                self.values.update(_texts(cells.filter(pa.array(undeclared & _is_neither(cells)))))
-        if len(self.values) > MOST_VALUES:  # the rarest are forgotten: counts become lower bounds
-            self.values = Counter(dict(self.values.most_common(MOST_VALUES // 2)))
-
-    def result(self, types: Mapping[str, pa.DataType]) -> ColumnFit:
-        """The counts, with advice on the values and on the type in which they are stored."""
-        values: dict[str, int] = dict(self.values)
-        column = self.column
-        stored = [types.get(name) for name in column.raw_names]
-        text = column.holds_text if isinstance(column, Category) else column.dates
-        if self.decimal == "," and not text:  # as the file has them
-            values = {value.translate(EXCHANGED): times for value, times in values.items()}
-        order = sorted(values.items(), key=lambda item: (-item[1], item[0]))
-        advice = advice_on(self.column, dict(order), stored, self.decimal)
-        commonest = tuple(order[:SHOWN])
-        return ColumnFit(
-            self.column.name, self.missing, self.undeclared, self.clamped, commonest, advice,
-            self.column.missing_rule(),
-        )  # fmt: skip
-
-
-_MOST_UNITS = 1_000_000  # the most that are counted
-
-
-class _DesignTally:
-    """Counts of weights and units over the batches so far, in bounded memory."""
-
-    def __init__(self, design: Design) -> None:
-        self._design, self._rows = design, DesignRows(design)
-        self._unusable = self._clamped = self._capped = self._undeclared = 0
-        self._strata, self._units = Counter[str](), Counter[str]()
-        keys = {key: k for k, key in enumerate(unit_keys(design))}
-        strata = enumerate(design.listed_units)
-        self._named = {
-            (h, keys[unit]): f"{stratum} {unit}".lstrip() for h, (stratum, own) in strata
-            for unit in own
-        }  # fmt: skip
-        self._seen: set[tuple[int, int]] = set()
-        self._units_seen: set[int] = set()
-        self._used, self._total = 0, 0.0
-
-    def add(self, batch: pa.RecordBatch) -> Floats:
-        """Count the rows of one batch, read as for the sums; their weights (n,), zero if unused."""
-        design = self._design
-        weights, clamped, usable = self._rows.clamped(batch)
-        self._unusable += int(np.count_nonzero(~usable))
-        self._used += int(np.count_nonzero(usable))
-        with np.errstate(over="ignore"):
-            self._total += float(clamped[usable].sum())
-        self._clamped += int(np.count_nonzero(usable & (clamped != weights)))
-        self._capped += int(np.count_nonzero(usable & (clamped > (design.cap or np.inf))))
-        if design.unit is not None:
-            self._add_units(batch)
-        return np.where(usable, clamped, 0.0)
-
-    def _add_units(self, batch: pa.RecordBatch) -> None:
-        design = self._design
-        if len(self._units_seen) < _MOST_UNITS:
-            self._units_seen.update(self._rows.hashes(batch))
-        if not self._named:
-            return
-        stratum, unit = self._rows.declared(batch)
-        pairs, which = np.unique(np.stack([stratum, unit]), axis=1, return_inverse=True)
-        found = list(map(tuple, pairs.T.tolist()))
-        self._seen.update(found)
-        undeclared = np.array([pair not in self._named for pair in found], np.bool_)[which.ravel()]
-        self._undeclared += int(np.count_nonzero(undeclared))
-        assert design.unit is not None
-        self._units.update(_keys_of(batch.column(design.unit), undeclared))
-        if design.strata is not None:
-            self._strata.update(_keys_of(batch.column(design.strata), stratum < 0))
-        for keys in (self._units, self._strata):  # the rarest are forgotten
-            if len(keys) > MOST_VALUES:
-                kept = dict(keys.most_common(MOST_VALUES // 2))
-                keys.clear()
-                keys.update(kept)
-
-    def result(self) -> DesignFit:
-        """The counts, and the units that no row is of."""
-        strata, units = (
-            tuple(sorted(keys.items(), key=lambda item: (-item[1], item[0]))[:SHOWN])
-            for keys in (self._strata, self._units)
-        )
-        empty = tuple(name for pair, name in self._named.items() if pair not in self._seen)
-        return DesignFit(
-            self._design, self._unusable, self._clamped, self._capped, strata, units,
-            self._undeclared, empty, self._used, self._total, len(self._units_seen),
-        )  # fmt: skip
+def _forget_rare(values: Counter[str]) -> None:
+    """Keep the commonest where there are many, so that counts become lower bounds."""
+    if len(values) > MOST_VALUES:
+        kept = dict(values.most_common(MOST_VALUES // 2))
+        values.clear()
+        values.update(kept)
 
 
 def _keys_of(cells: pa.Array, some: NDArray[np.bool_]) -> Counter[str]:
@@ -554,10 +538,10 @@ def _keys_of(cells: pa.Array, some: NDArray[np.bool_]) -> Counter[str]:
     codes, keys = codes_of_keys(cells)
     names = [*map(_shortened, keys), ""]
     numbers, counts = np.unique(codes[some], return_counts=True)
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for number, times in zip(numbers.tolist(), counts.tolist(), strict=True):
-        found[names[number]] += times
-    return found
+        totals[names[number]] += times
+    return totals
 
 
 def _outside(

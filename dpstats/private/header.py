@@ -6,14 +6,17 @@ A file without a header has a person's row there. What looks like one is refused
 from __future__ import annotations
 
 import csv
+import io
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+import pyarrow as pa
 
 from dpstats import files
 from dpstats.errors import DataError, SchemaError
-from dpstats.private.delimited import check_kind, is_delimited, open_text
+from dpstats.private.delimited import check_kind, in_utf8, is_delimited
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
 from dpstats.schema import TextFile
 from dpstats.schema.column_fields import check_name
@@ -28,49 +31,25 @@ _NO_LINE = (
     "it is empty, or its first line is, or is longer than a megabyte; give the file a first line "
     "with names of columns, or name them with --header a,b,c, without the file"
 )
-_REFUSED = (
-    "the {where} not look like names of columns: there are numbers, dates, empty or "
-    "repeated fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
-    "columns with --header a,b,c, without the file, or give the file {better}, which a "
-    "release needs"
-)
-_OF_TEXT = {"where": "first line does", "better": "a first line with their names"}
-_OF_PARQUET = {"where": "names that its schema holds do", "better": "a schema with their names"}
 
 
-def header_of(path: str | Path, written: TextFile = TextFile()) -> list[str]:  # noqa: B008
-    """Names of the columns of a table in files; no row is read.
+def read_header(path: str | Path, written: TextFile = TextFile()) -> list[str]:  # noqa: B008
+    """Names of the columns of a table in files, as far as all files have them; no row is read.
 
-    Parameters
-    ----------
-    path : path
-        Of a .csv, .tsv (also .gz) or .parquet file, or of a folder or pattern of these last: the
-        columns that all its files have, and those in the names of its folders.
-    written : TextFile, optional
-        How a text file is written.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or its first line does not look like names: no field may be a
-        number, a date, empty, repeated, or a word such as true. The message quotes nothing of it.
+    DataError if the first line does not look like names: no field may be a number, a date, empty,
+    repeated, or a word such as true. The message quotes nothing of it.
     """
     path = files.as_path(path)
     if not is_several(path) and not path.is_file():
         raise DataError(f"there is no file {files.shown(path)!r}")
-    found = _header(path, written)
-    if isinstance(found, str):  # raised here, where no frame of the traceback holds the line
-        raise DataError(f"{files.shown(path)!r}: {found}")
-    return found
+    names = _header(path, written)
+    if isinstance(names, str):  # raised here, where no frame of the traceback holds the line
+        raise DataError(f"{files.shown(path)!r}: {names}")
+    return names
 
 
-def named(text: str) -> list[str]:
-    """Names of columns that a person gives, separated by commas.
-
-    Raises
-    ------
-    SchemaError
-    """
+def read_names(text: str) -> list[str]:
+    """Names of columns that a person gives, separated by commas."""
     names = next(csv.reader([text], skipinitialspace=True), [])
     for name in names:
         check_name(name)
@@ -85,7 +64,7 @@ def _header(path: Path, written: TextFile) -> list[str] | str:
         stated = list(parquet(path).fields)
         if not stated:
             return "it has no column that all its files have"
-        return _REFUSED.format(**_OF_PARQUET) if is_row(stated) else stated
+        return _refuse("names that its schema holds do", "schema") if is_row(stated) else stated
     if not is_delimited(path):
         return "not a .csv, .tsv (also .gz) or .parquet file"
     names = _first_line(path, written)
@@ -97,7 +76,16 @@ def _header(path: Path, written: TextFile) -> list[str] | str:
     if not names:
         return _NO_LINE
     kept = [name.strip() for name in names]
-    return _REFUSED.format(**_OF_TEXT) if is_row(kept) else kept
+    return _refuse("first line does", "first line") if is_row(kept) else kept
+
+
+def _refuse(what: str, place: str) -> str:
+    return (
+        f"the {what} not look like names of columns: there are numbers, dates, empty or repeated "
+        "fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
+        f"columns with --header a,b,c, without the file, or give the file a {place} with their "
+        "names, which a release needs"
+    )
 
 
 def _first_line(path: Path, written: TextFile) -> list[str] | None:
@@ -105,8 +93,8 @@ def _first_line(path: Path, written: TextFile) -> list[str] | None:
     zipped = path.suffix.lower() == ".gz"
     try:
         check_kind(path, zipped)
-        with open_text(path, zipped, written) as raw:
-            line = _line(raw)
+        with pa.OSFile(os.fsencode(path)) as raw:
+            line = _line(io.BufferedReader(in_utf8(raw, zipped, written)))
         if "\0" in line:
             return None
         marks = written.delimiter or _DELIMITERS
@@ -115,14 +103,14 @@ def _first_line(path: Path, written: TextFile) -> list[str] | None:
         return None
 
 
-def _line(raw: Any) -> str:
+def _line(text: io.BufferedReader) -> str:
     """The first line, or "" where it has no end: what follows is not even decoded."""
-    line: bytes = raw.readline(_LONGEST)
+    line = text.readline(_LONGEST)
     return "" if len(line) == _LONGEST else line.decode("utf-8-sig").rstrip("\r\n")
 
 
 def is_row(names: Sequence[str]) -> bool:
-    """Whether some of the fields look like cells, or could not be names."""
+    """True if some fields look like cells, or could not be names."""
     if not names or len(set(names)) < len(names):
         return True
     for name in names:

@@ -35,12 +35,6 @@ class Kernel:
     Tables, their residuals and conditions are read off a few histograms when all rows are in; a
     block that does not follow from one is summed by its own ``sums``. The running sums are those of
     the histograms, then of these blocks.
-
-    Parameters
-    ----------
-    schema : Schema
-        Columns to encode, and views of them; others in a batch are ignored.
-    blocks : iterable of blocks
     """
 
     def __init__(self, schema: Schema, blocks: Iterable[Block]) -> None:
@@ -69,15 +63,9 @@ class Kernel:
     def add(
         self, running: Sequence[Codes], batch: pa.RecordBatch, times: Codes | None = None
     ) -> None:
-        """Add the rows of one batch to running sums.
+        """Add the rows of one batch to running sums; row i counts as times[i] >= 0 rows.
 
-        Parameters
-        ----------
-        running : sequence of int64 arrays
-        batch : RecordBatch
-        times : (n,) int64, optional
-            How many rows of the table each row stands for, at least 0; one each if not given. A sum
-            with these weights is that of the rows of every binary digit, times 1, 2, 4 and so on.
+        A sum with these weights is that of the rows of every binary digit, times 1, 2, 4 and so on.
         """
         codes = self._repairs.encode(batch)
         if self._design is not None:  # a row of weight u counts as u rows
@@ -133,17 +121,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Histograms:
-    """Tables over unions of groups of columns.
+    """Tables over unions of groups of columns, which have no column in common.
 
     A row's cell is found once for each group, then combined for each table: p columns in groups of
     g need (p / g)^2 / 2 tables instead of p^2 / 2 for all pairs.
-
-    Attributes
-    ----------
-    groups : tuple of tuples of columns
-        Without a column in common.
-    unions : tuple of tuples of int
-        Numbers of the groups that each table is over.
     """
 
     groups: tuple[tuple[Column, ...], ...] = ()
@@ -218,10 +199,10 @@ def _packed(columns: Sequence[Column], most: int) -> tuple[tuple[Column, ...], .
 
 
 def _largest(unions: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Those that are no part of another."""
+    """Unions that are no part of another."""
     kept: list[tuple[int, ...]] = []
     for union in sorted(unions, key=len, reverse=True):
-        larger = itertools.takewhile(lambda one: len(one) > len(union), kept)  # noqa: B023
-        if not any(set(union) <= set(one) for one in larger):
+        larger = itertools.takewhile(lambda other: len(other) > len(union), kept)  # noqa: B023
+        if not any(set(union) <= set(other) for other in larger):
             kept.append(union)
     return tuple(kept)

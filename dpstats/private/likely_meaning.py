@@ -1,9 +1,8 @@
-"""What undeclared cells may mean: advice for a custodian who looks at a table."""
+"""Likely meaning of undeclared cells: advice for a custodian who looks at a table."""
 
 from __future__ import annotations
 
 import difflib
-import itertools
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpstats.checks import short
 from dpstats.schema import Boolean, Category, Column, Number, arrow
 
 _TRUTH = {
@@ -25,7 +23,6 @@ DECLARE_ENCODING = (
     "declare that of a text file, such as encoding = 'latin-1' or 'cp1252', under [file] of the "
     "schema"
 )
-_NO_VALUE = "stored as {}: no cell of that kind is read; store one number, text or date in each"
 _MARKS = ",;\t|:^~"  # that may separate cells
 _LEAST_MISSPELT = 4  # characters: shorter texts are too like each other
 _MOST = 5  # levels that are suggested
@@ -40,34 +37,21 @@ EXCHANGED = str.maketrans(".,", ",.")
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\s.*)?")
 
 
-def advice_on(
+def advise_on(
     column: Column,
     values: Mapping[str, int],
-    stored: Sequence[pa.DataType | None],
     decimal: str = ".",
 ) -> tuple[str, ...]:
-    """Sentences on the values outside a declaration, and on the types they are stored in.
-
-    Parameters
-    ----------
-    column : Column
-    values : mapping of str to int
-        Undeclared or clamped values, the commonest first, and how often each occurs.
-    stored : sequence of Arrow types or None
-        Of the columns that it is read from, where the table has types.
-    decimal : str
-        The decimal mark of a text file.
-    """
+    """Sentences on values outside a declaration, the commonest first, with their counts."""
     odd = next((value for value in values if _NOT_UTF8 in value and value != _NOT_UTF8), None)
     recode = [] if odd is None else [f"text that is not UTF-8, as in {odd!r}: {DECLARE_ENCODING}"]
-    recode += itertools.chain(*(_on_what_is_no_value(values, kind) for kind in stored))
     if isinstance(column, Category):
-        found = ((value, _levels_alike(column, value)) for value in values)
-        meant = [(value, level) for value, levels in found for level in levels[:1]][:_MOST]
+        candidates = ((value, _levels_alike(column, value)) for value in values)
+        meant = [(value, level) for value, levels in candidates for level in levels[:1]][:_MOST]
         lines = [f"{value!r}: did you mean {level!r}?" for value, level in meant]
         if column.other is not None:  # without it, they count as missing cells do
-            known = {value for value, _ in meant}
-            unknown = {value: n for value, n in values.items() if value not in known}
+            explained = {value for value, _ in meant}
+            unknown = {value: n for value, n in values.items() if value not in explained}
             lines += _on_missing(unknown, "and is no level")
         if lines and isinstance(column, Boolean):
             texts = [value for value, _ in meant][:2]
@@ -78,17 +62,17 @@ def advice_on(
         return (*recode, *lines)
     if column.ends is not None:
         return tuple(dict.fromkeys([*recode, *_on_ends(values)]))
-    lines = [*recode, *_on_type(column, stored[0]), *_on_numbers(column, list(values), decimal)]
+    lines = [*recode, *_on_numbers(column, list(values), decimal)]
     return tuple(dict.fromkeys([*lines, *_on_missing(values, "outside the declaration")]))
 
 
-def delimiter_of(fields: Iterable[str], absent: Collection[str]) -> str:
+def find_delimiter(fields: Iterable[str], absent: Collection[str]) -> str:
     """The mark that separates absent names in a field of a first line; "" if none does."""
     within = ((mark, field.split(mark)) for field in fields for mark in _MARKS if mark in field)
     return next((mark for mark, parts in within if not set(absent).isdisjoint(parts)), "")
 
 
-def alike(text: str, known: Iterable[str]) -> list[str]:
+def find_alike(text: str, known: Iterable[str]) -> list[str]:
     """Names that differ from a text in case, blanks or Unicode form only."""
     return [name for name in known if _folded(name) == _folded(text)]
 
@@ -125,30 +109,6 @@ def _number(text: str) -> float | None:
     return number if abs(number) < float("inf") else None
 
 
-def _on_what_is_no_value(values: Mapping[str, int], stored: pa.DataType | None) -> list[str]:
-    """A sentence where cells hold lists, tables or objects, of which no value can be read."""
-    if stored is None or not values:
-        return []
-    held = pa.types
-    nested = held.is_nested(stored) and not held.is_union(stored)
-    if nested or held.is_duration(stored) or held.is_interval(stored):
-        return [_NO_VALUE.format(short(str(stored)))]
-    objects = held.is_large_binary(stored) and _NOT_UTF8 in values
-    return [_NO_VALUE.format("objects such as lists")] if objects else []
-
-
-def _on_type(column: Number, stored: pa.DataType | None) -> list[str]:
-    if stored is None:
-        return []
-    text = arrow.holds_text(stored) and not pa.types.is_large_binary(stored)
-    if text:  # large binary is what cells of Python objects become here
-        what = "dates" if column.dates else "numbers"
-        return [f"stored as text; cells that are {what} are read as {what}"]
-    if arrow.holds_dates(stored) and not column.dates:
-        return ["stored as dates; declare low and high as dates, such as 2024-05-01"]
-    return []
-
-
 def _on_ends(values: Iterable[str]) -> list[str]:
     """On cells of two columns of which the difference is taken, and on clamped differences."""
     dates = (value for value in values if _DATE.fullmatch(value.strip()))
@@ -169,7 +129,7 @@ def _on_numbers(column: Number, values: Sequence[str], decimal: str) -> list[str
             elif _DATE.fullmatch(text) and not _ISO_DATE.fullmatch(text):
                 said.append(f"dates such as {value!r}: write them as 2024-05-01")
         elif _ISO_DATE.fullmatch(text):
-            said.append(f"dates such as {value!r} as text: declare low and high as dates")
+            said.append(f"dates such as {value!r}: declare low and high as dates")
         elif _THOUSANDS.fullmatch(text) and _is_unread(read):
             either = _DECIMAL_COMMA.fullmatch(read)
             mark = f", or a decimal {'comma' if decimal == '.' else 'point'}" if either else ""
@@ -192,15 +152,15 @@ def _on_numbers(column: Number, values: Sequence[str], decimal: str) -> list[str
 
 def _on_missing(values: Mapping[str, int], where: str) -> list[str]:
     """A question for values that look like codes for missing cells, and occur more than once."""
-    found = [(text.strip(), times) for text, times in values.items() if times > 1]
+    repeated = [(text.strip(), times) for text, times in values.items() if times > 1]
     return [
         f"{text} appears {times:,} times {where}: a missing code? Then list it in missing_values"
-        for text, times in found
+        for text, times in repeated
         if _MISSING.fullmatch(text)
     ][:_MOST]
 
 
 def _is_unread(text: str) -> bool:
-    """Whether a text is not read as a number."""
+    """True if a text is not read as a number."""
     numbers = arrow.numbers_from_text(pa.array([text.encode()], pa.large_binary()))
     return bool(np.isnan(numbers[0]))

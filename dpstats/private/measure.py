@@ -192,13 +192,13 @@ def _of_persons(source: Source, plan: Plan, totals: PersonTotals | None = None) 
 
 
 def _person_totals(blocks: Iterable[PlannedBlock], plan: Plan) -> PersonTotals:
-    """What adds up the totals of persons, for the blocks that are products of them."""
-    own = [p.block for p in blocks if isinstance(p.block, PersonProducts)]
-    return PersonTotals(plan.read_columns, own)
+    """Accumulator of person totals, for the blocks that are products of them."""
+    products = [p.block for p in blocks if isinstance(p.block, PersonProducts)]
+    return PersonTotals(plan.read_columns, products)
 
 
 def _measured_before(plan: Plan) -> Held:
-    """What the release that a plan starts from has measured."""
+    """Measurements of the release that a plan starts from."""
     if plan.start is None:
         return {}
     old = plan.start.strategy.blocks
@@ -212,12 +212,7 @@ def _with_noise(
 ) -> Held:
     """Noisy sums and uniforms of some blocks; `totals` is emptied, whatever happens.
 
-    With `again` an earlier stage is kept, and a failure says so.
-
-    Raises
-    ------
-    NoiseError
-        Where no frame holds the sums any more.
+    With `again` an earlier stage is kept, and a NoiseError says so; no frame holds the sums then.
     """
     failure, stopped = "", None
     noisy: list[tuple[Codes, Floats]] = []
@@ -243,7 +238,7 @@ def _with_noise(
 
 
 def _so_far(plan: Plan, strategy: Strategy, held: Held) -> Measurements:
-    """What is measured so far, with the budget that it cost.
+    """Measurements so far, with the budget that they cost.
 
     The rest of the budget counts as spent: these are what remains if the second stage fails.
     """
@@ -276,11 +271,6 @@ def _second_stage(
 
     The pilots are functions of these answers, and what is added has noise of its own: privacy is
     that of adaptive composition, with scales that the plan fixed.
-
-    Raises
-    ------
-    DataError, NoiseError
-        The measurements of the first stage remain.
     """
     from dpstats.releases.pilots import pilots
 
@@ -298,10 +288,6 @@ def _read_again(
     """Exact sums of a second reading; a public number of rows must be the same.
 
     Nothing else of the two readings is compared. Each is private by itself, whatever the table is.
-
-    Raises
-    ------
-    DataError
     """
     failure = ""
     try:

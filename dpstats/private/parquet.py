@@ -11,7 +11,6 @@ import glob
 import itertools
 import operator
 import os
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 from dpstats.errors import DataError
 from dpstats.files import shown
 from dpstats.private import sources
-from dpstats.private.sources import Part, Source, unread
+from dpstats.private.sources import Part, Source, describe_failure
 
 SUFFIXES = (".parquet", ".pq")
 _TEXT = pa.large_binary()
@@ -33,25 +32,15 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"  # what stands for a missing value in the n
 
 
 def is_several(path: Path) -> bool:
-    """Whether a path is a folder or, where there is no such file, a pattern of names."""
+    """True if a path is a folder or, where there is no such file, a pattern of names."""
     return path.is_dir() or (glob.has_magic(str(path)) and not os.path.lexists(path))
 
 
 def parquet(path: Path) -> Source:
     """A Parquet file, all those in a folder and its folders, or those that fit a pattern.
 
-    Parameters
-    ----------
-    path : Path
-        Of a file, a folder, or a pattern such as ``data/*.parquet``, where ``**`` stands for any
-        folders. Names that begin with ``_`` or ``.`` are passed over, as other readers do.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, one cannot be opened, or files differ in their folders. The name
-        of a folder or file inside can hold a value, so that only the given path is named, and a
-        file by its place.
+    Names that begin with ``_`` or ``.`` are passed over, as other readers do. Messages name the
+    given path and a file by its place: the name of a folder or file inside can hold a value.
     """
     files = _opened(path)
     first = files[0]
@@ -64,30 +53,35 @@ def parquet(path: Path) -> Source:
     twice = sorted(name for name in first.keys if any(name in file.names for file in files))
     if twice:
         raise DataError(f"the files of {shown(path)!r} and their folders both have columns {twice}")
-    read = _Read(sum(file.metadata.num_rows for file in files))
+    read = [0]  # rows, about: several threads count
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            read[0] += batch.num_rows
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
-        read.rows = 0
+        read[0] = 0
         for file in files:
             for group in range(file.metadata.num_row_groups):
-                yield read.counted(file.read(group, list(names)))
+                yield counted(file.read(group, list(names)))
 
-    most = reduce(operator.or_, (Counter(file.names) for file in files))  # 2 if twice in any file
-    lacking = {name: file.place for file in files for name in most.keys() - file.types.keys()}
-    fields = [name for name in most.elements() if name not in lacking]
-    types = {name: first.types[name] for name in fields} | dict.fromkeys(first.keys, _TEXT)
+    counts = reduce(operator.or_, (Counter(file.names) for file in files))  # 2 if twice in any file
+    lacking = {name: file.place for file in files for name in counts.keys() - set(file.names)}
+    fields = [name for name in counts.elements() if name not in lacking]
+    rows = sum(file.metadata.num_rows for file in files)
     return Source(
-        [*fields, *first.keys], parts, read.total, read.share, types=types, lacking=lacking
+        [*fields, *first.keys], parts, rows, lambda: read[0] / max(rows, 1), lacking=lacking
     )
 
 
 def _opened(path: Path) -> list[_File]:
-    found, failure = _found(path), ""
+    named, failure = _found(path), ""
     files: list[_File] = []
-    for number, (name, keys) in enumerate(found, 1):
+    for number, (name, keys) in enumerate(named, 1):
         place = repr(shown(path))
-        if len(found) > 1:
-            place = f"file {number} of {len(found)} of {place}, in the order of their names,"
+        if len(named) > 1:
+            place = f"file {number} of {len(named)} of {place}, in the order of their names,"
         try:
             files.append(_File.opened(name, place, keys))
         except Exception as error:  # a reader's own message may quote cells: keep only its type
@@ -106,16 +100,16 @@ def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
     if not path.is_dir():
         root = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), path.parts))
         inside = [Path(name) for name in glob.iglob(str(path), recursive=True)]
-    found, others = [], 0
+    named, others = [], 0
     for file in sorted(inside):
         folders = file.relative_to(root).parts
         if any(name.startswith(("_", ".")) and "=" not in name for name in folders):
             continue
         if file.is_file() and file.suffix.lower() in SUFFIXES:
-            found.append((file, _keys(folders[:-1])))
+            named.append((file, _keys(folders[:-1])))
         elif file.is_file():
             others += 1
-    if others and not found:
+    if others and not named:
         raise DataError(
             f"none of the {others} files of {shown(path)!r} is a .parquet file; text files are "
             "read one at a time: give the path of one"
@@ -125,10 +119,10 @@ def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:
             f"{shown(path)!r} has {others} files that are not .parquet; give a pattern such as "
             "'folder/*.parquet' for those that are"
         )
-    if not found:
+    if not named:
         fits = "in" if path.is_dir() else "that fits"
         raise DataError(f"there is no .parquet file {fits} {shown(path)!r}")
-    return found
+    return named
 
 
 def _keys(folders: Sequence[str]) -> dict[str, bytes | None]:
@@ -140,23 +134,6 @@ def _keys(folders: Sequence[str]) -> dict[str, bytes | None]:
     }
 
 
-class _Read:
-    """How many rows of all files were read, in several threads."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.rows = total, 0
-        self._lock = threading.Lock()
-
-    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield batch
-            with self._lock:
-                self.rows += batch.num_rows
-
-    def share(self) -> float:
-        return self.rows / max(self.total, 1)
-
-
 @dataclass(frozen=True)
 class _File:
     """One file, its footer, and the values that are the same in all its rows."""
@@ -165,7 +142,6 @@ class _File:
     place: str  # what messages call it
     keys: Mapping[str, bytes | None]
     names: Sequence[str]
-    types: Mapping[str, pa.DataType]
     metadata: pq.FileMetaData
     free: list[pq.ParquetFile] = field(default_factory=list)  # one serves one thread at a time
 
@@ -173,25 +149,17 @@ class _File:
     def opened(cls, path: Path, place: str, keys: Mapping[str, bytes | None]) -> _File:
         with pa.OSFile(os.fsencode(path)) as raw:  # of any name
             reader = pq.ParquetFile(raw)
-        schema = reader.schema_arrow
-        types = {column.name: column.type for column in schema}
-        return cls(path, place, keys, schema.names, types, reader.metadata)
+        return cls(path, place, keys, reader.schema_arrow.names, reader.metadata)
 
     def read(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The record batches of a row group, with some columns in this order.
-
-        Raises
-        ------
-        DataError
-            Says which file it is, and nothing of what a reader says of the rows.
-        """
+        """Record batches of a row group; an error says which file it is, and nothing of rows."""
         failure = ""
         try:
             yield from self._batches(group, names)
         except DataError:
             raise
         except Exception as error:
-            failure = unread(error)
+            failure = describe_failure(error)
         if failure:
             raise DataError(f"{failure} in {self.place}")
 

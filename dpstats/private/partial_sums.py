@@ -19,7 +19,7 @@ import pyarrow as pa
 from dpstats.arrays import Codes, one_blas_thread
 from dpstats.errors import DataError
 from dpstats.private.kernel import Kernel
-from dpstats.private.sources import in_slices, unread
+from dpstats.private.sources import describe_failure, in_slices
 
 _LIMB = 32  # bits of the low one
 _KEPT = 3 * 2**23  # bytes
@@ -30,17 +30,7 @@ FIELDS = pa.schema({"rows": pa.int64(), "high": _LIMBS, "low": _LIMBS, "refused"
 
 @dataclass(frozen=True)
 class PartialSums:
-    """Sums of all functions over a part of the rows; a part without rows has sums of zero.
-
-    Attributes
-    ----------
-    rows : int
-        Number of rows.
-    high, low : (|F|,) int64
-        Limbs of the sums, block after block.
-    refused : str
-        Why the rows cannot be summed, without a cell; then the sums mean nothing.
-    """
+    """Sums of all functions over a part of the rows; a part without rows has sums of zero."""
 
     rows: int
     high: Codes
@@ -51,18 +41,7 @@ class PartialSums:
     def of(cls, kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = "") -> PartialSums:
         """Exact sums over the rows of some record batches, of any sizes.
 
-        Parameters
-        ----------
-        kernel : Kernel
-        batches : iterable of RecordBatch
-            With the columns of the kernel's schema; others are ignored.
-        times : str, optional
-            An integer column that says how many rows of the table each row stands for.
-
-        Raises
-        ------
-        DataError
-            If the sums of so many rows could pass 2^62.
+        `times` names an integer column that says how many rows of the table each row stands for.
         """
         rows, running = 0, kernel.zeros()
         for batch in batches:
@@ -84,7 +63,7 @@ class PartialSums:
 
     @classmethod
     def refusal(cls, reason: str) -> PartialSums:
-        """Of rows that cannot be summed; the reason holds no cell."""
+        """Sums of rows that cannot be summed; the reason holds no cell."""
         none = np.zeros(0, np.int64)
         return cls(0, none, none, reason)
 
@@ -95,13 +74,7 @@ class PartialSums:
         return PartialSums(self.rows + other.rows, self.high + other.high, self.low + other.low)
 
     def exact(self, kernel: Kernel) -> tuple[list[Codes], int]:
-        """The sums themselves, one (d,) int64 array per block, and the number of rows.
-
-        Raises
-        ------
-        DataError
-            If the rows were refused, or are so many that sums could pass 2^62.
-        """
+        """Sums, one (d,) int64 array per block, and the number of rows; DataError if refused."""
         if self.refused:
             raise DataError(self.refused)
         kernel.check_rows(self.rows)
@@ -112,9 +85,9 @@ class PartialSums:
 
     def to_batch(self) -> pa.RecordBatch:
         """As a record batch with one row and the columns of `FIELDS`."""
-        held = [[self.rows], [self.high], [self.low], [self.refused or None]]
+        values = [[self.rows], [self.high], [self.low], [self.refused or None]]
         return pa.RecordBatch.from_arrays(
-            [pa.array(value, field.type) for value, field in zip(held, FIELDS, strict=True)],
+            [pa.array(value, field.type) for value, field in zip(values, FIELDS, strict=True)],
             schema=FIELDS,
         )
 
@@ -132,25 +105,24 @@ class PartialSums:
             )
 
 
-def on_worker(kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = "") -> PartialSums:
+def sum_on_worker(
+    kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = ""
+) -> PartialSums:
     """As `PartialSums.of`, in a process whose errors an engine writes to its logs.
 
     What the kernel refuses is part of the result, since it would be refused again. A failure to
     read is raised, for the engine to try once more, without what a reader says of the rows.
-
-    Raises
-    ------
-    DataError
     """
-    failure = ""
-    reading = _Reading(batches)
+    failure, retried = "", False
     try:
         keep_memory()
         with one_blas_thread(of_scipy=False):
-            return PartialSums.of(kernel, reading, times)
+            return PartialSums.of(kernel, _reading(batches), times)
+    except _ReadingFailed as error:
+        failure, retried = str(error), True
     except Exception as error:
-        failure = str(error) if isinstance(error, DataError) else unread(error)
-    if reading.failed:
+        failure = str(error) if isinstance(error, DataError) else describe_failure(error)
+    if retried:
         raise DataError(failure)
     return PartialSums.refusal(failure)
 
@@ -164,19 +136,16 @@ def keep_memory() -> None:
     np.empty(_KEPT, np.uint8)
 
 
-class _Reading:
-    """An iterator that remembers whether it was the one that failed."""
+class _ReadingFailed(Exception):
+    """A failure of the reader rather than of the kernel."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches, self.failed = batches, False
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        self.failed = True
-        for batch in self._batches:
-            self.failed = False
-            yield batch
-            self.failed = True
-        self.failed = False
+def _reading(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except Exception as error:
+        said = str(error) if isinstance(error, DataError) else describe_failure(error)
+        raise _ReadingFailed(said) from None
 
 
 def _integers(values: pa.Array) -> Codes:

@@ -26,48 +26,23 @@ _UNEVEN = re.compile(r"CSV parse error: (Row #(?P<line>\d+): )?Expected \d+ colu
 
 @dataclass(frozen=True)
 class Source:
-    """A private table whose structure is known and whose rows have not been read.
+    """A private table whose structure is known and whose rows have not been read."""
 
-    Attributes
-    ----------
-    fields : sequence of str
-        Names of the columns as stored.
-    parts : callable
-        Column names to an iterator of parts, each of them record batches with these columns.
-        Different threads may go through different parts.
-    rows : int or None
-        Number of rows, where known without reading them.
-    share_read : callable or None
-        Share of a file, from 0 to 1, that was read so far, where the number of rows is unknown.
-    first_line : str
-        For a file whose first line should hold the names but may hold a person's data: what may
-        be said about it.
-    types : mapping of column name to Arrow type
-        Where the table has types.
-    sums : callable or None
-        Where an engine runs the kernel over the rows by itself: the kernel to exact sums and the
-        number of rows. Then `parts` serves only what must see rows in their order, and may refuse.
-    limited : callable or None
-        Where an engine chooses the rows of persons by itself: the largest number of rows of a
-        person, and the design of a survey or None, to the table of what is used.
-    again : bool
-        Whether the rows can be read more than once.
-    decimal : str
-        The decimal mark of a text file; where it is a comma, it is exchanged with points.
-    lacking : mapping of column name to str
-        For columns that some files of a table have, and others not: one of these, by its place.
-    """
-
-    fields: Sequence[str]
+    fields: Sequence[str]  # names of the columns as stored
+    # Names of columns to parts with these columns; different threads may take different parts.
     parts: Callable[[Sequence[str]], Iterator[Part]]
-    rows: int | None = None
+    rows: int | None = None  # where known without reading them
+    # Share of a file, from 0 to 1, that was read so far, where the number of rows is unknown.
     share_read: Callable[[], float] | None = None
+    # What may be said of a file's first line, which should hold names but may hold a person's data.
     first_line: str = ""
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    # Where an engine runs the kernel: then `parts` serves only what must see rows in their order.
     sums: Callable[[Kernel], tuple[list[Codes], int]] | None = None
+    # Where an engine chooses the rows of persons: their largest number, and the design of a survey.
     limited: Callable[[int, Design | None], Source] | None = None
-    again: bool = True
-    decimal: str = "."
+    again: bool = True  # whether the rows can be read more than once
+    decimal: str = "."  # the mark of a text file; a comma is exchanged with points
+    # For columns that some files of a table have and others not, one of these, by its place.
     lacking: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -75,13 +50,7 @@ class Source:
         return itertools.chain.from_iterable(self.parts(names))
 
     def check_names(self, raw: RawColumns, person: str | None = None) -> None:
-        """Refuse a table that lacks a column, or the one of keys, or has one twice.
-
-        Raises
-        ------
-        DataError
-            Names the wanted columns; those of a file only as far as `first_line` does.
-        """
+        """Refuse a table that lacks a column, or the one of keys, or has one twice."""
         wanted = list(dict.fromkeys([*raw.names, *([] if person is None else [person])]))
         if self.first_line and not set(wanted) <= set(self.fields):
             raise DataError(
@@ -105,12 +74,7 @@ class Source:
 
 
 def refuse_order(order: str | None, table: str) -> None:
-    """Refuse a column by which to sort a kind of table that has an order.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a column by which to sort a kind of table that has an order."""
     if order is not None:
         raise DataError(
             f"order= is for Spark DataFrames and Ibis tables, and {table} has an order of its "
@@ -119,12 +83,7 @@ def refuse_order(order: str | None, table: str) -> None:
 
 
 def check_order(order: str | None, person: str | None, raw: RawColumns) -> None:
-    """Refuse an order of the rows of persons for a plan that knows none, or uses all.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse an order of the rows of persons for a plan that knows none, or uses all."""
     if order is not None and (person is None or raw.weighted):
         why = "uses all rows" if raw.weighted else "knows no persons"
         remedy = "" if raw.weighted else ", or plan with person="
@@ -143,8 +102,8 @@ def require_again(source: Source) -> None:
         )
 
 
-def unread(error: Exception, *, line: bool = False) -> str:
-    """What may be said of a reader's failure, whose own message may quote cells.
+def describe_failure(error: Exception, *, line: bool = False) -> str:
+    """Message of a reader's failure without its own text, which may quote cells.
 
     With `line`, for the custodian's screen alone, the line where it happened is named if known.
     """
@@ -164,18 +123,18 @@ def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, BATCH_ROWS)
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Record batches with small ones joined, of which each costs as much as many rows."""
-    held: list[pa.RecordBatch] = []
+    small: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        held.append(batch)
+        small.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= BATCH_ROWS // 2 or size >= _GATHERED:
-            yield pa.concat_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.concat_batches(held)
+            yield pa.concat_batches(small)
+            small, rows, size = [], 0, 0
+    if small:
+        yield pa.concat_batches(small)
 
 
 def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
@@ -184,7 +143,7 @@ def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         yield (batch,)
 
 
-def arrow_stream(data: Any) -> Source:
+def open_stream(data: Any) -> Source:
     """Anything with ``__arrow_c_stream__``; read once, unless it knows its number of rows."""
     rows = data.num_rows if isinstance(data, pa.Table) else getattr(data, "height", None)
     known = isinstance(rows, int)
@@ -194,18 +153,15 @@ def arrow_stream(data: Any) -> Source:
         for batch in pa.RecordBatchReader.from_stream(data) if known else first:
             yield from in_slices(batch.select(list(names)))
 
-    return stream_source(first.schema, batches, rows=rows if known else None, again=known)
+    return source_of_stream(first.schema.names, batches, rows if known else None, again=known)
 
 
-def stream_source(
-    schema: pa.Schema,
+def source_of_stream(
+    fields: Sequence[str],
     batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]],
-    *,
     rows: int | None = None,
+    *,
     again: bool = True,
 ) -> Source:
     """A table of known columns whose batches are made anew each time; read once at a time."""
-    types = {field.name: field.type for field in schema}
-    return Source(
-        schema.names, lambda names: one_by_one(batches(names)), rows=rows, types=types, again=again
-    )
+    return Source(fields, lambda names: one_by_one(batches(names)), rows, again=again)

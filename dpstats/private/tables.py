@@ -23,7 +23,7 @@ from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
-from dpstats.private.sources import Source, arrow_stream, refuse_order, unread
+from dpstats.private.sources import Source, describe_failure, open_stream, refuse_order
 from dpstats.private.threads import sum_parts
 from dpstats.schema import RawColumns, Schema
 
@@ -33,25 +33,9 @@ _FILES = ".csv, .tsv (both also .gz) and .parquet files, and folders of these la
 def open_source(
     data: object, schema: Schema, person: str | None = None, order: str | None = None
 ) -> Source:
-    """Check the structure of a private table, without reading its rows.
+    """Check the structure of a private table (see `measure`), without reading its rows.
 
-    Parameters
-    ----------
-    data : path, DataFrame, Table or stream
-        The path of a ``.csv``, ``.tsv``, ``.csv.gz``, ``.tsv.gz`` or ``.parquet`` file, a pandas
-        DataFrame, or anything with ``__arrow_c_stream__`` (polars DataFrame, DuckDB relation,
-        Arrow table or reader), or a table of an engine.
-    schema : Schema
-        The columns that will be used.
-    person : str, optional
-        The column of keys, which must be there too.
-    order : str, optional
-        The column whose order decides which rows of a person come first, in a table without one.
-
-    Raises
-    ------
-    DataError
-        For a table that cannot be opened, and for missing or duplicate columns.
+    DataError for a table that cannot be opened, and for missing or duplicate columns.
     """
     source = find_source(data, schema, parsed=True, person=person, order=order)
     source.check_names(schema.raw, person)
@@ -66,15 +50,7 @@ def find_source(
     person: str | None = None,
     order: str | None = None,
 ) -> Source:
-    """As `open_source`, for a table that may lack columns.
-
-    With `parsed`, numbers in text files may come without their text.
-
-    Raises
-    ------
-    DataError
-        For a table that cannot be opened.
-    """
+    """Open a table that may lack columns; with `parsed`, numbers in text files lose their text."""
     failure = ""
     try:
         source = _open(data, schema.raw, parsed, person, order)
@@ -95,10 +71,7 @@ def exact_sums(
 ) -> tuple[list[Codes], int]:
     """Read the rows once: exact sums, one (d,) int64 array per block, and the number of rows.
 
-    Raises
-    ------
-    DataError
-        If the rows cannot be read; never with a cell in the message.
+    No cell is in the message of a DataError.
     """
     kernel = Kernel(schema, blocks)
     if source.rows is not None:
@@ -115,7 +88,7 @@ def exact_sums(
     except DataError as error:
         failure = str(error)
     except Exception as error:  # as above
-        failure = unread(error)
+        failure = describe_failure(error)
     except BaseException as error:  # an interrupt
         stopped = error.with_traceback(None)
         stopped.__cause__ = stopped.__context__ = None  # a reader's error may quote cells
@@ -143,8 +116,8 @@ class Reported:
     def __call__(self, rows: int) -> None:
         """So many rows have been read."""
         if self._counted:
-            known = self._source.share_read
-            share = known() if known else rows / max(self._source.rows or 0, 1)
+            share_read = self._source.share_read
+            share = share_read() if share_read else rows / max(self._source.rows or 0, 1)
             self._up_to(int(100 * min(share, 1)))
 
     def all(self) -> None:
@@ -179,7 +152,7 @@ def _open(
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if hasattr(data, "__arrow_c_stream__"):
-        return arrow_stream(data)
+        return open_stream(data)
     if hasattr(data, "collect"):
         raise DataError("this is a lazy table; call .collect() first")
     raise DataError(

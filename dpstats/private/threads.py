@@ -7,11 +7,12 @@ whichever thread adds which part.
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from operator import add
 
 import pyarrow as pa
 
@@ -26,87 +27,53 @@ MOST = 8  # threads: each holds a part of the table
 def sum_parts(
     kernel: Kernel, parts: Iterator[Part], read: Callable[[int], None] | None = None
 ) -> tuple[list[Codes], int]:
-    """Sums over all parts, and the number of rows.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    parts : iterator of iterables of record batches
-    read : callable, optional
-        Called in this thread with the number of rows so far.
-
-    Raises
-    ------
-    DataError
-        If rows times the largest code could pass 2^62, where int64 sums would no longer be
-        provably exact.
-    """
+    """Sums over all parts, and the number of rows; `read` is told of rows in this thread alone."""
     keep_memory()
-    work = _Pass(kernel, parts)
-    threads = [threading.Thread(target=work.help) for _ in range(_helpers())]
+    lock, stopped, rows = threading.Lock(), threading.Event(), 0
+
+    def take() -> Part | None:
+        with lock:  # a generator runs in one thread at a time
+            return None if stopped.is_set() else next(parts, None)
+
+    def batches(read: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
+        """Record batches of the parts that a thread takes."""
+        nonlocal rows
+        while (part := take()) is not None:
+            for batch in part:
+                if stopped.is_set():
+                    return
+                with lock:
+                    rows += batch.num_rows
+                    kernel.check_rows(rows)
+                yield batch
+                if read is not None:
+                    read(rows)
+
+    def add(read: Callable[[int], None] | None = None) -> PartialSums:
+        """Take parts until none is left, and add their rows.
+
+        A failure stops all threads, and keeps no frame that holds rows.
+        """
+        try:
+            return PartialSums.of(kernel, batches(read))
+        except BaseException as error:
+            stopped.set()
+            failure = error.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
+        raise failure
+
+    helpers = _helpers()
+    pool = ThreadPoolExecutor(max(helpers, 1), thread_name_prefix="dpstats")
     try:
-        for thread in threads:
-            thread.start()
-        work.add(read)
-        for thread in threads:
-            thread.join()
+        futures = [pool.submit(add) for _ in range(helpers)]
+        sums = [add(read), *(future.result() for future in futures)]
     finally:  # of all threads at the next batch, if this one was stopped
-        work.stopped = True
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+        stopped.set()
+        pool.shutdown()
         # A reader that was stopped is given back now: one of a database keeps a query open.
         getattr(parts, "close", lambda: None)()
-    if work.failure is not None:
-        raise work.failure
-    return reduce(add, work.sums).exact(kernel)
+    return reduce(operator.add, sums).exact(kernel)
 
 
 def _helpers() -> int:
     return min(os.cpu_count() or 1, MOST) - 1
-
-
-class _Pass:
-    """What the threads share."""
-
-    def __init__(self, kernel: Kernel, parts: Iterator[Part]) -> None:
-        self.rows = 0
-        self.sums: list[PartialSums] = []
-        self.failure: BaseException | None = None
-        self.stopped = False
-        self._kernel, self._parts, self._lock = kernel, parts, threading.Lock()
-
-    def add(self, read: Callable[[int], None] | None = None) -> None:
-        """Take parts until none is left, and add their rows."""
-        sums = PartialSums.of(self._kernel, self._batches(read))
-        with self._lock:
-            self.sums.append(sums)
-
-    def _batches(self, read: Callable[[int], None] | None) -> Iterator[pa.RecordBatch]:
-        """Record batches of the parts that this thread takes."""
-        while (part := self._next()) is not None:
-            for batch in part:
-                if self.stopped:
-                    return
-                with self._lock:
-                    self.rows += batch.num_rows
-                    self._kernel.check_rows(self.rows)
-                yield batch
-                if read is not None:
-                    read(self.rows)
-
-    def help(self) -> None:
-        """As `add`, in a thread of its own; no frame or chain of an error is kept."""
-        failure = None
-        try:
-            self.add()
-        except BaseException as error:
-            failure = error.with_traceback(None)
-            failure.__cause__ = failure.__context__ = None
-        if failure is not None:
-            with self._lock:
-                self.failure, self.stopped = failure, True
-
-    def _next(self) -> Part | None:
-        with self._lock:  # a generator runs in one thread at a time
-            return None if self.stopped else next(self._parts, None)

@@ -946,6 +946,15 @@ def _check_analysis(method: str, given: object) -> None:
 def load(path: str | Path) -> Release:
     """Read a release file.
 
+    Parameters
+    ----------
+    path : str or Path
+        File that `Release.save` wrote.
+
+    Returns
+    -------
+    Release
+
     Raises
     ------
     FileFormatError

@@ -202,7 +202,17 @@ class Result(FieldsCompared, ABC):
         return False
 
     def test(self, value: float, alternative: Alternative = "two-sided") -> Result:
-        """Test of: the parameter equals `value`.
+        """Test that the parameter equals a value.
+
+        Parameters
+        ----------
+        value : float
+        alternative : {"two-sided", "larger", "smaller"}
+
+        Returns
+        -------
+        Result
+            With `statistic` and `pvalue`.
 
         Raises
         ------

@@ -23,25 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Candidates from a reference density.
-
-    Attributes
-    ----------
-    candidates : Candidates
-    density : (m,) float64, or None
-        Equal weights of candidates that are rows; None where the fit is to find them.
-    notes : tuple of str
-        Warnings for the release, such as a fallback.
-    serves_inference : bool
-        Whether inference would get the same candidates.
-    moves_with_views : bool
-        Whether making views agree changes the means of the candidates, which the fit then restores.
-    """
+    """Candidates from a reference density."""
 
     candidates: Candidates
+    # (m,), or None: equal weights of candidates that are rows; None where the fit is to find them
     density: Floats | None = None
-    notes: tuple[str, ...] = ()
-    serves_inference: bool = True
+    notes: tuple[str, ...] = ()  # warnings for the release, such as a fallback
+    serves_inference: bool = True  # whether inference would get the same candidates
+    # whether making views agree changes the means of the candidates, which the fit then restores
     moves_with_views: bool = False
 
     def obeying(self, schema: Schema) -> Proposal:

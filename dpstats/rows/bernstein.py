@@ -248,13 +248,9 @@ class BernsteinDensity:
     The Bernstein polynomial b_{l,k}(y) = C(k, l) y^l (1 - y)^(k - l) is 1/(k + 1) times the density
     of Beta(l + 1, k - l + 1), so a Bernstein polynomial with coefficients c >= 0 is, normalised,
     the mixture with weights c / sum(c).
-
-    Attributes
-    ----------
-    weights : (k + 1, .., k + 1) float64
-        One non-negative weight per lattice point, summing to one; p axes.
     """
 
+    # (k + 1, .., k + 1): one non-negative weight per lattice point, summing to one; p axes
     weights: Floats
 
     def pdf(self, y: ArrayLike) -> Floats:

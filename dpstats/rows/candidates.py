@@ -19,18 +19,11 @@ _ANYWHERE = 10_000  # points that are drawn where all candidates break rules
 
 @dataclass(frozen=True)
 class Candidates:
-    """Distinct points with the reference's weight on each.
+    """Distinct points with the reference's weight on each."""
 
-    Attributes
-    ----------
-    codes : column name -> (m,) int64
-        Distinct rows of codes, in lexicographic order of the schema's columns.
-    weights : (m,) float64
-        Reference weights, summing to one.
-    """
-
+    # column name -> (m,): distinct rows of codes, in lexicographic order of the schema's columns
     codes: Mapping[str, Codes]
-    weights: Floats
+    weights: Floats  # (m,): reference weights, summing to one
 
     @property
     def size(self) -> int:
@@ -155,17 +148,10 @@ class Seen:
 
     A density on classes, spread inside each class as the reference is, has the same optimum as
     one on all candidates.
-
-    Attributes
-    ----------
-    values : FamilyValues
-        The functions at one member of each class.
-    reference : (classes,) float64
-        Reference weight of each class.
     """
 
-    values: FamilyValues
-    reference: Floats
+    values: FamilyValues  # the functions at one member of each class
+    reference: Floats  # (classes,): reference weight of each class
     _which: NDArray[np.intp]
     _inside: Floats
 

@@ -45,28 +45,15 @@ EDGE = 1.05  # eigenvalues below this many of the largest that noise alone has a
 
 @dataclass(frozen=True)
 class PairTables:
-    """Noisy counts of tables of two columns as one matrix.
+    """Noisy counts of tables of two columns as one matrix."""
 
-    Attributes
-    ----------
-    counts, deviations : (L, L) float64
-        T and S; symmetric, zero and one where there is no table.
-    margins : (L,) float64
-        Counts of single levels, positive.
-    column : (L,) int64
-        The column of each level.
-    used : (L, L) bool
-        Which entries are cells of a table of two columns.
-    n : float
-        Number of rows.
-    """
-
+    # counts, deviations: (L, L): T and S; symmetric, zero and one where there is no table
     counts: Floats
     deviations: Floats
-    margins: Floats
-    column: Codes
-    used: NDArray[np.bool_]
-    n: float
+    margins: Floats  # (L,): counts of single levels, positive
+    column: Codes  # (L,): the column of each level
+    used: NDArray[np.bool_]  # (L, L) bool: which entries are cells of a table of two columns
+    n: float  # number of rows
 
     def independent(self) -> Floats:
         """E: counts of independent columns."""

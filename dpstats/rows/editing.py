@@ -34,21 +34,13 @@ from dpstats.schema import Schema
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass over all rows.
+    """A pass over all rows."""
 
-    Attributes
-    ----------
-    draws : int
-        Of columns of parts of the rows: it sets the number of parts. Rows that are drawn at once do
-        not see each other: too few parts for a low temperature overshoot.
-    temperature : float
-    power : float
-        Of the weights w: lower ones give more to large cells.
-    """
-
+    # of columns of parts of the rows: it sets the number of parts. Rows that are drawn at once do
+    # not see each other: too few parts for a low temperature overshoot
     draws: int
     temperature: float
-    power: float
+    power: float  # of the weights w: lower ones give more to large cells
 
     def rows_at_once(self, rows: int, levels: Levels) -> int:
         """How many rows are drawn at once; more where a draw of many levels takes long."""

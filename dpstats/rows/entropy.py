@@ -40,31 +40,15 @@ FLAT = 0.01  # a risk per function that falls by less than this has stopped fall
 
 @dataclass(frozen=True)
 class EntropyFit:
-    """Weights and how the fit ended.
+    """Weights and how the fit ended."""
 
-    Attributes
-    ----------
-    density : (m,) float64
-        Positive, sums to one.
-    penalty : (|F|,) float64
-        s2 of each function that was used.
-    gradient : float
-        Largest entry of the dual gradient, in noise standard deviations.
-    converged : bool
-    dual : (|F|,) float64
-        y; the density is the reference times exp(A'y), A scaled by the noise.
-    residual : float
-        Root mean square of A h - b, in noise standard deviations.
-    risk : float
-        Stein's estimate of the squared error of A h, in noise variances; NaN if not asked for.
-    """
-
-    density: Floats
-    penalty: Floats
-    gradient: float
+    density: Floats  # (m,): positive, sums to one
+    penalty: Floats  # (|F|,): s2 of each function that was used
+    gradient: float  # largest entry of the dual gradient, in noise standard deviations
     converged: bool
-    dual: Floats
-    residual: float
+    dual: Floats  # (|F|,): y; the density is the reference times exp(A'y), A scaled by the noise
+    residual: float  # root mean square of A h - b, in noise standard deviations
+    # Stein's estimate of the squared error of A h, in noise variances; NaN if not asked for
     risk: float = math.nan
 
 

@@ -39,26 +39,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Generated:
-    """A fitted density with synthetic rows drawn from it.
+    """A fitted density with synthetic rows drawn from it."""
 
-    Attributes
-    ----------
-    candidates : mapping of column name to (m,) int64
-        Distinct candidate rows, coded.
-    weights : (m,) float64
-        The fitted density.
-    counts : (m,) int64
-        How many synthetic rows are copies of each candidate.
-    notes : tuple of str
-        Warnings for the release.
-    serves_inference : bool
-        Whether candidates and weights are those of `inference_density`.
-    """
-
+    # mapping of column name to (m,): distinct candidate rows, coded
     candidates: Mapping[str, Codes]
-    weights: Floats
-    counts: Codes
-    notes: tuple[str, ...]
+    weights: Floats  # (m,): the fitted density
+    counts: Codes  # (m,): how many synthetic rows are copies of each candidate
+    notes: tuple[str, ...]  # warnings for the release
+    # whether candidates and weights are those of `inference_density`
     serves_inference: bool = False
 
 

@@ -57,19 +57,11 @@ def states(column: Column, coded: bool) -> int:
 
 @dataclass(frozen=True)
 class Support:
-    """The states that a column takes: its bins, or all its codes where moments need them.
+    """The states that a column takes: its bins, or all its codes where moments need them."""
 
-    Attributes
-    ----------
-    codes : (size,) int64
-        One code per state, increasing where states are codes.
-    bins : (size,) int64
-    coded : bool
-        Whether states are codes; else they are bins, and the code inside a bin is uniform.
-    """
-
-    codes: Codes
-    bins: Codes
+    codes: Codes  # (size,): one code per state, increasing where states are codes
+    bins: Codes  # (size,)
+    # whether states are codes; else they are bins, and the code inside a bin is uniform
     coded: bool
 
     @cached_property
@@ -95,22 +87,13 @@ class Support:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in every form that conditional distributions need.
+    """Rows in every form that conditional distributions need."""
 
-    Attributes
-    ----------
-    codes, bins : column name -> (rows,) int64
-    units : name of a coded number -> (rows,) float64
-        Values in unit scale.
-    one_hot : (L, rows) float32, or None
-        See `Levels`.
-    levels : Levels
-    """
-
+    # codes, bins: column name -> (rows,)
     codes: dict[str, Codes]
     bins: dict[str, Codes]
-    units: dict[str, Floats]
-    one_hot: Single | None
+    units: dict[str, Floats]  # name of a coded number -> (rows,): values in unit scale
+    one_hot: Single | None  # (L, rows) float32, or None: see `Levels`
     levels: Levels
 
     def put(self, column: Column, codes: Codes) -> None:

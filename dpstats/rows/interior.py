@@ -35,30 +35,19 @@ SHORT = 0.99  # part of the way to the boundary that a step goes
 
 @dataclass(frozen=True)
 class Point:
-    """All variables; those named as sides or excess and their multipliers are positive.
+    """All variables; those named as sides or excess and their multipliers are positive."""
 
-    Attributes
-    ----------
-    weights : (m,) float64
-        h.
-    largest, level : float
-        t and w.
-    over, under : (|F|,) float64
-        t - (A h - b) and t + (A h - b), as far as the equations hold.
-    u, v : (|F|,) float64
-        Their multipliers.
-    excess : (m,) float64
-        w - A'y, as far as the equations hold: the multipliers of h.
-    """
-
-    weights: Floats
+    weights: Floats  # (m,): h
+    # largest, level: t and w
     largest: float
     level: float
+    # over, under: (|F|,): t - (A h - b) and t + (A h - b), as far as the equations hold
     over: Floats
     under: Floats
+    # u, v: (|F|,): their multipliers
     u: Floats
     v: Floats
-    excess: Floats
+    excess: Floats  # (m,): w - A'y, as far as the equations hold: the multipliers of h
 
     @property
     def y(self) -> Floats:

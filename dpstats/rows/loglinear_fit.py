@@ -45,24 +45,13 @@ _FACTORS = 2.0 ** np.arange(-8, 9)
 
 @dataclass(frozen=True)
 class LogLinearFit:
-    """A fitted model, with rows that follow it.
-
-    Attributes
-    ----------
-    sampler : GibbsSampler
-    deviations : (|F|,) float64
-        Standard deviations of the noise on the means, unit scale.
-    codes : column name -> (m,) int64
-    target : (|F|,) float64
-        Noisy means b, in noise standard deviations.
-    dual, penalty : (|F|,) float64
-        y and s2.
-    """
+    """A fitted model, with rows that follow it."""
 
     sampler: GibbsSampler
-    deviations: Floats
-    codes: dict[str, Codes]
-    target: Floats
+    deviations: Floats  # (|F|,): standard deviations of the noise on the means, unit scale
+    codes: dict[str, Codes]  # column name -> (m,)
+    target: Floats  # (|F|,): noisy means b, in noise standard deviations
+    # dual, penalty: (|F|,): y and s2
     dual: Floats
     penalty: Floats
 

@@ -42,21 +42,11 @@ class SolverError(DpstatsError):
 
 @dataclass(frozen=True)
 class MinimaxFit:
-    """A density and a certificate of how close to the optimum it is.
+    """A density and a certificate of how close to the optimum it is."""
 
-    Attributes
-    ----------
-    density : (m,) float64
-        Non-negative, sums to one.
-    value : float
-        Its largest misfit, unit scale: the optimum is at most this.
-    bound : float
-        The optimum is at least this; of the other solvers, the optimum that they report.
-    """
-
-    density: Floats
-    value: float
-    bound: float
+    density: Floats  # (m,): non-negative, sums to one
+    value: float  # its largest misfit, unit scale: the optimum is at most this
+    bound: float  # the optimum is at least this; of the other solvers, the optimum that they report
 
     @property
     def gap(self) -> float:
@@ -93,10 +83,6 @@ def minimax(values: FamilyValues, target: Floats, solver: Solver, within: float)
         the paper through PuLP and CBC, which is far slower.
     within : float
         For "columns": the largest gap to stop at.
-
-    Raises
-    ------
-    SolverError
     """
     if solver == "columns":
         return minimax_columns(values, target, within)
@@ -212,10 +198,6 @@ def minimax_highs(matrix: Any, target: Floats) -> tuple[Floats, float]:
     density : (m,) float64
         Non-negative, sums to one.
     optimum : float
-
-    Raises
-    ------
-    SolverError
     """
     from scipy import optimize, sparse
 

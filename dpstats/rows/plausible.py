@@ -58,11 +58,6 @@ class PlausibleTables(Cached):
     candidates : mapping of column name to (m,) int64
     weights : (m,) float64
         Points that draws consist of, and the density that is fitted to each: see `near`.
-
-    Raises
-    ------
-    RequestError
-        For more rows than a release can hold.
     """
 
     sources: Sources

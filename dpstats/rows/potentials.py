@@ -110,20 +110,13 @@ class SubgroupPotential:
 
 @dataclass(frozen=True)
 class SubgroupConditional:
-    """A potential as a function of one column, for given values of the others.
+    """A potential as a function of one column, for given values of the others."""
 
-    Attributes
-    ----------
-    holds : (rows, bins) or (rows, 1) bool
-        Whether the row is in the subgroup, for every bin of the column.
-    flat : (rows, bins) float64
-        What does not depend on the number's value inside its bin.
-    powers : list of (rows,) float64
-        Coefficients of the number's powers 1, 2, .. in unit scale.
-    """
-
+    # (rows, bins) or (rows, 1) bool: whether the row is in the subgroup, for every bin of the
+    # column
     holds: NDArray[np.bool_]
-    flat: Floats
+    flat: Floats  # (rows, bins): what does not depend on the number's value inside its bin
+    # list of (rows,): coefficients of the number's powers 1, 2, .. in unit scale
     powers: list[Floats]
 
     @property
@@ -155,17 +148,10 @@ def horner(powers: list[Floats], at: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class BallPotential:
-    """The sum of c_f f(x) over f in `BallMoments`: a'w + w'Qw, w = z / max(1, |z|), + c 1(|z| > 1).
-
-    Attributes
-    ----------
-    block : BallMoments
-    coefficients : (d,) float64
-        For functions in unit scale.
-    """
+    """Sum of c_f f(x) over f in `BallMoments`: a'w + w'Qw + c 1(|z| > 1), w = z / max(1, |z|)."""
 
     block: BallMoments
-    coefficients: Floats
+    coefficients: Floats  # (d,): for functions in unit scale
 
     @cached_property
     def _parts(self) -> tuple[Floats, Floats, float]:
@@ -196,27 +182,15 @@ class BallPotential:
 
 @dataclass(frozen=True)
 class BallConditional:
-    """A `BallPotential` of one number for each of some rows.
+    """A `BallPotential` of one number for each of some rows."""
 
-    Attributes
-    ----------
-    own : (points,) float64
-        The number's coordinate z at code - zero.
-    zero : int
-    rest : (rows,) float64
-        Squared length of the others.
-    linear, square : tuples of (rows,) float64 and float
-        Coefficients of 1, z (and z^2) in a'z and in z'Qz.
-    outside : float
-        c.
-    """
-
-    own: Floats
+    own: Floats  # (points,): the number's coordinate z at code - zero
     zero: int
-    rest: Floats
+    rest: Floats  # (rows,): squared length of the others
+    # linear, square: tuples of (rows,) and float: coefficients of 1, z (and z^2) in a'z and in z'Qz
     linear: tuple[Floats, float]
     square: tuple[Floats, Floats, float]
-    outside: float
+    outside: float  # c
 
     def at(self, codes: Codes) -> Floats:
         """(rows, states) float64 at codes (rows, states)."""

@@ -61,18 +61,10 @@ class Columns(Protocol):
 
 @dataclass(frozen=True)
 class CellSet:
-    """A set of cells of the table over `columns`.
+    """A set of cells of the table over `columns`."""
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        Only those the condition depends on, in the order of the schema.
-    mask : bytes
-        One byte (0 or 1) per cell of the table, in C order.
-    """
-
-    columns: tuple[Column, ...]
-    mask: bytes
+    columns: tuple[Column, ...]  # only those the condition depends on, in the order of the schema
+    mask: bytes  # one byte (0 or 1) per cell of the table, in C order
 
     @property
     def array(self) -> NDArray[np.bool_]:
@@ -118,13 +110,7 @@ def cell_index(columns: Sequence[Column], codes: Mapping[str, Codes]) -> Codes:
 
 
 def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
-    """Expression of a condition, read without a schema, and the names that were in backticks.
-
-    Raises
-    ------
-    ConditionError
-        For anything but text that is an expression.
-    """
+    """Expression of a condition, read without a schema, and the names that were in backticks."""
     if not isinstance(text, str) or not text.strip():
         raise ConditionError(f"a condition must be non-empty text, got {short(text)}; {GRAMMAR}")
     if len(text) > MOST_CHARACTERS:
@@ -148,13 +134,7 @@ def parsed_condition(text: str) -> tuple[ast.expr, dict[str, str]]:
 
 
 def names_in_condition(text: str, columns: Collection[str]) -> set[str]:
-    """Names in a condition on some columns, as these have them where they do.
-
-    Raises
-    ------
-    ConditionError
-        As `parsed_condition`.
-    """
+    """Names in a condition on some columns, as these have them where they do."""
     tree, quoted = parsed_condition(text)
     written = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return {
@@ -172,12 +152,6 @@ def read_condition(text: str, schema: Columns) -> CellSet:
         See `GRAMMAR`; ``&``, ``|`` and ``~`` are read as ``and``, ``or`` and ``not``, with their
         precedence.
     schema : Schema
-
-    Raises
-    ------
-    ConditionError
-        For text outside the grammar, unknown columns or levels, numbers not compared at declared
-        edges, and conditions that are always true or always false.
     """
     columns, full = _read(text, schema, missing_differs=True)
     return cell_set(columns, full)
@@ -189,11 +163,6 @@ def read_combinations(text: str, schema: Columns) -> tuple[tuple[Column, ...], N
     It holds only where it does so whatever is missing. A comparison with a missing cell is neither
     true nor false, except one with ``"(missing)"`` itself, and ``not``, ``and`` and ``or`` follow
     Kleene's logic, as in SQL.
-
-    Raises
-    ------
-    ConditionError
-        As `read_condition`.
     """
     return _read(text, schema, missing_differs=False)
 

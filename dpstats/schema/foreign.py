@@ -17,20 +17,13 @@ _MOST_POINTS = 10_001  # of a grid that has a point for every whole number
 
 @dataclass(frozen=True)
 class Declared:
-    """One column of another format.
-
-    Attributes
-    ----------
-    name : str
-    plain : mapping
-        Keys of a column in a schema file; `missing_values` as text, those that no cell of the
-        column can hold included.
-    todo : tuple of str
-        What must be added, since the format does not say it and it is never learned from data.
-    """
+    """One column of another format."""
 
     name: str
+    # keys of a column in a schema file; `missing_values` as text, those that no cell of the column
+    # can hold included
     plain: Mapping[str, Any]
+    # what must be added, since the format does not say it and it is never learned from data
     todo: tuple[str, ...] = ()
 
 

@@ -187,7 +187,17 @@ class Guesses:
 
     @classmethod
     def load(cls, path: str | Path) -> Guesses:
-        """Read guesses from a TOML file: its ``[guesses]`` table, or that of the schema it names.
+        """Read guesses from a TOML file.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file of guesses, a schema or a request; one without a ``[guesses]`` table has those
+            of the schema that it names.
+
+        Returns
+        -------
+        Guesses
 
         Raises
         ------

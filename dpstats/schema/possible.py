@@ -78,12 +78,6 @@ def check_rules(schema: WithRules) -> None:
 
     Rules that share columns are taken together, directly or through others. Bins between which none
     of them distinguishes count as one.
-
-    Raises
-    ------
-    SchemaError
-        If a row would break a rule after all repairs, if no row with some level is allowed, or if
-        there are more than `MOST_COMBINATIONS` to go through.
     """
     for together in linked_rules(compile_rules(schema)):
         if len(together) == 1 and isinstance(together[0], OrderedNumbers):
@@ -208,18 +202,10 @@ def linked_rules(rules: Sequence[_Rule]) -> list[list[_Rule]]:
 
 @dataclass(frozen=True)
 class _Classes:
-    """Classes of codes of a column that no rule or total distinguishes.
+    """Classes of codes of a column that no rule or total distinguishes."""
 
-    Attributes
-    ----------
-    codes : (c,) int64
-        One code of each class.
-    of_bin : (bins, c) bool
-        Which classes have codes in each bin.
-    """
-
-    codes: Codes
-    of_bin: Mask
+    codes: Codes  # (c,): one code of each class
+    of_bin: Mask  # (bins, c) bool: which classes have codes in each bin
 
     @classmethod
     def of(cls, column: Column, rules: Sequence[OnColumns]) -> _Classes:
@@ -265,13 +251,7 @@ class Combinations:
     def of(
         cls, schema: WithRules, rules: Sequence[OnColumns], *, limited: bool = True
     ) -> Combinations:
-        """Combinations for some rules and totals.
-
-        Raises
-        ------
-        SchemaError
-            If they are `limited` and more than `MOST_COMBINATIONS`.
-        """
+        """Combinations for some rules and totals."""
         names = set[str]().union(*(rule.names for rule in rules))
         columns = [column for column in schema if column.name in names]
         every = cls(columns, [_Classes.of(column, rules) for column in columns])

@@ -23,13 +23,7 @@ Ends = tuple[str, str]
 
 
 def read_source(text: str) -> str | Ends:
-    """The name of a number, or the two columns of a difference: the one from which, and which.
-
-    Raises
-    ------
-    SchemaError
-        For text with backticks or ``" - "`` that is neither.
-    """
+    """The name of a number, or the two columns of a difference: the one from which, and which."""
     if "`" not in text and " - " not in text:
         return text
     found = _SOURCE.fullmatch(text)
@@ -57,36 +51,20 @@ def source_text(source: str | Ends) -> str:
 
 @dataclass(frozen=True)
 class RawColumns:
-    """The columns of the table that some declared ones are read from.
-
-    Attributes
-    ----------
-    names : tuple of str
-    numbers : collection of str
-        Those that are declared as numbers, and no dates.
-    decimals : collection of str
-        Those in which a file has its decimal mark: declared numbers and levels that are numbers,
-        and ends of differences that are not declared.
-    written : TextFile
-        How a delimited file of the table is written.
-    weighted : bool
-        True if rows have weights: then all rows of a person are used.
-    """
+    """The columns of the table that some declared ones are read from."""
 
     names: tuple[str, ...]
-    numbers: Collection[str]
+    numbers: Collection[str]  # those that are declared as numbers, and no dates
+    # those in which a file has its decimal mark: declared numbers and levels that are numbers, and
+    # ends of differences that are not declared
     decimals: Collection[str]
-    written: TextFile
-    weighted: bool = False
+    written: TextFile  # how a delimited file of the table is written
+    weighted: bool = False  # true if rows have weights: then all rows of a person are used
 
     def check_names(self, present: Sequence[str]) -> None:
         """Refuse a table that lacks one of these columns, or has one twice.
 
         Types are not looked at: one cell can decide which type a column is stored in.
-
-        Raises
-        ------
-        DataError
         """
         missing = [name for name in self.names if name not in present]
         if missing:

@@ -32,17 +32,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class OnColumns(ABC):
-    """A statement about some columns: a rule between them, or a public total.
+    """A statement about some columns: a rule between them, or a public total."""
 
-    Attributes
-    ----------
-    columns : tuple of columns
-        All that it depends on.
-    in_bins : bool
-        Whether it depends on bins alone, not on the codes within them.
-    """
-
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # all that it depends on
+    # whether it depends on bins alone, not on the codes within them
     in_bins: bool = field(default=True, kw_only=True)
 
     @property
@@ -57,18 +50,10 @@ class OnColumns(ABC):
 
 @dataclass(frozen=True)
 class CompiledRule(OnColumns):
-    """A rule on coded rows.
+    """A rule on coded rows."""
 
-    Attributes
-    ----------
-    text : str
-        The rule in words.
-    changes : tuple of str
-        Names of the columns that a repair sets.
-    """
-
-    text: str
-    changes: tuple[str, ...]
+    text: str  # the rule in words
+    changes: tuple[str, ...]  # names of the columns that a repair sets
 
     @abstractmethod
     def broken(self, codes: Mapping[str, Codes]) -> Mask:
@@ -334,16 +319,9 @@ def let_views_agree(
 
 @dataclass(frozen=True)
 class Repairs:
-    """Rules that decide how some columns are read, in the order in which they apply.
+    """Rules that decide how some columns are read, in the order in which they apply."""
 
-    Attributes
-    ----------
-    schema : Schema
-        The columns that must be known: the wanted ones, and those that decide about them.
-    rules : tuple of compiled rules
-    """
-
-    schema: Any
+    schema: Any  # the columns that must be known: the wanted ones, and those that decide about them
     rules: tuple[CompiledRule, ...] = ()
 
     def encode(self, batch: pa.RecordBatch) -> dict[str, Codes]:

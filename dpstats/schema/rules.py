@@ -328,10 +328,6 @@ def read_rules(plain: object, folder: Path | None = None) -> tuple[Rule, ...]:
 
     A mapping may name a file in the folder of the schema file, and nowhere else: archives and
     documents of others never open one.
-
-    Raises
-    ------
-    SchemaError
     """
     if isinstance(plain, str | Mapping) or not isinstance(plain, Sequence):
         raise SchemaError("rules must be a list of tables ([[rule]] in TOML)")
@@ -390,12 +386,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
 
 
 def names_in_rule(rule: Any, columns: Collection[str]) -> set[str]:
-    """Names of the columns that a rule or a total depends on; unknown ones as it has them.
-
-    Raises
-    ------
-    ConditionError
-    """
+    """Names of the columns that a rule or a total depends on; unknown ones as it has them."""
     match rule:
         case Determines():
             return {rule.column, rule.by}

@@ -193,7 +193,7 @@ class Schema:
 
     @property
     def is_linked(self) -> bool:
-        """Whether rules or views link some of the columns."""
+        """True if rules or views link some of the columns."""
         return bool(self.rules or self.views or self.hidden)
 
     @property

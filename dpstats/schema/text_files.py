@@ -44,10 +44,6 @@ class TextFile:
     delimiter : str, optional
         What separates cells. By default a comma, a semicolon or a tab, as the first line has it;
         where characters have two bytes, no other is possible.
-
-    Raises
-    ------
-    SchemaError
     """
 
     encoding: str = "utf-8"
@@ -89,13 +85,7 @@ class TextFile:
 
 
 def read_text_columns(path: Path) -> dict[str, list[str]]:
-    """Cells of a public .csv file in UTF-8, as text, by the names in its first line.
-
-    Raises
-    ------
-    FileFormatError
-        If it cannot be read, or has a name twice.
-    """
+    """Cells of a public .csv file in UTF-8, as text, by the names in its first line."""
     import pyarrow as pa
     from pyarrow import csv
 

@@ -113,12 +113,7 @@ class WithTotals(WithRules, Protocol):
 
 
 def read_totals(plain: object) -> tuple[Total, ...]:
-    """Totals from plain data, a list of mappings as in a schema file.
-
-    Raises
-    ------
-    SchemaError
-    """
+    """Totals from plain data, a list of mappings as in a schema file."""
     if isinstance(plain, str | Mapping) or not isinstance(plain, Sequence):
         raise SchemaError("totals must be a list of tables ([[total]] in TOML)")
     return tuple(map(_read_total, plain))
@@ -152,13 +147,7 @@ def _compiled(schema: WithTotals, of: str) -> tuple[CompiledTotal, ...]:
 
 
 def check_totals(schema: WithTotals, n: int | None = None, population: int | None = None) -> None:
-    """Refuse totals that no table has of n rows, or no population of a size, where they are public.
-
-    Raises
-    ------
-    SchemaError
-        With the first total that contradicts others, the rules between columns or n.
-    """
+    """Refuse totals that no table of n rows has, or no population of a size, if public."""
     if not schema.totals:
         return
     if len(schema.totals) > _MOST_TOTALS:
@@ -196,16 +185,11 @@ class _Tables:
 
     For each group of totals that are linked by columns or rules, rows are counted by which of the
     totals they have; the groups have as many rows.
-
-    Attributes
-    ----------
-    totals : list of Total
-        All of them, group after group.
-    matrix : (totals + groups, m + 1) float64
-        Rows of the totals, then of the groups less all rows, the last variable.
     """
 
-    totals: list[Total]
+    totals: list[Total]  # all of them, group after group
+    # (totals + groups, m + 1): rows of the totals, then of the groups less all rows, the last
+    # variable
     matrix: Floats
 
     @classmethod

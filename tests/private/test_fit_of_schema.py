@@ -144,7 +144,7 @@ def test_common_values_are_found_in_bounded_memory(monkeypatch):
     assert column.commonest[0][0] == "common"
     assert column.commonest[0][1] == 1_000
     assert len(column.commonest) == SHOWN
-    tally = fit_of_schema._Tally(schema["word"])
+    tally = fit_of_schema.ColumnFit(schema["word"])
     for start in range(0, len(cells), 500):
         tally.add(pa.record_batch({"word": pa.array(cells[start : start + 500])}))
         assert len(tally.values) <= MOST_VALUES

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.private.header import header_of, named
+from dpstats.private.header import read_header, read_names
 
 NAMES = ["age", "sex", "blood pressure"]
 
@@ -24,14 +24,14 @@ def test_names_of_delimited_files(tmp_path):
             opened = gzip.open if name.endswith("gz") else open
             with opened(tmp_path / name, "wb") as file:
                 file.write(text.encode())
-            assert header_of(tmp_path / name) == NAMES
+            assert read_header(tmp_path / name) == NAMES
 
 
 def test_names_of_quoted_fields_and_of_parquet(tmp_path):
     (tmp_path / "a.csv").write_text('"age, in years", sex \nx,y\n')
-    assert header_of(tmp_path / "a.csv") == ["age, in years", "sex"]
+    assert read_header(tmp_path / "a.csv") == ["age, in years", "sex"]
     pd.DataFrame({"age": [1], "sex": ["f"]}).to_parquet(tmp_path / "a.parquet")
-    assert header_of(tmp_path / "a.parquet") == ["age", "sex"]
+    assert read_header(tmp_path / "a.parquet") == ["age", "sex"]
 
 
 def test_names_of_a_folder_and_of_a_pattern(tmp_path):
@@ -41,7 +41,7 @@ def test_names_of_a_folder_and_of_a_pattern(tmp_path):
         pd.DataFrame({name: [1] for name in names}).to_parquet(place / "a.parquet")
     (tmp_path / "year=2026" / "_SUCCESS").touch()
     for path in (tmp_path, tmp_path / "*" / "*.parquet"):
-        assert header_of(path) == ["age", "sex", "year"]
+        assert read_header(path) == ["age", "sex", "year"]
 
 
 def test_a_row_in_the_schema_of_a_parquet_file_is_refused_and_not_quoted(tmp_path):
@@ -49,7 +49,7 @@ def test_a_row_in_the_schema_of_a_parquet_file_is_refused_and_not_quoted(tmp_pat
     said = "the names that its schema holds do not look like names of columns"
     for path in (tmp_path, tmp_path / "a.parquet"):
         with pytest.raises(dps.DataError, match=said) as caught:
-            header_of(path)
+            read_header(path)
         assert "zz" not in str(caught.value)
         assert "37" not in str(caught.value)
 
@@ -65,7 +65,7 @@ def test_a_row_is_refused_and_not_quoted(tmp_path):
     for row in ROWS:
         (tmp_path / "a.csv").write_text(f"{row}\nb,c,d\n")
         with pytest.raises(dps.DataError, match="does not look like names of columns") as caught:
-            header_of(tmp_path / "a.csv")
+            read_header(tmp_path / "a.csv")
         for field in filter(None, row.replace(",", " ").split()):
             assert field not in str(caught.value).replace("such as yes", "").split()
         assert "zz-sentinel" not in str(caught.value)
@@ -84,12 +84,12 @@ def test_files_that_hold_no_header_are_refused(tmp_path):
     ]:
         (tmp_path / name).write_bytes(held)
         with pytest.raises(dps.DataError, match=message):
-            header_of(tmp_path / name)
+            read_header(tmp_path / name)
 
 
 def test_names_that_a_person_gives():
-    assert named("age, sex ,'x'") == ["age", "sex ", "'x'"]
-    assert named('"a, b",c') == ["a, b", "c"]
+    assert read_names("age, sex ,'x'") == ["age", "sex ", "'x'"]
+    assert read_names('"a, b",c') == ["a, b", "c"]
     for text in ("", "a,a", "a,,b"):
         with pytest.raises(dps.SchemaError):
-            named(text)
+            read_names(text)

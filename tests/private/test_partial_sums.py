@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpstats.errors import DataError
 from dpstats.families.moments import Moments
 from dpstats.private.kernel import SAFE_TOTAL, Kernel
-from dpstats.private.partial_sums import PartialSums, on_worker
+from dpstats.private.partial_sums import PartialSums, sum_on_worker
 from dpstats.schema import Number, Schema
 
 FINE = Schema([Number("x", -1, 1, points=2**20 + 1, missing=0)])
@@ -36,7 +36,7 @@ def cut(table, edges):
 def test_parts_in_any_order_give_the_sums_of_the_loop(edges, seed, order, loop):
     table = loop.random_rows(50, seed)
     kernel = pickle.loads(pickle.dumps(Kernel(loop.schema, loop.blocks)))  # as it travels
-    parts = [on_worker(kernel, part).to_batch() for part in cut(table, edges)]
+    parts = [sum_on_worker(kernel, part).to_batch() for part in cut(table, edges)]
     order.shuffle(parts)
     totals, rows = PartialSums.from_batches(parts).exact(kernel)
     assert rows == 50
@@ -86,7 +86,7 @@ def test_too_many_rows_are_refused_as_part_of_the_sums():
     kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
     good = pa.RecordBatch.from_pydict({"x": [1.0], "times": [1]})
     many = pa.RecordBatch.from_pydict({"x": [1.0], "times": [2**30]})
-    parts = [on_worker(kernel, [batch], "times") for batch in (good, many, good)]
+    parts = [sum_on_worker(kernel, [batch], "times") for batch in (good, many, good)]
     assert [bool(part.refused) for part in parts] == [False, True, False]
     for order in itertools.permutations(parts):
         carried = PartialSums.from_batches([part.to_batch() for part in order])
@@ -97,7 +97,7 @@ def test_too_many_rows_are_refused_as_part_of_the_sums():
 def test_parts_that_are_too_many_rows_only_together():
     kernel = Kernel(FINE, [Moments.of(FINE, ["x"])])
     half = pa.RecordBatch.from_pydict({"x": [1.0], "times": [SAFE_TOTAL // kernel.largest - 1]})
-    part = on_worker(kernel, [half], "times")
+    part = sum_on_worker(kernel, [half], "times")
     assert not part.refused
     with pytest.raises(DataError, match="could overflow exact sums"):
         (part + part).exact(kernel)
@@ -110,5 +110,5 @@ def test_a_failure_of_the_kernel_is_not_quoted(monkeypatch):
         raise ValueError("secret 31.7")
 
     monkeypatch.setattr(Kernel, "add", fail)
-    part = on_worker(kernel, [pa.RecordBatch.from_pydict({"x": [1.0]})])
+    part = sum_on_worker(kernel, [pa.RecordBatch.from_pydict({"x": [1.0]})])
     assert part.refused == "reading the rows failed (ValueError)"

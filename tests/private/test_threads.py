@@ -28,7 +28,7 @@ BATCH = pa.RecordBatch.from_pydict({"flag": [True, False, True], "x": [1.0, 2.0,
 
 def own_threads():
     """How many threads of a pass over rows are alive; other libraries keep some of their own."""
-    return sum("help" in thread.name for thread in threading.enumerate())
+    return sum(thread.name.startswith("dpstats") for thread in threading.enumerate())
 
 
 @pytest.fixture
@@ -97,16 +97,16 @@ def test_threads_and_dictionaries_change_no_integer(
 def test_at_most_one_thread_per_processor_works(threads):
     for number, most in ((1, 1), (3, 3), (1_000, 8)):
         threads(number)
-        seen = set()
+        seen = []
 
         class Watched(Kernel):
             def zeros(self):
-                seen.add(threading.current_thread())  # noqa: B023
+                seen.append(threading.current_thread())  # noqa: B023
                 return super().zeros()
 
         sums, n = sum_parts(Watched(SCHEMA, BLOCKS), one_by_one([BATCH] * 50))
         assert (sums[0].tolist(), n) == ([50, 100], 150)
-        assert len(seen) == most
+        assert len(seen) >= most >= len(set(seen))
 
 
 class Failing(Kernel):

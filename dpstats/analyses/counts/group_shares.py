@@ -105,7 +105,7 @@ class GroupCounts:
 
     @property
     def hidden_by_noise(self) -> bool:
-        """Whether the group is small relative to the noise: use the interval only."""
+        """True if the group is small relative to the noise: use the interval only."""
         return self.observed_size <= 2 * self.size_noise
 
     @property
@@ -238,7 +238,7 @@ class DrawnShares(Cached):
         return np.where(np.isnan(measures), np.where(_EITHER, np.inf, 0.0), measures)
 
     def _contrast(self, i: int, value: float) -> Floats:
-        """What is negative where parameter i is below a value, about linear in the counts."""
+        """Contrast of drawn counts, negative where parameter i is below a value."""
         (first, size), *others = self._once(True, lambda: self._drawn(True))
         if not others:
             return (first - value) * np.maximum(size, _NO_ROWS)

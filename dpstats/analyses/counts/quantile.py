@@ -167,7 +167,7 @@ class Quantile:
         return QuantileResult(**self.fields(intervals, notes, release), rows=rows, budget=budget)
 
     def infer_weighted(self, release: ReleaseView) -> QuantileResult:
-        """The same of a survey, with limits of Woodruff."""
+        """Quantiles of a survey's population, with Woodruff limits."""
         from dpstats.analyses.survey.quantile import weighted_quantiles
 
         return weighted_quantiles(self, release)

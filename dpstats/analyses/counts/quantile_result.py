@@ -64,7 +64,7 @@ class QuantileIntervals(Intervals, Cached):
 
     @property
     def discrete(self) -> bool:
-        """Whether bins are single declared values."""
+        """True if bins are single declared values."""
         return self.number.discrete
 
     @cached_property
@@ -215,7 +215,7 @@ class QuantileIntervals(Intervals, Cached):
 
 @dataclass(frozen=True)
 class GroupQuantileIntervals(QuantileIntervals):
-    """The same within a group of rows, whose number is not public.
+    """Intervals of quantiles within a group of rows whose number is not public.
 
     At every edge the group's rows below it and above it are counted: F there is the prevalence in
     the group, for any number of its rows; see `analyses.counts.group_shares`. Each of the two
@@ -255,7 +255,7 @@ _TAIL = 4  # of them beyond the bound, which is an order statistic
 
 
 def _sampled(method: Method, target: Target) -> bool:
-    """Whether the sampling of persons is inferred, from counts of these."""
+    """True if intervals include the sampling of persons."""
     return method == "noise_aware" and target == "population"
 
 

@@ -99,7 +99,19 @@ class TreeResult(PairGraph, EstimateResult):
         method: Method = "noise_aware",
         target: Target = "population",
     ) -> tuple[Floats, Floats]:
-        """Limits (d,) of the absolute correlations, of all pairs jointly."""
+        """Limits of the absolute correlations of all pairs, jointly.
+
+        Parameters
+        ----------
+        alpha : float
+            Probability that some limit fails.
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        low, high : (d,) float64
+        """
         low, high = self._tree.simultaneous(alpha, method, target)
         return np.maximum(np.maximum(low, -high), 0), np.maximum(np.abs(low), np.abs(high))
 

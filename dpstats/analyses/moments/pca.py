@@ -293,7 +293,20 @@ class PCAResult(EstimateResult):
     def loadings(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """The loadings alone: component, column, estimate, conf_low, conf_high."""
+        """Loadings of the columns on the components, with intervals.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            Columns component, column, estimate, conf_low and conf_high.
+        """
         import pandas as pd
 
         k = self.n_components_

@@ -625,9 +625,26 @@ class Prediction(Result):
         method: Method = "noise_aware",
         target: Target = "population",
     ) -> Floats:
-        """Intervals (m, 2) of the mean, or of a new response (for normal errors).
+        """Intervals of the means, or of new responses.
 
-        With ``target="table"``: of what the private table's own coefficients predict.
+        Parameters
+        ----------
+        obs : bool
+            Predict a new response with normal errors instead of its mean.
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+            The table's target is what the private table's own coefficients predict.
+
+        Returns
+        -------
+        (m, 2) float64
+
+        Raises
+        ------
+        RequestError
+            With `obs` for the private table, which holds no new response.
         """
         if obs and target == "table":
             raise RequestError(

@@ -257,15 +257,19 @@ class DesignMoments:
 
     def regressors_at(self, values: Mapping[str, Floats]) -> Floats:
         """(m, p) the basis at m points by column: numbers in unit scale, others by their bins."""
+        return np.asarray(self.terms_at(values) @ self.regressor_terms[1].T)
+
+    def terms_at(self, values: Mapping[str, Floats]) -> Floats:
+        """(m, t) products of features at the same points."""
         used = dict.fromkeys(feature for term in self.regressor_terms[0] for feature in term)
         of = {f: values[f[0]] if f[1] is None else values[f[0]] == f[1] for f in used}
-        return self._evaluated(of, len(next(iter(values.values()))))
+        return self._products_of(of, len(next(iter(values.values()))))
 
-    def _evaluated(self, values: Mapping[Any, Any], size: int) -> Floats:
-        """(m, p) the basis at m values of each feature."""
-        terms, basis = self.regressor_terms
+    def _products_of(self, values: Mapping[Any, Any], size: int) -> Floats:
+        """(m, t) products of m values of each feature."""
+        terms = self.regressor_terms[0]
         columns = [math.prod((values[f] for f in term), start=np.ones(size)) for term in terms]
-        return np.stack(columns, axis=1) @ basis.T
+        return np.stack(columns, axis=1)
 
     def at(self, exog: pd.DataFrame | Mapping[str, Any] | None) -> Floats:
         """(m, p) the basis at values of the columns in original units."""
@@ -274,7 +278,8 @@ class DesignMoments:
         for feature in features:
             origin, spread = self._origin_and_spread(feature)
             values[feature] = (values[feature] - origin) / spread
-        return self._evaluated(values, len(next(iter(values.values()))))
+        products = self._products_of(values, len(next(iter(values.values()))))
+        return np.asarray(products @ self.regressor_terms[1].T)
 
     @cached_property
     def to_basis(self) -> Floats:
@@ -335,7 +340,7 @@ class DesignMoments:
 
     @property
     def origin_of_response(self) -> float:
-        """What is added to the unit value of the response, unless the constant absorbs it."""
+        """Offset added to the response in unit scale, unless the constant absorbs it."""
         return self._response.get((), 0.0)
 
     def matrix(self, release: ReleaseView) -> NoisyMatrix:

@@ -240,10 +240,18 @@ class ElasticNetResult(Cached, Result):
         )
 
     def risk(self, *, alpha: float = 0.05) -> tuple[float, float, float]:
-        """Mean squared residual over the private rows: estimate, certified low and high.
+        """Mean squared residual over the private rows, in the response's unit squared.
 
-        In the response's unit squared. None is below zero: an estimate that noise made negative is
-        zero. `high` is infinite where the noise leaves the number of rows open.
+        Parameters
+        ----------
+        alpha : float
+            Error probability of the limits.
+
+        Returns
+        -------
+        estimate, low, high : float
+            Estimate and certified limits, all at least zero. `high` is infinite where the noise
+            leaves the number of rows open.
         """
         check_alpha(alpha)
         estimate, low, high = self.moments.risk(self.basis, alpha)
@@ -251,10 +259,17 @@ class ElasticNetResult(Cached, Result):
         return unit * estimate, unit * low, unit * high
 
     def path(self, size: int = 50) -> pd.DataFrame:
-        """Coefficients in original units along `size` penalties, evenly spaced in logarithms.
+        """Coefficients along the penalty, from that at which all are zero to a thousandth of it.
 
-        From the penalty at which all are zero to a thousandth of it; columns alpha, term,
-        estimate.
+        Parameters
+        ----------
+        size : int
+            Number of penalties, evenly spaced in logarithms.
+
+        Returns
+        -------
+        DataFrame
+            Columns alpha, term and estimate, in original units.
         """
         import pandas as pd
 
@@ -276,7 +291,16 @@ class ElasticNetResult(Cached, Result):
         return alphas, self.moments.path(alphas, self.l1_ratio)
 
     def predict(self, exog: pd.DataFrame | Mapping[str, Any] | None = None) -> Floats:
-        """Predicted means (m,) for given values of the columns of the formula.
+        """Predicted means for given values of the columns of the formula.
+
+        Parameters
+        ----------
+        exog : DataFrame or mapping of name to values
+            Values of every column of the formula, in original units.
+
+        Returns
+        -------
+        (m,) float64
 
         Raises
         ------

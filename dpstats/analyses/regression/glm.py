@@ -399,7 +399,20 @@ class LogisticResult(GeneralisedResult):
     def odds_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        """Exponentials of the coefficients and of their intervals.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            Columns odds_ratio, conf_low and conf_high, with the terms as index.
+        """
         return self._ratios("odds_ratio", alpha, method, target)
 
 
@@ -426,7 +439,20 @@ class PoissonResult(GeneralisedResult):
     def rate_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
     ) -> pd.DataFrame:
-        """Exponentials of the coefficients and of their intervals, a row per coefficient."""
+        """Exponentials of the coefficients and of their intervals.
+
+        Parameters
+        ----------
+        alpha : float
+            Error probability of each interval.
+        method : {"noise_aware", "certified"}
+        target : {"population", "table"}
+
+        Returns
+        -------
+        DataFrame
+            Columns rate_ratio, conf_low and conf_high, with the terms as index.
+        """
         return self._ratios("rate_ratio", alpha, method, target)
 
 

@@ -407,11 +407,20 @@ class LossGridResult(Result):
         return bool(near.possible(point[None])[0])
 
     def risks(self, *, alpha: float = USUAL_ALPHA, target: Target = "table") -> pd.DataFrame:
-        """One row per grid point: the parameters, risk, low, high and possible.
+        """Risks at all grid points, with joint bounds.
 
-        ``risk`` is the noisy mean loss; ``low`` and ``high`` bound it for all grid points jointly,
-        with probability 1 - alpha (where n is measured, up to a common factor); ``possible`` is
-        whether the point is in the certified set.
+        Parameters
+        ----------
+        alpha : float
+            Probability that some bound fails.
+        target : {"table", "population"}
+
+        Returns
+        -------
+        DataFrame
+            One row per grid point: the parameters; ``risk``, the noisy mean loss; ``low`` and
+            ``high``, which bound it for all points jointly (where n is measured, up to a common
+            factor); and ``possible``, true in the certified set.
         """
         import pandas as pd
 

@@ -20,7 +20,12 @@ from scipy import linalg
 from dpstats.analyses.notes import cell_rules
 from dpstats.analyses.regression.contrasts import ContrastResult, LinkedResult
 from dpstats.analyses.regression.design_moments import DesignMoments
-from dpstats.analyses.regression.glm_models import number_names, regressor_columns, value_in_bins
+from dpstats.analyses.regression.glm_models import (
+    number_names,
+    regressor_columns,
+    span,
+    value_in_bins,
+)
 from dpstats.analyses.regression.score import IDENTITY, LOG, LOGIT, Link, find_root
 from dpstats.analyses.survey.estimand import Estimand, squares_of_cells, squares_of_parts
 from dpstats.analyses.survey.weighted import (
@@ -36,6 +41,7 @@ from dpstats.caching import Cached
 from dpstats.checks import Method, Target, first_few
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
+from dpstats.families.features import Term
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
@@ -59,8 +65,13 @@ _ROUNDING = 1e-9
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
-    "level has no rows, or bins are too wide for numbers at their edges; use more rows, more "
-    "budget, fewer regressors or more edges, or, of categories alone, given= without such levels"
+    "baseline level has no rows, or bins are too wide for numbers at their edges; use more rows, "
+    "more budget, fewer regressors or more edges, or name another baseline, as in "
+    "C(h, Treatment('x'))"
+)
+_NO_ROWS = (
+    "the condition leaves no rows that determine them, or the noisy weights of a level add up to "
+    "nothing, so that it is left out"
 )
 _NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "
@@ -85,6 +96,8 @@ class Fitted(NamedTuple):
     b: Floats  # (p,)
     inverse: Floats  # (p, p) of minus the derivative of U
     by_totals: Floats  # (p, d) of U, by the totals
+    used: NDArray[np.bool_]  # cells or features, without those of levels that are left out
+    span: Floats | None  # (p, r) orthonormal basis of what is determined; None of all
 
 
 class Equations(Cached, ABC):
@@ -109,11 +122,6 @@ class Equations(Cached, ABC):
     @abstractmethod
     def squares(self, totals: Floats, slopes: Floats) -> Floats:
         """See `Estimand.squares`."""
-
-    @property
-    def span(self) -> Floats | None:
-        """(p, r) orthonormal basis of what can be estimated; None of all coefficients."""
-        return None
 
     @property
     def score(self) -> PilotScore | None:
@@ -141,10 +149,6 @@ class Equations(Cached, ABC):
             shift = combinations @ self.moments.shift
         else:
             matrix = matrix / self.moments.half_range
-        if self.span is not None:
-            outside = np.abs(matrix - matrix @ self.span @ self.span.T).max(axis=1)
-            matrix[outside > _ROUNDING * np.abs(matrix).max(axis=1)] = np.nan
-
         return Estimand(
             self.block, terms, partial(self._value, matrix, shift), partial(self._slopes, matrix),
             self.squares, by_units=True, moving=partial(self._moving, matrix),
@@ -156,35 +160,55 @@ class Equations(Cached, ABC):
     def _combined(self, combinations: Floats, terms: Sequence[str], of: Floats) -> Estimand:
         return self.estimand(terms, of @ combinations)
 
-    def _value(self, matrix: Floats, shift: Floats, totals: Floats) -> Floats:
+    def _along(self, matrix: Floats, totals: Floats) -> tuple[Fitted, Floats] | None:
+        """The solution, with combinations (q, p): NaN for those that it does not determine."""
         fitted = self._fitted(totals)
-        return np.full(len(matrix), np.nan) if fitted is None else matrix @ fitted.b + shift
+        if fitted is None or fitted.span is None:
+            return None if fitted is None else (fitted, matrix)
+        outside = np.abs(matrix - matrix @ fitted.span @ fitted.span.T).max(axis=1)
+        unknown = outside > _ROUNDING * np.abs(matrix).max(axis=1)
+        return fitted, np.where(unknown[:, np.newaxis], np.nan, matrix)
+
+    def _value(self, matrix: Floats, shift: Floats, totals: Floats) -> Floats:
+        if (along := self._along(matrix, totals)) is None:
+            return np.full(len(matrix), np.nan)
+        fitted, known = along
+        return np.asarray(known @ fitted.b + shift)
 
     def _slopes(self, matrix: Floats, totals: Floats) -> Floats:
-        fitted = self._fitted(totals)
-        if fitted is None:
+        if (along := self._along(matrix, totals)) is None:
             return np.full((len(matrix), len(totals)), np.nan)
-        return np.asarray(matrix @ fitted.inverse @ fitted.by_totals)
+        fitted, known = along
+        return np.asarray(known @ fitted.inverse @ fitted.by_totals)
 
     def _moving(self, matrix: Floats, totals: Floats) -> Floats:
-        fitted = self._fitted(totals)
-        if fitted is None:
+        if (along := self._along(matrix, totals)) is None:
             return np.full((len(matrix), len(totals)), np.nan)
-        along = matrix @ fitted.inverse
-        length = np.einsum("ij,ij->i", along, matrix)
-        return np.asarray(self.moving(fitted, along) / length[:, np.newaxis])
+        fitted, known = along
+        directions = known @ fitted.inverse
+        length = np.einsum("ij,ij->i", directions, known)
+        return np.asarray(self.moving(fitted, directions) / length[:, np.newaxis])
 
     def _hidden(self, matrix: Floats, totals: Floats) -> Floats:
-        fitted = self._fitted(totals)
-        if fitted is None:
+        if (along := self._along(matrix, totals)) is None:
             return np.zeros(len(matrix))
-        return self.hidden(totals, matrix @ fitted.inverse)
+        fitted, known = along
+        return self.hidden(totals, known @ fitted.inverse)
 
     def _by_score(self, matrix: Floats, totals: Floats) -> Floats:
-        fitted, basis = self._fitted(totals), self.moments.regressor_terms[1]
-        if fitted is None:
+        basis = self.moments.regressor_terms[1]
+        if (along := self._along(matrix, totals)) is None:
             return np.full((len(matrix), basis.shape[1]), np.nan)
-        return np.asarray(matrix @ fitted.inverse @ basis)
+        fitted, known = along
+        return np.asarray(known @ fitted.inverse @ basis)
+
+    def _empty(self, counts: Floats) -> list[Term]:
+        """Levels (and cells of several) of which no rows are seen, by the counts of all terms."""
+        return [
+            term
+            for term, count in zip(self.moments.regressor_terms[0], counts.tolist(), strict=True)
+            if term and all(level is not None for _, level in term) and count <= 0
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,21 +244,25 @@ class CellEquations(Equations):
         return bins[:, kept]
 
     @cached_property
-    def span(self) -> Floats | None:
-        """See `Equations.span`: a condition may exclude levels of a regressor."""
-        span = linalg.orth(self._x.T)
-        return span if span.shape[1] < span.shape[0] else None
+    def _terms(self) -> Floats:
+        """(C, t) products of features in the cells."""
+        return self.moments.terms_at(self._values)
 
     @cached_property
     def _x(self) -> Floats:
         """(C, p) the basis in the cells."""
+        return np.asarray(self._terms @ self.moments.regressor_terms[1].T)
+
+    @cached_property
+    def _values(self) -> dict[str, Floats]:
+        """Values (C,) of every regressor's column in the cells."""
         values = {}
         for column, bins in zip(self._columns, self._bins, strict=True):
             values[column.name] = bins.astype(np.float64)
             if column.name in number_names(self.moments):
                 assert isinstance(column, Number)
                 values[column.name] = value_in_bins(column, bins)
-        return self.moments.regressors_at(values)
+        return values
 
     def _inside(self, columns: tuple[Column, ...]) -> NDArray[np.bool_]:
         """Cells of columns that the regression is of."""
@@ -323,12 +351,27 @@ class CellEquations(Equations):
         return np.maximum(self._maps[0] @ totals, 0.0)
 
     def solve(self, totals: Floats) -> Fitted | None:
-        """By Newton's method; None where the derivative is not definite."""
-        sizes, sums = self._maps
-        counts, of_response = sizes @ totals, sums @ totals
-        whole, link, span = self._x, self.link, self.span
-        x = whole if span is None else whole @ span
-        rows = self._positive(totals)
+        """By Newton's method; None where the derivative is not definite.
+
+        Without cells of levels whose rows noise hides, where it is not definite with them.
+        """
+        sizes, sums = (of @ totals for of in self._maps)
+        used = np.ones(len(sizes), dtype=np.bool_)
+        fitted = self._solve(totals, sizes, sums, used)
+        if fitted is None:
+            terms, of = self.moments.regressor_terms[0], np.abs(self._terms) > 0.5
+            for term in self._empty(of.T @ sizes):
+                used &= ~of[:, terms.index(term)]
+            if used.any() and not used.all():
+                fitted = self._solve(totals, sizes, sums, used)
+        return fitted
+
+    def _solve(
+        self, totals: Floats, sizes: Floats, sums: Floats, used: NDArray[np.bool_]
+    ) -> Fitted | None:
+        link, whole, basis = self.link, self._x[used], span(self._x[used])
+        x = whole if basis is None else whole @ basis
+        counts, of_response, rows = sizes[used], sums[used], self._positive(totals)[used]
 
         def score(b: Floats) -> Floats:
             return np.asarray(x.T @ (of_response - counts * link.mean(x @ b)))
@@ -345,21 +388,22 @@ class CellEquations(Equations):
             b = find_root(score, lambda b: derivative(b, rows), x, b)
         if b is None:
             return None
-        matrix = derivative(b, counts)
-        inverse = _inverse(matrix)
+        inverse = _inverse(derivative(b, counts))
         if inverse is None:
             return None
         if link is IDENTITY:
             b = inverse @ score(b)
         mean = link.mean(x @ b)[:, np.newaxis]
-        if span is not None:
-            b, inverse = span @ b, span @ inverse @ span.T
-        return Fitted(b, inverse, whole.T @ (sums - mean * sizes))
+        by_totals = whole.T @ (self._maps[1][used] - mean * self._maps[0][used])
+        if basis is not None:
+            b, inverse = basis @ b, basis @ inverse @ basis.T
+        return Fitted(b, inverse, by_totals, used, basis)
 
     def moving(self, fitted: Fitted, along: Floats) -> Floats:
         """See `Equations.moving`."""
-        change = (along @ self._x.T) ** 2 * self.link.slope(self._x @ fitted.b)
-        return np.asarray(change @ self._maps[0])
+        x = self._x[fitted.used]
+        change = (along @ x.T) ** 2 * self.link.slope(x @ fitted.b)
+        return np.asarray(change @ self._maps[0][fitted.used])
 
     def squares(self, totals: Floats, slopes: Floats) -> Floats:
         """Sums (q,) of u z^2 over rows."""
@@ -445,19 +489,19 @@ class SplineEquations(CellEquations):
     def _checked(self) -> tuple[Floats, list[Floats]]:
         """The basis (C, p) at points among which are the ends of bins, and splines by column."""
         axes = self._spread(_CHECKED, 0)
-        return self._basis_at(axes), [splines for _, splines in axes]
+        return self.moments.regressors_at(self._grid(axes)), [splines for _, splines in axes]
 
-    def _basis_at(self, axes: Sequence[tuple[Floats, Floats]]) -> Floats:
-        """(C, p) the basis at a grid of points."""
+    def _grid(self, axes: Sequence[tuple[Floats, Floats]]) -> dict[str, Floats]:
+        """Values (C,) of every regressor's column at a grid of points."""
         grid = np.meshgrid(*(values for values, _ in axes), indexing="ij")
         names = [column.name for column in self._columns]
         flat = [np.broadcast_to(values, grid[0].shape).ravel() for values in grid]
-        return self.moments.regressors_at(dict(zip(names, flat, strict=True)))
+        return dict(zip(names, flat, strict=True))
 
     @cached_property
-    def _x(self) -> Floats:
-        """(C, p) the basis at the points."""
-        return super()._x if self._table is None else self._basis_at(self._axes)
+    def _values(self) -> dict[str, Floats]:
+        """Values (C,) of every regressor's column at the points."""
+        return super()._values if self._table is None else self._grid(self._axes)
 
     @cached_property
     def _splines(self) -> tuple[Floats, Floats]:
@@ -537,9 +581,8 @@ class SplineEquations(CellEquations):
         fitted = self._fitted(totals)
         if fitted is None:
             return np.full(len(slopes), np.nan)
-        variances = (self._maps[0] @ totals) * self.link.slope(self._x @ fitted.b)
-        z = slopes @ np.linalg.pinv(self.moments.regressor_terms[1]) @ self._x.T
-        return np.asarray(np.maximum(z**2 @ variances, 0.0))
+        variances = (self._maps[0] @ totals) * self.link.slope(self._x @ fitted.b) * fitted.used
+        return np.asarray(np.maximum((slopes @ self._terms.T) ** 2 @ variances, 0.0))
 
     def at_pilot(self, release: ReleaseView) -> PilotScore:
         """The score at the estimate of a release; at zero if it has none."""
@@ -596,26 +639,45 @@ class ProductEquations(Equations):
         return found
 
     def solve(self, totals: Floats) -> Fitted | None:
-        """None where the matrix is not definite."""
-        rows = self.moments.rows
-        second = rows @ self._products(totals) @ rows.T
-        inverse = _inverse(second[:-1, :-1])
+        """None where the matrix is not definite, even without levels whose rows noise hides."""
+        products, terms = self._products(totals), self.moments.regressor_terms[0]
+        used = np.ones(len(products), dtype=np.bool_)
+        fitted = self._solve(products, used)
+        if fitted is None:
+            at = [self.moments.features.index(term) for term in terms]
+            for empty in self._empty(products[at, at]):
+                used[[place for place, term in zip(at, terms, strict=True)
+                      if set(empty) <= set(term)]] = False  # fmt: skip
+            if not used.all():
+                fitted = self._solve(products, used)
+        return fitted
+
+    def _solve(self, products: Floats, used: NDArray[np.bool_]) -> Fitted | None:
+        rows = self.moments.rows * used
+        basis, second = span(rows[:-1].T), rows @ products @ rows.T
+        directions = np.eye(len(rows) - 1) if basis is None else basis
+        inverse = _inverse(directions.T @ second[:-1, :-1] @ directions)
         if inverse is None:
             return None
+        inverse = directions @ inverse @ directions.T
         b = inverse @ second[:-1, -1]
         residual = np.broadcast_to(rows.T @ np.append(-b, 1.0), (len(b), rows.shape[1]))
-        return Fitted(b, inverse, self._weights(rows[:-1], residual))
+        return Fitted(b, inverse, self._weights(rows[:-1], residual), used, basis)
+
+    def _residual(self, fitted: Fitted) -> Floats:
+        """The residual as a combination (q,) of features."""
+        return np.asarray((self.moments.rows * fitted.used).T @ np.append(-fitted.b, 1.0))
 
     def moving(self, fitted: Fitted, along: Floats) -> Floats:
         """See `Equations.moving`."""
-        features = along @ self.moments.rows[:-1]
+        features = along @ (self.moments.rows[:-1] * fitted.used)
         return self._weights(features, features)
 
     def residual_square(self, totals: Floats) -> float:
         """Mean square of the residuals in unit scale; noise may make it negative."""
         fitted = self._fitted(totals)
         assert fitted is not None
-        residual = self.moments.rows.T @ np.append(-fitted.b, 1.0)
+        residual = self._residual(fitted)
         return float(residual @ self._products(totals) @ residual) / self._rows(totals)
 
     def _rows(self, totals: Floats) -> float:
@@ -640,7 +702,7 @@ class ProductEquations(Equations):
         fitted = self._fitted(totals.values)
         if fitted is None:
             return self.score.at(np.zeros(self.score.size))
-        residual = self.moments.rows.T @ np.append(-fitted.b, 1.0)
+        residual = self._residual(fitted)
         weights = self._weights(residual[np.newaxis], residual[np.newaxis])[0]
         noise = float(np.sqrt(totals.noise(weights[np.newaxis])[0, 0])) / self._rows(totals.values)
         square = max(self.residual_square(totals.values), 0.0) + noise
@@ -739,6 +801,11 @@ class WeightedRegression(SurveyResult, LinkedResult):
     >>> print(fitted.odds_ratios().shape, abs(predicted - [0.5, 0.25]).max() < 0.2)
     (2, 3) True
     """
+
+    @property
+    def interval_of(self) -> str:
+        """The first coefficient other than the intercept; units differ."""
+        return super(SurveyResult, self).interval_of
 
     def odds_ratios(
         self, *, alpha: float = 0.05, method: Method = "noise_aware", target: Target = "population"
@@ -846,7 +913,7 @@ def weighted_regression(
     if equations.solve(part.totals.values) is None:
         notes.append(_NO_FIT)
     elif unknown := [t for t, b in zip(terms, part.params.tolist(), strict=True) if np.isnan(b)]:
-        notes.append(f"the condition leaves no rows that determine {first_few(unknown)}")
+        notes.append(f"no estimates of {first_few(unknown)}: {_NO_ROWS}")
     elif any(
         np.isinf(end).any() for end in DesignIntervals((part,)).noise_aware(0.05, "population")
     ):

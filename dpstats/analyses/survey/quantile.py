@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dpstats.checks import Alternative, Method, Target
     from dpstats.inference.intervals import Ends
 
+_LEAST_VARIANCE = 0.1  # of the largest F (1 - F) of coarse edges, to have a design effect
+
 
 @dataclass(frozen=True)
 class NearestEffects(Estimates):
@@ -38,7 +40,7 @@ class NearestEffects(Estimates):
     coarse : Estimates
         Shares below some of the edges, of which contrasts were measured.
     nearest : (q,) int64
-        Number of the coarse edge that is nearest to each.
+        Number of the coarse edge that is nearest to each, of those not near the ends of F.
     """
 
     coarse: Estimates
@@ -89,7 +91,8 @@ def shares_of(below: Estimand, release: ReleaseView) -> Estimates:
     derivation = below.block.derive(below.contrasted)
     assert derivation is not None
     ends = np.flatnonzero(np.diff(derivation.member))  # last bins of sets
-    distance = np.abs(np.subtract.outer(np.arange(len(below.terms)), ends))
+    distance = np.abs(np.subtract.outer(np.arange(len(below.terms)), ends)).astype(np.float64)
+    distance[:, coarse.independent < _LEAST_VARIANCE * coarse.independent.max()] = np.inf
     return NearestEffects(below, totals, coarse, distance.argmin(axis=1))
 
 

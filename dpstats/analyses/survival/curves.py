@@ -135,26 +135,13 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DrawnIntervals(CurveLimits, Cached):
-    """Intervals of d parameters, read off draws.
+    """Intervals of d parameters, read off draws."""
 
-    Attributes
-    ----------
-    values : (d,) float64
-        Estimates.
-    variances : (2, d) float64
-        Of their errors, by sampling and by noise, to first order.
-    ends : (2, d) float64
-        Of the range of each parameter.
-    draw : callable
-        Makes the draws, when they are needed.
-    box : callable, optional
-        Certified limits, two (d,) arrays, of the table's parameters at an error probability.
-    """
-
-    values: Floats
-    variances: Floats
-    ends: Floats
-    draw: Callable[[], Draws]
+    values: Floats  # (d,): estimates
+    variances: Floats  # (2, d): of their errors, by sampling and by noise, to first order
+    ends: Floats  # (2, d): of the range of each parameter
+    draw: Callable[[], Draws]  # makes the draws, when they are needed
+    # certified limits, two (d,) arrays, of the table's parameters at an error probability
     box: Callable[[float], Ends] | None = None
 
     @cached_property

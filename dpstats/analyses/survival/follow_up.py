@@ -43,18 +43,10 @@ _MET = 1e-9  # part of a variance
 
 
 class Counts(NamedTuple):
-    """Counts in G groups and J bins of time, of one table or of many (...).
+    """Counts in G groups and J bins of time, of one table or of many (...)."""
 
-    Attributes
-    ----------
-    events : (..., G, J, K) float64
-        Rows that end in the bin with each kind of event.
-    at_risk : (..., G, J) float64
-        Rows that can have an event in the bin.
-    """
-
-    events: Floats
-    at_risk: Floats
+    events: Floats  # (..., G, J, K): rows that end in the bin with each kind of event
+    at_risk: Floats  # (..., G, J): rows that can have an event in the bin
 
     @property
     def hazards(self) -> Floats:
@@ -64,32 +56,16 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True)
 class FollowUp:
-    """Columns of the follow-up: its time, kinds of events, groups, and entry.
+    """Columns of the follow-up: its time, kinds of events, groups, and entry."""
 
-    Attributes
-    ----------
-    time : str
-        A Number with declared edges or values.
-    events : tuple of str
-        Conditions that exclude each other; a row with none of them is censored.
-    by : tuple of str
-        Columns whose levels or bins make the groups.
-    given : str or None
-        Only rows with this condition.
-    entry : str or None
-        A Number: when a row came under observation, on the scale of `time`.
-    ties : {"half", "last"} or None
-    with_missing : tuple of str
-        Those of `by` whose missing cells make groups too.
-    """
-
-    time: str
+    time: str  # a Number with declared edges or values
+    # conditions that exclude each other; a row with none of them is censored
     events: tuple[str, ...]
-    by: tuple[str, ...] = ()
-    given: str | None = None
-    entry: str | None = None
+    by: tuple[str, ...] = ()  # columns whose levels or bins make the groups
+    given: str | None = None  # only rows with this condition
+    entry: str | None = None  # a Number: when a row came under observation, on the scale of `time`
     ties: Ties | None = None
-    with_missing: tuple[str, ...] = ()
+    with_missing: tuple[str, ...] = ()  # those of `by` whose missing cells make groups too
 
     def clock(self, schema: Schema) -> Number:
         """The column of times."""
@@ -130,13 +106,7 @@ class FollowUp:
         ]
 
     def family(self, schema: Schema) -> Family:
-        """The table of time, events and groups; with `entry` also that of entry and groups.
-
-        Raises
-        ------
-        RequestError
-            If the columns cannot be used like this.
-        """
+        """The table of time, events and groups; with `entry` also that of entry and groups."""
         self.clock(schema)
         self._events(schema, self._columns(schema))
         self.not_yet(schema)
@@ -250,13 +220,7 @@ class FollowUp:
         return _number_in(schema, self.entry, "entry")
 
     def not_yet(self, schema: Schema) -> Floats:
-        """(E, J) share of the rows of a bin of entry that is not at risk in a bin of time.
-
-        Raises
-        ------
-        RequestError
-            If an edge of time lies inside a bin of entry, or rows may lack a time, event or entry.
-        """
+        """(E, J) share of the rows of a bin of entry that is not at risk in a bin of time."""
         clock = self.clock(schema)
         if self.entry is None:
             return np.zeros((0, clock.value_bins))
@@ -298,13 +262,7 @@ def follow_up_of(
     entry: str | None,
     ties: Ties | None,
 ) -> FollowUp:
-    """The follow-up of an analysis with these parameters.
-
-    Raises
-    ------
-    RequestError
-        If they are no names and conditions.
-    """
+    """The follow-up of an analysis with these parameters."""
     events, groups = _texts("event", event), () if by is None else _texts("by", by)
     if time in groups or entry in (time, *groups):
         raise RequestError(
@@ -387,26 +345,15 @@ def _single_cells(tables: Family, wanted: Family) -> list[int] | None:
 
 @dataclass(frozen=True, eq=False)
 class RiskSets(Cached):
-    """Noisy events and rows at risk, with the joint law of their noise.
+    """Noisy events and rows at risk, with the joint law of their noise."""
 
-    Attributes
-    ----------
-    answers : Answers
-        To `FollowUp.answered`.
-    shape : (G, J, K)
-        Numbers of groups, of bins of time and of kinds of events.
-    not_yet : (E, J) float64
-        Of each bin of entry, the share not at risk in each bin of time; E is 0 without entry.
-    half : bool
-    covers_all_rows : bool
-        Whether the cells of time and event hold every row.
-    """
-
-    answers: Answers
+    answers: Answers  # to `FollowUp.answered`
+    # (G, J, K): numbers of groups, of bins of time and of kinds of events
     shape: tuple[int, int, int]
+    # (E, J): of each bin of entry, the share not at risk in each bin of time; E is 0 without entry
     not_yet: Floats
     half: bool
-    covers_all_rows: bool
+    covers_all_rows: bool  # whether the cells of time and event hold every row
 
     @classmethod
     def from_release(cls, follow_up: FollowUp, release: ReleaseView) -> RiskSets:
@@ -581,12 +528,6 @@ def time_text(clock: Number, value: float) -> str:
 
 
 def time_of(clock: Number, value: object) -> float:
-    """A time as a number: a date, or its text, as a day where the column has dates.
-
-    Raises
-    ------
-    RequestError
-        If it is none.
-    """
+    """A time as a number: a date, or its text, as a day where the column has dates."""
     day = day_of(value) if clock.dates else None
     return check_number("time", cast("float", value)) if day is None else day

@@ -66,20 +66,11 @@ class LogRankResult(HypothesisResult):
 
 
 class Scores(NamedTuple):
-    """Scores of k groups, which add up to zero, with what they and their variance follow from.
+    """Scores of k groups, which add up to zero, with what they and their variance follow from."""
 
-    Attributes
-    ----------
-    scores : (k,) float64
-        Observed less expected events.
-    slopes : (k, d) float64
-        Their derivatives by the sums of all cells.
-    observed, expected : (k,) float64
-        Noisy numbers of events.
-    """
-
-    scores: Floats
-    slopes: Floats
+    scores: Floats  # (k,): observed less expected events
+    slopes: Floats  # (k, d): their derivatives by the sums of all cells
+    # observed, expected: (k,): noisy numbers of events
     observed: Floats
     expected: Floats
 

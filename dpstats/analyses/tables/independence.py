@@ -633,7 +633,7 @@ class Independence:
         )
 
     def _cells(self, schema: Schema) -> tuple[Block, NDArray[np.int64]]:
-        """What a survey measures, and the place (R, C) of every cell of both columns in it."""
+        """Block that a survey measures, and the position in it of every cell (R, C)."""
         if self._strata(schema):
             raise RequestError(
                 f"given={self.given!r} names strata, and with a survey design there is no test "

@@ -36,12 +36,7 @@ _CORNERS = 256
 
 
 class LossBlock(Block):
-    """Losses at the points of a grid: functions with values from 0 to B = 2^16.
-
-    Attributes
-    ----------
-    axes : tuple of Axis
-    """
+    """Losses at the points of a grid: functions with values from 0 to B = 2^16."""
 
     joint = True
 
@@ -144,13 +139,7 @@ class LossBlock(Block):
         return _sensitivity(self, unit)
 
     def listed(self) -> tuple[list[Codes], Codes]:
-        """Codes of every column that are listed, and the slack (d,) of the others.
-
-        Raises
-        ------
-        RequestError
-            If even a few codes of every number give too many states.
-        """
+        """Codes of every column that are listed, and the slack (d,) of the others."""
         every = [self.distinguished(column) for column in self.columns]
         most = max(_LISTED // self.size, _FEWEST)
         if math.prod(len(codes) for codes in every) <= most:

@@ -21,21 +21,11 @@ _LAST = 40  # where log(1 + exp(-u)) is below the precision of float64
 
 @dataclass(frozen=True)
 class LinearLoss(ABC):
-    """A loss that is convex in the linear predictor, and not negative.
+    """A loss that is convex in the linear predictor, and not negative."""
 
-    Attributes
-    ----------
-    kind : str
-        Name in files.
-    binary : bool
-        Whether the response is 0 or 1, rather than a number.
-    rounding : float
-        Bound on the error of `values` beyond that of float64.
-    """
-
-    kind: ClassVar[str]
-    binary: ClassVar[bool] = False
-    rounding: ClassVar[float] = 0.0
+    kind: ClassVar[str]  # name in files
+    binary: ClassVar[bool] = False  # whether the response is 0 or 1, rather than a number
+    rounding: ClassVar[float] = 0.0  # bound on the error of `values` beyond that of float64
 
     @property
     @abstractmethod
@@ -171,13 +161,7 @@ LOSSES: Mapping[str, type[LinearLoss]] = {
 
 
 def loss_from_dict(plain: Mapping[str, Any]) -> LinearLoss:
-    """Build a loss from its kind and parameters.
-
-    Raises
-    ------
-    RequestError
-        For an unknown kind or parameter.
-    """
+    """Build a loss from its kind and parameters."""
     parameters = dict(plain)
     kind = parameters.pop("kind", None)
     if not isinstance(kind, str) or kind not in LOSSES:

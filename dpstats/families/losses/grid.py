@@ -40,13 +40,7 @@ class Axis:
 
 
 def axes_of(grid: Mapping[str, Sequence[Any]]) -> tuple[Axis, ...]:
-    """The axes of a grid given as name -> (low, high, points).
-
-    Raises
-    ------
-    RequestError
-        For anything else, and for too many points or parameters.
-    """
+    """The axes of a grid given as name -> (low, high, points)."""
     if not isinstance(grid, Mapping) or not grid:
         raise RequestError(
             "grid must name the parameters, each with its least and largest value and the number "

@@ -29,16 +29,6 @@ class LinearLosses(LossBlock):
     middle of their bounds, in original units: then an intercept and a slope depend on each other
     less, and few grid points suffice.
 
-    Attributes
-    ----------
-    columns : tuple of columns
-    loss : a loss of a response and a predictor
-    response : feature
-        A number, or the indicator of one of two levels.
-    regressors : tuple of feature or None
-        A number, the indicator of a level, or None for the intercept; one per axis.
-    axes : tuple of Axis
-
     Examples
     --------
     >>> import dpstats as dps
@@ -52,7 +42,8 @@ class LinearLosses(LossBlock):
 
     columns: tuple[Column, ...]
     loss: LinearLoss
-    response: Feature
+    response: Feature  # a number, or the indicator of one of two levels
+    # a number, the indicator of a level, or None for the intercept; one per axis
     regressors: tuple[Feature | None, ...]
     axes: tuple[Axis, ...]
 
@@ -61,14 +52,7 @@ class LinearLosses(LossBlock):
 
     @staticmethod
     def of(schema: Schema, loss: LinearLoss, formula: str, grid: Mapping[str, Any]) -> LinearLosses:
-        """The losses of a formula's model.
-
-        Raises
-        ------
-        RequestError
-            For a formula that is not a response and single columns, a number with scale="log", or
-            a grid that does not name its coefficients.
-        """
+        """The losses of a formula's model."""
         design = linear_design(schema, formula)
         if loss.binary != (design.response[1] is not None):
             needed = "a column with two levels" if loss.binary else "a number"
@@ -243,12 +227,7 @@ class LinearLosses(LossBlock):
 
 
 def linear_design(schema: Schema, formula: str) -> Design:
-    """The response and the regressors of a formula without products; ``y ~ 1`` has none.
-
-    Raises
-    ------
-    RequestError
-    """
+    """The response and the regressors of a formula without products; ``y ~ 1`` has none."""
     design = Design.of(formula, schema, constant_alone=True)
     if any(len(regressor.factors) > 1 for regressor in design.regressors):
         raise RequestError(
@@ -258,12 +237,7 @@ def linear_design(schema: Schema, formula: str) -> Design:
 
 
 def _require_even(column: Number) -> None:
-    """Refuse a logarithmic grid: losses are integers, alike on every machine, and logarithms no.
-
-    Raises
-    ------
-    RequestError
-    """
+    """Refuse a logarithmic grid: losses are integers, alike on every machine, and logarithms no."""
     if column.scale == "log":
         raise RequestError(
             f"{column.name!r} has scale='log' in the schema, and losses on a grid take numbers in "

@@ -27,28 +27,15 @@ class TabulatedLosses(LossBlock):
     """A table of losses, one row per state of some columns and one column per grid point.
 
     Built by `TabulatedLoss`. A state is one code of every column, missing cells included.
-
-    Attributes
-    ----------
-    columns : tuple of columns
-        In the order of the table: the last one runs first.
-    axes : tuple of Axis
-    table : bytes
-        (states, d) little-endian int32, from 0 to B.
-    unit : float
-        The loss that one integer is.
-    lipschitz : tuple of float
-        Bounds on the slope in every parameter; infinite where none is declared.
-    convex : bool
-        Whether the loss is convex in the parameters.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # in the order of the table: the last one runs first
     axes: tuple[Axis, ...]
-    table: bytes
-    unit: float
+    table: bytes  # (states, d) little-endian int32, from 0 to B
+    unit: float  # the loss that one integer is
+    # bounds on the slope in every parameter; infinite where none is declared
     lipschitz: tuple[float, ...]
-    convex: bool
+    convex: bool  # whether the loss is convex in the parameters
 
     kind: ClassVar[str] = "tabulated_losses"
 

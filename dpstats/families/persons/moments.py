@@ -39,7 +39,7 @@ _STEPS_OF_PAIRS = 64  # to either side of the middle: totals may be of products 
 
 @dataclass(frozen=True)
 class PersonMoments(PersonProducts):
-    """Of products of numbers and indicators of levels, such as the scores of a regression.
+    """Person totals of products of numbers and level indicators, such as regression scores.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class PersonMoments(PersonProducts):
                          for t in self.terms], dtype=np.int64)  # fmt: skip
 
     def of_rows(self, codes: Mapping[str, Codes]) -> Codes:
-        """What each row adds, (T, n)."""
+        """Values (T, n) int64 that each row adds to its person's totals."""
         columns, size = {c.name: c for c in self.columns}, len(next(iter(codes.values())))
         features: dict[Feature, Codes] = {}
         for name, level in {feature for term in self.terms for feature in term}:
@@ -139,7 +139,7 @@ class PersonMoments(PersonProducts):
         return self.terms.index(()) if self.given is None and () in self.terms else None
 
     def of_rows_alone(self, unit: Unit) -> Sensitivity:
-        """Of the sums of the terms."""
+        """Sensitivity of the sums of the terms over rows."""
         count = Fraction(len(self.sets))
         if unit == "add_remove" or self.terms == ((),):
             return Sensitivity(count, count)

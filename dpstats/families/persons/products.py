@@ -48,7 +48,7 @@ class PersonProducts(Block):
     @property
     @abstractmethod
     def totals(self) -> tuple[Hashable, ...]:
-        """What the T totals are of."""
+        """Keys of the T totals."""
 
     @property
     @abstractmethod
@@ -62,7 +62,7 @@ class PersonProducts(Block):
 
     @abstractmethod
     def of_rows(self, codes: Mapping[str, Codes]) -> Codes:
-        """What each row (n,) adds to the totals of its person, (T, n) int64."""
+        """Values (T, n) int64 that each row adds to its person's totals."""
 
     @property
     @abstractmethod
@@ -71,17 +71,17 @@ class PersonProducts(Block):
 
     @property
     def signed(self) -> Sequence[bool]:
-        """Whether each total may be negative."""
+        """True for each total that may be negative."""
         return [False] * len(self.totals)
 
     @property
     def known(self) -> int | None:
-        """Which total is the number of rows, which replaced values leave as it is."""
+        """Position of the total that is the number of rows, fixed under replaced values."""
         return None
 
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Which two totals each function (d,) is the product of."""
+        """Positions of the two totals that each function (d,) is the product of."""
         return np.triu_indices(len(self.totals))
 
     @property
@@ -91,7 +91,7 @@ class PersonProducts(Block):
 
     @property
     def ranges(self) -> tuple[Codes, Codes]:
-        """Of a person of one row."""
+        """Least and largest value of each function for a person of one row."""
         i, j = self.pairs
         high, signed = self.units[i] * self.units[j], np.array(self.signed)
         return np.where((signed[i] | signed[j]) & (i != j), -high, 0), high
@@ -115,7 +115,7 @@ class PersonProducts(Block):
         return np.asarray((totals @ totals.T)[self.pairs])
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
-        """The same where every row is a person."""
+        """Sums (d,) int64 where every row is a person of its own."""
         return self.of_totals(self.of_rows(codes))
 
     def functions(self, codes: Mapping[str, Codes]) -> Codes:

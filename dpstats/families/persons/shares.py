@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PersonShares(PersonProducts):
-    """Of a weight of one that each row spreads over the totals.
+    """Person totals over which each row spreads a weight of one.
 
     With a number x in [-1, 1] these are (1 - x) / 2 and (1 + x) / 2 in every group of rows, with a
     second one the products of both's, else the number of rows in each. Size and sums of a group
@@ -70,7 +70,7 @@ class PersonShares(PersonProducts):
 
     @staticmethod
     def of_all(number: Number) -> PersonShares:
-        """Of all rows, where each has a value of the number."""
+        """Totals of all rows, each of which has a value of the number."""
         return PersonShares(number, (Subgroup(EVERY_CELL),))
 
     @staticmethod
@@ -127,7 +127,7 @@ class PersonShares(PersonProducts):
         return np.full(len(self.totals), unit, dtype=np.int64)
 
     def of_rows(self, codes: Mapping[str, Codes]) -> Codes:
-        """What each row adds, (T, n)."""
+        """Values (T, n) int64 that each row adds to its person's totals."""
         held = [group.holds(codes).astype(np.int64) for group in self.groups]
         sides = np.ones((1, len(held[0])), dtype=np.int64)
         for number, half in zip(self.coded, self._halves, strict=True):

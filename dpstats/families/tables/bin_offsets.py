@@ -33,12 +33,6 @@ class BinOffsets(Block):
     the number has no error of first order in the bins' width. An offset is at most half a bin, so
     it needs far less precision than a count, and `noise_factor` gives it less.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        Those of the table, in the order of the schema; the number among them.
-    number : str
-
     Notes
     -----
     In units of the half width of a bin, a row adds at most one to one function. So adding or
@@ -54,6 +48,7 @@ class BinOffsets(Block):
     'offset of age, age=[0, 25)'
     """
 
+    # those of the table, in the order of the schema; the number among them
     columns: tuple[Column, ...]
     number: str
 
@@ -62,13 +57,7 @@ class BinOffsets(Block):
 
     @staticmethod
     def of(schema: Schema, columns: Sequence[str], number: str) -> BinOffsets:
-        """The offsets of one of the columns in the table of all of them.
-
-        Raises
-        ------
-        RequestError
-            For a column that is not a number, or is not among the columns.
-        """
+        """The offsets of one of the columns in the table of all of them."""
         return BinOffsets(tuple(c for c in schema if c.name in columns), number)
 
     def __post_init__(self) -> None:

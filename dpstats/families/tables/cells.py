@@ -295,21 +295,12 @@ class Indicator(Block):
 
 @dataclass(frozen=True)
 class TableValues:
-    """Cell indicators at m points, stored as one cell index per point.
+    """Cell indicators at m points, stored as one cell index per point."""
 
-    Attributes
-    ----------
-    index : (m,) unsigned integers
-        The cell of each point, in the smallest type that holds them.
-    shape : tuple of int
-        Number of bins of each column.
-    columns : tuple of str
-        Names of the columns, distinct.
-    """
-
+    # (m,) unsigned integers: the cell of each point, in the smallest type that holds them
     index: NDArray[np.unsignedinteger[Any]]
-    shape: tuple[int, ...]
-    columns: tuple[str, ...]
+    shape: tuple[int, ...]  # number of bins of each column
+    columns: tuple[str, ...]  # names of the columns, distinct
 
     @property
     def size(self) -> int:

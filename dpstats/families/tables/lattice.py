@@ -50,11 +50,6 @@ class KernelLattice(Block):
         Steps of the lattice along each column, from 1 to 511.
     bandwidth : float
         Standard deviation of the kernel as a share of a column's range, in (0, 1/2].
-
-    Raises
-    ------
-    RequestError
-        For anything else, or for more than 2^18 lattice points.
     """
 
     columns: tuple[Number, ...]

@@ -30,22 +30,13 @@ class Partition(Block):
     A row is in one set at most, so that the sensitivity is that of a table with d cells. Two sets
     may be measured as their union and their difference (`rotated`): replaced rows move these by no
     more in L1, and a share of the union that follows from them has half the variance.
-
-    Attributes
-    ----------
-    columns : tuple of columns
-        All that the sets depend on.
-    sets : tuple of bytes
-        One byte (0 or 1) for each cell of the table over `columns`, in C order.
-    labels : tuple of str
-        The conditions as they are written.
-    rotated : bool
-        Whether the two functions are the sum of both indicators and the first less the second.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # all that the sets depend on
+    # one byte (0 or 1) for each cell of the table over `columns`, in C order
     sets: tuple[bytes, ...]
-    labels: tuple[str, ...] = field(compare=False)
+    labels: tuple[str, ...] = field(compare=False)  # the conditions as they are written
+    # whether the two functions are the sum of both indicators and the first less the second
     rotated: bool = False
 
     kind: ClassVar[str] = "partition"
@@ -121,7 +112,7 @@ class Partition(Block):
         return self.columns, self.rotated
 
     def derive(self, wanted: Block, *, complements: bool = True) -> Derivation | None:
-        """The same sets or unions of them, the number of rows where they hold all, or one."""
+        """Derive unions of these sets, an indicator, or the number of rows if they hold all."""
         if wanted == ROWS:
             if not np.all(self._masks.sum(axis=0)):
                 return None

@@ -257,11 +257,11 @@ def _latent(
     one: str, other: str, first: tuple[Codes, Floats], second: tuple[Codes, Floats], r: float
 ) -> float:
     """The correlation of normal scores that gives two columns the correlation r."""
-    least, root, most = _root(*(a.tobytes() for pair in (first, second) for a in pair), r)
+    lowest, root, highest = _root(*(a.tobytes() for pair in (first, second) for a in pair), r)
     if root is None:
         raise SchemaError(
             f"the guessed correlation of {one!r} and {other!r} is {r:g}; with their guessed "
-            f"distributions it lies between {least:.2f} and {most:.2f}"
+            f"distributions it lies between {lowest:.2f} and {highest:.2f}"
         )
     return root
 
@@ -286,10 +286,10 @@ def _root(
         cells = second[0][_places(second[1], ndtr(mixed))]
         return float(scores @ _standard(cells, *second).mean(axis=1)) / _NODES
 
-    least, most = reached(-_EXTREME), reached(_EXTREME)
-    if not least < r < most:
-        return least, None, most
-    return least, brentq(lambda rho: reached(rho) - r, -_EXTREME, _EXTREME, xtol=_ROOT), most
+    lowest, highest = reached(-_EXTREME), reached(_EXTREME)
+    if not lowest < r < highest:
+        return lowest, None, highest
+    return lowest, brentq(lambda rho: reached(rho) - r, -_EXTREME, _EXTREME, xtol=_ROOT), highest
 
 
 def _places(shares: Floats, uniform: Floats) -> Codes:

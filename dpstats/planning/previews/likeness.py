@@ -1,4 +1,4 @@
-"""What the rows of a preview are made from: guesses, a release, a frame, or nothing."""
+"""Source of the rows of a preview: guesses, a release, a frame, or nothing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _row_count(cells: dict[str, Codes]) -> int:
 
 
 def likeness(like: Like | None, strategy: Strategy) -> Likeness:
-    """What `like=` means for the columns of a plan; by default the guesses of its schema."""
+    """Read `like=` for the columns of a plan; by default the guesses of its schema."""
     schema = strategy.columns
     if like is None:
         guesses = None if schema.guesses is None else schema.guesses.select(schema.names)
@@ -176,8 +176,8 @@ def _codes_of(column: Column, rows: pa.RecordBatch) -> Codes:
     """
     from dpstats.schema import arrow
 
-    own = column.name in rows.schema.names
-    values = rows.column(column.name) if own else column.cells(rows)
+    stored_by_name = column.name in rows.schema.names
+    values = rows.column(column.name) if stored_by_name else column.cells(rows)
     if isinstance(column, Category) and column.labels[: len(column.stored)] != column.stored:
         labels = arrow.level_codes(values, column.bin_labels, missing=-1, other=-1)
         if np.mean(labels >= 0) > 0.5:

@@ -70,9 +70,9 @@ class PretendRows:
     ) -> tuple[Mapping[str, Codes], Floats, Floats]:
         """Points, their weights (m,) in one table of n rows, and sums (d,) of what is measured."""
         base = n if base is None else base
-        number, own = number % self.tables, len(self._generators)
-        if self._further is not None and number >= own:
-            return self._further.table(number - own, n, base)
+        number, first_tables = number % self.tables, len(self._generators)
+        if self._further is not None and number >= first_tables:
+            return self._further.table(number - first_tables, n, base)
         if base not in self._drawn:
             draws = [copy.deepcopy(g).multinomial(base, self.density) for g in self._generators]
             rows: Codes = np.array(draws, dtype=np.int64 if base >= 2**31 else np.int32)
@@ -106,8 +106,8 @@ class PretendRows:
         total = np.zeros((len(rows), block.size))
         for first in range(0, rows.shape[1], POINTS_AT_A_TIME):
             piece = slice(first, first + POINTS_AT_A_TIME)
-            some = {column.name: self.codes[column.name][piece] for column in block.columns}
-            values = block.evaluate(some)
+            codes = {column.name: self.codes[column.name][piece] for column in block.columns}
+            values = block.evaluate(codes)
             for table, weights in zip(total, rows[:, piece].astype(np.float64), strict=True):
                 table += values.average(weights)
         return total
@@ -124,14 +124,14 @@ class PretendRows:
 
 def pretend_rows(strategy: Strategy, like: Likeness, count: int) -> list[PretendRows]:
     """Tables from so many sets of points; several of each but for rows of a release or a frame."""
-    made = []
+    tables = []
     again = _FURTHER if like.source in ("even", "guesses") else 0
     for seed in range(count):
         rng = generator(seed)
         codes, density = like.points(strategy.columns, rng)
         further = [generator((seed * _FURTHER + other, 3)) for other in range(again)]
-        made.append(PretendRows(strategy, codes, density, [rng], further))
-    return made
+        tables.append(PretendRows(strategy, codes, density, [rng], further))
+    return tables
 
 
 def seen_by_analyses(strategy: Strategy, n: int) -> Strategy:

@@ -270,7 +270,7 @@ class Preview:
         values, in at least half. There are ``len(preview.results[name])`` releases; of an analysis
         with more than 500 parameters, every so many are looked at.
         """
-        return {name: found.lost for name, found in self._widths.items() if found.lost}
+        return {name: widths.lost for name, widths in self._widths.items() if widths.lost}
 
     @cached_property
     def _widths(self) -> dict[str, PreviewedWidths]:
@@ -279,13 +279,13 @@ class Preview:
     @cached_property
     def unbounded(self) -> dict[str, tuple[str, ...]]:
         """Terms whose intervals have no ends in most of the simulated releases, by analysis."""
-        return {name: found.unbounded for name, found in self._widths.items() if found.unbounded}
+        return {name: widths.unbounded for name, widths in self._widths.items() if widths.unbounded}
 
     @property
     def _before(self) -> list[str]:
-        made = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
+        heading = f"Preview at n = {self.n} {self.said}, with simulated noise (no data were read)."
         if self.like.source != "even":
-            return [made]
+            return [heading]
         remarks = dict.fromkeys(
             " ".join(text.split())
             for name, analysis in self.analyses.items()
@@ -294,7 +294,7 @@ class Preview:
                 getattr(self.results[name][0], "advice", ""),
             )
         )
-        return [made, _INVENT, *filter(None, remarks)]
+        return [heading, _INVENT, *filter(None, remarks)]
 
     @cached_property
     def _rows(self) -> list[tuple[str, ...]]:
@@ -345,28 +345,28 @@ class Preview:
 
     def _warning(self, name: str) -> list[str]:
         """Lines on intervals that tell nothing, and on what helps."""
-        lost, found = self.lost.get(name, {}), self._widths[name]
+        lost, widths = self.lost.get(name, {}), self._widths[name]
         if not lost:
             analysis, results = self.analyses[name], self.results[name]
             finer = edges_of_quantile(analysis, self._strategy.schema, results)
             return [f"{name}: {finer}"] if finer else []
         lines = []
-        if found.unbounded:
-            lines.append(f"{name}: likely unbounded intervals of {listed(found.unbounded)}")
-        without_ends = {term: k for term, k in lost.items() if term not in found.of_whole_range}
-        of_all = f" of {len(found.widths)} simulated releases"
+        if widths.unbounded:
+            lines.append(f"{name}: likely unbounded intervals of {listed(widths.unbounded)}")
+        without_ends = {term: k for term, k in lost.items() if term not in widths.of_whole_range}
+        of_all = f" of {len(widths.widths)} simulated releases"
         texts: list[str] = []
         for k in sorted(set(without_ends.values()), reverse=True):
             terms = [term for term in without_ends if without_ends[term] == k]
             texts.append(f"in {k}{'' if texts else of_all}: {listed(terms)}")
         if texts:
             lines.append(f"{name}: unbounded {'; '.join(texts)}")
-        if found.of_whole_range:
-            few = len(found.terms) <= _LISTED
-            some = f"{len(found.of_whole_range)} of {len(found.terms)} intervals"
-            which = f"intervals of {listed(found.of_whole_range)}" if few else some
+        if widths.of_whole_range:
+            few = len(widths.terms) <= _LISTED
+            share = f"{len(widths.of_whole_range)} of {len(widths.terms)} intervals"
+            which = f"intervals of {listed(widths.of_whole_range)}" if few else share
             lines.append(f"{name}: {which} likely as wide as the whole range: tells nothing")
-        return [*lines, f"{name}: {_USUAL if found.unbounded else _USUAL_OF_RANGE}"]
+        return [*lines, f"{name}: {_USUAL if widths.unbounded else _USUAL_OF_RANGE}"]
 
     def __str__(self) -> str:
         table = fitted_table(_HEADER, self._rows, (0, len(_HEADER) - 1))

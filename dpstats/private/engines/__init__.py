@@ -12,26 +12,22 @@ from dpstats.schema import RawColumns
 Opener = Callable[[Any, RawColumns, str | None, str | None], Source]
 NAMES = "pandas, polars, Arrow, DuckDB, Spark, Dask, Ibis"
 _OPENERS = {  # (package, class) to the module here and its function
-    ("dask", "DataFrame"): "dask:dask_frame",
-    ("duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
-    ("_duckdb", "DuckDBPyRelation"): "lazy:duckdb_relation",
-    ("ibis", "Table"): "ibis:ibis_table",
-    ("polars", "DataFrame"): "lazy:polars_frame",
-    ("polars", "LazyFrame"): "lazy:polars_frame",
-    ("pyspark", "DataFrame"): "spark:data_frame",
+    ("dask", "DataFrame"): "dask:open_dask",
+    ("duckdb", "DuckDBPyRelation"): "lazy:open_relation",
+    ("_duckdb", "DuckDBPyRelation"): "lazy:open_relation",
+    ("ibis", "Table"): "ibis:open_ibis",
+    ("polars", "DataFrame"): "lazy:open_polars",
+    ("polars", "LazyFrame"): "lazy:open_polars",
+    ("pyspark", "DataFrame"): "spark:open_spark",
 }
 
 
 def opener(data: object) -> Opener | None:
-    """What opens a table of an engine; None for a table of none.
-
-    It takes the table, the columns that will be used, the column of keys of persons, and the one
-    by which their rows are sorted, if any.
-    """
+    """Function of a table of an engine, the columns, the column of keys and that of the order."""
     for kind in type(data).__mro__:
         place = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))
         if place is not None:
             module, _, function = place.partition(":")
-            found: Opener = getattr(import_module(f"{__name__}.{module}"), function)
-            return found
+            function_of_engine: Opener = getattr(import_module(f"{__name__}.{module}"), function)
+            return function_of_engine
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ibis
@@ -15,10 +16,17 @@ import pyarrow as pa
 
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
-from dpstats.private.engines.lazy import relation_reader
+from dpstats.private.engines.lazy import read_relation
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums
-from dpstats.private.sources import BATCH_ROWS, Source, check_order, in_slices, one_by_one
+from dpstats.private.sources import (
+    BATCH_ROWS,
+    Source,
+    check_order,
+    in_slices,
+    one_by_one,
+    source_of_stream,
+)
 from dpstats.private.threads import sum_parts
 from dpstats.schema import RawColumns
 
@@ -44,15 +52,8 @@ class _TooManyGroups(Exception):
     """A signal to read the rows themselves."""
 
 
-def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
-    """An Ibis table expression; it runs when rows are read, for the needed columns alone.
-
-    Raises
-    ------
-    DataError
-        For SQLite, where one cell can decide whether Ibis reads a column; and with persons, unless
-        `order` says by which column their rows are sorted and the back end compares bytes.
-    """
+def open_ibis(table: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+    """An Ibis table expression; it runs when rows are read, for the needed columns alone."""
     backend = table.get_backend().name
     if backend == "sqlite":
         raise DataError(
@@ -75,16 +76,11 @@ def ibis_table(table: Any, raw: RawColumns, person: str | None, order: str | Non
                 pass
         return sum_parts(kernel, one_by_one(batches(names)))
 
-    types = {
-        name: kind.to_pyarrow()
-        for name, kind in kinds.items()
-        if kind.is_string() or kind.is_date() or kind.is_timestamp()
-    }
-    return Source(table.columns, lambda names: one_by_one(batches(names)), types=types, sums=sums)
+    return replace(source_of_stream(table.columns, batches), sums=sums)
 
 
 def _sorting(table: Any, raw: RawColumns, person: str, order: str | None) -> list[Any]:
-    """What rows are sorted by, so that those that remain tied are the same in all that is summed.
+    """Keys of a sort after which tied rows are equal in all that is summed.
 
     The given column comes first and then all that are used, so that which rows of a person are
     first follows from that person's rows alone.
@@ -116,15 +112,15 @@ def _is_ordered(kind: Any) -> bool:
 
 def _sorted(table: Any, names: Sequence[str], keys: Sequence[Any]) -> Iterator[pa.RecordBatch]:
     """As `_streamed`, in the order of some expressions, those without a value first."""
-    held = {f"c{i}": table[name] for i, name in enumerate(names)}
+    cells = {f"c{i}": table[name] for i, name in enumerate(names)}
     by = {f"k{i}": key for i, key in enumerate(keys)}
-    ordered = table.select(**held, **by).order_by([ibis.asc(k, nulls_first=True) for k in by])
-    for batch in _streamed(ordered, [*held, *by]):
+    ordered = table.select(**cells, **by).order_by([ibis.asc(k, nulls_first=True) for k in by])
+    for batch in _streamed(ordered, [*cells, *by]):
         yield pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=list(names))
 
 
 def _is_exact(kind: Any) -> bool:
-    """Whether equal cells of an Ibis type are one cell to the kernel: no float, decimal or date."""
+    """True if the kernel codes equal cells of a type alike: no float, decimal or date."""
     return bool(kind.is_string() or kind.is_integer() or kind.is_boolean())
 
 
@@ -135,10 +131,6 @@ def _sums_of_groups(
 
     How many distinct rows there are is private. It decides which query is asked and nothing else:
     the sums are the same integers by both.
-
-    Raises
-    ------
-    _TooManyGroups
     """
     names = list(kernel.raw.names)
     times = next(name for name in map("times{}".format, itertools.count()) if name not in names)
@@ -168,7 +160,7 @@ def _streamed(table: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     backend = table.get_backend()
     if backend.name == "duckdb":  # for batches Ibis 12 calls what DuckDB 2 no longer has
         relation = backend._to_duckdb_relation(table)
-        reader = relation_reader(relation, relation.columns)
+        reader = read_relation(relation, relation.columns)
     else:
         reader = backend.to_pyarrow_batches(table, chunk_size=BATCH_ROWS)
     for batch in reader:

@@ -7,35 +7,31 @@ they mean in a file: long integers are one such type, which a single cell can gi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from dpstats.private.data_frames import text_of
 from dpstats.private.keys import key_of
-from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, stream_source
+from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, source_of_stream
 from dpstats.schema import RawColumns
 
 _TEXTS = ("hugeint", "uhugeint", "bignum", "varint", "bit", "uuid", "union")  # of DuckDB
 _LONG = ("Int128", "UInt128")  # of polars
 
 
-def duckdb_relation(
-    relation: Any, raw: RawColumns, person: str | None, order: str | None
-) -> Source:
+def open_relation(relation: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A DuckDB relation, streamed."""
     refuse_order(order, "a DuckDB relation")
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in relation_reader(relation, names):
+        for batch in read_relation(relation, names):
             yield from in_slices(batch)
 
-    held = relation_reader(relation.limit(0), _wanted(relation.columns, raw, person)).schema
-    return replace(stream_source(held, batches), fields=relation.columns)
+    return source_of_stream(relation.columns, batches)
 
 
-def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
+def read_relation(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
     """Some columns of a DuckDB relation as Arrow carries them."""
     kinds = dict(zip(relation.columns, relation.types, strict=True))
     cells = []
@@ -50,7 +46,7 @@ def relation_reader(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader
     return pa.RecordBatchReader.from_stream(relation.project(", ".join(cells)))
 
 
-def polars_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_polars(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
     """A polars DataFrame, or a LazyFrame, which is streamed."""
     refuse_order(order, f"a polars {type(frame).__name__}")
 
@@ -59,17 +55,7 @@ def polars_frame(frame: Any, raw: RawColumns, person: str | None, order: str | N
             for batch in pa.RecordBatchReader.from_stream(part):
                 yield from in_slices(batch)
 
-    fields = frame.collect_schema().names()
-    none = _carried(frame.limit(0), _wanted(fields, raw, person), person)
-    none = none.collect() if hasattr(none, "collect") else none
-    held = pa.RecordBatchReader.from_stream(none).schema
-    rows = getattr(frame, "height", None)
-    return replace(stream_source(held, batches, rows=rows), fields=fields)
-
-
-def _wanted(fields: Sequence[str], raw: RawColumns, person: str | None) -> list[str]:
-    wanted = [*raw.names, *([] if person is None else [person])]
-    return [name for name in dict.fromkeys(wanted) if name in fields]
+    return source_of_stream(frame.collect_schema().names(), batches, getattr(frame, "height", None))
 
 
 def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:

@@ -31,14 +31,14 @@ from dpstats import __version__
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
 from dpstats.private.kernel import Kernel
-from dpstats.private.partial_sums import PartialSums, on_worker
+from dpstats.private.partial_sums import PartialSums, sum_on_worker
 from dpstats.private.persons import PersonWeights, of_persons, used_rows
 from dpstats.private.sources import (
     Source,
     check_order,
-    gathered,
+    join_small,
     one_by_one,
-    stream_source,
+    source_of_stream,
 )
 from dpstats.schema import Design, RawColumns
 
@@ -62,25 +62,19 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _tags = itertools.count()
 
 
-def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
-    """A Spark DataFrame, of a session in this process or of Spark Connect.
-
-    Raises
-    ------
-    DataError
-        If it is a stream, if a column cannot leave Spark, or if an order is given without persons.
-    """
+def open_spark(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+    """A Spark DataFrame, of a session in this process or of Spark Connect."""
     if type(frame).__module__.startswith("pyspark.pandas."):
         raise DataError("this is a table of the pandas API on Spark; pass table.to_spark()")
     if frame.isStreaming:
         raise DataError("this DataFrame is a stream without an end; write it to a table first")
     wanted = [*raw.names, *(name for name in (person, order) if name is not None)]
-    fields = [field for field in frame.schema.fields if field.name in wanted]
-    held = pa.schema([(field.name, _arrow_type(field)) for field in fields])
+    for field in frame.schema.fields:
+        if field.name in wanted:
+            _check_leaves(field)
     source = replace(
-        stream_source(held, partial(_streamed, frame)),
-        fields=frame.columns,
-        sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), gathered),
+        source_of_stream(frame.columns, partial(_streamed, frame)),
+        sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), join_small),
     )
     check_order(order, person, raw)
     if person is None:
@@ -88,13 +82,16 @@ def data_frame(frame: Any, raw: RawColumns, person: str | None, order: str | Non
     return replace(source, limited=_of_persons(source, frame, raw, person, order))
 
 
-def _arrow_type(field: types.StructField) -> pa.DataType:
-    with suppress(Exception):
-        return to_arrow_type(field.dataType)
-    raise DataError(
-        f"column {field.name!r} has the Spark type {field.dataType.typeName()}, which cannot leave "
-        "Spark: cast it, for instance to a string"
-    )
+def _check_leaves(field: types.StructField) -> None:
+    """Refuse a column that Arrow does not carry."""
+    try:
+        to_arrow_type(field.dataType)
+    except Exception:
+        kind = field.dataType.typeName()
+        raise DataError(
+            f"column {field.name!r} has the Spark type {kind}, which cannot leave Spark: cast it, "
+            "for instance to a string"
+        ) from None
 
 
 def _column(name: str) -> Any:
@@ -150,7 +147,7 @@ def _of_persons(
 
 
 def _key(field: types.StructField) -> Any:
-    """What is equal where keys are; zero is one key, with either sign."""
+    """Column that is equal where keys are; both signs of zero are one key."""
     of_floats = isinstance(field.dataType, types.FractionalType)
     return _column(field.name) + functions.lit(0) if of_floats else _column(field.name)
 
@@ -167,10 +164,11 @@ def _used_rows(
     names: list[str], person: str, most: int, design: Design | None, batches: Batches
 ) -> Batches:
     if design is None:
-        return used_rows(gathered(batches), names, person, most)
-    held = list(gathered(batches))  # all rows of a person are in one partition, which is read twice
-    weights = PersonWeights(design, person, most).read(held)
-    return used_rows(held, names, person, most, weights=weights)
+        return used_rows(join_small(batches), names, person, most)
+    # All rows of a person are in one partition, which is read twice.
+    rows = list(join_small(batches))
+    weights = PersonWeights(design, person, most).read(rows)
+    return used_rows(rows, names, person, most, weights=weights)
 
 
 def _sums(
@@ -229,7 +227,7 @@ def summed(
     kernel: Kernel, rows_of: Callable[[Batches], Batches], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     """On a worker: the partial sums over one partition, in pieces."""
-    sums = on_worker(kernel, rows_of(batches))
+    sums = sum_on_worker(kernel, rows_of(batches))
     for start in range(0, max(len(sums.high), 1), PIECE):
         high, low = (limbs[start : start + PIECE] for limbs in (sums.high, sums.low))
         yield _numbered(start // PIECE, replace(sums, high=high, low=low))
@@ -261,11 +259,11 @@ def _whole(pieces: dict[int, PartialSums], kernel: Kernel) -> PartialSums:
             return piece
     if not pieces:
         return PartialSums.none(kernel)
-    held = [pieces[number] for number in sorted(pieces)]
-    high, low = (np.concatenate([getattr(p, limb) for p in held]) for limb in ("high", "low"))
-    if len({piece.rows for piece in held}) != 1 or len(high) != len(PartialSums.none(kernel).high):
+    parts = [pieces[number] for number in sorted(pieces)]
+    high, low = (np.concatenate([getattr(p, limb) for p in parts]) for limb in ("high", "low"))
+    if len({piece.rows for piece in parts}) != 1 or len(high) != len(PartialSums.none(kernel).high):
         raise DataError("Spark handed over incomplete sums")
-    return PartialSums(held[0].rows, high, low)
+    return PartialSums(parts[0].rows, high, low)
 
 
 def _run(session: Any, action: Callable[[], T]) -> T:
@@ -275,9 +273,9 @@ def _run(session: Any, action: Callable[[], T]) -> T:
     """
     tag = f"dpstats-{os.getpid()}-{next(_tags)}"
     local = hasattr(session, "_jsparkSession")  # tags of its sessions are known to one thread only
-    held = session.sparkContext if local else session
-    add, remove = (held.addJobTag, held.removeJobTag) if local else (held.addTag, held.removeTag)
-    cancel = held.cancelJobsWithTag if local else held.interruptTag
+    tags = session.sparkContext if local else session
+    add, remove = (tags.addJobTag, tags.removeJobTag) if local else (tags.addTag, tags.removeTag)
+    cancel = tags.cancelJobsWithTag if local else tags.interruptTag
 
     def tagged() -> T:
         add(tag)

@@ -99,6 +99,13 @@ def test_many_bins_take_the_design_effect_of_the_nearest_of_four(surveyed, all_c
     assert len(edges) == len(f)
 
 
+def test_no_design_effect_is_taken_from_edges_that_nothing_is_beyond(surveyed):
+    """Sets end at 50, 100 and 150, and no income is above 100."""
+    schema = surveyed.schema(dps.Number("income", 0, 200, edges=range(5, 200, 5), missing=0))
+    result = surveyed.release(dps.Quantile("income"), schema).infer("x")
+    assert set(result.intervals.shares.parts[0].nearest.tolist()) == {0}
+
+
 def test_contrasts_serve_a_table_that_asks_for_all_bins(surveyed):
     """Marginals need contrasts of every bin, and those of sets follow."""
     schema = surveyed.schema(dps.Number("income", 0, 100, edges=range(5, 100, 5), missing=0))

@@ -21,7 +21,7 @@ from dpstats.privacy import noise
 from dpstats.private import kernel
 from dpstats.private import measure as measuring
 from dpstats.private import tables as local
-from dpstats.private.header import header_of
+from dpstats.private.header import read_header
 from dpstats.rows import minimax
 from dpstats.rows.minimax import SolverError
 
@@ -248,7 +248,7 @@ def test_p72_a_first_line_that_is_a_row_is_not_kept(tmp_path, caplog, capsys):
     path = tmp_path / "rows.csv"
     path.write_text("zz-name,zz-street,37\nzz-other,zz-road,41\n")
     with caplog.at_level(logging.DEBUG), pytest.raises(dps.DataError) as caught:
-        header_of(path)
+        read_header(path)
     assert caught.value.__context__ is None
     held, frame = [str(caught.value), caplog.text], caught.value.__traceback__
     while frame is not None:
