@@ -19,7 +19,7 @@ from dpstats.auditing.noise_source import (
     loss_of,
     together,
 )
-from dpstats.auditing.pairs import Pair, Search, codes_beside, columns_of, sums_of_rows
+from dpstats.auditing.pairs import Pair, Search
 from dpstats.checks import Progress, check_whole, lines_shown
 from dpstats.display import Shown, as_html, fitted_table, shown_progress
 from dpstats.errors import RequestError
@@ -43,7 +43,6 @@ _LEAST = 100  # releases of noise on either table
 _FEW, _MANY = 1_000, 50_000  # of those that are usual
 _TIME = 30_000_000  # microseconds, of about 150 for a call and 8 for a function
 _CALL, _FUNCTION = 150, 8
-_TOGETHER = 64  # rows whose sums are compared with those of each
 _PILOTS = (0.0, 1.0, -3.0, np.inf)  # coefficients of a second stage that comes later; any may come
 
 
@@ -170,40 +169,42 @@ def _plain(part: BlockAudit | LossAudit | NoiseAudit) -> dict[str, Any]:
 def _print(audit: Audit) -> str:
     name, *_ = audit.noise.proved
     norm = "squared L2" if "rho" in audit.noise.proved else "L1"
-    failed = [block for block in audit.blocks if not block.passed]
-    passed = [block for block in audit.blocks if block.passed]
-    shown = failed + passed[: max(0, lines_shown(len(audit.blocks), _MOST) - len(failed))]
-    lines = [["block", "functions", "rows tried", "reached", "claimed", "ratio"]]
+    failed = sum(not block.passed for block in audit.blocks)
+    room = max(0, lines_shown(len(audit.blocks), _MOST) - failed)
+    lines, left = [], 0
     for block in audit.blocks:
-        if any(block is one for one in shown):
-            title = f"{block.kind}: {block.first_function}"
-            tried = f"{block.rows:,} {_tried(block.every_pair)}"
-            more = "" if block.additive else " (sums of several rows are not those of each)"
-            compared = _compare(block.reached, block.claimed, block.passed, more)
-            lines.append([title, str(block.functions), tried, *compared])
+        if block.passed and room == 0:
+            left += 1
+            continue
+        room -= block.passed
+        title = f"{block.kind}: {block.first_function}"
+        tried = f"{block.rows:,} {_tried(block.every_pair)}"
+        compared = _compare(block.reached, block.claimed, block.passed)
+        if not block.additive:
+            compared[-1] += " (sums of several rows are not those of each)"
+        lines.append([title, str(block.functions), tried, *compared])
     functions, loss = sum(block.functions for block in audit.blocks), audit.loss
     compared = _compare(loss.reached, loss.budget, loss.passed)
     lines.append(["whole plan", str(functions), _tried(loss.every_pair), *compared])
-    left = len(audit.blocks) - len(shown)
-    checks = [["check", "found", "allowed", ""]]
-    for what, (found, claimed) in audit.noise.proved.items():
-        verdict = "" if found <= claimed else "FAILED"
-        checks.append([f"{what}, proved", f"{found:.4g}", f"at most {claimed:.4g}", verdict])
-    what = f"fit to its law, {audit.noise.tests} tests, p-value"
-    verdict = "" if audit.noise.pvalue >= MISS else "FAILED"
-    checks.append([what, f"{audit.noise.pvalue:.3g}", f"at least {MISS:g}", verdict])
+    checks = [
+        [f"{what}, proved", f"{proved:.4g}", f"at most {claimed:.4g}", _verdict(proved <= claimed)]
+        for what, (proved, claimed) in audit.noise.proved.items()
+    ]
+    what, pvalue = f"fit to its law, {audit.noise.tests} tests, p-value", audit.noise.pvalue
+    checks.append([what, f"{pvalue:.3g}", f"at least {MISS:g}", _verdict(pvalue >= MISS)])
     return "\n".join([
         f"Audit of plan {short_digest(audit.plan)}: {'passed' if audit.passed else 'FAILED'}",
         audit.guarantee,
         "",
         f"Largest change of the sums by {audit.changed}, {norm}, in units of each function's "
         f"bound; for the whole plan {name}",
-        *fitted_table(lines[0], lines[1:], (0,), first=_WIDTH),
+        *fitted_table(["block", "functions", "rows tried", "reached", "claimed", "ratio"], lines,
+                      (0,), first=_WIDTH),
         *([f"and {left} more blocks, which passed; --json or to_dict() has them all"] * (left > 0)),
         "",
         f"Noise, {audit.noise.draws:,} draws of all of it on either of two neighbouring tables of "
         "the rows that tell most",
-        *fitted_table(checks[0], checks[1:], (0,)),
+        *fitted_table(["check", "found", "allowed", ""], checks, (0,)),
         "",
         _NOT_SHOWN,
     ])  # fmt: skip
@@ -213,8 +214,12 @@ def _tried(every: bool) -> str:
     return "all pairs" if every else "and a search"
 
 
-def _compare(reached: Fraction, claimed: Fraction, passed: bool, more: str = "") -> list[str]:
-    ratio = f"{float(reached / claimed):.4f}{'' if passed else ' FAILED'}{more}"
+def _verdict(passed: bool) -> str:
+    return "" if passed else "FAILED"
+
+
+def _compare(reached: Fraction, claimed: Fraction, passed: bool) -> list[str]:
+    ratio = f"{float(reached / claimed):.4f} {_verdict(passed)}".rstrip()
     return [f"{float(reached):.6g}", f"{float(claimed):.6g}", ratio]
 
 
@@ -306,6 +311,7 @@ def audit_blocks(
     """Search for the largest change of every block, and for the largest loss of them all.
 
     The search compares floats; what it finds is computed again in rationals, as it is measured.
+    The loss is that of changes over scales, or half of their squares over squared scales.
     """
     found: list[tuple[BlockAudit, Pair, PlannedBlock]] = []
     for number, planned in enumerate(strategy.blocks):
@@ -315,78 +321,41 @@ def audit_blocks(
         tried = [(*_audit_block(strategy, one.block, rng), one) for one in pilots]
         found.append(max(tried, key=lambda one: one[0].reached))
     audits, pairs, worst = zip(*found, strict=True)
-    loss, tables = _audit_loss(replace(strategy, blocks=worst), pairs, rng)
-    return list(audits), loss, tables
+    at_worst = replace(strategy, blocks=worst)
+    search = _search(strategy, [planned.block for planned in worst], at_worst.block_scales, rng)
+    pair = search.farthest(pairs)
+    reached = search.change(pair) / POWERS[strategy.budget.noise]
+    loss = LossAudit(reached, strategy.budget.total, pair.every)
+    return list(audits), loss, Tables(worst, (search.totals(pair.row), search.totals(pair.other)))
 
 
 def _audit_block(
     strategy: Strategy, block: Block, rng: np.random.Generator
 ) -> tuple[BlockAudit, Pair]:
-    power = POWERS[strategy.budget.noise]
-    pair = _search(strategy, [block], [1 / block.bounds], rng).farthest()
-    claimed = block.moved_by(strategy.neighbours)
+    search = _search(strategy, [block], [block.bounds], rng)
+    pair, claimed = search.farthest(), block.moved_by(strategy.neighbours)
     audited = BlockAudit(
         kind=kind_of(block),
         first_function=block.names[0],
         functions=block.size,
         rows=pair.tried,
         every_pair=pair.every and block.degree == 1,  # persons may have different rows
-        reached=_change(strategy, [block], [block.bounds], pair),
-        claimed=claimed.l1 if power == 1 else claimed.l2_squared,
-        additive=_adds(strategy, block, rng),
+        reached=search.change(pair),
+        claimed=claimed.l1 if search.power == 1 else claimed.l2_squared,
+        additive=search.adds_up(),
     )
     return audited, pair
 
 
-def _audit_loss(
-    strategy: Strategy, pairs: Sequence[Pair], rng: np.random.Generator
-) -> tuple[LossAudit, Tables]:
-    """The privacy loss: changes over scales, or their squares over twice the squared scales."""
-    blocks, scales = [planned.block for planned in strategy.blocks], strategy.block_scales
-    times = [strategy.rows_per_person**block.degree for block in blocks]
-    weights = [k / scale for k, scale in zip(times, scales, strict=True)]
-    pair = _search(strategy, blocks, weights, rng).farthest(pairs)
-    reached = _change(strategy, blocks, scales, pair) / POWERS[strategy.budget.noise]
-    here, there = (
-        [k * sums_of_rows(block, side) for k, block in zip(times, blocks, strict=True)]
-        for side in (pair.row, pair.other)
-    )
-    loss = LossAudit(reached, strategy.budget.total, pair.every)
-    return loss, Tables(strategy.blocks, (here, there))
-
-
 def _search(
-    strategy: Strategy, blocks: Sequence[Block], weights: Sequence[Floats], rng: np.random.Generator
+    strategy: Strategy,
+    blocks: Sequence[Block],
+    units: Sequence[Floats | Integers],
+    rng: np.random.Generator,
 ) -> Search:
-    columns, replaced = columns_of(strategy.columns, blocks), strategy.unit == "replace"
-    beside = codes_beside(strategy.schema.design)
-    return Search(blocks, weights, POWERS[strategy.budget.noise], columns, replaced, rng, beside)
-
-
-def _change(
-    strategy: Strategy, blocks: Sequence[Block], units: Sequence[Floats | Integers], pair: Pair
-) -> Fraction:
-    """The exact sum of changes by a person of equal rows, or of their squares, each in its unit."""
-    power, total = POWERS[strategy.budget.noise], Fraction(0)
-    for block, own in zip(blocks, units, strict=True):
-        moved = sums_of_rows(block, pair.row) - sums_of_rows(block, pair.other)
-        times, of_unit = strategy.rows_per_person**block.degree, dict[float, int]()
-        for change, unit in zip(moved.tolist(), own.tolist(), strict=True):
-            of_unit[unit] = of_unit.get(unit, 0) + abs(times * change) ** power
-        total += sum((t / Fraction(unit) ** power for unit, t in of_unit.items()), Fraction(0))
-    return total
-
-
-def _adds(strategy: Strategy, block: Block, rng: np.random.Generator) -> bool:
-    """True if sums over rows are those of every row by itself, which are what was searched."""
-    search = _search(strategy, [block], [np.ones(block.size)], rng)
-    rows = search.random(_TOGETHER)
-    single = np.array([
-        sums_of_rows(block, {name: own[[i]] for name, own in rows.items()})
-        for i in range(_TOGETHER)
-    ])  # fmt: skip
-    searched = np.array_equal(np.rint(search.values(rows)), single)
-    return searched and np.array_equal(sums_of_rows(block, rows), single.sum(axis=0))
+    power, replaced = POWERS[strategy.budget.noise], strategy.unit == "replace"
+    k = strategy.rows_per_person
+    return Search(strategy.schema, blocks, units, power, replaced, rng, k)
 
 
 def _audit_noise(

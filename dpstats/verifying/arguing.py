@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from dpstats.verifying.blocks import Block, Finding, find, find_weighted
+from dpstats.verifying.blocks import Finding, find, find_weighted
 from dpstats.verifying.certificate import check_certificate, check_rows
 from dpstats.verifying.design import STEPS
-from dpstats.verifying.kinds import residuals_together
-from dpstats.verifying.noise import promises, scale_of
+from dpstats.verifying.kinds import KINDS, residuals_together
+from dpstats.verifying.noise import prove_delta, scale_of
 from dpstats.verifying.reading import Contents, Measured, open_file
 from dpstats.verifying.rules import check_rules
 from dpstats.verifying.shapes import NotReadError, fraction
@@ -22,32 +22,12 @@ _UNITS = {
     "replace": ("replacing one row", "the values in the rows of one person"),
     "add_remove": ("one row more or less", "all rows of one person, there or not"),
 }
-_WHAT = {
-    "table": "counts of all cells",
-    "condition": "the count of some cells",
-    "partition": "counts of sets of cells without a cell in common",
-    "residual": "products over columns of n 1{bin = i} - 1, n bins",
-    "moments": "products of values, signs and levels",
-    "group_moments": "(1 - x)^2 / 4, (1 - x^2) / 2, (1 + x)^2 / 4 in groups",
-    "pair_moments": "products of those parts of two numbers in groups",
-    "ball_moments": "means and products of rows shrunk to a ball, and their number",
-    "kernel_lattice": "products of kernels at the points of a lattice",
-    "bin_offsets": "distances from the middle of bins, by cell",
-    "spline_table": "splines of numbers, by cell",
-    "linear_losses": "losses at the points of a grid",
-    "tabulated_losses": "losses that the file lists, at the points of a grid",
-    "pilot_score": "terms times the residual of a response",
-    "contrasts": "the same over units, with the sign of each: {}",
-    "person_shares": "products of person totals of a weight of one a row",
-    "person_moments": "products of person totals of products",
-}
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Conclusion of the program: the cost that rows reach and that none exceeds."""
 
-    findings: tuple[Finding, ...]
     reached: Fraction
     bound: Fraction
     wrong: tuple[str, ...]
@@ -105,9 +85,7 @@ def _argue(contents: Contents, name: str) -> Verdict:
         f"{_UNITS[contents.unit][k > 1]}.",
     ]
     if k > 1:
-        more = (
-            f", and products of person totals {k ** (2 * power)} times" if any(of_persons) else ""
-        )
+        more = f", and products of person totals {k ** (2 * power)} times" * any(of_persons)
         lines.append(
             f"A person has at most {k} rows: each block costs {k**power} times what it does for "
             f"one{more}."
@@ -124,15 +102,12 @@ def _argue(contents: Contents, name: str) -> Verdict:
             f"Rows are weighted by {design['weights']!r}, at most {design['cap']:g}, in {STEPS:,} "
             f"steps: each block costs {STEPS**power:,} times what it does for a weight of one step."
         )
-    copies = STEPS if contents.weighted else 1
     lines.append("")
-    findings, together = [], []
-    reached = bound = Fraction(0)
+    together, reached, bound = [], Fraction(0), Fraction(0)
     for number, (one, person) in enumerate(zip(contents.blocks, of_persons, strict=True)):
-        found = find_weighted if contents.weighted else find
+        found, copies = (find_weighted, STEPS) if contents.weighted else (find, 1)
         finding = found(one.block, contents.unit, power)
         price = Fraction((copies * k ** (1 + person)) ** power) / (power * one.multiplier)
-        findings.append(finding)
         lines += _explain(number, one, finding, price * finding.bound, power)
         if one.block.kind == "residual" and power == 2:
             together.append((one.block.columns, price / one.block.bounds[0] ** 2))
@@ -163,12 +138,12 @@ def _argue(contents: Contents, name: str) -> Verdict:
     )
     if budget["kind"] == "approx":
         epsilon, delta = fraction(budget["epsilon"]), fraction(budget["delta"])
-        holds, proven, how = promises(total, epsilon, delta)
-        rho, what = f"rho = {_text(total)}", f"epsilon = {_text(epsilon)}"
-        lines.append(f"{rho} gives {what} at delta <= {proven:.6g}, {how}.")
+        proven, how = prove_delta(total, epsilon)
+        what, most = f"rho = {_text(total)} gives epsilon = {_text(epsilon)}", float(proven)
+        lines.append(f"{what} at delta <= {most:.6g}, {how}.")
         contents.require(
-            holds,
-            f"{rho} is not proven to give {what} at delta = {float(delta):.3g}: delta {proven:.4g}",
+            proven <= delta,
+            f"it is not proven that {what} at delta = {float(delta):.3g}: delta {most:.4g}",
         )
     if contents.release is not None:
         rows = check_rows(contents)
@@ -180,27 +155,26 @@ def _argue(contents: Contents, name: str) -> Verdict:
     lines += [f"Not decided: {one}." for one in contents.undecided]
     lines += [] if contents.wrong or contents.undecided else ["agrees"]
     wrong, text = tuple(contents.wrong), "\n".join(lines)
-    return Verdict(tuple(findings), reached, bound, wrong, bool(contents.undecided), text)
+    return Verdict(reached, bound, wrong, bool(contents.undecided), text)
 
 
 def _explain(number: int, one: Measured, finding: Finding, cost: Fraction, power: int) -> list[str]:
     bounds, norm = one.block.bounds, "L1" if power == 1 else "squared L2"
     low, high = (scale_of(one.multiplier, b, power) for b in (min(bounds), max(bounds)))
+    what = KINDS[one.block.kind].what
+    if one.block.base is not None:
+        what += f": {KINDS[one.block.base.kind].what}"
     known = f"{norm} = {_text(finding.bound)}, which rows reach"
     if finding.reached < finding.bound:
-        known = f"{norm} <= {_text(finding.bound)} (a search finds {_text(finding.reached)})"
+        found = f" (a search finds {_text(finding.reached)})" if finding.reached else ""
+        known = f"{norm} <= {_text(finding.bound)}{found}"
     return [
         f"{number}. {one.block.kind} ({one.role}) of {', '.join(one.names) or 'no column'}: "
-        f"{_what(one.block)}, {one.block.size:,} function{'s' * (one.block.size > 1)}.",
+        f"{what}, {one.block.size:,} function{'s' * (one.block.size > 1)}.",
         f"   Recomputed {known}: {finding.how}.",
         f"   Noise scale {low:.6g}{f' to {high:.6g}' if low < high else ''} on the sums "
         f"(multiplier {_text(one.multiplier)}); cost {_text(cost)}.",
     ]
-
-
-def _what(block: Block) -> str:
-    inner = "" if block.base is None else _what(block.base)
-    return _WHAT[block.kind].format(inner) if inner else _WHAT[block.kind]
 
 
 def _text(value: Fraction) -> str:

@@ -23,13 +23,15 @@ Row = Mapping[str, int]
 Sums = dict[int, int]  # values that are not zero, by function
 Feature = tuple[str, int | None]
 Term = tuple[Feature, ...]
-Argument = Callable[[str, int], tuple[Fraction, str]]  # for a neighbour relation and a power
+Argument = Callable[[str, int], Fraction]  # a bound for a neighbour relation and a power
 Box = dict[str, tuple[int, int]]  # first and last code of every column
 Ranges = tuple[list[int], list[int]]
 Part = tuple[tuple[int, int], ...]  # places of the first and last code of every column
 SIGN = -1
 _MOST = 2_000_000  # functions times pairs of rows, where there is another argument
 _MOST_COMPARED = 3_000_000  # values that are subtracted
+_ROWS = 32  # of a search, and fewer where there are many functions
+_SEARCHED = 20_000
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,12 @@ class Block:
     plain: dict[str, Any]  # as the file writes it
     columns: tuple[Column, ...]
     bounds: Sequence[int]  # B of every function
-    of: Callable[[Row], Sums]
-    argue: Argument | None  # a bound on the sensitivity for any number of rows
+    of: Callable[[Row], Sums] | None  # of a row; None where no published row is evaluated
+    argue: Argument | None = None  # a bound on the sensitivity for any number of rows
+    how: str = ""  # it is argued
     by_value: Set[str] = frozenset()  # columns of which every code matters, and not the bin alone
     signed: Sequence[bool] = ()  # functions that can be negative, where some can
-    listed: bool = True  # rows tell all: no pilot comes later, no person has a mean of rows
+    listed: bool = True  # rows tell all: no person has a mean of rows
     ranges: Callable[[Box], Ranges] | None = None  # of functions over a box of rows, if it is known
     base: Block | None = None  # whose functions are summed with a sign and in one of several sums
 
@@ -70,10 +73,6 @@ class Block:
         """Codes of every column that functions tell apart."""
         return [c.codes if c.name in self.by_value else c.one_of_each_bin for c in self.columns]
 
-    def states(self) -> int:
-        """How many rows functions tell apart."""
-        return math.prod(map(len, self.codes()))
-
 
 def by_sets(sets: Iterable[tuple[bool, int]], unit: str, power: int) -> Fraction:
     """A bound from sets of functions of which a row has absolute values that add up to one at most.
@@ -84,11 +83,6 @@ def by_sets(sets: Iterable[tuple[bool, int]], unit: str, power: int) -> Fraction
     """
     changes = [2**power if signed else min(2, count) for signed, count in sets]
     return Fraction(len(changes) if unit == "add_remove" else sum(changes))
-
-
-def one_set(signed: bool, count: int, how: str) -> Argument:
-    """The argument of a block that is one such set."""
-    return lambda unit, power: (by_sets([(signed, count)], unit, power), how)
 
 
 def alternatives(terms: Iterable[Term]) -> Counter[tuple[Term, tuple[str, ...]]]:
@@ -121,11 +115,12 @@ def find(block: Block, unit: str, power: int) -> Finding:
         times = 2**power if unit == "replace" else 1
         how = f"a row has one sign in one contrast; of the functions, {added.how}"
         return Finding(times * added.reached, times * added.bound, how)
-    states, common = block.states(), math.lcm(*set(block.bounds))
+    states = math.prod(map(len, block.codes()))
     if block.argue is not None and not (block.listed and states**2 * block.size <= _MOST):
-        argued, how = block.argue(unit, power)
+        argued = block.argue(unit, power)
         exact = block.kind == "residual" and power == 2
-        return Finding(argued if exact else climb(block, unit, power), argued, how)
+        return Finding(argued if exact else search(block, unit, power), argued, block.how)
+    common = math.lcm(*set(block.bounds))
     reached, bound = divide(block, unit, power, [common // bound for bound in block.bounds])
     how = f"all {states:,} rows, in boxes that were divided while two could be farther apart"
     return Finding(Fraction(reached, common**power), Fraction(bound, common**power), how)
@@ -147,7 +142,8 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
 
     A row that is added is compared with none, on which every function is zero.
     """
-    names, codes = [column.name for column in block.columns], block.codes()
+    names, codes, values_of = [c.name for c in block.columns], block.codes(), block.of
+    assert values_of is not None
 
     def halves(part: Part) -> list[Part]:
         wide = max(range(len(part)), key=lambda i: part[i][1] - part[i][0])
@@ -157,11 +153,13 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
         return [(*part[:wide], side, *part[wide + 1 :]) for side in sides]
 
     @cache
-    def at(part: Part) -> Ranges:
+    def at(part: Part | None) -> Ranges:
+        if part is None:
+            return [0] * block.size, [0] * block.size
         ends = zip(codes, part, strict=True)
         box = dict(zip(names, [(own[a], own[b]) for own, (a, b) in ends], strict=True))
         if all(a == b for a, b in part):
-            values = block.of({name: code for name, (code, _) in box.items()})
+            values = values_of({name: code for name, (code, _) in box.items()})
             row = [values.get(f, 0) * weight for f, weight in enumerate(weights)]
             return row, row
         if block.ranges is not None:
@@ -170,16 +168,15 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
         return list(map(min, low, least)), list(map(max, high, most))
 
     def measure(one: Part, other: Part | None) -> int:
-        (low, high), (least, most) = at(one), nothing if other is None else at(other)
+        (low, high), (least, most) = at(one), at(other)
         sizes = [max(h - m, g - n) for n, h, m, g in zip(low, high, least, most, strict=True)]
-        return sum(sizes) if power == 1 else sum([size * size for size in sizes])
+        return sum(size**power for size in sizes)
 
     starts = []
     for column, own in zip(block.columns, codes, strict=True):
         apart = column.name not in block.by_value
         starts.append([(i, i) for i in range(len(own))] if apart else [(0, len(own) - 1)])
     parts = list(itertools.product(*starts))
-    nothing = [0] * block.size, [0] * block.size
     pairs: list[tuple[Part, Part | None]] = [(part, None) for part in parts]
     if unit == "replace":
         pairs = list(itertools.combinations_with_replacement(parts, 2))
@@ -207,27 +204,24 @@ def divide(block: Block, unit: str, power: int, weights: Sequence[int]) -> tuple
             pairs = [(half, other) for half in halves(one)]
 
 
-def climb(block: Block, unit: str, power: int) -> Fraction:
-    """The largest change that a search finds: from corners, one cell after another is changed."""
-    names, most = [column.name for column in block.columns], min(8, 2 + 4_000 // block.size)
-    values = cache(lambda codes: block.of(dict(zip(names, codes, strict=True))))
+def search(block: Block, unit: str, power: int) -> Fraction:
+    """The largest change between some rows whose cells have the first, middle or last code."""
+    if block.of is None:
+        return Fraction(0)
+    rows, common = list[Sums](), math.lcm(*set(block.bounds))
+    present = [[code for code in c.codes if code != c.missing] or c.codes for c in block.columns]
+    ends = [(own[0], own[len(own) // 2], own[-1]) for own in present]
+    names = [column.name for column in block.columns]
+    for r in range(
+        min(_ROWS, 3 + _SEARCHED // block.size)
+    ):  # three alike, and then as if at random
+        places = [r if r < 3 else pow(3, r * (i + 1), 127) % 3 for i in range(len(names))]
+        cells = {name: own[at] for name, own, at in zip(names, ends, places, strict=True)}
+        values = block.of(cells).items()
+        rows.append({f: value * (common // block.bounds[f]) for f, value in values})
 
-    def change(pair: Sequence[tuple[int, ...] | None]) -> Fraction:
-        one, other = ({} if codes is None else values(codes) for codes in pair)
-        by_bound: Counter[int] = Counter()
-        for f in {*one, *other}:
-            by_bound[block.bounds[f]] += abs(one.get(f, 0) - other.get(f, 0)) ** power
-        return sum((Fraction(v, b**power) for b, v in by_bound.items()), Fraction(0))
+    def change(one: Sums, other: Sums) -> int:
+        return sum(abs(one.get(f, 0) - other.get(f, 0)) ** power for f in {*one, *other})
 
-    ends, cells = [], []
-    for place, (column, codes) in enumerate(zip(block.columns, block.codes(), strict=True)):
-        present = [code for code in codes if code != column.missing] or codes
-        ends.append((present[-1], present[0]))
-        cells += [(place, codes[i * (len(codes) - 1) // (most - 1)]) for i in range(most)]
-    corners = itertools.islice(itertools.product(*ends), min(16, 1 + 20_000 // block.size))
-    rows: list[tuple[int, ...] | None] = [*corners, tuple(low for _, low in ends)]
-    pair = max(itertools.product(rows, rows if unit == "replace" else [None]), key=change)
-    for place, code in (cells * 2)[: 400_000 // block.size]:
-        changed = [row and (*row[:place], code, *row[place + 1 :]) for row in pair]
-        pair = max([pair, (changed[0], pair[1]), (pair[0], changed[1])], key=change)
-    return change(pair)
+    pairs = itertools.combinations(rows, 2) if unit == "replace" else ((row, {}) for row in rows)
+    return Fraction(max(itertools.starmap(change, pairs)), common**power)

@@ -51,10 +51,11 @@ class Combined:
     def __init__(self, measured: Sequence[Measured], power: int, n: float | None) -> None:
         self.tables = [o for o in measured if o.block.kind in ("table", "residual")]
         self.variance = {id(o): scales_of(o, power)[0] ** 2 for o in measured}
-        self.n = n  # where it is public; else it is the interaction of no columns
-        self.known: dict[Names, tuple[list[float], float]] = {}
+        self.known = dict[Names, tuple[list[float], float]]()
+        if n is not None:  # public: the interaction of no columns
+            self.known[()] = [n], 0.0
         conditions = [o for o in measured if o.block.kind == "condition"]
-        self.seen = [o for o in conditions if all(map(self._sources, self._parts(o.names)))]
+        self.seen = [o for o in conditions if all(map(self._sources, _subsets(o.names)[1:]))]
         self.parts = [self._interactions(one.block) for one in self.seen]
         estimates = [self._estimate(one.block) for one in self.seen]
         self.surprises = [
@@ -76,12 +77,11 @@ class Combined:
 
     def _estimate(self, block: Block) -> tuple[list[float], list[float], list[list[float]]]:
         """Before the update: sums, their variances, and their covariances with the conditions."""
-        columns, by_name = block.columns, {column.name: column for column in block.columns}
-        cells = math.prod(column.bins for column in columns)
-        sums, variance = [(self.n or 0.0) / cells] * cells, 0.0
+        columns, cells = block.columns, math.prod(column.bins for column in block.columns)
+        sums, variance = [0.0] * cells, 0.0
         shared = [[0.0] * len(self.seen) for _ in sums]
-        for names in self._parts(tuple(by_name)):
-            own = [by_name[name] for name in names]
+        for names in _subsets([column.name for column in columns]):
+            own = [column for column in columns if column.name in names]
             values, of_entry = self._interaction(own)
             rest = cells // len(values)
             variance += of_entry * math.prod(1 - 1 / c.bins for c in own) / rest**2
@@ -109,39 +109,34 @@ class Combined:
                 sources.append((one, 1 / (variance * others)))
         return sources
 
-    def _parts(self, names: Names) -> Iterator[Names]:
-        """The columns of every interaction; of none where n is not public."""
-        for size in range(0 if self.n is None else 1, len(names) + 1):
-            yield from itertools.combinations(names, size)
-
     def _interaction(self, columns: Sequence[Column]) -> tuple[list[float], float]:
         """Its estimate, and the variance of an entry before it is centred."""
         names = tuple(column.name for column in columns)
         if names not in self.known:
-            sources, shape = self._sources(names), [column.bins for column in columns]
-            total = [0.0] * math.prod(shape)
+            sources, total = self._sources(names), [0.0] * math.prod(c.bins for c in columns)
             precision = sum(p for _, p in sources)
             for one, own in sources:
-                if one.block.kind == "residual":
-                    values = [t / one.block.size for t in one.sums]
-                else:
-                    values = [0.0] * len(total)
-                    for at, t in zip(_cells_of(one.block.columns, names), one.sums, strict=True):
-                        values[at] += t
-                for at, value in enumerate(_centred(values, shape)):
-                    total[at] += own / precision * value
-            self.known[names] = total, 1 / precision
+                values = [t / one.block.size for t in one.sums]
+                if one.block.kind == "table":
+                    values = _margin(one.sums, one.block.columns, names)
+                total = [t + own / precision * v for t, v in zip(total, values, strict=True)]
+            self.known[names] = _centred(total, columns), 1 / precision
         return self.known[names]
 
     def _interactions(self, block: Block) -> dict[Names, list[float]]:
-        found, by_name = {}, {column.name: column for column in block.columns}
-        for names in self._parts(tuple(by_name)):
-            places, shape = list(_cells_of(block.columns, names)), [by_name[n].bins for n in names]
-            values = [0.0] * math.prod(shape)
-            for cell in block.plain["cells"]:
-                values[places[cell]] += len(values) / len(places)
-            found[names] = _centred(values, shape)
+        """Interactions of the cells that a condition counts."""
+        cells, inside = math.prod(c.bins for c in block.columns), set(block.plain["cells"])
+        counted, found = [float(cell in inside) for cell in range(cells)], {}
+        for names in _subsets([column.name for column in block.columns]):
+            values = _margin(counted, block.columns, names)
+            own = [column for column in block.columns if column.name in names]
+            found[names] = _centred([v * len(values) / cells for v in values], own)
         return found
+
+
+def _subsets(names: Sequence[str]) -> list[Names]:
+    sizes = range(len(names) + 1)
+    return [some for size in sizes for some in itertools.combinations(names, size)]
 
 
 def _cells_of(columns: Sequence[Column], names: Names) -> Iterator[int]:
@@ -154,28 +149,30 @@ def _cells_of(columns: Sequence[Column], names: Names) -> Iterator[int]:
         yield at
 
 
+def _margin(values: Sequence[float], columns: Sequence[Column], names: Names) -> list[float]:
+    total = [0.0] * math.prod(column.bins for column in columns if column.name in names)
+    for at, value in zip(_cells_of(columns, names), values, strict=True):
+        total[at] += value
+    return total
+
+
+def _centred(values: list[float], columns: Sequence[Column]) -> list[float]:
+    for column in columns:
+        others = tuple(c.name for c in columns if c is not column)
+        means = [total / column.bins for total in _margin(values, columns, others)]
+        places = _cells_of(columns, others)
+        values = [value - means[at] for value, at in zip(values, places, strict=True)]
+    return values
+
+
 def _inverted(matrix: list[list[float]]) -> list[list[float]]:
     size = len(matrix)
     rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
     for i in range(size):
         rows[i] = [value / rows[i][i] for value in rows[i]]
-        for j in range(size):
-            if j != i:
-                rows[j] = [a - rows[j][i] * b for a, b in zip(rows[j], rows[i], strict=True)]
+        for j in set(range(size)) - {i}:
+            rows[j] = [a - rows[j][i] * b for a, b in zip(rows[j], rows[i], strict=True)]
     return [row[size:] for row in rows]
-
-
-def _centred(values: list[float], shape: Sequence[int]) -> list[float]:
-    inner = 1
-    for length in reversed(shape):
-        step = inner * length
-        for start in itertools.chain(*(range(s, s + inner) for s in range(0, len(values), step))):
-            line = range(start, start + step, inner)
-            mean = sum(values[i] for i in line) / length
-            for i in line:
-                values[i] -= mean
-        inner = step
-    return values
 
 
 @dataclass(frozen=True)
@@ -190,20 +187,18 @@ class Published:
 def check_rows(contents: Contents) -> Rows:
     """The candidates with how often each is a row; rows.csv must hold these rows."""
     (*names, weight, count), *lines = csv_rows(contents, "candidates.csv")
-    whole = all(is_number(cell, int) for line in lines for cell in (*line[:-2], line[-1]))
-    if not contents.require(
-        whole and all(is_number(line[-2]) for line in lines),
-        "candidates.csv has a number that is not written as dpstats writes it",
-    ):
-        return []
     columns = [contents.columns[name] for name in names]
-    rows = [(dict(zip(names, map(int, line[:-2]), strict=True)), int(line[-1])) for line in lines]
+    rows = list[tuple[Row, int]]()
+    whole = all(is_number(cell, int) for line in lines for cell in (*line[:-2], line[-1]))
+    if whole and all(is_number(line[-2]) for line in lines):
+        rows = [(dict(zip(names, map(int, r[:-2]), strict=True)), int(r[-1])) for r in lines]
     if not contents.require(
-        (weight, count) == ("_weight", "_count")
+        bool(rows)
+        and (weight, count) == ("_weight", "_count")
         and abs(math.fsum(float(line[-2]) for line in lines) - 1) < 1e-6
         and all(float(cell) >= 0 for line in lines for cell in line[-2:])
         and all(row[column.name] in column.bin_of for row, _ in rows for column in columns),
-        "candidates.csv holds no density over rows that the schema can code",
+        "candidates.csv holds no density over rows that the schema can code, as dpstats writes it",
     ):
         return []
     expected: Counter[tuple[Any, ...]] = Counter()
@@ -345,10 +340,9 @@ def _combine(
     n = None if count else float(contents.document["rows"])
     combined = Combined([*family, *count], power, n)
     others = [o for o in family if o.block.kind != "residual" and not o.block.plain.get("coarse")]
-    whole = [one.block.columns for one in others if one.block.kind == "table"]
     alone = [one for one in others if one.block.kind != "table" and one not in combined.seen]
-    tables = [[contents.columns[name] for name in names] for names in contents.document["tables"]]
-    wanted = [table(columns) for columns in (*tables, *whole)]
+    whole = [one.names for one in others if one.block.kind == "table"]
+    wanted = [_table(names, contents) for names in (*contents.document["tables"], *whole)]
     wanted += [one.block for one in combined.seen]
     functions = sum(block.size for block in wanted) + sum(one.block.size for one in alone)
     own = alpha / (functions + len(count))
@@ -361,10 +355,14 @@ def _combine(
               for one in alone]  # fmt: skip
     if n is not None:
         return parts, n, 0.0
-    (n,), (of_n,) = combined.estimates(table(()))
+    (n,), (of_n,) = combined.estimates(_table((), contents))
     if whole or combined.seen:
         return parts, n, z * math.sqrt(of_n)
     return parts, n, quantile(scales_of(count[0], power)[0], power, own)
+
+
+def _table(names: Sequence[str], contents: Contents) -> Block:
+    return table({"kind": "table", "columns": list(names)}, contents.columns)
 
 
 def _largest_error(part: Published, rows: Rows, sizes: Sequence[int]) -> float:
@@ -385,6 +383,7 @@ def _means(block: Block, rows: Rows) -> list[float]:
     for row, count in rows:
         alike[tuple(row[name] for name in names)] += count
     for codes, count in alike.items():
+        assert block.of is not None  # as of every block that answers
         for f, value in block.of(dict(zip(names, codes, strict=True))).items():
             total[f] += count * value
     return [t / (k * b) for t, b in zip(total, block.bounds, strict=True)]

@@ -43,16 +43,15 @@ class Column:
         return list({self.bin_of[code]: code for code in self.codes}.values())
 
 
-def source_of(plain: dict[str, Any]) -> str | tuple[str, ...]:
-    """The number that a column is a view of; "" if none, and both names if it is a difference."""
+def source_of(plain: dict[str, Any]) -> tuple[str, ...]:
+    """The number that a column is a view of, both of a difference, or none."""
     text = plain.get("source", "")
     if not ("`" in text or " - " in text):
-        return str(text)
+        return (text,) if text else ()
     found = _SOURCE.fullmatch(text)
     if found is None:
         raise ValueError(f"{plain['name']} has a source that cannot be read")
-    names = [found[1] or found[2], found[3] or found[4]]
-    return tuple(names) if names[1] else str(names[0])
+    return tuple(filter(None, found.groups()))
 
 
 def read_column(plain: dict[str, Any]) -> Column:

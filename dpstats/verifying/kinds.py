@@ -8,17 +8,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from dpstats.verifying import blocks
 from dpstats.verifying.blocks import SIGN, Argument, Block, Box, Feature, Ranges, Row, Sums, Term
 from dpstats.verifying.columns import Column
 from dpstats.verifying.products import bound_products
-from dpstats.verifying.shapes import BLOCKS, NotReadError, check, fraction
+from dpstats.verifying.shapes import NUMBER, check, fraction, refuse
 
 UNIT = 2**16
 _KNOTS, _LAST = 64, 40
@@ -27,110 +27,36 @@ COARSE = 64  # steps to either side of the numbers of coarse moments
 _PERSON_STEPS = 2048
 _MOST_PARTS = 4095  # of a number, that all parts of a pair add up to
 _EVERY = 2**62
-OF_UNIT = "(unit)"  # the code of the unit of a row, beside those of its columns
 Columns = Mapping[str, Column]
-Vector = Callable[[int], Iterable[tuple[int, int]]]  # the entries of a code that are not zero
+Entries = Sequence[tuple[int, int]]  # of a vector, those that are not zero
+Plain = dict[str, Any]
 
 
-def linear_losses(
-    plain: dict[str, Any],
-    columns: tuple[Column, ...],
-    response: Feature,
-    regressors: Sequence[Feature | None],
-) -> Block:
-    """Losses at every point of the grid; numbers among regressors are taken from their middles."""
-    loss, by_name = plain["loss"], {column.name: column for column in columns}
-    along = [
-        [low + (high - low) * i / (points - 1) for i in range(points)]
-        for _, low, high, points in plain["axes"]
-    ]
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One factor of products: a vector for each code of a column."""
 
-    def value(feature: Feature | None, code: int) -> float:
-        if feature is None:
-            return 1.0
-        column = by_name[feature[0]]
-        if feature[1] is not None:
-            return float(column.bin_of[code] == feature[1])
-        low, high = column.ends
-        return float(column.values.get(code, low + (high - low) * (code / column.half + 1) / 2))
+    column: Column
+    units: Sequence[int]  # B of its entries
+    vector: Callable[[int], Entries]
+    by_value: bool = True  # the vector depends on the code, and not on its bin alone
 
-    def from_middle(feature: Feature | None, code: int) -> float:
-        low, high = by_name[feature[0]].ends if feature and feature[1] is None else (0.0, 0.0)
-        return value(feature, code) - (low + high) / 2
+    @cached_property
+    def norms(self) -> tuple[Fraction, Fraction, bool]:
+        """Largest L1 and squared L2 norm of a vector, in units, and whether an entry is negative.
 
-    sides = []
-    for (_, low, high, _), feature in zip(plain["axes"], regressors, strict=True):
-        span = [1.0] if feature is None else [0.0, 1.0]
-        if feature is not None and feature[1] is None:
-            ends = by_name[feature[0]].ends
-            span = [end - (ends[0] + ends[1]) / 2 for end in ends]
-        sides.append([b * x for b in (low, high) for x in span])
-    answers = by_name[response[0]]
-    corners = itertools.product(
-        answers.ends if answers.half else (0.0, 1.0), (sum(map(min, sides)), sum(map(max, sides)))
-    )
-    unit = max(loss_of(loss, y, t) for y, t in corners) * (1 + 1e-9) / UNIT
-
-    def ranges(ends: Box) -> Ranges:
-        """Least and largest of every loss over a box of rows, or one beyond them, for rounding.
-
-        The predictor is largest and least at ends of the box, and the loss, convex in the response
-        less the predictor, is largest at an end and least at zero or an end.
+        Values of missing cells are in no group, or an entry of their own.
         """
-        low, high = [0.0], [0.0]
-        for feature, parameters in zip(regressors, along, strict=True):
-            codes = (0, 0) if feature is None else ends[feature[0]]
-            first, last = (from_middle(feature, code) for code in codes)
-            steps = [(first * b, last * b) for b in parameters]
-            low = [before + min(step) for before in low for step in steps]
-            high = [before + max(step) for before in high for step in steps]
-        first, last = sorted(value(response, code) for code in ends[response[0]])
-        if all(a == b for a, b in ends.values()):
-            single = [math.floor(loss_of(loss, first, t) / unit + 0.5) for t in low]
-            return single, single
-        least, most = [], []
-        for t, u in zip(low, high, strict=True):
-            at_ends = loss_of(loss, first, u), loss_of(loss, last, t)
-            inside = first <= u and t <= last and loss["kind"] != "logistic"
-            least.append(math.floor((0.0 if inside else min(at_ends)) / unit + 0.5) - 1)
-            most.append(math.floor(max(at_ends) / unit + 0.5) + 1)
-        return least, most
-
-    def of(row: Row) -> dict[int, int]:
-        return dict(enumerate(ranges({name: (code, code) for name, code in row.items()})[0]))
-
-    bounds = [UNIT] * math.prod(map(len, along))
-    features = (response, *filter(None, regressors))
-    by_value = {name for name, level in features if level is None}
-    # Over several codes of a number, its bins are not between those of the ends.
-    mixed = any(level is not None and name in by_value for name, level in features)
-    return Block(plain, columns, bounds, of, None, by_value, ranges=None if mixed else ranges)
-
-
-def loss_of(loss: dict[str, Any], response: float, predictor: float) -> float:
-    """The loss itself."""
-    kind = loss["kind"]
-    if kind == "logistic":
-        wrong = -predictor if response > 0 else predictor
-        knots = _softplus()
-        place = min(abs(wrong), _LAST) * _KNOTS
-        k = min(int(place), len(knots) - 2)
-        return max(wrong, 0.0) + (knots[k] + (place - k) * (knots[k + 1] - knots[k]))
-    residual = response - predictor
-    if kind == "huber":
-        inner = min(abs(residual), float(loss["k"]))
-        return inner * (abs(residual) - inner / 2)
-    p = float(loss.get("probability", 0.5))
-    return max(p * residual, (p - 1) * residual)
-
-
-@cache
-def _softplus() -> list[float]:
-    """log(1 + exp(-u)) at u = 0, 1/64, .., 40: between them the loss is a straight line."""
-    with localcontext() as context:
-        context.prec = 20
-        points = (Decimal(j) / _KNOTS for j in range(_LAST * _KNOTS + 1))
-        return [float((1 + (-u).exp()).ln()) for u in points]
+        own, common = self.column, math.lcm(*self.units)
+        codes = own.codes if self.by_value else own.one_of_each_bin
+        vectors = [
+            [v * (common // self.units[i]) for i, v in self.vector(code)]
+            for code in codes
+            if not (self.by_value and code == own.missing)
+        ]
+        l1, l2 = (max(sum(abs(v) ** p for v in vector) for vector in vectors) for p in (1, 2))
+        negative = any(v < 0 for vector in vectors for v in vector)
+        return Fraction(l1, common), Fraction(l2, common**2), negative
 
 
 @dataclass(frozen=True)
@@ -140,6 +66,11 @@ class Group:
     columns: tuple[Column, ...]
     cells: frozenset[int]
     answered: tuple[Column, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """Names of the columns that it depends on."""
+        return {column.name for column in (*self.columns, *self.answered)}
 
     def holds(self, row: Row) -> bool:
         """True if a row is in it."""
@@ -155,43 +86,60 @@ def cell_of(columns: Sequence[Column], row: Row) -> int:
     return index
 
 
-def check_block(plain: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what are not the keys of a block's functions."""
-    if plain.get("kind") not in BLOCKS:
-        raise NotReadError(f"has blocks of a kind that is not known: {plain.get('kind')!r}")
-    check(plain, {"kind": str} | BLOCKS[plain["kind"]], plain["kind"])
-    return plain
+def read_block(plain: Plain, columns: Columns, others: Plain | None = None) -> Block:
+    """The functions of a block, from its keys; it may have others."""
+    kind = str(plain.get("kind"))
+    refuse(kind not in KINDS, f"has blocks of a kind that is not known: {kind!r}")
+    check(plain, {"kind": str} | KINDS[kind].keys | (others or {}), kind)
+    return KINDS[kind].read(plain, columns)
 
 
-def read_block(plain: dict[str, Any], columns: Columns) -> Block:
-    """The functions of a block, from its keys."""
-    return _KINDS[plain["kind"]](plain, columns)
+def multiply(
+    plain: Plain, columns: Columns, axes: Sequence[Axis], groups: Sequence[Group] | None = None
+) -> Block:
+    """Products of one entry of each axis, in every group; the last axis runs first.
 
-
-def of_vectors(columns: Sequence[Column], sizes: Sequence[int], vectors: Sequence[Vector]) -> Any:
-    """The product over columns of a vector for each code, the last column running first."""
+    No row is in two groups, and the norm of all products is the product of norms. Two rows are at
+    most twice the largest norm apart; in squares, by the scalar product, twice its square where no
+    entry is negative, and else four times.
+    """
+    tables = [(axis.column.name, len(axis.units), axis.vector) for axis in axes]
+    names = {name for name, _, _ in tables}
+    refuse(len(names) < len(axes), "has a block with a column twice")
+    cells = [cell for group in groups or () for cell in group.cells]
+    overlap = len({(g.columns, g.answered) for g in groups or ()}) > 1 or len({*cells}) < len(cells)
+    refuse(overlap, "has groups of rows with a row in common")
 
     def of(row: Row) -> Sums:
         values = {0: 1}
-        for column, size, vector in zip(columns, sizes, vectors, strict=True):
-            entries = list(vector(row[column.name]))
-            values = {f * size + i: v * x for f, v in values.items() for i, x in entries}
+        if groups is not None:
+            values = {g: 1 for g, group in enumerate(groups) if group.holds(row)}
+        for name, size, vector in tables if values else ():
+            entries = vector(row[name])
+            values = {f * size + i: v * x for f, v in values.items() for i, x in entries if x}
         return values
 
-    return of
+    bounds = [math.prod(units) for units in itertools.product(*(axis.units for axis in axes))]
+    bounds *= 1 if groups is None else len(groups)
+    signed = any(axis.norms[2] for axis in axes)
+
+    def argue(unit: str, power: int) -> Fraction:
+        norm = math.prod((axis.norms[power - 1] for axis in axes), start=Fraction(1))
+        return norm * blocks.by_sets([(signed, len(bounds))], unit, power)
+
+    own = _select(columns, names.union(*(group.names for group in groups or ())))
+    by_value = {axis.column.name for axis in axes if axis.by_value}
+    how = "rows are in one group, and their norm is the product of those of their columns"
+    return Block(plain, own, bounds, of, argue, how, by_value, [True] * len(bounds) * signed)
 
 
-def _indicator(column: Column) -> Vector:
-    return lambda code: [(column.bin_of[code], 1)]
+def _indicate(column: Column) -> Axis:
+    return Axis(column, [1] * column.bins, lambda code: [(column.bin_of[code], 1)], False)
 
 
-def table(columns: Sequence[Column], plain: dict[str, Any] | None = None) -> Block:
+def table(plain: Plain, columns: Columns) -> Block:
     """One function for every cell; of no columns, one that is 1 on every row."""
-    bins, own = [column.bins for column in columns], tuple(columns)
-    cells = math.prod(bins)
-    of = of_vectors(own, bins, [_indicator(column) for column in own])
-    argue = blocks.one_set(False, cells, f"a row is in one of {cells:,} cells")
-    return Block(plain or {"kind": "table"}, own, [1] * cells, of, argue)
+    return multiply(plain, columns, list(map(_indicate, _select(columns, plain["columns"]))))
 
 
 def residuals_together(
@@ -225,215 +173,159 @@ def residuals_together(
     return 2 * Fraction(products[0] - min(products), scale)
 
 
-def _residual(plain: dict[str, Any], columns: Columns) -> Block:
-    own = _select(columns, plain["columns"])
-    bins = [column.bins for column in own]
-    largest = math.prod(n - 1 for n in bins)
+def _residual(plain: Plain, columns: Columns) -> Block:
+    def contrast(column: Column) -> Axis:
+        n, at = column.bins, column.bin_of
+        values = [[(j, n - 1 if i == j else -1) for j in range(n)] for i in range(n)]
+        return Axis(column, [n - 1] * n, lambda code: values[at[code]], False)
 
-    def vector(column: Column) -> Vector:
-        at, every = column.bin_of, range(column.bins)
-        return lambda code: [(i, column.bins - 1 if i == at[code] else -1) for i in every]
+    block = multiply(plain, columns, list(map(contrast, _select(columns, plain["columns"]))))
+    weight = Fraction(1, block.bounds[0] ** 2)
 
-    of = of_vectors(own, bins, list(map(vector, own)))
+    def argue(unit: str, power: int) -> Fraction:
+        if power == 1 and block.argue is not None:
+            return block.argue(unit, power)
+        return residuals_together([(block.columns, weight)], unit)
 
-    def argue(unit: str, power: int) -> tuple[Fraction, str]:
-        how = "every row has the same norm, and scalar products depend on which columns differ"
-        if power == 2:
-            return residuals_together([(own, Fraction(1, largest**2))], unit), how
-        return Fraction(2 ** len(bins) * (1 if unit == "add_remove" else 2)), how
-
-    return Block(plain, own, [largest] * math.prod(bins), of, argue)
+    how = "every row has the same norm, and scalar products depend on which columns differ"
+    return replace(block, argue=argue, how=how)
 
 
-def _condition(plain: dict[str, Any], columns: Columns) -> Block:
-    group = _group({**plain, "answered": []}, columns)
-    argue = blocks.one_set(False, 1, "a row counts once or not")
-    return Block(plain, group.columns, [1], lambda row: {0: 1} if group.holds(row) else {}, argue)
+def _condition(plain: Plain, columns: Columns) -> Block:
+    group = _group(plain, columns)  # its cells are in the order of its columns
+    return replace(multiply(plain, columns, [], [group]), columns=group.columns)
 
 
-def _partition(plain: dict[str, Any], columns: Columns) -> Block:
+def _partition(plain: Plain, columns: Columns) -> Block:
     """Counts of sets of cells; of two sets perhaps of both, and of the first less the second."""
-    groups = [_group({**one, "answered": []}, columns) for one in plain["sets"]]
-    cells = [cell for group in groups for cell in group.cells]
-    rotated = "rotated" in plain
-    if len({group.columns for group in groups}) != 1 or len(set(cells)) < len(cells):
-        raise NotReadError("has sets of cells with a cell in common")
-    if len(plain["labels"]) != len(groups) or (rotated and len(groups) != 2):
-        raise NotReadError("has sets of cells that do not fit their labels")
+    groups = [_group(one, columns) for one in plain["sets"]]
+    block = multiply(plain, columns, [], groups)
+    if "rotated" not in plain:
+        return block
+    refuse(len(groups) != 2, "has other than two sets of cells that are rotated")
 
     def of(row: Row) -> Sums:
-        inside = [g for g, group in enumerate(groups) if group.holds(row)]
-        if rotated:
-            return {f: 1 - 2 * f * g for g in inside for f in (0, 1)}
-        return dict.fromkeys(inside, 1)
+        return {f: 1 - 2 * f * g for g in (0, 1) if groups[g].holds(row) for f in (0, 1)}
 
-    def argue(unit: str, power: int) -> tuple[Fraction, str]:
-        if not rotated:
-            how = f"a row is in one of {len(groups)} sets of cells, or in none"
-            return blocks.by_sets([(False, len(groups))], unit, power), how
-        return Fraction(2 if unit == "add_remove" or power == 1 else 4), (
-            "rows are (1, 1), (1, -1) or (0, 0)"
-        )
+    def argue(unit: str, power: int) -> Fraction:
+        return Fraction(2 if unit == "add_remove" or power == 1 else 4)
 
-    signed = [False, rotated] if rotated else [False] * len(groups)
-    return Block(plain, groups[0].columns, [1] * len(groups), of, argue, signed=signed)
+    how = "rows are (1, 1), (1, -1) or (0, 0)"
+    return replace(block, of=of, argue=argue, how=how, signed=[False, True])
 
 
-def _contrasts(plain: dict[str, Any], columns: Columns) -> Block:
+def _contrasts(plain: Plain, columns: Columns) -> Block:
     """Sums of another block's functions over units of a survey, with the sign of each."""
-    base = read_block(check_block(plain["base"]), columns)
-    (pairs, dealt), (triples, own) = plain["pairs"], plain["triples"]
-    if base.kind == "contrasts" or not (base.listed or base.kind == "pilot_score"):
-        raise NotReadError("has contrasts of functions that have none")
-    if any(not (1 <= j <= p or p == j == 0) for p, j in ((pairs, dealt), (triples, own))):
-        raise NotReadError("has pairs of units that cannot be dealt to its contrasts")
-
-    def of(row: Row) -> Sums:
-        pair, second = divmod(row[OF_UNIT], 2)
-        if row[OF_UNIT] < 0:
-            return {}
-        j = pair % dealt if pair < pairs else dealt + (pair - pairs) % own
-        return {j * base.size + f: -v if second else v for f, v in base.of(row).items()}
-
-    bounds = list(base.bounds) * (dealt + own)
-    signed = [True] * len(bounds)
-    return Block(plain, base.columns, bounds, of, None, base.by_value, signed, base=base)
+    base, dealt = read_block(plain["base"], columns), [plain["pairs"], plain["triples"]]
+    unlike = base.kind == "contrasts" or not (base.listed or base.kind == "pilot_score")
+    refuse(unlike, "has contrasts of functions that have none")
+    beyond = any(not (1 <= j <= p or p == j == 0) for p, j in dealt)
+    refuse(beyond, "has pairs of units that cannot be dealt to its contrasts")
+    bounds = list(base.bounds) * sum(j for _, j in dealt)
+    return Block(plain, base.columns, bounds, None, by_value=base.by_value, base=base)
 
 
-def _bin_offsets(plain: dict[str, Any], columns: Columns) -> Block:
+def _bin_offsets(plain: Plain, columns: Columns) -> Block:
     own, number = _select(columns, plain["columns"]), columns[plain["number"]]
     codes = [[c for c in number.codes if number.bin_of[c] == i] for i in range(number.bins)]
     ends = [(min(some), max(some)) for some in codes]
-
-    def vector(column: Column) -> Vector:
-        if column is not number:
-            return _indicator(column)
-        offsets = {c: [(i, 2 * c - sum(ends[i]))] for i, some in enumerate(codes) for c in some}
-        return lambda code: [(i, offset) for i, offset in offsets[code] if offset]
-
-    bins, at = [column.bins for column in own], own.index(number)
     widths = [max(last - first, 1) for first, last in ends]
-    bounds = [widths[cell[at]] for cell in itertools.product(*map(range, bins))]
-    of = of_vectors(own, bins, list(map(vector, own)))
-    argue = blocks.one_set(True, len(bounds), "a row is in one cell, within the ends of its bin")
-    return Block(plain, own, bounds, of, argue, {number.name}, [True] * len(bounds))
+    offsets = {c: [(i, 2 * c - sum(ends[i]))] for i, some in enumerate(codes) for c in some}
+    axes = [Axis(c, widths, offsets.__getitem__) if c is number else _indicate(c) for c in own]
+    return multiply(plain, columns, axes)
 
 
-def _spline_table(plain: dict[str, Any], columns: Columns) -> Block:
+def _spline_table(plain: Plain, columns: Columns) -> Block:
     """Splines are rounded to the nearest unit, and the middle one has the rest."""
-    axes, given = [columns[name] for name in plain["columns"]], plain.get("given")
-    group = None if given is None else _group(given, columns)
-    if len(plain["knots"]) != len(axes):
-        raise NotReadError("has a table of splines without knots for each of its columns")
-    check([knots for knots in plain["knots"] if knots is not None], [[int]], "knots")
-    splined = {c.name: k for c, k in zip(axes, plain["knots"], strict=True) if k is not None}
-    _check_features([(name, None) for name in splined], columns, group)
-    lines = [min(k[1] - k[0], 2**10) for k in splined.values() if len(k) == 2]
-    curves = len(splined) - len(lines)
+    group = _group(plain["given"], columns) if "given" in plain else None
+    knots_of = list(zip(plain["columns"], plain["knots"], strict=True))
+    splined = [(name, knots) for name, knots in knots_of if knots is not None]
+    check([knots for _, knots in splined], [[int]], "knots")
+    lines = [min(k[1] - k[0], 2**10) for _, k in splined if len(k) == 2]
     bits = 23 - (math.prod(lines) - 1).bit_length()
-    smooth = 2 ** max(2, min(12, bits // max(1, curves)))
+    smooth = 2 ** max(2, min(12, bits // max(1, len(splined) - len(lines))))
 
-    def vector(column: Column, knots: list[int]) -> Vector:
+    def spline(name: str, knots: list[int]) -> Axis:
+        column, line = _number(name, columns, group), len(knots) == 2
         pairs = list(itertools.pairwise(knots))
-        ends = (*knots[:1], *knots[1:][-1:])
-        if ends != (-column.half, column.half) or any(b >= c for b, c in pairs):
-            raise NotReadError("has knots that do not increase from the first code to the last")
+        whole = pairs and (knots[0], knots[-1]) == (-column.half, column.half)
+        refuse(not whole or any(b >= c for b, c in pairs), "has knots that are not of its column")
+        unit = min(knots[1] - knots[0], 2**10) if line else smooth
 
-        def of_code(code: int) -> Iterable[tuple[int, int]]:
+        def vector(code: int) -> Entries:
             i = max(i for i, (b, _) in enumerate(pairs) if b <= code)
             b, c = pairs[i]
-            if len(knots) == 2:
-                one = min(c - b, 2**10)
-                right = math.floor(Fraction(one * (code - b), c - b) + Fraction(1, 2))
-                return [(0, one - right), (1, right)]
+            if line:
+                right = _nearest(unit * (code - b), c - b)
+                return [(0, unit - right), (1, right)]
             a, d = knots[max(i - 1, 0)], knots[min(i + 2, len(pairs))]
-            left = Fraction(smooth * (c - code) ** 2, (c - a) * (c - b)) + Fraction(1, 2)
-            right = math.floor(
-                Fraction(smooth * (code - b) ** 2, (d - b) * (c - b)) + Fraction(1, 2)
-            )
-            rest = smooth - math.floor(left) - right
-            return [(i, math.floor(left)), (i + 1, rest), (i + 2, right)]
+            left = _nearest(unit * (c - code) ** 2, (c - a) * (c - b))
+            right = _nearest(unit * (code - b) ** 2, (d - b) * (c - b))
+            return [(i, left), (i + 1, unit - left - right), (i + 2, right)]
 
-        return of_code
+        return Axis(column, [unit] * (len(knots) + (not line)), vector)
 
-    sizes, vectors = [], []
-    for column, knots in zip(axes, plain["knots"], strict=True):
-        count = column.bins if knots is None else len(knots) + (len(knots) > 2)
-        sizes.append(count)
-        vectors.append(_indicator(column) if knots is None else vector(column, knots))
-    product = of_vectors(axes, sizes, vectors)
+    axes = [_indicate(columns[n]) if k is None else spline(n, k) for n, k in knots_of]
+    return multiply(plain, columns, axes, None if group is None else [group])
 
-    def of(row: Row) -> Sums:
-        inside = group is None or group.holds(row)
-        return {f: value for f, value in product(row).items() if value} if inside else {}
 
-    names = set(plain["columns"])
-    if group is not None:
-        names |= {column.name for column in (*group.columns, *group.answered)}
-    bounds = [math.prod(lines) * smooth**curves] * math.prod(sizes)
-    how = "the splines of a row are not negative and add up to 1 in its cells"
-    argue = blocks.one_set(False, len(bounds), how)
-    return Block(plain, _select(columns, names), bounds, of, argue, set(splined))
+def _nearest(value: int, of: int) -> int:
+    return (2 * value + of) // (2 * of)
 
 
 def _in_groups(
-    plain: dict[str, Any], columns: Columns
-) -> tuple[list[Column], list[Group], tuple[Column, ...], Set[str]]:
-    """The numbers, if any, groups without a row in common, all columns, and those by value."""
-    listed = plain["numbers"] if "numbers" in plain else [plain["number"], plain.get("second")]
-    names = set(listed) - {None}
-    if len(names) < len(listed) - listed.count(None):
-        raise NotReadError("has products of a number with itself")
+    plain: Plain, columns: Columns, axis: Callable[[Column], Axis], names: Sequence[str]
+) -> Block:
+    """Products of vectors of some numbers, in groups without a row in common."""
     groups = [_group(one, columns) for one in plain["groups"]]
-    for group in groups:
-        _check_features([(name, None) for name in names], columns, group)
-    cells = [cell for group in groups for cell in group.cells]
-    if len({(g.columns, g.answered) for g in groups}) > 1 or len(set(cells)) < len(cells):
-        raise NotReadError("has groups of rows with a row in common")
-    used = names | {c.name for g in groups for c in (*g.columns, *g.answered)}
-    numbers = [columns[name] for name in listed if name is not None]
-    return numbers, groups, _select(columns, used), names
+    numbers = [[_number(name, columns, group) for name in names] for group in groups]
+    return multiply(plain, columns, list(map(axis, numbers[0])), groups)
 
 
-def _group_moments(plain: dict[str, Any], columns: Columns) -> Block:
-    (number,), groups, own, names = _in_groups(plain, columns)
-    k, name = number.half, number.name
+def _split(number: Column, s: int) -> Axis:
+    """Three parts of a number that add up to 2 s K, the middle rounded; s = 2 K is exact."""
+    k = number.half
 
-    def of(row: Row) -> Sums:
-        c = row[name]
-        parts = list(enumerate(((k - c) ** 2, 2 * (k * k - c * c), (k + c) ** 2)))
-        inside = [g for g, group in enumerate(groups) if group.holds(row)]
-        return {3 * g + i: part for g in inside for i, part in parts if part}
+    def vector(c: int) -> Entries:
+        half = _nearest(s * (k - c) * (k + c), 2 * k)
+        return [(0, s * (k - c) - half), (1, 2 * half), (2, s * (k + c) - half)]
 
-    how = "the parts of a row are not negative and add up to 1, and no two groups share a row"
-    bounds = [4 * k * k] * (3 * len(groups))
-    return Block(plain, own, bounds, of, blocks.one_set(False, len(bounds), how), names)
+    return Axis(number, [2 * s * k] * 3, vector)
 
 
-def _pair_moments(plain: dict[str, Any], columns: Columns) -> Block:
-    """Products of three parts of each of two numbers, that add up to 2 s K; the middle rounded."""
-    numbers, groups, own, names = _in_groups(plain, columns)
-    if len(numbers) != 2:
-        raise NotReadError("has products of other than two numbers")
-    steps = [max(min(2 * n.half, _MOST_PARTS // (2 * n.half)), 1) for n in numbers]
+def _group_moments(plain: Plain, columns: Columns) -> Block:
+    return _in_groups(plain, columns, lambda c: _split(c, 2 * c.half), [plain["number"]])
 
-    def parts(number: Column, s: int, c: int) -> tuple[int, int, int]:
-        k = number.half
-        half = (2 * s * (k - c) * (k + c) + 2 * k) // (4 * k)
-        return s * (k - c) - half, 2 * half, s * (k + c) - half
 
-    def of(row: Row) -> Sums:
-        first, second = (parts(n, s, row[n.name]) for n, s in zip(numbers, steps, strict=True))
-        inside = [g for g, group in enumerate(groups) if group.holds(row)]
-        products = [
-            (i, a * b) for i, (a, b) in enumerate(itertools.product(first, second)) if a * b
+def _pair_moments(plain: Plain, columns: Columns) -> Block:
+    def split(number: Column) -> Axis:
+        return _split(number, max(min(2 * number.half, _MOST_PARTS // (2 * number.half)), 1))
+
+    return _in_groups(plain, columns, split, plain["numbers"])
+
+
+def _kernel_lattice(plain: Plain, columns: Columns) -> Block:
+    k, bandwidth = plain["k"], plain["bandwidth"]
+
+    def smooth(column: Column) -> Axis:
+        half, last = column.half, min(len(column.codes), 1025) - 1
+        places = [_nearest((code + half) * last, 2 * half) for code in column.codes]
+        at = dict(zip(column.codes, places, strict=True))
+        kernels = [
+            [(i, kernel(i, k, place / last, bandwidth)) for i in range(k + 1)]
+            for place in range(last + 1)
         ]
-        return {9 * g + i: product for g in inside for i, product in products}
+        largest = max(value for entries in kernels for _, value in entries)
+        return Axis(column, [largest] * (k + 1), lambda code: kernels[at[code]])
 
-    how = "the parts of a row are not negative and add up to 1, and no two groups share a row"
-    bounds = [math.prod(2 * s * n.half for n, s in zip(numbers, steps, strict=True))]
-    bounds *= 9 * len(groups)
-    return Block(plain, own, bounds, of, blocks.one_set(False, len(bounds), how), names)
+    return multiply(plain, columns, [smooth(_number(n, columns)) for n in plain["columns"]])
+
+
+def kernel(i: int, k: int, t: float, bandwidth: float) -> int:
+    """A reflected Gaussian kernel at a lattice point; the highest is 512, half of that on faces."""
+    u = i / k
+    parts = (math.exp(-0.5 * (d / bandwidth) ** 2) for d in (u - t, u + t, 2 - u - t))
+    return round(512 * (0.5 if i in (0, k) else 1.0) * math.fsum(parts))
 
 
 def step(column: Column, code: int, most: int) -> int:
@@ -455,21 +347,21 @@ def feature_value(column: Column, level: int | None, code: int, most: int) -> in
 class _Terms:
     """Products of features, in a subgroup if there is one."""
 
-    def __init__(self, plain: dict[str, Any], columns: Columns, most: int) -> None:
-        self.terms: list[Term] = [tuple(map(_feature, term)) for term in plain["terms"]]
+    def __init__(self, plain: Plain, columns: Columns, most: int) -> None:
         self.given = _group(plain["given"], columns) if "given" in plain else None
+        self.terms: list[Term] = [
+            tuple(_feature(plain, columns, self.given) for plain in term) for term in plain["terms"]
+        ]
         self.columns, self.most = columns, most
         features = {feature for term in self.terms for feature in term}
-        _check_features(features, columns, self.given)
         # bounds count a product once: in another order, or with a level twice, it is a copy
         classes = [[name for name, level in term if level is not None] for term in self.terms]
-        if any(len(set(names)) < len(names) for names in classes):
-            raise NotReadError("has a term with two levels or signs of one column")
-        if len({tuple(sorted(term, key=str)) for term in self.terms}) < len(self.terms):
-            raise NotReadError("has a term twice")
+        copies = any(len(set(names)) < len(names) for names in classes)
+        refuse(copies, "has a term with two levels or signs of one column")
+        distinct = {tuple(sorted(term, key=str)) for term in self.terms}
+        refuse(len(distinct) < len(self.terms), "has a term twice")
         self.by_value = {name for name, level in features if level is None}
-        group = () if self.given is None else (*self.given.columns, *self.given.answered)
-        self.names = {name for name, _ in features} | {column.name for column in group}
+        self.names = {name for name, _ in features} | (self.given.names if self.given else set())
         steps = {name: min(column.half, most) for name, column in columns.items()}
         self.bounds = [math.prod(steps[n] for n, level in t if level is None) for t in self.terms]
 
@@ -482,84 +374,47 @@ class _Terms:
         return {t: product for t, product in products if product}
 
 
-def _moments(plain: dict[str, Any], columns: Columns) -> Block:
+def _moments(plain: Plain, columns: Columns) -> Block:
     of = _Terms(plain, columns, COARSE if plain.get("coarse") else _EVERY)
-    if () in of.terms and of.given is None:
-        raise NotReadError("has moments without features")
+    refuse(() in of.terms and of.given is None, "has moments without features")
 
-    def argue(unit: str, power: int) -> tuple[Fraction, str]:
+    def argue(unit: str, power: int) -> Fraction:
         return bound_products(of.terms, unit, power, of.given is not None)
 
     own, signed = _select(columns, of.names), [blocks.is_signed(term) for term in of.terms]
-    return Block(plain, own, of.bounds, of.of, argue, of.by_value, signed)
+    how = "by how many features change, first and second moments and longer products each"
+    return Block(plain, own, of.bounds, of.of, argue, how, of.by_value, signed)
 
 
-def _pilot_score(plain: dict[str, Any], columns: Columns) -> Block:
+def _pilot_score(plain: Plain, columns: Columns) -> Block:
     """Each set of alternatives is at most one in size, whatever the pilot.
 
     Without numbers in the terms, rows of the same levels differ in the response alone: by one. Rows
     of other levels have two different alternatives in the sets that a changed column is in. Of a
     line residuals are cut off and divided by that, so that such rows may differ by two.
     """
-    of = _Terms(plain, columns, _EVERY)
-    line, clip = plain["link"] == "identity", plain.get("clip")
-    name, level = response = _feature(plain["response"])
-    _check_features([response], columns, of.given)
-    _refuse_missing([columns[name]], of.given)
-    check(plain["pilot"] or [], [int], "pilot")
-    if plain["pilot"] and len(plain["pilot"]) != len(of.terms):
-        raise NotReadError("has a pilot without one coefficient for each term")
-    if (clip is not None) != (line and plain["pilot"] is not None) or not (clip or 1) >= 1:
-        raise NotReadError("has no residual at which a score at a pilot is cut off, or a wrong one")
-    pilot, column, (low, high) = plain["pilot"], columns[name], columns[name].ends
-    top = 1.0 if level is not None else (low + high) / 2 + (high - low) / 2
-    mean = cache(lambda steps: mean_response(steps, plain["link"], top))
+    of, line = _Terms(plain, columns, _EVERY), plain["link"] == "identity"
+    name, _ = _feature(plain["response"], columns, of.given, True)
 
-    def score(row: Row) -> Sums:
-        values = of.of(row)
-        predictor = sum(x * pilot[t] // of.bounds[t] for t, x in values.items()) if pilot else 0
-        if level is None:
-            unit = row[name] / column.half
-            value = unit if line else ((low + high) / 2 + (high - low) / 2 * unit) / top
-            seen = round(value * UNIT)
-        else:
-            seen = UNIT * (column.bin_of[row[name]] == level)
-        if line:
-            most = clip or UNIT
-            residual = max(-most, min(most, seen - predictor))
-            residual = abs(residual) * UNIT // most * (1 if residual > 0 else -1)
-        else:
-            residual = seen - mean(max(-(2**15), min(2**15, predictor // 64)))
-        sizes = {t: min(abs(x * residual) // of.bounds[t], UNIT) for t, x in values.items()}
-        return {t: v if (values[t] > 0) == (residual > 0) else -v for t, v in sizes.items() if v}
-
-    def argue(unit: str, power: int) -> tuple[Fraction, str]:
+    def argue(unit: str, power: int) -> Fraction:
         sets = blocks.alternatives(of.terms)
-        bound = blocks.by_sets([(True, n) for n in sets.values()], unit, power)
         levels = all(blocks.is_level(f) for term in of.terms for f in term)
         if unit == "replace" and levels and not line:
             some = ([(changed not in own, n) for (_, own), n in sets.items()]
                     for changed in {name for _, own in sets for name in own})  # fmt: skip
-            bound = max([Fraction(len(sets)), *(blocks.by_sets(s, unit, power) for s in some)])
-        return bound, f"{len(sets)} sets of alternatives, each from -1 to 1, whatever the pilot"
+            return max([Fraction(len(sets)), *(blocks.by_sets(s, unit, power) for s in some)])
+        return blocks.by_sets([(True, n) for n in sets.values()], unit, power)
 
-    by_value = of.by_value | ({name} if level is None else set())
     own, bounds = _select(columns, of.names | {name}), [UNIT] * len(of.terms)
-    return Block(plain, own, bounds, score, argue, by_value, listed=False)
+    how = "each set of alternatives is from -1 to 1, whatever the pilot"
+    return Block(plain, own, bounds, None, argue, how, listed=False)
 
 
-def mean_response(at: int, link: str, top: float) -> int:
-    """The mean of the response at a predictor of so many steps of 1/1024."""
-    odds = math.exp(at / 1024)
-    return round((odds / (1 + odds) if link == "logit" else min(odds / top, 1.0)) * UNIT)
-
-
-def _ball_moments(plain: dict[str, Any], columns: Columns) -> Block:
+def _ball_moments(plain: Plain, columns: Columns) -> Block:
     names, norm = plain["numbers"], fraction(plain["clip_norm"])
-    _check_features([(name, None) for name in names], columns, None)
     centers = dict(zip(names, (fraction(v, sign=True) for v in plain["center"]), strict=True))
     scales = dict(zip(names, map(fraction, plain["scale"]), strict=True))
-    own = _select(columns, names)
+    own = _select(columns, [_number(name, columns).name for name in names])
     pairs = list(itertools.combinations_with_replacement(range(len(own)), 2))
     cross = math.isqrt(BALL**4 // 2) + 1
 
@@ -577,7 +432,8 @@ def _ball_moments(plain: dict[str, Any], columns: Columns) -> Block:
 
     bounds = [2 * BALL] * len(own) + [BALL**2 if i == j else cross for i, j in pairs] + [4]
     signed = [True] * len(own) + [i != j for i, j in pairs] + [True]
-    return Block(plain, own, bounds, of, _bound_ball(len(own), cross), set(names), signed)
+    how = "rows are whole numbers that never leave the unit ball"
+    return Block(plain, own, bounds, of, _bound_ball(len(own), cross), how, set(names), signed)
 
 
 def shrink(point: list[int]) -> tuple[list[int], bool]:
@@ -599,17 +455,16 @@ def _bound_ball(p: int, cross: int) -> Argument:
     """
     quarter = Fraction(1, 4)
 
-    def argue(unit: str, power: int) -> tuple[Fraction, str]:
-        how = "rows are whole numbers that never leave the unit ball"
+    def argue(unit: str, power: int) -> Fraction:
         if power == 2:
             added = unit == "add_remove"
-            return (1 + quarter if added else (2 + quarter) ** 2 / 2) + quarter**2, how
+            return (1 + quarter if added else (2 + quarter) ** 2 / 2) + quarter**2
         if unit == "add_remove":
             longest = _root(Fraction(p)) / 2 + 1 + Fraction((p - 1) * BALL**2, 2 * cross)
-            return longest + quarter, how
+            return longest + quarter
         weights = (Fraction(i, 64) for i in range(1, 129))
         both = ((p * quarter / s + Fraction(p * (p + 1), 2)) * (2 + s) ** 2 / 2 for s in weights)
-        return _root(min(both)) + quarter, how
+        return _root(min(both)) + quarter
 
     return argue
 
@@ -619,57 +474,101 @@ def _root(value: Fraction) -> Fraction:
     return Fraction(math.isqrt(math.ceil(value * 2**80) - 1) + 1, 2**40)
 
 
-def _kernel_lattice(plain: dict[str, Any], columns: Columns) -> Block:
-    own, k = tuple(columns[name] for name in plain["columns"]), plain["k"]
-    _check_features([(column.name, None) for column in own], columns, None)
-    tables = []
-    for column in own:
-        last = min(len(column.codes), 1025) - 1
-        kernels = [[kernel(i, k, at / last, plain["bandwidth"]) for i in range(k + 1)]
-                   for at in range(last + 1)]  # fmt: skip
-        tables.append(kernels)
-    largest = math.prod(max(map(max, kernels)) for kernels in tables)
+def _linear_losses(plain: Plain, columns: Columns) -> Block:
+    """Losses at every point of the grid; numbers among regressors are taken from their middles."""
+    loss, response = plain["loss"], _feature(plain["response"], columns, None, True)
+    regressors = [None if f is None else _feature(f, columns) for f in plain["regressors"]]
+    features = [response, *filter(None, regressors)]
+    unlike = (loss["kind"] == "logistic") == (response[1] is None)
+    refuse(unlike, "has a loss that does not fit its response")
+    along = [
+        [low + (high - low) * i / (points - 1) for i in range(points)]
+        for _, low, high, points in plain["axes"]
+    ]
 
-    def vector(column: Column, kernels: list[list[int]]) -> Vector:
-        half, last = column.half, len(kernels) - 1
-        return lambda code: enumerate(kernels[((code + half) * last + half) // (2 * half)])
+    def read(feature: Feature | None, centred: bool) -> tuple[Callable[[int], float], list[float]]:
+        """Values by code, and the least and largest."""
+        if feature is None:
+            return lambda code: 1.0, [1.0]
+        column, level = columns[feature[0]], feature[1]
+        if level is not None:
+            return lambda code: float(column.bin_of[code] == level), [0.0, 1.0]
+        middle = sum(column.ends) / 2 if centred else 0.0
+        return lambda code: column.values[code] - middle, [end - middle for end in column.ends]
 
-    def argue(unit: str, power: int) -> tuple[Fraction, str]:
-        norms = (max(sum(v**power for v in at) for at in kernels) for kernels in tables)
-        longest = Fraction(math.prod(norms), largest**power)
-        how = "no kernel is negative, and a row's norm is the product of those of its columns"
-        return longest if unit == "add_remove" else 2 * longest, how
+    answer, answers = read(response, False)
+    values, spans = zip(*(read(feature, True) for feature in regressors), strict=True)
+    sides = [
+        [b * x for b in axis[1:3] for x in span]
+        for axis, span in zip(plain["axes"], spans, strict=True)
+    ]
+    corners = itertools.product(answers, (sum(map(min, sides)), sum(map(max, sides))))
+    unit = max(loss_of(loss, y, t) for y, t in corners) * (1 + 1e-9) / UNIT
 
-    bounds = [largest] * (k + 1) ** len(own)
-    of = of_vectors(own, [k + 1] * len(own), list(map(vector, own, tables)))
-    return Block(plain, own, bounds, of, argue, set(plain["columns"]))
+    def ranges(ends: Box) -> Ranges:
+        """Least and largest of every loss over a box of rows, or one beyond them, for rounding.
+
+        The predictor is largest and least at ends of the box, and the loss, convex in the response
+        less the predictor, is largest at an end and least at zero or an end.
+        """
+        low, high = [0.0], [0.0]
+        for feature, value, parameters in zip(regressors, values, along, strict=True):
+            first, last = map(value, (0, 0) if feature is None else ends[feature[0]])
+            steps = [(first * b, last * b) for b in parameters]
+            low = [before + min(step) for before in low for step in steps]
+            high = [before + max(step) for before in high for step in steps]
+        first, last = sorted(map(answer, ends[response[0]]))
+        if all(a == b for a, b in ends.values()):
+            single = [math.floor(loss_of(loss, first, t) / unit + 0.5) for t in low]
+            return single, single
+        least, most = [], []
+        for t, u in zip(low, high, strict=True):
+            at_ends = loss_of(loss, first, u), loss_of(loss, last, t)
+            inside = first <= u and t <= last and loss["kind"] != "logistic"
+            least.append(math.floor((0.0 if inside else min(at_ends)) / unit + 0.5) - 1)
+            most.append(math.floor(max(at_ends) / unit + 0.5) + 1)
+        return least, most
+
+    def of(row: Row) -> Sums:
+        return dict(enumerate(ranges({name: (code, code) for name, code in row.items()})[0]))
+
+    own, bounds = _select(columns, {n for n, _ in features}), [UNIT] * math.prod(map(len, along))
+    by_value = {name for name, level in features if level is None}
+    # Over several codes of a number, its bins are not between those of the ends.
+    mixed = any(level is not None and name in by_value for name, level in features)
+    return Block(plain, own, bounds, of, by_value=by_value, ranges=None if mixed else ranges)
 
 
-def kernel(i: int, k: int, t: float, bandwidth: float) -> int:
-    """A reflected Gaussian kernel at a lattice point; the highest is 512, half of that on faces."""
-    u = i / k
-    parts = (math.exp(-0.5 * (d / bandwidth) ** 2) for d in (u - t, u + t, 2 - u - t))
-    return round(512 * (0.5 if i in (0, k) else 1.0) * math.fsum(parts))
+def loss_of(loss: Plain, response: float, predictor: float) -> float:
+    """The loss itself."""
+    kind = loss["kind"]
+    if kind == "logistic":
+        wrong = -predictor if response > 0 else predictor
+        knots = _softplus()
+        place = min(abs(wrong), _LAST) * _KNOTS
+        k = min(int(place), len(knots) - 2)
+        return max(wrong, 0.0) + (knots[k] + (place - k) * (knots[k + 1] - knots[k]))
+    residual = response - predictor
+    if kind == "huber":
+        inner = min(abs(residual), float(loss["k"]))
+        return inner * (abs(residual) - inner / 2)
+    p = float(loss.get("probability", 0.5))
+    return max(p * residual, (p - 1) * residual)
 
 
-def _linear_losses(plain: dict[str, Any], columns: Columns) -> Block:
-    regressors = [None if f is None else _feature(f) for f in plain["regressors"]]
-    response = _feature(plain["response"])
-    used = [response, *(f for f in regressors if f is not None)]
-    check([axis[1:3] for axis in plain["axes"]], [[(int, float)]], "axes")
-    check([axis[3] for axis in plain["axes"]], [int], "axes")
-    _check_features(used, columns, None)
-    _refuse_missing([columns[response[0]]], None)
-    if (plain["loss"]["kind"] == "logistic") == (response[1] is None):
-        raise NotReadError("has a loss that does not fit its response")
-    own = _select(columns, {name for name, _ in used})
-    return linear_losses(plain, own, response, regressors)
+@cache
+def _softplus() -> list[float]:
+    """log(1 + exp(-u)) at u = 0, 1/64, .., 40: between them the loss is a straight line."""
+    with localcontext() as context:
+        context.prec = 20
+        points = (Decimal(j) / _KNOTS for j in range(_LAST * _KNOTS + 1))
+        return [float((1 + (-u).exp()).ln()) for u in points]
 
 
-def _tabulated_losses(plain: dict[str, Any], columns: Columns) -> Block:
+def _tabulated_losses(plain: Plain, columns: Columns) -> Block:
     own, lines = tuple(columns[name] for name in plain["loss"]["columns"]), plain["loss"]["losses"]
-    if len(lines) != math.prod(len(c.codes) for c in own) or len({*map(len, lines)}) > 1:
-        raise NotReadError("has a table of losses without one line for each state of its columns")
+    states = math.prod(len(c.codes) for c in own)
+    refuse(len(lines) != states or len({*map(len, lines)}) > 1, "has losses of other states")
 
     def of(row: Row) -> Sums:
         at = 0
@@ -677,11 +576,12 @@ def _tabulated_losses(plain: dict[str, Any], columns: Columns) -> Block:
             at = at * len(column.codes) + column.codes.index(row[column.name])
         return dict(enumerate(lines[at]))
 
-    return Block(plain, own, [UNIT] * len(lines[0]), of, None, {column.name for column in own})
+    by_value = {column.name for column in own}
+    return Block(plain, own, [UNIT] * len(lines[0]), of, by_value=by_value)
 
 
 def _person_products(
-    plain: dict[str, Any], own: tuple[Column, ...], units: Sequence[int],
+    plain: Plain, own: tuple[Column, ...], units: Sequence[int],
     totals: Callable[[Row], Sums], argue: Argument, by_value: Set[str],
 ) -> Block:  # fmt: skip
     pairs = list(itertools.combinations_with_replacement(range(len(units)), 2))
@@ -691,31 +591,37 @@ def _person_products(
         products = itertools.combinations_with_replacement(sorted(totals(row).items()), 2)
         return {place[i, j]: a * b for (i, a), (j, b) in products}
 
-    bounds = [units[i] * units[j] for i, j in pairs]
-    return Block(plain, own, bounds, of, argue, by_value, listed=False)
+    bounds, how = [units[i] * units[j] for i, j in pairs], "totals are means of a person's rows"
+    return Block(plain, own, bounds, of, argue, how, by_value, listed=False)
 
 
-def _person_shares(plain: dict[str, Any], columns: Columns) -> Block:
-    """In every group products of s - c and s + c for the steps c of numbers, or numbers of rows."""
-    numbers, groups, own, names = _in_groups(plain, columns)
+def _person_shares(plain: Plain, columns: Columns) -> Block:
+    """In every group products of s - c and s + c for the steps c of numbers, or numbers of rows.
+
+    A row spreads a weight of one over the totals, and so does the mean of a person's rows.
+    """
+    numbers = [name for name in (plain["number"], plain.get("second")) if name is not None]
     most = _PERSON_STEPS if len(numbers) < 2 else COARSE // 2
-    steps = [min(number.half, most) for number in numbers]
-    sides = 2 ** len(numbers)
-    units = [math.prod(2 * s for s in steps)] * (sides * len(groups))
 
-    def totals(row: Row) -> Sums:
-        inside = [g for g, group in enumerate(groups) if group.holds(row)]
-        codes = [step(number, row[number.name], most) for number in numbers]
-        pairs = [(s - c, s + c) for s, c in zip(steps, codes, strict=True)]
-        parts = [(i, math.prod(of)) for i, of in enumerate(itertools.product(*pairs))]
-        return {sides * g + i: part for g in inside for i, part in parts if part}
+    def sides(number: Column) -> Axis:
+        s = min(number.half, most)
 
-    how = "a row spreads a weight of one over the totals, and so does the mean of a person's rows"
-    argue = blocks.one_set(False, math.comb(len(units) + 1, 2), how)
-    return _person_products(plain, own, units, totals, argue, names)
+        def vector(code: int) -> Entries:
+            c = step(number, code, most)
+            return [(0, s - c), (1, s + c)]
+
+        return Axis(number, [2 * s] * 2, vector)
+
+    totals = _in_groups(plain, columns, sides, numbers)
+    assert totals.of is not None
+
+    def argue(unit: str, power: int) -> Fraction:
+        return blocks.by_sets([(False, math.comb(totals.size + 1, 2))], unit, power)
+
+    return _person_products(plain, totals.columns, totals.bounds, totals.of, argue, totals.by_value)
 
 
-def _person_moments(plain: dict[str, Any], columns: Columns) -> Block:
+def _person_moments(plain: Plain, columns: Columns) -> Block:
     """Products of totals of products of numbers, on at most 64 steps, and of levels.
 
     Let u be a person's totals over the number of rows, so a mean of rows: its C sets of
@@ -726,10 +632,10 @@ def _person_moments(plain: dict[str, Any], columns: Columns) -> Block:
     not negative, nor is that within one set. The number of rows does not change.
     """
     of = _Terms(plain, columns, COARSE)
-    if any(sum(level is None for _, level in term) > 2 for term in of.terms):
-        raise NotReadError("has person totals of three numbers")
+    numbers_of = [sum(level is None for _, level in term) for term in of.terms]
+    refuse(max(numbers_of) > 2, "has person totals of three numbers")
 
-    def argue(unit: str, power: int) -> tuple[Fraction, str]:
+    def argue(unit: str, power: int) -> Fraction:
         sets: dict[object, list[Term]] = {}
         for term in of.terms:
             (key,) = blocks.alternatives([term])
@@ -737,24 +643,20 @@ def _person_moments(plain: dict[str, Any], columns: Columns) -> Block:
         c, known = len(sets), [()] if of.given is None else None
         whole = Fraction(c * (c + 1), 2)
         if unit == "add_remove":
-            return whole, f"{c} sets of totals, each at most 1 on the mean of a person's rows"
+            return whole
         apart = [
             (a != b and any(map(blocks.is_signed, (*a, *b))), len(a) * len(b))
             for a, b in itertools.combinations_with_replacement(sets.values(), 2)
             if not a == b == known
         ]
-        options = [
-            (2 * whole, f"{c} sets of totals, twice what one person has"),
-            (blocks.by_sets(apart, unit, power), "each product of two sets at its own worst"),
-        ]
+        options = [2 * whole, blocks.by_sets(apart, unit, power)]
         if c == len(of.terms):
             numbers: list[Term] = [
                 () if [term] == known else ((str(t), None),) for t, term in enumerate(of.terms)
             ]
             both = itertools.combinations_with_replacement(numbers, 2)
             products = [(*a, *b) for a, b in both if a or b]
-            bound, how = bound_products(products, unit, power, False)
-            options.append((bound, f"totals are numbers in [-1, 1]; {how}"))
+            options.append(bound_products(products, unit, power, False))
         return min(options)
 
     own = _select(columns, of.names)
@@ -762,66 +664,97 @@ def _person_moments(plain: dict[str, Any], columns: Columns) -> Block:
 
 
 def _select(columns: Columns, names: Iterable[str]) -> tuple[Column, ...]:
-    used = set(names)
-    if isinstance(names, str) or (isinstance(names, list) and len(used) < len(names)):
-        raise NotReadError("has a block with a column twice")
-    if not used <= set(columns):
-        raise NotReadError("has a block of columns that the schema does not have")
+    used = list(names)
+    refuse(len(set(used)) < len(used), "has a block with a column twice")
+    refuse(not set(used) <= set(columns), "has a block of columns that the schema does not have")
     return tuple(column for name, column in columns.items() if name in used)
 
 
-def _feature(plain: Any) -> Feature:
+def _feature(
+    plain: Any, columns: Columns, group: Group | None = None, value: bool = False
+) -> Feature:
+    """A number, sign or level. Of missing cells no value counts: it is beyond the others' bound."""
     name, level = plain
-    if not isinstance(name, str) or not (level is None or type(level) is int):
-        raise NotReadError("has a feature that is no column with a level")
+    column = columns[name]
+    if level is None:
+        right = column.half > 0
+    elif level == SIGN:
+        right = column.bins - (column.missing is not None) == 2
+    else:
+        right = 0 <= level < column.bins
+    refuse(not right or type(level) not in (int, type(None)), "has a feature of no column")
+    value = value or level is None or level == SIGN
+    answers = column.missing is None or (group is not None and column in group.answered)
+    refuse(value and not answers, "has functions of the value of cells that may be missing")
     return name, level
 
 
-def _refuse_missing(used: Iterable[Column], group: Group | None) -> None:
-    """Refuse values of cells that may be missing: their code is beyond the bound of the others."""
-    answered = () if group is None else group.answered
-    if any(column.missing is not None and column not in answered for column in used):
-        raise NotReadError("has functions of the value of cells that may be missing")
+def _number(name: str, columns: Columns, group: Group | None = None) -> Column:
+    return columns[_feature([name, None], columns, group)[0]]
 
 
-def _check_features(features: Iterable[Feature], columns: Columns, group: Group | None) -> None:
-    by_value = []
-    for name, level in features:
-        column = columns[name]
-        if level is None or level == SIGN:
-            by_value.append(column)
-        signs = level == SIGN and column.bins - (column.missing is not None) == 2
-        if not (column.half > 0 if level is None else 0 <= level < column.bins or signs):
-            raise NotReadError("has a feature that its column does not have")
-    _refuse_missing(by_value, group)
-
-
-def _group(plain: Mapping[str, Any], columns: Columns) -> Group:
-    own, answered = (tuple(columns[n] for n in plain[key]) for key in ("columns", "answered"))
+def _group(plain: Plain, columns: Columns) -> Group:
+    own, answered = (tuple(columns[n] for n in plain.get(k, ())) for k in ("columns", "answered"))
     inside, every = plain["cells"], range(math.prod(column.bins for column in own))
-    if len(set(inside)) < len(inside) or not all(cell in every for cell in inside):
-        raise NotReadError("has a set of cells that its columns do not have")
-    if any(column.missing is None for column in answered):
-        raise NotReadError("has a group of answers to a column that always has one")
+    right = len(set(inside)) == len(inside) and all(cell in every for cell in inside)
+    refuse(not right, "has a set of cells that its columns do not have")
+    always = any(column.missing is None for column in answered)
+    refuse(always, "has a group of answers to a column that always has one")
     return Group(own, frozenset(inside), answered)
 
 
-_KINDS: dict[str, Callable[[dict[str, Any], Columns], Block]] = {
-    "table": lambda plain, columns: table(_select(columns, plain["columns"]), plain),
-    "condition": _condition,
-    "residual": _residual,
-    "partition": _partition,
-    "moments": _moments,
-    "group_moments": _group_moments,
-    "pair_moments": _pair_moments,
-    "ball_moments": _ball_moments,
-    "kernel_lattice": _kernel_lattice,
-    "bin_offsets": _bin_offsets,
-    "spline_table": _spline_table,
-    "linear_losses": _linear_losses,
-    "tabulated_losses": _tabulated_losses,
-    "pilot_score": _pilot_score,
-    "person_shares": _person_shares,
-    "person_moments": _person_moments,
-    "contrasts": _contrasts,
-}
+@dataclass(frozen=True)
+class Kind:
+    """A kind of block: what its functions are, the keys that it has, and how it is read."""
+
+    what: str
+    keys: Plain
+    read: Callable[[Plain, Columns], Block]
+
+
+_CELLS = {"columns": [str], "cells": [int]}
+_GROUP = {**_CELLS, "answered": [str], "label": str}
+_GROUPS = {"groups": [_GROUP]}
+_TERMS = {"terms": [[list]], "given?": _GROUP}  # a feature is a list: see `_feature`
+_LINEAR = {"kind": ("logistic", "huber", "pinball"), "k?": NUMBER, "probability?": NUMBER}
+_TABULATED = {
+    "kind": "table", "columns": [str], "grid": {str: [NUMBER]}, "losses": [[int]], "unit": NUMBER,
+    "lipschitz": {str: NUMBER}, "convex": bool,
+}  # fmt: skip
+KINDS = {
+    "table": Kind("counts of all cells", {"columns": [str]}, table),
+    "condition": Kind("the count of some cells", {**_CELLS, "label": str}, _condition),
+    "partition": Kind("counts of sets of cells without a cell in common",
+                      {"sets": [_CELLS], "labels": [str], "rotated?": True}, _partition),
+    "residual": Kind("products over columns of n 1{bin = i} - 1, n bins", {"columns": [str]},
+                     _residual),
+    "moments": Kind("products of values, signs and levels",
+                    {**_TERMS, "coarse?": True, "robust?": True}, _moments),
+    "group_moments": Kind("(1 - x)^2 / 4, (1 - x^2) / 2, (1 + x)^2 / 4 in groups",
+                          {"number": str, **_GROUPS}, _group_moments),
+    "pair_moments": Kind("products of those parts of two numbers in groups",
+                         {"numbers": [str], **_GROUPS}, _pair_moments),
+    "ball_moments": Kind("means and products of rows shrunk to a ball, and their number",
+                         {"numbers": [str], "center": [str], "scale": [str], "clip_norm": str},
+                         _ball_moments),
+    "kernel_lattice": Kind("products of kernels at the points of a lattice",
+                           {"columns": [str], "k": int, "bandwidth": NUMBER}, _kernel_lattice),
+    "bin_offsets": Kind("distances from the middle of bins, by cell",
+                        {"columns": [str], "number": str}, _bin_offsets),
+    "spline_table": Kind("splines of numbers, by cell",
+                         {"columns": [str], "knots": [(list, None)], "given?": _GROUP},
+                         _spline_table),
+    "linear_losses": Kind("losses at the points of a grid",
+                          {"loss": _LINEAR, "response": list, "regressors": [(list, None)],
+                           "axes": [list]}, _linear_losses),
+    "tabulated_losses": Kind("losses that the file lists, at the points of a grid",
+                             {"loss": _TABULATED}, _tabulated_losses),
+    "pilot_score": Kind("terms times the residual of a response",
+                        {**_TERMS, "response": list, "link": ("logit", "log", "identity"),
+                         "pilot": (list, None), "clip?": int}, _pilot_score),
+    "contrasts": Kind("the same over units, with the sign of each",
+                      {"pairs": [int], "triples": [int], "base": dict}, _contrasts),
+    "person_shares": Kind("products of person totals of a weight of one a row",
+                          {"number": (str, None), "second?": str, **_GROUPS}, _person_shares),
+    "person_moments": Kind("products of person totals of products", _TERMS, _person_moments),
+}  # fmt: skip

@@ -16,6 +16,7 @@ from functools import lru_cache, partial
 
 _SUMMED = 200.0
 _DIGITS = 80
+_FAR = 60  # standard deviations
 _SAFE = Decimal(1) + Decimal(10) ** -30
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 
@@ -131,7 +132,7 @@ def quantile_of_sum(scale: float, power: int, terms: int, beta: float) -> int:
     return _smallest(lambda q: 2 * math.fsum(law[len(law) // 2 + q + 1 :]) <= beta)
 
 
-def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:
+def prove_delta(rho: Fraction, epsilon: Fraction) -> tuple[Fraction, str]:
     """A delta at which noise of total rho is (epsilon, delta)-private, and where it comes from.
 
     With mu^2 = 2 rho and any 0 < kappa < 1, A = 2 pi^2 kappa / mu^2 >= 1 and h = 2 exp(-A (2 -
@@ -142,32 +143,22 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> tuple[Decimal, str]:
     """
     with localcontext() as context:
         context.prec = _DIGITS
-        r, e = _decimal(rho), _decimal(epsilon)
+        r, e = (Decimal(value.numerator) / value.denominator for value in (rho, epsilon))
         best, how = _concentrated(r, e), "by zero-concentrated privacy"
-        for step in range(2, 121):
-            kappa = 2 * r * step / 40
-            a = 2 * PI * PI * kappa / (2 * r)
+        for step in range(3, 121):
+            kappa, a = r * step / 20, PI * PI * step / 20
             if kappa >= 1:
                 break
-            if a < Decimal("1.1"):  # so exp(-A) < 1/3
+            h = 2 * (-a * (2 - kappa)).exp() / (1 - 3 * (-a).exp())  # a > 1.1, so exp(-a) < 1/3
+            shifted, nu = e - ((1 + h) / (1 - h)).ln(), (2 * r / (1 - kappa)).sqrt()
+            near, far = shifted / nu - nu / 2, shifted / nu + nu / 2
+            if max(abs(near), far) > _FAR:
                 continue
-            h = 2 * (-a * (2 - kappa)).exp() / (1 - 3 * (-a).exp())
-            if h < 1:
-                shifted, nu = e - ((1 + h) / (1 - h)).ln(), (2 * r / (1 - kappa)).sqrt()
-                second = shifted.exp() * _upper(shifted / nu + nu / 2)
-                curve = _upper(shifted / nu - nu / 2) - second + Decimal(10) ** -60
-                if curve / (1 - h) < best:
-                    best = curve / (1 - h)
-                    how = f"by noise of {1 - kappa:.4f} of the variance, rounded at random"
-        return min(best * _SAFE, Decimal(1)), how
-
-
-def promises(rho: Fraction, epsilon: Fraction, delta: Fraction) -> tuple[bool, Decimal, str]:
-    """Compare rho with (epsilon, delta): whether that is proven, and the proven delta."""
-    found, how = delta_of(rho, epsilon)
-    with localcontext() as context:
-        context.prec = _DIGITS
-        return found <= _decimal(delta), found, how
+            curve = _upper(near) - shifted.exp() * _upper(far) + Decimal(10) ** -60
+            if curve / (1 - h) < best:
+                best = curve / (1 - h)
+                how = f"by noise of {1 - kappa:.4f} of the variance, rounded at random"
+        return Fraction(min(best * _SAFE, Decimal(1))), how
 
 
 def _concentrated(rho: Decimal, epsilon: Decimal) -> Decimal:
@@ -188,21 +179,9 @@ def _concentrated(rho: Decimal, epsilon: Decimal) -> Decimal:
 
 
 def _upper(x: Decimal) -> Decimal:
-    """P(N > x) to 60 digits after the point: the series of the normal law about zero.
-
-    Beyond 14 standard deviations it is below 1e-43, and a bound of both sides serves: Mills' ratio
-    by its continued fraction.
-    """
-    if x < 0:
-        return 1 - _upper(-x)
-    density = (-x * x / 2).exp() / (2 * PI).sqrt()
-    if x > 14:
-        ratio = x
-        for k in range(400, 0, -1):
-            ratio = x + k / ratio
-        return density / ratio
+    """P(N > x) to 60 digits after the point: the series of the normal law about zero."""
     with localcontext() as context:
-        context.prec = _DIGITS + 60
+        context.prec = _DIGITS + 60 + int(x * x)
         term = total = x
         k = 1
         while abs(term) > Decimal(10) ** -100:
@@ -211,7 +190,3 @@ def _upper(x: Decimal) -> Decimal:
             k += 1
         upper = Decimal("0.5") - total * (-x * x / 2).exp() / (2 * PI).sqrt()
     return +upper
-
-
-def _decimal(value: Fraction) -> Decimal:
-    return Decimal(value.numerator) / Decimal(value.denominator)

@@ -30,27 +30,23 @@ from dpstats.verifying.blocks import SIGN, Term, alternatives, by_sets, is_level
 _PATTERNS = 400_000  # that are tried
 
 
-def bound_products(
-    terms: Sequence[Term], unit: str, power: int, in_group: bool
-) -> tuple[Fraction, str]:
+def bound_products(terms: Sequence[Term], unit: str, power: int, in_group: bool) -> Fraction:
     """A bound for some products, of the rows of a subgroup if so; () is the number of rows."""
-    entering = by_sets(sets_of(terms), "add_remove", power)
-    total, words = Fraction(0), list[str]()
-    for kind, some, bounds in (
-        ("first and second moments", [t for t in terms if 0 < len(t) <= 2], [_bound_all_few]),
-        ("longer products", [t for t in terms if len(t) > 2], [_by_powers, _by_patterns]),
-    ):
-        if some and unit == "replace":
-            options = [(by_sets(sets_of(some), unit, power), "each set at its own worst")]
-            options += filter(None, (bound(some, power) for bound in bounds))
-            bound, how = min(options)
-            total, words = total + bound, [*words, f"{len(some)} {kind}: {how}"]
-    if unit == "add_remove" or (in_group and entering > total):
-        return entering, f"a row that enters has 1 in each of {entering} sets of terms at most"
-    return total, "; ".join(words)
+    entering = by_sets(sets_of(terms), "add_remove", power)  # a row has 1 in each set at most
+    if unit == "add_remove":
+        return entering
+    few, long = ([t for t in terms if t and (len(t) <= 2) == short] for short in (True, False))
+    total = min(
+        filter(None, [by_sets(sets_of(few), unit, power), _bound_all_few(few, power)]),
+        default=Fraction(0),
+    )
+    if long:
+        options = [by_sets(sets_of(long), unit, power), _by_powers(long, power)]
+        total += min(bound for bound in [*options, _by_patterns(long, power)] if bound is not None)
+    return max(total, entering) if in_group else total
 
 
-def _bound_all_few(terms: Sequence[Term], power: int) -> tuple[Fraction, str] | None:
+def _bound_all_few(terms: Sequence[Term], power: int) -> Fraction | None:
     """The largest change of all first and second moments of the columns of some terms.
 
     Of `groups` several levels are used, of `single` ones one level. Numbers are alike, signs are,
@@ -83,7 +79,7 @@ def _bound_all_few(terms: Sequence[Term], power: int) -> tuple[Fraction, str] | 
         else:
             corners = itertools.pairwise([(-1, 0), (-1, 1), (0, 1), (0, 0), (-1, 0)])
             best = max(best, of_levels + max(_peak(change, *edge) for edge in corners))
-    return best, "the largest value of a function of t, over how many of each kind change"
+    return best
 
 
 def _change_of_values(
@@ -117,7 +113,7 @@ def _peak(change: Callable[..., float], one: tuple[int, int], other: tuple[int, 
     return start + slope * x + bend * x * x
 
 
-def _by_powers(terms: Sequence[Term], power: int) -> tuple[Fraction, str] | None:
+def _by_powers(terms: Sequence[Term], power: int) -> Fraction | None:
     """Third and fourth moments of numbers, or of pairs of them, in the power sums of t.
 
     Of single numbers t^3 + t^4 + 27/256 = (t + 3/4)^2 (t^2 - t/2 + 3/16), the last factor above 0.
@@ -133,7 +129,7 @@ def _by_powers(terms: Sequence[Term], power: int) -> tuple[Fraction, str] | None
         alone = {3: Fraction(2**power), 4: Fraction(1)}
         found = [[d for d in (3, 4) if (f, d) in powers] for f in numbers]
         total = sum((both if len(own) == 2 else alone[own[0]] for own in found), Fraction(0))
-        return total, "2 - t^3 - t^4 <= 2 + 27/256, and 4 in squares, for each number"
+        return total
     if widest > 2:
         return None
     if power == 2:
@@ -143,10 +139,10 @@ def _by_powers(terms: Sequence[Term], power: int) -> tuple[Fraction, str] | None
         parts = ((p * (1 - e) ** 2 + e) ** 2 / (4 * (1 - 3 * e * e)) for e in steps)
         more = Fraction(27, 125) if p == 2 else Fraction(1, 8) + min(parts)
         total = Fraction(p * (5 * p - 1), 2) + more
-    return total, "a bound for all pairs, in the power sums of t"
+    return total
 
 
-def _by_patterns(terms: Sequence[Term], power: int) -> tuple[Fraction, str] | None:
+def _by_patterns(terms: Sequence[Term], power: int) -> Fraction | None:
     """Write v(t) as a sign times a product of r_i^k_i, r_i = |t_i|.
 
     In every r_i, a sum of c_k r_i^k over k is at most one of its partial sums (Abel). So r_i^k may
@@ -206,4 +202,4 @@ def _by_patterns(terms: Sequence[Term], power: int) -> tuple[Fraction, str] | No
         kept = sum(1 << i for i, (_, own, _) in enumerate(sets) if not gone & set(own))
         start = sum(min(2, n) for i, (_, _, n) in enumerate(sets) if not kept >> i & 1)
         best = max(best, start + kept.bit_count() + largest(0, kept, 0))
-    return Fraction(best), "powers of |t| fall, so each is 1 up to some power and 0 beyond"
+    return Fraction(best)

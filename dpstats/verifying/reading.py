@@ -17,14 +17,14 @@ from typing import Any
 from dpstats.verifying.blocks import Block
 from dpstats.verifying.columns import Column, read_column, source_of
 from dpstats.verifying.design import check_contrasts, check_design
-from dpstats.verifying.kinds import check_block, read_block
+from dpstats.verifying.kinds import read_block
 from dpstats.verifying.shapes import (
     SHAPES,
-    NotReadError,
     check,
     fraction,
     is_number,
     read_json,
+    refuse,
 )
 
 _MOST, _MOST_ROWS = 2**31, 2**32  # bytes of an archive that is read, rows of a table
@@ -132,13 +132,12 @@ def _without_pilot(plain: Mapping[str, Any]) -> dict[str, Any]:
 def _archive(data: bytes) -> Contents:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
-        if sum(info.file_size for info in infos) > _MOST:
-            raise NotReadError("would expand to more than 2 GB")
+        refuse(sum(info.file_size for info in infos) > _MOST, "would expand to more than 2 GB")
         members = {info.filename: archive.read(info) for info in infos}
     kind = "release" if "release.json" in members else "measurements"
     known = (*(_RELEASE if kind == "release" else _MEASUREMENTS), "digests.json")
-    if not set(known) <= set(members) or len(members) < len(infos):
-        raise NotReadError("is an archive, and not one of dpstats")
+    whole = set(known) <= set(members) and len(members) == len(infos)
+    refuse(not whole, "is an archive, and not one of dpstats")
     contents = _measured(kind, {name: members[name].decode("utf-8") for name in known})
     if kind == "release":
         contents.release = read_json(contents.members["release.json"], "release")
@@ -161,8 +160,8 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
     contents.members, document = texts, contents.document
     _check_digest(contents)
     scores = [plain.get("base", plain) for plain in document["blocks"]]
-    if any(score.get("pilot", ()) is None for score in scores):
-        raise NotReadError("lacks the pilot that a second stage was measured at")
+    lacks = any(score.get("pilot", ()) is None for score in scores)
+    refuse(lacks, "lacks the pilot that a second stage was measured at")
     _read_answers(contents)
     k, keyed = contents.rows_per_person, "person_key" in document
     most = "one row" if k == 1 else f"at most {k} rows"
@@ -175,8 +174,8 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
         not document["not_private"],
         "the noise came from a source for tests: the file is not private",
     )
-    if contents.count_is_public and document["rows"] is None:
-        raise NotReadError("lacks the public number of rows")
+    unknown = contents.count_is_public and document["rows"] is None
+    refuse(unknown, "lacks the public number of rows")
     contents.require(
         contents.unit == "replace" or document["rows"] is None,
         "the file states the number of rows, which it is to protect",
@@ -186,8 +185,7 @@ def _measured(kind: str, texts: dict[str, str]) -> Contents:
 
 def _read_answers(contents: Contents) -> None:
     names, *answers = csv_rows(contents, "answers.csv")
-    if names != _ANSWERS:
-        raise NotReadError("has answers without the columns of dpstats")
+    refuse(names != _ANSWERS, "has answers without the columns of dpstats")
     sums = (int(row[3]) for row in answers)
     for one in contents.blocks:
         one.sums = list(itertools.islice(sums, one.block.size))
@@ -236,55 +234,47 @@ def _contents(kind: str, document: dict[str, Any]) -> Contents:
     """Read what a document says is measured, and check that it can be."""
     for plain in document["schema"]:
         check(plain, SHAPES["column"], "column")
-    for plain in document["blocks"]:
-        of_block = {key: plain[key] for key in plain if key in SHAPES["block"]}
-        check(of_block, SHAPES["block"], "block")
-        check_block({key: plain[key] for key in plain if key not in ("role", "multiplier")})
     columns = {plain["name"]: read_column(plain) for plain in document["schema"]}
-    blocks = [
-        Measured(read_block(plain, columns), plain["role"], fraction(plain["multiplier"]))
-        for plain in document["blocks"]
-    ]
+    blocks, texts = list[Measured](), set[str]()
+    for plain in document["blocks"]:
+        block = read_block(plain, columns, SHAPES["block"])
+        blocks.append(Measured(block, plain["role"], fraction(plain["multiplier"])))
+        texts.add(json.dumps({**plain, "multiplier": "", "role": ""}))
     budget = document["budget"]
-    if budget.get("kind") not in ("pure", "zcdp", "approx"):
-        raise NotReadError("has a budget of a kind that is not known")
+    refuse(budget.get("kind") not in ("pure", "zcdp", "approx"), "has a budget of no known kind")
     check(budget, SHAPES[budget["kind"]], "budget")
     for name in set(budget) - {"kind"}:
         fraction(budget[name])
     rows, key, k = document["rows"], document.get("person_key"), document.get("rows_per_person")
-    if rows is not None and not 1 <= rows <= _MOST_ROWS:
-        raise NotReadError("has a number of rows that no table has")
-    if k is not None and k < 2:  # one is not written
-        raise NotReadError("has no whole number of rows per person")
-    ends = {plain["name"]: source_of(plain) for plain in document["schema"]}
+    refuse(rows is not None and not 1 <= rows <= _MOST_ROWS, "has a number of rows of no table")
+    refuse(k is not None and k < 2, "has no whole number of rows per person")  # 1 is not written
     read = {name for one in blocks for name in one.names}
+    ends = [source_of(plain) for plain in document["schema"] if plain["name"] in read]
+    read |= {name for both in ends if len(both) == 2 for name in both}
     if design := document.get("design"):
         check_design(design, [one.role for one in blocks])
         read |= {design["weights"], design.get("strata")} - {None}
     check_contrasts(design, [(one.role, one.block.plain) for one in blocks])
-    if key in read or any(key in end for end in map(ends.get, read) if isinstance(end, tuple)):
-        raise NotReadError("measures the column that tells persons apart")
+    refuse(key in read, "measures the column that tells persons apart")
     of_persons = [one.block.kind.startswith("person_") for one in blocks]
-    if of_persons != [one.role == "persons" for one in blocks] or (
-        any(of_persons) and (key is None or (k or 1) > _MOST_OF_PERSON)
-    ):
-        raise NotReadError("has person totals without persons, or of too many rows")
+    unlike = of_persons != [one.role == "persons" for one in blocks]
+    without = any(of_persons) and (key is None or (k or 1) > _MOST_OF_PERSON)
+    refuse(unlike or without, "has person totals without persons, or of too many rows")
     contents = Contents(kind, document, columns, blocks)
     contents.require(
         sum(one.role == "count" for one in blocks) == (not contents.count_is_public),
         "the number of rows is measured if and only if neighbours add a row, or rows are weighted",
     )
-    texts = {json.dumps({**plain, "multiplier": "", "role": ""}) for plain in document["blocks"]}
     # a histogram may be a table of the family too
     contents.require(len(texts) >= len(blocks) - 1, "a block is in the file twice")
     residuals = {one.names for one in blocks if one.block.kind == "residual"}
     margins: set[tuple[str, ...]] = set()
     for table in document["tables"]:
-        if 2 ** len(table) - 1 <= len(residuals):
-            sizes = range(1, len(table) + 1)
-            margins.update(*(itertools.combinations(table, size) for size in sizes))
-        else:
+        if 2 ** len(table) - 1 > len(residuals):
             margins.add(("more than there are",))
+            continue
+        for size in range(1, len(table) + 1):
+            margins.update(itertools.combinations(table, size))
     contents.require(
         residuals == margins, "the residuals are not those of the tables that follow from them"
     )

@@ -22,41 +22,31 @@ from typing import Any
 from dpstats.verifying.blocks import Row
 from dpstats.verifying.columns import MISSING, Column, day, source_of
 from dpstats.verifying.reading import Contents
-from dpstats.verifying.shapes import check
+from dpstats.verifying.shapes import LEVEL, check
 
-_LEVEL = (int, float, str, bool)
 _SHAPES: dict[str, dict[str, Any]] = {
-    "never": {"never": str, "set": {str: _LEVEL}},
-    "determines": {"determines": str, "by": str, "mapping": [[_LEVEL]]},
+    "never": {"never": str, "set": {str: LEVEL}},
+    "determines": {"determines": str, "by": str, "mapping": [[LEVEL]]},
     "order": {"order": str, "change": str},
 }
 _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.In: lambda level, of: level in of,
+    ast.NotIn: lambda level, of: level not in of,
 }  # fmt: skip
 _TOKENS = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|[&|~]""", re.DOTALL)
 _WORDS = {"&": " and ", "|": " or ", "~": " not "}
 _TIE = 1e-9  # of a range, by which two distances may differ by rounding
 Values = Mapping[str, Any]  # of a row by column; None if missing
 Possible = Callable[[Any], tuple[Any, ...]]
-Test = Callable[[Values], bool]  # whether a row breaks a rule
+Rule = tuple[str, set[str], Callable[[Values], bool]]  # text, columns, whether a row breaks it
 
 
 def check_rules(contents: Contents, rows: Sequence[tuple[Row, int]]) -> None:
     """Check every rule whose columns are published on every row."""
-    rules = [_read(plain, contents) for plain in contents.document.get("rules", ())]
     published = set(rows[0][0]) if rows else set[str]()
-    views: dict[str, dict[str, Possible]] = {}
-    for plain in contents.document["schema"]:
-        source = source_of(plain)
-        if source and isinstance(source, str):
-            possible = _possible_views(plain, contents)
-            rules.append(_view(plain["name"], source, possible))
-            views.setdefault(source, {})[plain["name"]] = possible
-    for source, of_source in views.items():
-        shown = {name: possible for name, possible in of_source.items() if name in published}
-        if source not in published and len(shown) > 1:
-            rules.append(_views_of_one(contents.columns[source], shown))
+    rules = [_read(plain, contents) for plain in contents.document.get("rules", ())]
+    rules += _views(contents, published)
     if not rules or not rows:
         return
     columns = [contents.columns[name] for name in published]
@@ -81,16 +71,14 @@ def _value(column: Column, code: int) -> Any:
     return None if code == column.missing else column.values[code]
 
 
-def _read(plain: dict[str, Any], contents: Contents) -> tuple[str, set[str], Test]:
-    """Text of a declared rule, its columns, and the test of a row."""
+def _read(plain: dict[str, Any], contents: Contents) -> Rule:
     kind = next(key for key in _SHAPES if key in plain)
     check(plain, _SHAPES[kind], "rule")
-    if kind == "never":
-        tree, names = _condition(plain["never"], contents.columns)
-        return f"never {plain['never']}", names, lambda row: _holds(tree, row) is True
-    if kind == "order":
-        tree, names = _condition(plain["order"], contents.columns)
-        return plain["order"], names, lambda row: _holds(tree, row) is False
+    if kind != "determines":
+        tree, names = _condition(plain[kind], contents.columns)
+        broken = kind == "never"
+        text = f"never {plain[kind]}" if broken else plain[kind]
+        return text, names, lambda row: _truth(tree, row) == broken
     column, by = plain["determines"], plain["by"]
     declared = next(plain for plain in contents.document["schema"] if plain["name"] == by)
     label_of = _labels(declared, contents.columns[by])
@@ -110,57 +98,58 @@ def _read(plain: dict[str, Any], contents: Contents) -> tuple[str, set[str], Tes
 def _labels(plain: dict[str, Any], column: Column) -> Callable[[Any], str]:
     """Labels of the values of a column in files: levels as text, bins as in ``[0, 18)``."""
     edges = [day(edge) for edge in plain.get("edges", ())]
-    if not column.half:
-        return lambda value: MISSING if value is None else str(value)
-    if not edges:
-        return lambda value: MISSING if value is None else _text(value, column.dates)
+
+    def text(value: Any) -> str:
+        if column.dates:
+            return (date(1970, 1, 1) + timedelta(days=round(value))).isoformat()
+        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+
+    if not column.half or not edges:
+        write = text if column.half else str
+        return lambda value: MISSING if value is None else write(value)
     left = plain.get("closed", "left") == "left"
     ends = plain["values"] if "values" in plain else [day(plain["low"]), day(plain["high"])]
-    cuts = [_text(cut, column.dates) for cut in (ends[0], *edges, ends[-1])]
+    cuts = [text(cut) for cut in (ends[0], *edges, ends[-1])]
     labels = [f"[{a}, {b})" if left else f"({a}, {b}]" for a, b in itertools.pairwise(cuts)]
     labels[0], labels[-1] = "[" + labels[0][1:], labels[-1][:-1] + "]"
     place = bisect_right if left else bisect_left
     return lambda value: MISSING if value is None else labels[place(edges, value)]
 
 
-def _text(value: Any, dates: bool) -> str:
-    if dates:
-        return (date(1970, 1, 1) + timedelta(days=round(value))).isoformat()
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
+def _views(contents: Contents, published: set[str]) -> list[Rule]:
+    """A rule for each view and its source, and for published views of an unpublished source."""
+    rules, views = list[Rule](), dict[str, dict[str, Possible]]()
+    for plain in contents.document["schema"]:
+        if len(ends := source_of(plain)) == 1:
+            source = ends[0]
+            possible = _possible_views(plain, contents.columns[plain["name"]])
+            rules.append(_view(plain["name"], source, possible))
+            if plain["name"] in published and source not in published:
+                views.setdefault(source, {})[plain["name"]] = possible
+    return rules + [_views_of_one(contents.columns[s], v) for s, v in views.items() if len(v) > 1]
 
 
-def _view(name: str, source: str, possible: Possible) -> tuple[str, set[str], Test]:
-    """Text of the rule between a view and its source, both names, and the test of a row."""
-    return (
-        f"{name} is a view of {source}",
-        {name, source},
-        lambda row: row[name] not in possible(row[source]),
-    )
+def _view(name: str, source: str, possible: Possible) -> Rule:
+    text = f"{name} is a view of {source}"
+    return text, {name, source}, lambda row: row[name] not in possible(row[source])
 
 
-def _views_of_one(source: Column, views: Mapping[str, Possible]) -> tuple[str, set[str], Test]:
-    """Text of the rule between views of an unpublished source, their names, and the test."""
-    names, every = list(views), set[tuple[Any, ...]]()
-    for code in source.codes:
-        value = _value(source, code)
-        every.update(itertools.product(*(possible(value) for possible in views.values())))
-    return (
-        f"{' and '.join(names)} are views of {source.name}",
-        set(names),
-        lambda row: tuple(row[name] for name in names) not in every,
-    )
+def _views_of_one(source: Column, views: Mapping[str, Possible]) -> Rule:
+    values = [_value(source, code) for code in source.codes]
+    every = {
+        some for v in values for some in itertools.product(*(own(v) for own in views.values()))
+    }
+    text = f"{' and '.join(views)} are views of {source.name}"
+    return text, set(views), lambda row: tuple(row[name] for name in views) not in every
 
 
-def _possible_views(plain: dict[str, Any], contents: Contents) -> Possible:
+def _possible_views(plain: dict[str, Any], column: Column) -> Possible:
     """Values that a view may have for a value of its source."""
-    column = contents.columns[plain["name"]]
     scale = math.log if column.log else float
     edges = [float(day(edge)) for edge in plain.get("edges", ())]
     place = bisect_right if plain.get("closed", "left") == "left" else bisect_left
     grid = sorted(column.values[code] for code in column.codes if code != column.missing)
     tie = _TIE * (scale(grid[-1]) - scale(grid[0]))
-
     bins: dict[int, list[float]] = {}
     for point in grid:
         bins.setdefault(place(edges, point), []).append(point)
@@ -207,33 +196,23 @@ def _condition(text: str, columns: Mapping[str, Column]) -> tuple[ast.expr, set[
     return tree, names
 
 
-def _holds(node: ast.expr, row: Values) -> bool | None:
-    """Truth of a condition for a row: True, False, or None for neither."""
+def _truth(node: ast.expr, row: Values) -> float:
+    """Truth of a condition for a row: 1, 0, or 1/2 for neither."""
     match node:
         case ast.BoolOp(op, parts):
-            known = {_holds(part, row) for part in parts}
-            decisive = isinstance(op, ast.Or)
-            return decisive if decisive in known else None if None in known else not decisive
+            return (max if isinstance(op, ast.Or) else min)(_truth(part, row) for part in parts)
         case ast.UnaryOp(ast.Not(), part):
-            inner = _holds(part, row)
-            return None if inner is None else not inner
+            return 1 - _truth(part, row)
         case ast.Name(name):
-            return None if row[name] is None else bool(row[name])
+            return 0.5 if row[name] is None else float(bool(row[name]))
+        case ast.Compare(ast.Name(name), [op], [ast.Name(other)]):
+            if row[name] is None or row[other] is None:
+                return 0.5
+            return float(_COMPARISONS[type(op)](row[name], row[other]))
         case ast.Compare(ast.Name(name), [op], [right]):
-            value = row[name]
-            if isinstance(right, ast.Name):
-                other = row[right.id]
-                unknown = value is None or other is None
-                return None if unknown else _COMPARISONS[type(op)](value, other)
-            if isinstance(op, ast.In | ast.NotIn) and isinstance(
-                right, ast.List | ast.Tuple | ast.Set
-            ):
-                levels = [ast.literal_eval(part) for part in right.elts]
-                if value is None and MISSING not in levels:
-                    return None
-                return ((MISSING if value is None else value) in levels) == isinstance(op, ast.In)
             level = ast.literal_eval(right)
-            if value is None and level != MISSING:
-                return None
-            return _COMPARISONS[type(op)](MISSING if value is None else value, level)
+            if row[name] is not None:
+                return float(_COMPARISONS[type(op)](row[name], level))
+            asked = MISSING in level if isinstance(level, list | tuple | set) else level == MISSING
+            return float(_COMPARISONS[type(op)](MISSING, level)) if asked else 0.5
     raise ValueError("a condition that dpstats does not write")

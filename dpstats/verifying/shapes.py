@@ -12,10 +12,7 @@ VERSION = 3
 
 # What a value may be: a type, a text or number itself, a tuple of these, a list of one of them, or
 # the keys of an object, of which those with "?" may be absent; with the key `str`, any keys.
-_NUMBER, _BOUND, _LEVEL = (int, float), (int, float, str), (int, float, str, bool)
-_FEATURE, _TERMS = list, [[list]]  # a name and a level, see `_feature`
-_CELLS = {"columns": [str], "cells": [int]}
-_GROUP = {**_CELLS, "answered": [str], "label": str}
+NUMBER, BOUND, LEVEL = (int, float), (int, float, str), (int, float, str, bool)
 _SHARED = {
     "version": VERSION, "budget": dict, "unit": ("replace", "add_remove"), "rows": (int, None),
     "rows_per_person?": int, "person_key?": str, "schema": [dict], "rules?": [dict],
@@ -46,53 +43,21 @@ SHAPES: dict[str, Any] = {
     "zcdp": {"kind": str, "rho": str, "delta?": str},
     "approx": {"kind": str, "rho": str, "epsilon": str, "delta": str},
     "column": {
-        "kind?": ("boolean", "category", "number"), "name": str, "missing?": _LEVEL,
-        "allow_missing?": bool, "note?": str, "levels?": (list, dict), "other?": _LEVEL,
-        "low?": _BOUND, "high?": _BOUND, "points?": int, "edges?": [_BOUND],
-        "closed?": ("left", "right"), "values?": [_NUMBER], "scale?": ("linear", "log"),
-        "missing_values?": [_LEVEL], "even_edges?": bool, "source?": str,
+        "kind?": ("boolean", "category", "number"), "name": str, "missing?": LEVEL,
+        "allow_missing?": bool, "note?": str, "levels?": (list, dict), "other?": LEVEL,
+        "low?": BOUND, "high?": BOUND, "points?": int, "edges?": [BOUND],
+        "closed?": ("left", "right"), "values?": [NUMBER], "scale?": ("linear", "log"),
+        "missing_values?": [LEVEL], "even_edges?": bool, "source?": str,
     },
     "block": {
         "kind": str, "multiplier": str,
         "role": ("family", "score", "persons", "contrasts", "reference", "count"),
     },
     "design": {
-        "weights": str, "mean": _NUMBER, "low?": _NUMBER, "high?": _NUMBER, "cv?": _NUMBER,
-        "cap": _NUMBER, "missing?": _NUMBER, "total?": _NUMBER, "strata?": str, "unit?": str,
-        "units?": (int, list), "deff?": _NUMBER, "lonely?": ("certainty", "adjust", "collapse"),
+        "weights": str, "mean": NUMBER, "low?": NUMBER, "high?": NUMBER, "cv?": NUMBER,
+        "cap": NUMBER, "missing?": NUMBER, "total?": NUMBER, "strata?": str, "unit?": str,
+        "units?": (int, list), "deff?": NUMBER, "lonely?": ("certainty", "adjust", "collapse"),
     },
-}  # fmt: skip
-BLOCKS: dict[str, Any] = {
-    "table": {"columns": [str]},
-    "condition": {**_CELLS, "label": str},
-    "residual": {"columns": [str]},
-    "partition": {"sets": [_CELLS], "labels": [str], "rotated?": True},
-    "moments": {"terms": _TERMS, "coarse?": True, "robust?": True, "given?": _GROUP},
-    "group_moments": {"number": str, "groups": [_GROUP]},
-    "pair_moments": {"numbers": [str], "groups": [_GROUP]},
-    "ball_moments": {"numbers": [str], "center": [str], "scale": [str], "clip_norm": str},
-    "kernel_lattice": {"columns": [str], "k": int, "bandwidth": _NUMBER},
-    "bin_offsets": {"columns": [str], "number": str},
-    "spline_table": {"columns": [str], "knots": [(list, None)], "given?": _GROUP},
-    "linear_losses": {
-        "loss": {
-            "kind": ("logistic", "huber", "pinball"), "k?": _NUMBER, "probability?": _NUMBER,
-        },
-        "response": _FEATURE, "regressors": [(_FEATURE, None)], "axes": [list],
-    },
-    "tabulated_losses": {
-        "loss": {
-            "kind": "table", "columns": [str], "grid": {str: [_NUMBER]}, "losses": [[int]],
-            "unit": _NUMBER, "lipschitz": {str: _NUMBER}, "convex": bool,
-        },
-    },
-    "pilot_score": {
-        "terms": _TERMS, "response": _FEATURE, "link": ("logit", "log", "identity"),
-        "pilot": (list, None), "clip?": int, "given?": _GROUP,
-    },
-    "person_shares": {"number": (str, None), "second?": str, "groups": [_GROUP]},
-    "person_moments": {"terms": _TERMS, "given?": _GROUP},
-    "contrasts": {"pairs": [int], "triples": [int], "base": dict},
 }  # fmt: skip
 
 
@@ -100,17 +65,23 @@ class NotReadError(Exception):
     """The file is no release, no measurements and no plan, or cannot be read as one."""
 
 
+def refuse(because: bool, says: str) -> None:
+    """Raise NotReadError if so."""
+    if because:
+        raise NotReadError(says)
+
+
 def read_json(text: str, kind: str) -> dict[str, Any]:
     """A JSON text of one meaning: no key twice, only finite numbers, no half characters."""
     try:
-        document = json.loads(text, object_pairs_hook=_once)
+        document: dict[str, Any] = json.loads(text, object_pairs_hook=_once)
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         raise NotReadError("does not hold JSON, or not such as dpstats writes") from None
-    if not isinstance(document, dict) or document.get("dpstats", "digests") != kind:
-        raise NotReadError(f"is not a {kind} of dpstats")
-    if kind != "digests" and repr(document.get("version")) != repr(VERSION):
-        raise NotReadError(f"has the format version {document.get('version')!r}, not {VERSION}")
+    right = isinstance(document, dict) and document.get("dpstats", "digests") == kind
+    refuse(not right, f"is not a {kind} of dpstats")
+    version = document.get("version", VERSION if kind == "digests" else None)
+    refuse(repr(version) != repr(VERSION), f"has the format version {version!r}, not {VERSION}")
     check(document, SHAPES[kind], kind)
     return document
 
@@ -146,13 +117,12 @@ def check(value: object, shape: Any, where: str) -> None:
 
 def fraction(text: object, sign: bool = False) -> Fraction:
     """A fraction as files write it, such as "1/3"; positive, unless a sign is allowed."""
-    if not isinstance(text, str) or not re.fullmatch(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?", text):
-        raise NotReadError("has an amount that is no fraction")
+    text = str(text)
+    written = re.fullmatch(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?", text)
+    refuse(not written, "has an amount that is no fraction")
     found = Fraction(text)
-    if str(found) != text:
-        raise NotReadError("has an amount that is not in its lowest terms")
-    if found <= 0 and not sign:
-        raise NotReadError("has an amount that is not positive")
+    refuse(str(found) != text, "has an amount that is not in its lowest terms")
+    refuse(found <= 0 and not sign, "has an amount that is not positive")
     return found
 
 

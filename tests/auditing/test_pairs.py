@@ -7,7 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.auditing import pairs
-from dpstats.auditing.pairs import Search, codes_of, columns_of, sums_of_rows
+from dpstats.auditing.pairs import WEIGHT, Search, codes_of, sums_of_rows
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.pair_moments import PairMoments
@@ -37,17 +37,16 @@ BLOCKS = [
 
 
 def search(block, power, replaced):
-    rng = np.random.default_rng(1)
-    return Search([block], [1 / block.bounds], power, columns_of(SCHEMA, [block]), replaced, rng)
+    rng = np.random.default_rng(3)
+    return Search(SCHEMA, [block], [block.bounds], power, replaced, rng)
 
 
 def by_comparison(block, power, replaced):
     """The largest change over all pairs of rows, from the sums of each."""
-    columns = columns_of(SCHEMA, [block])
-    rows = itertools.product(*(codes_of(column).tolist() for column in columns))
+    codes = search(block, power, replaced).codes
     sums = [
-        sums_of_rows(block, {n: np.array([v]) for n, v in zip(columns.names, row, strict=True)})
-        for row in rows
+        sums_of_rows(block, {n: np.array([v]) for n, v in zip(codes, row, strict=True)})
+        for row in itertools.product(*codes.values())
     ]
     values = np.array(sums) / block.bounds
     others = values if replaced else np.zeros((1, block.size))
@@ -70,6 +69,8 @@ def test_all_pairs_and_an_ascent_find_the_same(block, monkeypatch):
 
 
 def test_rows_hold_codes_that_cells_can_have():
-    rows = pairs.random_rows(SCHEMA, 500, np.random.default_rng(0))
+    block = dps.Cells.table(SCHEMA, SCHEMA.names)
+    rows = search(block, 1, True).random(500)
+    assert set(rows) == {*SCHEMA.names, WEIGHT}
     for column in SCHEMA:
         assert set(rows[column.name]) == set(codes_of(column).tolist())

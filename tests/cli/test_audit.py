@@ -170,25 +170,12 @@ def test_an_event_is_chosen_on_other_draws_than_those_that_prove(monkeypatch):
 def test_the_usual_draws_depend_on_public_numbers_alone():
     small, large = (planned(name, dps.PureDP(5)).strategy for name in ("stages", "clipped"))
     assert 50_000 >= _usual(small) > _usual(large) >= 1_000
-    assert _usual(small) == _usual(small)
 
 
-def wide():
-    """A plan of 104 moments, over which a change is spread."""
-    columns = [dps.Number(f"x{i}", 0, 1, points=9, missing=0) for i in range(13)]
-    names = [column.name for column in columns]
-    schema = dps.Schema(columns)
-    return dps.plan(schema, {"c": dps.Covariance(names)}, budget=dps.PureDP(1))
-
-
-def halve_sensitivities(monkeypatch, *kinds):
-    for kind in kinds:
-
-        def halved(self, unit, real=kind.sensitivity):
-            claimed = real(self, unit)
-            return Sensitivity(claimed.l1 / 2, claimed.l2_squared / 4)
-
-        monkeypatch.setattr(kind, "sensitivity", halved)
+def claim(monkeypatch, kind, claimed):
+    """Blocks of a kind claim a function of the relation and of their right sensitivity."""
+    real = kind.sensitivity
+    monkeypatch.setattr(kind, "sensitivity", lambda self, unit: claimed(unit, real(self, unit)))
 
 
 def unchecked(monkeypatch):
@@ -198,11 +185,15 @@ def unchecked(monkeypatch):
 
 
 def test_p61_a_halved_sensitivity_spread_over_a_hundred_functions_is_seen(command, monkeypatch):
-    halve_sensitivities(monkeypatch, dps.Moments)
-    code, printed = command(wide(), "--json")
+    """By the search for rows: draws alone do not show it."""
+    columns = [dps.Number(f"x{i}", 0, 1, points=9, missing=0) for i in range(13)]
+    asked = {"c": dps.Covariance([column.name for column in columns])}
+    claim(monkeypatch, dps.Moments, lambda _, right: Sensitivity(
+        right.l1 / 2, right.l2_squared / 4))  # fmt: skip
+    code, printed = command(dps.plan(dps.Schema(columns), asked, budget=dps.PureDP(1)), "--json")
     held = json.loads(printed)
     assert code == FAILED
-    assert held["noise"]["passed"]  # the draws alone do not show it
+    assert held["noise"]["passed"]
     assert not held["loss"]["passed"]
     ratios = [Fraction(b["reached"]) / Fraction(b["claimed"]) for b in held["blocks"]]
     assert max(ratios) > Fraction(3, 2)
@@ -307,13 +298,8 @@ def test_all_rows_of_a_person_change_what_is_reached_and_claimed():
 
 def test_p61_contrasts_that_move_by_less_than_twice_a_row_are_seen(command, monkeypatch):
     """A row that stays and whose unit is another moves them by twice its values."""
-    real = Contrasts.sensitivity
-
-    def halved(self, unit):
-        claimed = real(self, unit)
-        return Sensitivity(claimed.l1, claimed.l2_squared / (2 if unit == "replace" else 1))
-
-    monkeypatch.setattr(Contrasts, "sensitivity", halved)
+    claim(monkeypatch, Contrasts, lambda unit, right: Sensitivity(
+        right.l1, right.l2_squared / (2 if unit == "replace" else 1)))  # fmt: skip
     code, printed = command(planned("survey", dps.ZCDP(1)))
     assert code == FAILED
     assert re.search(r"^contrasts of units: .* 2\.0000 FAILED$", printed, re.MULTILINE)

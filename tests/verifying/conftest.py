@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.verifying import blocks, kinds, reading
+from dpstats.verifying.arguing import Verdict, verify
 
 SCHEMA = dps.Schema([
     dps.Category("region", ["north", "south", "west"]),
@@ -119,6 +121,18 @@ def reread() -> Callable[[dps.Plan], reading.Contents]:
     return lambda plan: reading._contents("plan", json.loads(json.dumps(plan.to_dict())))
 
 
+@pytest.fixture
+def judge(tmp_path: Path) -> Callable[[dps.Plan | dict[str, object]], Verdict]:
+    """The verdict on a plan, or on its document when it was edited."""
+
+    def verdict(plan: dps.Plan | dict[str, object]) -> Verdict:
+        plain = plan if isinstance(plan, dict) else plan.to_dict()
+        (tmp_path / "plan.json").write_text(json.dumps(plain))
+        return verify(tmp_path / "plan.json")
+
+    return verdict
+
+
 def _differences(plan: dps.Plan) -> list[str]:
     """Where the program and the package do not say the same of a plan's blocks."""
     held = reading._contents("plan", json.loads(json.dumps(plan.to_dict())))
@@ -129,13 +143,10 @@ def _differences(plan: dps.Plan) -> list[str]:
         if list(block.bounds) != list(own.bounds):
             found.append(f"{name}: bounds")
         codes = {c.name: rng.choice(held.columns[c.name].codes, 60) for c in block.columns}
-        plain = one.block.plain
-        units = 2 * (plain["pairs"][0] + plain["triples"][0]) if own.base else 1
-        codes[kinds.OF_UNIT] = rng.integers(-1, units, 60)
         filled = planned.at(0.3).block
         if planned.pending:
             own = kinds.read_block(json.loads(json.dumps(filled.to_dict())), held.columns)
-        if block.columns:
+        if block.columns and own.of is not None:
             values = filled.evaluate(codes).matrix().toarray()
             for i in range(60):
                 row = {name: int(c[i]) for name, c in codes.items()}

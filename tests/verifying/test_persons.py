@@ -1,6 +1,6 @@
 """The second opinion on files of persons with several rows."""
 
-import json
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +8,6 @@ import pytest
 
 import dpstats as dps
 from dpstats.auditing.pairs import codes_of
-from dpstats.verifying.arguing import verify
 from dpstats.verifying.columns import read_column
 from dpstats.verifying.kinds import read_block
 from dpstats.verifying.shapes import NotReadError
@@ -25,29 +24,22 @@ def planned(kind, unit, **options):
     return dps.plan(SCHEMA, ASKED, budget=kind(3), unit=unit, **options)
 
 
-def test_both_agree_on_the_cost_of_a_person(tmp_path):
-    for relation in ["replace", "add_remove"]:
-        for kind in [dps.PureDP, dps.ZCDP]:
-            for person in [None, "id"]:
-                path = tmp_path / "plan.json"
-                planned(kind, relation, rows_per_person=3, person=person).save(path, overwrite=True)
-                found = verify(path)
-                assert found.agrees, found.wrong
-                assert found.reached == found.bound == 3
-                assert f"costs {3 if kind is dps.PureDP else 9} times" in found.text
-                assert ("found by the key 'id'" in found.text) == (person is not None)
-                assert "rows of one person" in found.text.splitlines()[1]
-                plain = json.loads(path.read_text())
-                path.write_text(json.dumps({**plain, "rows_per_person": 4}))
-                assert not verify(path).agrees
-                for wrong in (1, 0, True, "3", None):
-                    path.write_text(json.dumps({**plain, "rows_per_person": wrong}))
-                    with pytest.raises(NotReadError):
-                        verify(path)
-                for key in ("b", "early"):
-                    path.write_text(json.dumps({**plain, "person_key": key}))
-                    with pytest.raises(NotReadError, match="tells persons apart"):
-                        verify(path)
+def test_both_agree_on_the_cost_of_a_person(judge, unit):
+    for kind, person in itertools.product([dps.PureDP, dps.ZCDP], [None, "id"]):
+        plain = planned(kind, unit, rows_per_person=3, person=person).to_dict()
+        verdict = judge(plain)
+        assert verdict.agrees, verdict.wrong
+        assert verdict.reached == verdict.bound == 3
+        assert f"costs {3 if kind is dps.PureDP else 9} times" in verdict.text
+        assert ("found by the key 'id'" in verdict.text) == (person is not None)
+        assert "rows of one person" in verdict.text.splitlines()[1]
+        assert not judge({**plain, "rows_per_person": 4}).agrees
+        for wrong in (1, 0, True, "3", None):
+            with pytest.raises(NotReadError):
+                judge({**plain, "rows_per_person": wrong})
+        for key in ("b", "early"):
+            with pytest.raises(NotReadError, match="tells persons apart"):
+                judge({**plain, "person_key": key})
 
 
 TOTALS = {"r": dps.Ratio("x", "age", by="d"),
@@ -56,36 +48,27 @@ TOTALS = {"r": dps.Ratio("x", "age", by="d"),
           "g": dps.MeanDifference("x", by="d"), "i": dps.OLS("x ~ b - 1", given="d")}  # fmt: skip
 
 
-def test_both_agree_on_person_totals(tmp_path):
-    for relation in ["replace", "add_remove"]:
-        for kind in [dps.PureDP, dps.ZCDP]:
-            path = tmp_path / "plan.json"
-            for name, analysis in TOTALS.items():
-                plan = dps.plan(
-                    SCHEMA, {name: analysis}, budget=kind(3), unit=relation, person="id",
-                    rows_per_person=3, person_totals=True,
-                )  # fmt: skip
-                plan.save(path, overwrite=True)
-                found = verify(path)
-                assert found.agrees, (name, found.wrong)
-                assert found.bound == 3, name
-                assert found.reached > (2.5 if name in "li" else 2.999), name
-                assert f"person totals {9 if kind is dps.PureDP else 81} times" in found.text
-                # as if products grew like sums
-                plain = json.loads(path.read_text())
-                (one,) = [block for block in plain["blocks"] if block["role"] == "persons"]
-                one["multiplier"] = str(
-                    Fraction(one["multiplier"]) / (3 if kind is dps.PureDP else 9)
-                )
-                path.write_text(json.dumps(plain))
-                assert not verify(path).agrees, name
-                path.write_text(json.dumps({**plain, "rows_per_person": 64}))
-                with pytest.raises(NotReadError, match="of too many rows"):
-                    verify(path)
-                del plain["person_key"]
-                path.write_text(json.dumps(plain))
-                with pytest.raises(NotReadError, match="without persons"):
-                    verify(path)
+def test_both_agree_on_person_totals(judge, unit):
+    for kind, (name, analysis) in itertools.product([dps.PureDP, dps.ZCDP], TOTALS.items()):
+        times = 3 if kind is dps.PureDP else 9
+        plain = dps.plan(
+            SCHEMA, {name: analysis}, budget=kind(3), unit=unit, person="id",
+            rows_per_person=3, person_totals=True,
+        ).to_dict()  # fmt: skip
+        verdict = judge(plain)
+        assert verdict.agrees, (name, verdict.wrong)
+        assert verdict.bound == 3, name
+        assert verdict.reached > (2.5 if name in "li" else 2.999), name
+        assert f"person totals {times**2} times" in verdict.text
+        # as if products grew like sums
+        (one,) = [block for block in plain["blocks"] if block["role"] == "persons"]
+        one["multiplier"] = str(Fraction(one["multiplier"]) / times)
+        assert not judge(plain).agrees, name
+        with pytest.raises(NotReadError, match="of too many rows"):
+            judge({**plain, "rows_per_person": 64})
+        del plain["person_key"]
+        with pytest.raises(NotReadError, match="without persons"):
+            judge(plain)
 
 
 def test_its_person_totals_are_those_of_the_package():

@@ -64,7 +64,9 @@ def test_the_program_and_the_package_find_the_same_rows(number, contents):
         text, names, breaks = rules._read(plain, contents)
     else:
         compiled = compile_rules(BARE)[number - len(RULES)]
-        possible = rules._possible_views(BARE[compiled.changes[0]].to_dict(), contents)
+        possible = rules._possible_views(
+            BARE[compiled.changes[0]].to_dict(), contents.columns[compiled.changes[0]]
+        )
         text, names, breaks = rules._view(compiled.changes[0], "pay in", possible)
     assert text == compiled.text
     assert names == compiled.names

@@ -28,7 +28,7 @@ def test_the_scale_is_the_smallest_float_that_is_large_enough():
                 assert found == scale_for(part, bound, kind)
 
 
-def test_a_cost_at_the_budget_and_just_above(whole, tmp_path, monkeypatch):
+def test_a_cost_at_the_budget_and_just_above(whole, judge, monkeypatch):
     for reached, bound, how in [
         ("1/2", "1", "agrees"),
         ("1", "1", "agrees"),
@@ -37,11 +37,9 @@ def test_a_cost_at_the_budget_and_just_above(whole, tmp_path, monkeypatch):
         ("1000001/1000000", "1000001/1000000", "wrong"),
         ("1000001/1000000", "2", "wrong"),
     ]:
-        path = tmp_path / "plan.json"
-        whole(dps.PureDP(1), "replace", "smoking").save(path, overwrite=True)
         found = Finding(Fraction(reached), Fraction(bound), "")
         monkeypatch.setattr(arguing, "find", lambda *given, found=found: found)
-        verdict = verify(path)
+        verdict = judge(whole(dps.PureDP(1), "replace", "smoking"))
         assert (verdict.agrees, verdict.undecided, bool(verdict.wrong)) == (
             how == "agrees", how == "undecided", how == "wrong",
         )  # fmt: skip
@@ -63,7 +61,7 @@ def without_the_count(plain):
     plain["budget"]["epsilon"] = str(left)
 
 
-def test_plans_that_spend_their_budget(whole, tmp_path):
+def test_plans_that_spend_their_budget(whole, judge):
     for relation, change, says in [
         ("replace", a_block_twice, "a block is in the file twice"),
         ("add_remove", without_the_count, "if and only if neighbours add a row"),
@@ -71,20 +69,18 @@ def test_plans_that_spend_their_budget(whole, tmp_path):
     ]:
         plain = whole(dps.PureDP(1), relation, "smoking").to_dict()
         change(plain)
-        (tmp_path / "plan.json").write_text(json.dumps(plain))
-        verdict = verify(tmp_path / "plan.json")
+        verdict = judge(plain)
         assert verdict.agrees == (says is None)
         assert says is None or says in verdict.wrong[0]
 
 
-def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, tmp_path):
+def test_a_plan_that_leaves_out_what_its_start_measured(whole, rows, judge):
     """The noise that it states for a block was not the one that was drawn."""
     first = dps.release(whole(dps.PureDP(1), "replace", "logs"), rows, m=60, rng=1)
     asked = {"logs": replace(first.analyses["logs"], stages=2)}
     plain = dps.plan(first.schema, asked, budget=dps.PureDP(1), start=first).to_dict()
     double_noise(plain)
-    (tmp_path / "plan.json").write_text(json.dumps(plain))
-    verdict = verify(tmp_path / "plan.json")
+    verdict = judge(plain)
     assert verdict.bound < 2
     assert "the measurements that the plan adds to" in verdict.wrong[0]
 
