@@ -62,7 +62,9 @@ def find_least(
     hit: float | None = None
     value, step, same_side, before = grid(min(max(start, low), high)), 0.0, 0, math.inf
     while True:
-        gap = gaps[value] = shortfall(value)
+        if value not in gaps:  # a step can be too short for the grid
+            gaps[value] = shortfall(value)
+        gap = gaps[value]
         if gap > 0:
             miss, same_side = value, max(same_side, 0) + 1
         else:

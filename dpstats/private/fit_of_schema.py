@@ -185,7 +185,7 @@ class ColumnFit:
     missing: int = 0
     undeclared: int = 0
     clamped: int = 0
-    values: Counter[str] = field(default_factory=Counter)
+    values: Counter[str] = field(default_factory=Counter, repr=False)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the cells of one batch, coded as for the sums."""
@@ -250,13 +250,13 @@ class DesignFit:
     unusable: int = 0
     clamped: int = 0
     capped: int = 0
-    strata: Counter[str] = field(default_factory=Counter)
-    units: Counter[str] = field(default_factory=Counter)
+    strata: Counter[str] = field(default_factory=Counter, repr=False)
+    units: Counter[str] = field(default_factory=Counter, repr=False)
     undeclared: int = 0
     used: int = 0
     total: float = 0.0
-    _hashes: set[int] = field(default_factory=set)
-    _pairs: set[tuple[int, int]] = field(default_factory=set)
+    _hashes: set[int] = field(default_factory=set, repr=False)
+    _pairs: set[tuple[int, int]] = field(default_factory=set, repr=False)
 
     @cached_property
     def _rows(self) -> DesignRows:

@@ -65,3 +65,14 @@ def test_out_of_reach_and_always_reached():
 def test_whole_numbers_end_at_neighbours():
     found = find_least(lambda v: math.log(5.5 / v), (1, 100), lambda v: float(int(v)), 50)
     assert found == (6, 5)
+
+
+def test_no_value_is_tried_twice_where_steps_are_too_short_for_the_grid():
+    tried = []
+
+    def shortfall(value):
+        tried.append(value)
+        return 0.02 * math.log(14.5 / value)
+
+    assert find_least(shortfall, (10, 1e9), lambda v: float(int(digits(v))), 10) == (15, 14)
+    assert len(tried) == len(set(tried))

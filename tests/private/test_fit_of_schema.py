@@ -149,6 +149,7 @@ def test_common_values_are_found_in_bounded_memory(monkeypatch):
         tally.add(pa.record_batch({"word": pa.array(cells[start : start + 500])}))
         assert len(tally.values) <= MOST_VALUES
         assert max(map(len, tally.values)) <= fit_of_schema.LONGEST
+    assert "common" not in repr(tally)
 
 
 def test_control_characters_of_a_cell_do_not_reach_the_terminal(plan):
