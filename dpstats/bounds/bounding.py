@@ -578,6 +578,7 @@ def explain(
         bounds=bounds,
         ask=ask,
         left=asker.left,
+        survey=release.schema.design is not None,
     )
 
 

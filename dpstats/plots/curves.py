@@ -356,10 +356,11 @@ def _add_numbers_at_risk(
         )  # fmt: skip
 
     ticks, start = ax.get_xticks(), float(ax.get_xlim()[0])
-    write("rows at risk (noisy)", start, 0, "left", -18)
+    write(f"{result.counted} at risk (noisy)", start, 0, "left", -18)
     for i, (group, label) in enumerate(zip(drawn, labels_of(drawn, "group"), strict=True)):
         at_risk = counts.loc[counts["group"] == group, "at_risk"]
-        write(label, start, i + 1, "right", -24)
+        longest = len(f"{round(max(at_risk, default=0)):,}")
+        write(label, start, i + 1, "right", -max(24, 8 + 3 * longest))
         begins = result.cuts[1:] if _has_steps(result) else result.cuts
         for time, rows in zip(begins.tolist(), at_risk.tolist(), strict=False):
             if time in ticks:

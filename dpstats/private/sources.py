@@ -52,11 +52,12 @@ class Source:
     def check_names(self, raw: RawColumns, person: str | None = None) -> None:
         """Refuse a table that lacks a column, or the one of keys, or has one twice."""
         wanted = list(dict.fromkeys([*raw.names, *([] if person is None else [person])]))
-        if self.first_line and not set(wanted) <= set(self.fields):
+        lacking = [name for name in wanted if name not in self.fields]
+        if self.first_line and lacking:
             raise DataError(
-                f"{self.first_line}; the plan needs a header with the columns "
-                f"{wanted}: if it has none, put a line with the names of all columns above it. "
-                "'dpstats check' shows the fields of a header"
+                f"{self.first_line}, without {columns_named(lacking)}; the plan needs a header "
+                f"with the columns {wanted}: if it has none, put a line with the names of all "
+                "columns above it. 'dpstats check' shows the fields of a header"
             )
         absent = [name for name in wanted if name in self.lacking]
         if absent:

@@ -19,6 +19,7 @@ MEANING: dict[Verdict, str] = {
     "bounded": "it does not follow from what was measured, which leaves an interval: release.bound",
     "out of reach": "what was measured does not limit it",
 }
+OF_TABLE = "Target: the private table itself, with its capped weights."
 _TABLE = "Target: the private table itself; for the population use "
 BOUNDED = f'{_TABLE}release.bound with target="population" (dpstats bound --target population).'
 INFERRED = (
@@ -44,6 +45,8 @@ class Explanation(Printed):
         The analysis to ask the custodian for; of functions, their columns.
     left : int
         Cells that `bounds` leaves out.
+    survey : bool
+        Whether the rows have a `Design`: there are no bounds for its population.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Explanation(Printed):
     bounds: Bounds
     ask: str
     left: int = 0
+    survey: bool = False
 
     def _page(self) -> Page:
         level = percent(self.bounds.alpha)
@@ -89,5 +93,6 @@ class Explanation(Printed):
         if self.verdict in ("bounded", "out of reach"):
             lines.append(f"To know it, ask the custodian to plan {self.ask}")
         inferred = self.verdict in ("measured", "derivable") and COMPARED not in self.bounds.notes
-        target = [INFERRED if inferred else BOUNDED] if self.verdict != "out of reach" else []
+        bounded = OF_TABLE if self.survey else BOUNDED
+        target = [INFERRED if inferred else bounded] if self.verdict != "out of reach" else []
         return Page(self.query, lines, after=[*target, *map("Note: {}".format, self.bounds.notes)])

@@ -29,7 +29,7 @@ GRAMMAR = (
     "a condition combines comparisons with and, or, not and parentheses: "
     "column == level, !=, <, <=, >, >=, column in [level, ...], or a Boolean column by its name; "
     "column != '(missing)' for the rows with a value, where the schema has allow_missing=True; "
-    "put names that are not identifiers in backticks"
+    "put names that are not identifiers, or are words of Python such as class, in backticks"
 )
 MAX_CELLS = 2**22
 MOST_CHARACTERS = 20_000  # files hold it as the name of a function

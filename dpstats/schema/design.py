@@ -188,7 +188,10 @@ class Design(Cached):
         for stratum, keys in units.items():
             keys = listed(keys)
             if isinstance(keys, str) or not isinstance(keys, Sequence) or not keys:
-                raise SchemaError(f"stratum {short(stratum)} of the design needs a list of units")
+                raise SchemaError(
+                    f"stratum {short(stratum)} of the design needs a list of units, "
+                    "as all strata do; or give one number for all of them together, units = 60"
+                )
             if len(set(map(str, keys))) < len(keys):
                 raise SchemaError(f"stratum {short(stratum)} of the design names a unit twice")
             read.append((stratum, tuple(keys)))
@@ -293,12 +296,17 @@ class Design(Cached):
         ------
         SchemaError
         """
-        if not isinstance(plain, Mapping) or "weights" not in plain:
-            raise SchemaError("a design is a table of keys, among them weights ([design] in TOML)")
+        if not isinstance(plain, Mapping):
+            raise SchemaError("a design is a table of keys, [design] in TOML")
         if unknown := sorted(str(key) for key in plain if key not in _KEYS):
             raise SchemaError(
                 f"unknown keys {first_few(unknown)} in [design]{did_you_mean(unknown, _KEYS)}; it "
                 f"takes {list(_KEYS)}"
+            )
+        if absent := [key for key in ("weights", "mean") if key not in plain]:
+            raise SchemaError(
+                f"[design] lacks {absent[0]!r}: it needs weights, the name of a column, and mean, "
+                "the mean weight"
             )
         units = plain.get("units")
         if isinstance(units, Sequence) and not isinstance(units, str) and units and all(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpstats.errors import SchemaError
-from dpstats.schema import Boolean, Category, Number, Schema
+from dpstats.schema import Boolean, Category, Design, Number, Schema
 
 printed = st.characters(exclude_categories=["Cc", "Cs"])
 names = st.text(printed, min_size=1, max_size=8).filter(
@@ -223,3 +223,12 @@ def test_text_that_no_file_can_hold_is_refused():
     for make in (lambda: Number("a", 0, 1, note=3), lambda: Boolean("a", note=None)):
         with pytest.raises(SchemaError, match="note must be text"):
             make()
+
+
+@pytest.mark.parametrize(("plain", "named"), [
+    ({"weights": "w"}, "lacks 'mean'"), ({"mean": 2}, "lacks 'weights'"),
+    ({"weight": "w", "mean": 2}, "did you mean 'weights'"),
+])  # fmt: skip
+def test_a_design_without_a_key_says_which(plain, named):
+    with pytest.raises(SchemaError, match=named):
+        Design.from_dict(plain)

@@ -168,6 +168,7 @@ class WeightedSurvivalResult(ByDesign, SurvivalResult):
     """
 
     _name_of_statistic: ClassVar[str] = "F"
+    counted: ClassVar[str] = "weighted rows"
 
     @property
     def _unit(self) -> float:  # type: ignore[override]

@@ -393,12 +393,22 @@ class Estimates(Cached):
         chosen = self.estimand.logarithmic
         return np.zeros(len(self.params), np.bool_) if chosen is None else chosen
 
+    @cached_property
+    def possible(self) -> Floats:
+        """Estimates (q,), or the nearest possible values; limits move with them.
+
+        Limits around the nearest values contain all possible ones that they contain around the
+        estimates: these are between.
+        """
+        return np.clip(self.params, *self.estimand.range)
+
     def distances(self, values: Floats) -> Floats:
         """Estimates less values (q,), or what logarithms say of them."""
-        positive = self.logarithmic & (self.params > 0)
-        here, there = (np.where(positive, x, 1.0) for x in (self.params, values))
+        estimates = self.possible
+        positive = self.logarithmic & (estimates > 0)
+        here, there = (np.where(positive, x, 1.0) for x in (estimates, values))
         ratios = np.log(here) - np.log(np.maximum(there, 1e-300))
-        return np.where(positive, self.params * ratios, self.params - values)
+        return np.where(positive, estimates * ratios, estimates - values)
 
     def are_rounding(self, distances: Floats) -> NDArray[np.bool_]:
         """Which differences (q,) are of rounding alone; of known parameters the errors are zero."""
@@ -455,7 +465,7 @@ class DesignIntervals(Estimated, Cached):
     @cached_property
     def estimate(self) -> Floats:
         """Estimates (q,)."""
-        return self._joined(part.params for part in self.parts)
+        return self._joined(part.possible for part in self.parts)
 
     @cached_property
     def sampling_variance(self) -> Floats:

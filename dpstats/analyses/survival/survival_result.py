@@ -140,6 +140,7 @@ class SurvivalResult(EstimateResult):
         assert isinstance(self.intervals, DrawnIntervals)
         return self.intervals
 
+    counted: ClassVar[str] = "rows"
     _unit: ClassVar[float] = 1.0  # of the numbers of rows in `curve`
 
     def curve(
