@@ -395,10 +395,10 @@ class Estimates(Cached):
 
     @cached_property
     def possible(self) -> Floats:
-        """Estimates (q,), or the nearest possible values; limits move with them.
+        """Possible values (q,) nearest to the estimates; limits are around them.
 
-        Limits around the nearest values contain all possible ones that they contain around the
-        estimates: these are between.
+        Whatever possible value limits around an estimate contain, those around the nearest possible
+        value contain too, since that lies between the two.
         """
         return np.clip(self.params, *self.estimand.range)
 
