@@ -464,10 +464,6 @@ def weighted_saved(weighted, survey, tmp_path_factory):
     return folder
 
 
-def of_role(plain, role):
-    return next(block for block in plain["blocks"] if block["role"] == role)
-
-
 def in_design(**changes):
     return lambda plain: plain["design"].update(changes)
 

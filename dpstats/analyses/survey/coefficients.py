@@ -70,7 +70,7 @@ _NO_FIT = (
     "C(h, Treatment('x'))"
 )
 _NO_ROWS = (
-    "the condition leaves no rows that determine them, or the noisy weights of a level add up to "
+    "a condition leaves no rows that determine them, or the noisy weights of a level add up to "
     "nothing, so that it is left out"
 )
 _NO_ENDS = (

@@ -23,7 +23,7 @@ _OPENERS = {  # (package, class) to the module here and its function
 
 
 def opener(data: object) -> Opener | None:
-    """Function of a table of an engine, the columns, the column of keys and that of the order."""
+    """Return the function that opens a table of this kind; None if it is of no engine."""
     for kind in type(data).__mro__:
         place = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))
         if place is not None:
