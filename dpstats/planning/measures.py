@@ -52,6 +52,7 @@ class Measure(ABC):
     """A quantity of one analysis, from simulated releases of a strategy."""
 
     slope: float = 0.7  # of the shortfall in log v: widths fall with v^(1/2) to v
+    close: float = 1.02  # a value that reaches the target is at most this times one that does not
     details: str  # what it is
     advice: str  # what to ask for where the target is out of reach
     chosen: str = ""  # which of several parameters it is of, and how to ask for another
@@ -158,7 +159,8 @@ class Power(Measure):
     """Share of simulated releases whose p-value is at most alpha."""
 
     slope = 1.5  # of the quantile of the power in log v: 2.8 standard errors at 80%, times a half
-    rough = 1.25  # how close few releases get
+    close = 1.05  # what the releases tell apart
+    rough = 1.25  # what few releases do
     advice = "ask for a lower power"
 
     def __init__(

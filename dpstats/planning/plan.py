@@ -368,9 +368,10 @@ class Plan(HasStrategy):
     ) -> Solution[Plan]:
         """The least budget, or the least number of rows, that reaches a target for one analysis.
 
-        From public numbers alone, by previews of that analysis within the whole plan, to 2%. The
-        whole plan is given the budget; the analysis keeps its share. The search assumes that more
-        budget, or more rows, never hurt; what it returns reaches the target in any case.
+        From public numbers alone, by previews of that analysis within the whole plan, to 2%, or
+        5% for a power. The whole plan is given the budget; the analysis keeps its share. The search
+        assumes that more budget, or more rows, never hurt; what it returns reaches the target in
+        any case.
 
         Parameters
         ----------

@@ -25,7 +25,6 @@ from dpstats.privacy.rationals import decimal_text
 from dpstats.results.rendering import significant
 from dpstats.rows.base import Reference
 
-CLOSE = 1.02  # a value that reaches the target is at most this times one that does not
 _FIRST, _LARGEST, _LEAST = math.log(8), math.log(50), math.log(1.03)  # steps in log v
 BUDGETS: Mapping[str, tuple[float, float]] = {"epsilon": (1e-4, 1e4), "rho": (1e-8, 1e4)}
 ROWS = (10.0, 1e9)
@@ -43,7 +42,7 @@ def find_least(
     *,
     power: float = 0.0,
     slope: float = Measure.slope,
-    close: float = CLOSE,
+    close: float = Measure.close,
 ) -> tuple[float | None, float | None]:
     """Find the least value of a grid at which a falling shortfall is at most zero.
 
@@ -120,8 +119,8 @@ class Solution(Generic[P]):
     target, reached : float
         What was asked for, and what the preview shows at the solution.
     below : pair of a Budget or int and a float, or None
-        The largest smaller value that was tried, at most 2% below, and what the preview shows
-        there; None if the least value of the range suffices.
+        The largest smaller value that was tried, at most 2% below (5% for a power), and what the
+        preview shows there; None if the least value of the range suffices.
     details, note : str
         The quantity; and which of several parameters it is of, or "".
 
@@ -301,7 +300,9 @@ class Problem(Generic[P]):
             start = span[1] if near is None else near
             measure.releases = measures.RELEASES
             measured.clear()
-        hit, miss = find_least(shortfall, span, grid, start, power=power, slope=measure.slope)
+        hit, miss = find_least(
+            shortfall, span, grid, start, power=power, slope=measure.slope, close=measure.close
+        )
         return hit, miss, measured
 
 

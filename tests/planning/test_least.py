@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from dpstats.planning.solve import CLOSE, find_least
+from dpstats.planning.measures import Measure
+from dpstats.planning.solve import find_least
 
 
 def digits(value):
@@ -32,7 +33,7 @@ def test_few_evaluations_find_the_root_of_a_width():
             return 0.5 * math.log(sampling + (1 - sampling) * (root / value) ** 2)
 
         hit, miss, tried = search(curve, start, power=2.0)
-        assert miss < root <= hit * (1 + 1e-12) <= miss * CLOSE * (1 + 1e-12)
+        assert miss < root <= hit * (1 + 1e-12) <= miss * Measure.close * (1 + 1e-12)
         assert len(tried) <= 12
 
 
@@ -50,7 +51,7 @@ def test_other_curves_only_take_longer(curve):
     for root in (0.5, 1.004, 77.0):
         hit, miss, tried = search(lambda value, root=root: curve(root / value))
         assert curve(root / hit) <= 0 < curve(root / miss)
-        assert hit <= miss * CLOSE * (1 + 1e-12)
+        assert hit <= miss * Measure.close * (1 + 1e-12)
         assert len(tried) <= 40
 
 

@@ -12,10 +12,10 @@ from scipy import stats
 import dpstats as dps
 from dpstats.analyses.base import answered
 from dpstats.planning import measures
-from dpstats.planning.measures import pvalue_in, pvalue_of, under_alternative
+from dpstats.planning.measures import Measure, pvalue_in, pvalue_of, under_alternative
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
-from dpstats.planning.solve import CLOSE, with_budget
+from dpstats.planning.solve import with_budget
 
 ALONE = dps.Schema([dps.Boolean("smoker")])
 SCHEMA = dps.Schema(
@@ -79,7 +79,7 @@ def test_the_solution_is_what_the_preview_shows_and_the_least_on_a_fine_grid(pla
     assert shown["north"] == solution.reached <= 0.16
     below, width = solution.below
     assert width > 0.16
-    assert below.epsilon < solution.budget.epsilon <= CLOSE * below.epsilon
+    assert below.epsilon < solution.budget.epsilon <= Measure.close * below.epsilon
     again = plan.solve(width=0.16, of="north", n=1_000)
     assert (again.budget, again.reached, again.below) == (solution.budget, solution.reached,
                                                           solution.below)  # fmt: skip
