@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,6 +62,7 @@ _FEW_CELLS = 32  # up to which contrasts of cells have less noise than those of 
 _POINTS = 4  # an even number in a bin, over which rows are spread evenly
 _CHECKED = 8  # steps from one end of a bin to the other, at which what is beyond splines is known
 _ROUNDING = 1e-9
+_FEW_ROWS = 0.01  # of the weights, which a level may have that is left out
 _CLIP = 3.0  # standard deviations of the residual, at which scores are cut off
 _NO_FIT = (
     "there are no estimates: the noise does not rule out that regressors are collinear, or that a "
@@ -70,8 +71,8 @@ _NO_FIT = (
     "C(h, Treatment('x'))"
 )
 _NO_ROWS = (
-    "a condition leaves no rows that determine them, or the noisy weights of a level add up to "
-    "nothing, so that it is left out"
+    "a condition leaves no rows that determine them, or noise hides whether a level has rows, so "
+    "that it is left out"
 )
 _NO_ENDS = (
     "some intervals have no ends: the noise does not rule out collinear regressors; use more rows, "
@@ -202,13 +203,21 @@ class Equations(Cached, ABC):
         fitted, known = along
         return np.asarray(known @ fitted.inverse @ basis)
 
-    def _empty(self, counts: Floats) -> list[Term]:
-        """Levels (and cells of several) of which no rows are seen, by the counts of all terms."""
-        return [
-            term
+    def _hardly_seen(self, counts: Floats) -> Iterator[list[Term]]:
+        """Levels (and cells of several) to leave out, by the counts of all terms: more each time.
+
+        First those without rows, then the next with few ones.
+        """
+        most = _FEW_ROWS * counts.max()
+        levels = [
+            (count, term)
             for term, count in zip(self.moments.regressor_terms[0], counts.tolist(), strict=True)
-            if term and all(level is not None for _, level in term) and count <= 0
+            if term and all(level is not None for _, level in term) and count < most
         ]
+        levels.sort(key=lambda level: level[0])
+        empty = sum(count <= 0 for count, _ in levels)
+        for size in range(max(empty, 1), len(levels) + 1):
+            yield [term for _, term in levels[:size]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,11 +367,13 @@ class CellEquations(Equations):
         sizes, sums = (of @ totals for of in self._maps)
         used = np.ones(len(sizes), dtype=np.bool_)
         fitted = self._solve(totals, sizes, sums, used)
-        if fitted is None:
-            terms, of = self.moments.regressor_terms[0], np.abs(self._terms) > 0.5
-            for term in self._empty(of.T @ sizes):
-                used &= ~of[:, terms.index(term)]
-            if used.any() and not used.all():
+        terms, of = self.moments.regressor_terms[0], np.abs(self._terms) > 0.5
+        for empty in self._hardly_seen(of.T @ sizes):
+            if fitted is not None:
+                break
+            inside = of[:, [terms.index(term) for term in empty]]
+            used = np.asarray(~inside.any(axis=1), dtype=np.bool_)
+            if used.any():
                 fitted = self._solve(totals, sizes, sums, used)
         return fitted
 
@@ -643,13 +654,12 @@ class ProductEquations(Equations):
         products, terms = self._products(totals), self.moments.regressor_terms[0]
         used = np.ones(len(products), dtype=np.bool_)
         fitted = self._solve(products, used)
-        if fitted is None:
-            at = [self.moments.features.index(term) for term in terms]
-            for empty in self._empty(products[at, at]):
-                used[[place for place, term in zip(at, terms, strict=True)
-                      if set(empty) <= set(term)]] = False  # fmt: skip
-            if not used.all():
-                fitted = self._solve(products, used)
+        at = [self.moments.features.index(term) for term in terms]
+        for empty in self._hardly_seen(products[at, at]):
+            if fitted is not None:
+                break
+            used[at] = [not any(set(level) <= set(term) for level in empty) for term in terms]
+            fitted = self._solve(products, used)
         return fitted
 
     def _solve(self, products: Floats, used: NDArray[np.bool_]) -> Fitted | None:
