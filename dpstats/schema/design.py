@@ -161,6 +161,11 @@ class Design(Cached):
             raise SchemaError(
                 "a design with units= or strata= needs unit=, the column of their keys"
             )
+        if "" in self.raw_names or len(set(self.raw_names)) < len(self.raw_names):
+            raise SchemaError(
+                f"weights, strata and unit of a design are columns with different names, got "
+                f"{list(self.raw_names)}"
+            )
         object.__setattr__(self, "units", self._read_units(listed(self.units)))
 
     def _read_units(self, units: Any) -> int | tuple[tuple[Level, tuple[Level, ...]], ...] | None:

@@ -228,7 +228,9 @@ def test_text_that_no_file_can_hold_is_refused():
 @pytest.mark.parametrize(("plain", "named"), [
     ({"weights": "w"}, "lacks 'mean'"), ({"mean": 2}, "lacks 'weights'"),
     ({"weight": "w", "mean": 2}, "did you mean 'weights'"),
+    ({"weights": "w", "mean": 2, "cap": 3, "unit": "w"}, "different names"),
+    ({"weights": "", "mean": 2, "cap": 3, "deff": 2}, "different names"),
 ])  # fmt: skip
-def test_a_design_without_a_key_says_which(plain, named):
+def test_a_design_of_wrong_keys_says_which(plain, named):
     with pytest.raises(SchemaError, match=named):
         Design.from_dict(plain)
