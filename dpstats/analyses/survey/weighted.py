@@ -465,7 +465,7 @@ class DesignIntervals(Estimated, Cached):
     @cached_property
     def estimate(self) -> Floats:
         """Estimates (q,)."""
-        return self._joined(part.possible for part in self.parts)
+        return self._joined(part.params for part in self.parts)
 
     @cached_property
     def sampling_variance(self) -> Floats:
@@ -513,6 +513,11 @@ class DesignIntervals(Estimated, Cached):
         """Width (q,) of the range of the parameters."""
         return self.ranges[1] - self.ranges[0]
 
+    @property
+    def _possible(self) -> Floats:
+        """See `Estimates.possible`."""
+        return np.clip(self.estimate, *self.ranges)
+
     def __len__(self) -> int:
         return len(self.estimate)
 
@@ -534,7 +539,7 @@ class DesignIntervals(Estimated, Cached):
             width = self._joined(part.half_widths(alpha) for part in self.parts)
             variance = self.privacy_variance + self.sampling_variance
         known = np.isfinite(self.estimate) & np.isfinite(width) & np.isfinite(variance)
-        estimate, width = (np.where(known, x, 0.0) for x in (self.estimate, width))
+        estimate, width = (np.where(known, x, 0.0) for x in (self._possible, width))
         squared = np.divide(
             width**2, variance, out=np.zeros(len(self)), where=known & (variance > 0)
         )
@@ -577,7 +582,7 @@ class DesignIntervals(Estimated, Cached):
         places = np.split(values, np.cumsum([len(part.params) for part in self.parts])[:-1])
         pairs = list(zip(self.parts, places, strict=True))
         two_sided = self._joined(part.pvalues(part.distances(own)) for part, own in pairs)
-        above = (self.estimate > value) == (alternative == "larger")
+        above = (self._possible > value) == (alternative == "larger")
         one_sided = np.where(above, two_sided / 2, 1 - two_sided / 2)
         return two_sided if alternative == "two-sided" else one_sided
 
@@ -897,6 +902,15 @@ def design_notes(design: Design, parts: Sequence[Estimates]) -> list[str]:
         calibrated.append(
             f"the weights do not add up to {first_few(wrong)}: more than noise explains, so that "
             "known totals are not used; ask the custodian"
+        )
+    params = np.concatenate([part.params for part in parts])
+    away = np.abs(params - np.concatenate([part.possible for part in parts]))
+    if impossible := int(np.sum(away > _ROUNDING * (1 + np.abs(params)))):
+        which = "the estimate" if params.size == 1 else f"{impossible} of {params.size} estimates"
+        verb = "is" if impossible == 1 else "are"
+        calibrated.append(
+            f"{which} {verb} impossible by the noise and not cut off, which would bias sums of "
+            "estimates; intervals are around the nearest possible value"
         )
     return [source, *calibrated, cut, *_on_total(design, parts[0].totals.answers.rows),
             "weights are taken as given: that they were adjusted to known totals or for "
