@@ -159,7 +159,7 @@ class Asker:
         self._last: tuple[Any, Any] = None, None
 
     def of(self, query: Any, given: str | None, minus: str | None, over: str | None) -> Bounds:
-        """Whatever may be asked; see `Release.bound`."""
+        """Bounds on anything that may be asked; see `Release.bound`."""
         if isinstance(query, str):
             if minus is None and over is None:
                 return self.of_analysis(Proportion(query, given))

@@ -48,7 +48,7 @@ class PersonTotals:
 
     @property
     def asked(self) -> bool:
-        """Whether there are totals to add up."""
+        """True if there are totals to add up."""
         return bool(self._blocks)
 
     def add(self, rows: pa.RecordBatch, codes: Codes, distinct: Sequence[bytes]) -> None:
@@ -221,7 +221,7 @@ def used_rows(
 
 
 def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same in a form of which Arrow can choose rows."""
+    """The batch in a form of which Arrow can choose rows."""
     return pa.RecordBatch.from_arrays(
         [unwrapped(values) for values in batch.columns], names=batch.schema.names
     )

@@ -127,7 +127,7 @@ def find(block: Block, unit: str, power: int) -> Finding:
 
 
 def find_weighted(block: Block, unit: str, power: int) -> Finding:
-    """The same for rows whose weights, from 0 to 1 here, change too where rows are replaced.
+    """Sensitivity of a block to rows whose weights, from 0 to 1 here, change if rows are replaced.
 
     A norm of u f(x) - v f(y) is convex in the weights u and v, so that it is largest where each is
     0 or 1: the rows x and y are exchanged, or one of them is added.

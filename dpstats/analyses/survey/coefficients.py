@@ -366,16 +366,15 @@ class CellEquations(Equations):
         """
         sizes, sums = (of @ totals for of in self._maps)
         used = np.ones(len(sizes), dtype=np.bool_)
-        fitted = self._solve(totals, sizes, sums, used)
+        if (fitted := self._solve(totals, sizes, sums, used)) is not None:
+            return fitted
         terms, of = self.moments.regressor_terms[0], np.abs(self._terms) > 0.5
         for empty in self._hardly_seen(of.T @ sizes):
-            if fitted is not None:
-                break
             inside = of[:, [terms.index(term) for term in empty]]
             used = np.asarray(~inside.any(axis=1), dtype=np.bool_)
-            if used.any():
-                fitted = self._solve(totals, sizes, sums, used)
-        return fitted
+            if used.any() and (fitted := self._solve(totals, sizes, sums, used)) is not None:
+                return fitted
+        return None
 
     def _solve(
         self, totals: Floats, sizes: Floats, sums: Floats, used: NDArray[np.bool_]
@@ -653,14 +652,14 @@ class ProductEquations(Equations):
         """None where the matrix is not definite, even without levels whose rows noise hides."""
         products, terms = self._products(totals), self.moments.regressor_terms[0]
         used = np.ones(len(products), dtype=np.bool_)
-        fitted = self._solve(products, used)
+        if (fitted := self._solve(products, used)) is not None:
+            return fitted
         at = [self.moments.features.index(term) for term in terms]
         for empty in self._hardly_seen(products[at, at]):
-            if fitted is not None:
-                break
             used[at] = [not any(set(level) <= set(term) for level in empty) for term in terms]
-            fitted = self._solve(products, used)
-        return fitted
+            if (fitted := self._solve(products, used)) is not None:
+                return fitted
+        return None
 
     def _solve(self, products: Floats, used: NDArray[np.bool_]) -> Fitted | None:
         rows = self.moments.rows * used

@@ -162,7 +162,7 @@ class Totals(Cached):
 
     @cached_property
     def known(self) -> Calibration:
-        """What totals are fitted to: nothing if they contradict it."""
+        """Sums that totals are fitted to: none if they contradict the declared ones."""
         declared = self.calibration
         return self.uncalibrated.calibration if declared.names and self.contradicted else declared
 
