@@ -4,10 +4,12 @@
 
 Two counts for `OLS`: `release.infer("ols")` with both kinds of intervals, and everything from the
 plan to the summary. A file counts if one of its functions runs; modules that are imported alone do
-not. Lines are all lines of these files.
+not. Lines are those of the functions that run, of all in these files.
 """
 
+import inspect
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -22,24 +24,26 @@ class Entered:
     """Files of the package whose functions run within a block."""
 
     def __enter__(self):
-        self.files = set()
+        self.lines = defaultdict(set)  # of each file
         sys.setprofile(self._note)
         return self
 
     def _note(self, frame, event, _):
         code = frame.f_code
-        if event == "call" and code.co_name != "<module>" and "dpstats" in code.co_filename:
-            self.files.add(code.co_filename)
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # a function, not a class
+            last = max(line for *_, line in code.co_lines() if line)
+            self.lines[Path(code.co_filename)] |= set(range(code.co_firstlineno, last + 1))
 
     def __exit__(self, *_):
         sys.setprofile(None)
 
     def report(self, label):
-        own = sorted(Path(f) for f in self.files if Path(f).is_relative_to(PACKAGE))
-        lines = {path: len(path.read_text().splitlines()) for path in own}
-        print(f"{label}: {len(own)} files, {sum(lines.values()):,} lines")
-        for path, count in lines.items():
-            print(f"    {count:>5}  {path.relative_to(PACKAGE)}")
+        own = {path: len(lines) for path, lines in self.lines.items() if PACKAGE in path.parents}
+        whole = {path: len(path.read_text().splitlines()) for path in sorted(own)}
+        run, of = sum(own.values()), sum(whole.values())
+        print(f"{label}: {len(own)} files, {run:,} of their {of:,} lines run")
+        for path, count in whole.items():
+            print(f"    {own[path]:>5} of {count:>5}  {path.relative_to(PACKAGE)}")
 
 
 def main():
@@ -58,7 +62,8 @@ def main():
         sys.setprofile(all_steps._note)
         result.summary()
     inference.report("infer and both intervals")
-    all_steps.files |= inference.files
+    for path, lines in inference.lines.items():
+        all_steps.lines[path] |= lines
     all_steps.report("plan to summary")
 
 
