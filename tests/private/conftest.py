@@ -182,8 +182,8 @@ def categories(objects):
     """Each column with categories in the order of its cells."""
     made = {}
     for name, cells in objects.items():
-        levels = pd.Index(cells.dropna().unique(), dtype=object)
-        made[name] = pd.Categorical(cells.where(cells.notna(), None), categories=levels)
+        codes, levels = pd.factorize(cells)
+        made[name] = pd.Categorical.from_codes(codes, pd.Index(levels, dtype=object))
     return pd.DataFrame(made)
 
 

@@ -117,7 +117,7 @@ def cells_of_types():
 
 
 TYPES = cells_of_types()
-NOT_IN_PARQUET = ("union", "binary[0]", "runs", "interval", "dictionary of")
+NOT_IN_PARQUET = ("union", "binary[0]", "runs", "interval", "dictionary of", "list_view")
 
 
 SCHEMA = Schema(COLUMNS)
@@ -166,14 +166,16 @@ def test_json_is_the_value_that_it_spells():
 
 POLARS = {
     "Object": (pl.Object, [1, "a", None, [1], DAY, True]),
-    "Int128": (pl.Int128, [1, 7, None, 2**100]),
     "Enum": (pl.Enum(["a", "1"]), ["a", "1", None]),
     "Decimal": (pl.Decimal(38, 1), [Decimal("1"), Decimal("7.5"), None]),
     "Duration": (pl.Duration, [dt.timedelta(1), None]),
     "Array": (pl.Array(pl.Int64, 1), LISTS),
-    "List of Int128": (pl.List(pl.Int128), LISTS),
     "Struct": (pl.Struct({"a": pl.Int64}), [{"a": 1}, None]),
 }
+LONG = hasattr(pl, "Int128")  # from polars 1.18 on
+if LONG:
+    POLARS["Int128"] = pl.Int128, [1, 7, None, 2**100]
+    POLARS["List of Int128"] = pl.List(pl.Int128), LISTS
 
 
 def test_a_type_of_polars_is_read_as_its_python_values():
@@ -208,5 +210,6 @@ def test_a_long_integer_in_a_file_is_no_reason_to_refuse_its_frame(tmp_path):
     expected = outcome(path)
     with duckdb.connect() as connection:
         connection.execute("SET arrow_lossless_conversion = true")
-        read = [pl.read_csv(path), pl.scan_csv(path), connection.read_csv(str(path))]
-        assert [outcome(data) for data in read] == [expected] * 3
+        read = [pl.read_csv(path), pl.scan_csv(path)] if LONG else []
+        for data in [*read, connection.read_csv(str(path))]:
+            assert outcome(data) == expected
