@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpstats.checks import short
 from dpstats.errors import FileFormatError
@@ -24,9 +24,7 @@ from dpstats.families.tables.lattice import KernelLattice
 from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
 from dpstats.families.tables.splines import SplineTable
-
-if TYPE_CHECKING:
-    from dpstats.schema import Schema
+from dpstats.schema import Schema
 
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,

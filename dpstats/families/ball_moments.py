@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,9 @@ from dpstats.families.block import Block
 from dpstats.families.features import Term
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 RADIUS = 2**13
 """The radius of the ball in integer units: how finely rows are coded."""

@@ -21,16 +21,13 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.errors import RequestError
+from dpstats.privacy.budget import Budget
 from dpstats.privacy.laws import POWERS
-from dpstats.privacy.neighbours import Sensitivity
-from dpstats.schema import Column, Number
+from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
+from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from dpstats.privacy.budget import Budget
-    from dpstats.privacy.neighbours import Neighbours, Unit
-    from dpstats.schema import Schema
 
 
 @dataclass(frozen=True)

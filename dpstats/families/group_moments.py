@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,9 @@ from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
 from dpstats.schema.conditions import MAX_CELLS, cell_set
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 PARTS = ("low", "middle", "high")
 TO_MOMENTS = np.array([[1.0, 1.0, 1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 1.0]])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,12 +35,9 @@ from dpstats.families.features import (
     terms_from_plain,
 )
 from dpstats.families.subgroups import Subgroup, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.budget import Budget
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.budget import Budget
-    from dpstats.privacy.neighbours import Unit
 
 COARSE_STEPS = 64  # to either side of the middle of a number's range
 COARSE_NOISE = 16

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.group_moments import PARTS
 from dpstats.families.subgroups import Subgroup, disjoint, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 _PAIRS = tuple(itertools.product(PARTS, PARTS))
 _MOST = 2**12 - 1  # of the parts of one number, where it has no more steps

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.schema import Column
+from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import CellSet, cell_index, read_condition
-
-if TYPE_CHECKING:
-    from dpstats.schema import Schema
 
 EVERY_CELL = CellSet((), b"\x01")
 

@@ -22,11 +22,8 @@ from dpstats.families.losses.changes import (
     rounded_root,
 )
 from dpstats.families.losses.grid import Axis, grid_names
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 LARGEST = 2**16  # B: rounding a loss costs at most 1 / (2 B) of the largest one
 _ENTRIES = 2**20  # losses that are worked on at a time

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,11 +28,8 @@ from dpstats.families.features import (
 )
 from dpstats.families.persons.products import PersonProducts, steps_of
 from dpstats.families.subgroups import Subgroup, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 _STEPS_OF_PAIRS = 64  # to either side of the middle: totals may be of products of two numbers
 

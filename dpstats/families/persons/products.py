@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,10 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes
 from dpstats.families.block import Block, noise_ratio
 from dpstats.families.features import replacement
+from dpstats.privacy.budget import Budget
 from dpstats.privacy.laws import POWERS
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
 from dpstats.schema import Number
-
-if TYPE_CHECKING:
-    from dpstats.privacy.budget import Budget
-    from dpstats.privacy.neighbours import Neighbours, Unit
 
 MOST_ROWS_OF_PERSON = 63
 """At most: with more, sums of squares over 2^32 rows could pass 2^62."""

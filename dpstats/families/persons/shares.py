@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,9 @@ from dpstats.errors import RequestError
 from dpstats.families.features import rounded
 from dpstats.families.persons.products import LARGEST_TOTAL, PersonProducts, steps_of
 from dpstats.families.subgroups import EVERY_CELL, Subgroup, disjoint, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
 from dpstats.schema.conditions import CellSet
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.budget import Budget
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
 from dpstats.schema.conditions import cell_index
-
-if TYPE_CHECKING:
-    from dpstats.privacy.budget import Budget
-    from dpstats.privacy.neighbours import Unit
 
 _FACTORS = {"laplace": 16, "gaussian": 8}  # 1/16 and 1/64 of a table's price
 

@@ -17,7 +17,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Boolean, Column, Number, Schema
 from dpstats.schema.conditions import (
     CellSet,
@@ -28,8 +28,6 @@ from dpstats.schema.conditions import (
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from dpstats.privacy.neighbours import Unit
 
 MAX_TABLE_CELLS = 2**26
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,11 +23,8 @@ from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.subgroups import require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 PEAK = 2**9  # a kernel's largest value in integer units
 MAX_COLUMNS = 4

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,9 @@ from dpstats.arrays import Codes
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Derivation
 from dpstats.families.tables.cells import ROWS, Indicator
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import CellSet, cell_index
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 
 @dataclass(frozen=True)

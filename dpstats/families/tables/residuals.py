@@ -17,13 +17,11 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table, TableValues
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Schema
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from dpstats.privacy.neighbours import Unit
 
 MOST_COLUMNS = 16  # whose subsets are enumerated
 
