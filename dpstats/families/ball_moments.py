@@ -252,29 +252,9 @@ class BallMoments(Block):
         return np.vstack([rows, rows[i] * rows[j], outside])
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """A rational bound; exact for squared L2 if p >= 2 (but for rounding); see the notes.
+        """A rational bound; exact for squared L2 if p >= 2, but for rounding.
 
-        Notes
-        -----
-        Replace w by v, |w|, |v| <= 1; D = ww' - vv'. The bounds B make the changes f of the
-        functions satisfy sum f^2 = k |w - v|^2 + |D|_F^2, k = 1/4, since products off the diagonal
-        are measured once, with B^2 at least 1/2.
-
-        Squared L2: let r = |w| >= s = |v| and w'v = -rsg. The sum is (r^2 - s^2)^2 +
-        2 r^2 s^2 (1 - g^2) + k (r^2 + s^2 + 2rsg), which increases in r, so r = 1: it is
-        1 + s^4 - 2 s^2 g^2 + k (1 + s^2 + 2sg). In g it is largest at g = min(1, k / 2s). For
-        s >= k/2 that gives 1 + s^4 + k^2/2 + k (1 + s^2), which increases in s; for s <= k/2,
-        (1 + s)^2 ((1 - s)^2 + k), with derivative 2 (1 + s)(k - 2s + 2s^2) >= 0. So at s = 1:
-        (2 + k)^2 / 2, for any k in (0, 2], attained by unit vectors with w'v = -k/2.
-
-        L1: by Cauchy's inequality with weight t on the p means, (sum |f|)^2 is at most
-        (p/t + p(p+1)/2) (tk |w - v|^2 + |D|_F^2) <= (p/t + p(p+1)/2) (2 + tk)^2 / 2, for any t;
-        t is chosen to make it small.
-
-        The number of shrunk rows changes by one, 1/4 in its unit, beside all that.
-
-        Added or removed: k |w|^2 + |w|^4 <= k + 1. For L1, |w|_1 <= sqrt(p), sqrt(k) |w|_1 +
-        |w|^2 + (|w|_1^2 - |w|^2) / sqrt(2) is largest at |w_i| = 1 / sqrt(p).
+        See sensitivity.md, "Moments of rows in a ball".
         """
         p = len(self.numbers)
         shrunk = Sensitivity(Fraction(1, _SHRUNK), Fraction(1, _SHRUNK**2))

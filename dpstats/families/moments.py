@@ -358,18 +358,9 @@ class Moments(Block):
         return products if self.given is None else products * self.given.holds(codes)
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """A rational bound, exact for all first and second moments of numbers and signs (notes).
+        """A rational bound, exact for all first and second moments of numbers and signs.
 
-        Notes
-        -----
-        Alternatives are the terms that share their numbers (with powers), their signs and their
-        groups. One row has one level in each group, so it gives its product v to at most one of
-        these terms, with |v| at most 1. Adding or removing it changes one term by at most 1; how
-        much replacing it changes them is in `dpstats.families.features`.
-
-        Given a subgroup, a row of it is replaced by another, or by a row outside, which changes
-        every alternative by at most 1 (the number of rows is one of them), as removing it does: the
-        larger of the two.
+        See sensitivity.md, "First and second moments" to "Subgroups".
         """
         return self._once(("sensitivity", unit), lambda: self._sensitivity(unit))
 

@@ -53,15 +53,7 @@ class PilotScore(Block):
     are t (y - s), rounded towards zero to 1/65536. Predictor, mean and product are whole numbers
     from codes and one table of means, so that a row adds the same whatever rows are beside it.
 
-    Terms that share all but their levels are alternatives: a row gives at most one of them a value
-    other than zero, and that is at most one in size, as t and y - s are, before and after rounding.
-    With K sets of alternatives, adding or removing a row changes the sums by at most K (L1 and
-    squared L2), and replacing one by 2K and 4K, at any pilot. Without numbers it is less. Rows with
-    the same levels differ by 1 in y - s, so by K in all. Rows with other levels of a column have
-    two different alternatives, or one and none, in the sets with it: 2 or 1 in place of 2 and 4.
-
-    With the identity link y - s is cut off at c and divided by c, so it is at most one in size too;
-    rows with the same levels then may differ by 2.
+    With the identity link y - s is cut off at c and divided by c, so it is at most one in size too.
     """
 
     columns: tuple[Column, ...]  # those of the terms, of the response and of the condition
@@ -242,7 +234,11 @@ class PilotScore(Block):
         return np.asarray(np.clip(found, -UNIT, UNIT))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """See the notes of the class; whatever the pilot."""
+        """Whatever the pilot; less without numbers (sensitivity.md, "Score at a pilot").
+
+        Then rows with the same levels change every set of alternatives by at most one, but for the
+        identity link; rows with other levels of a column move two terms of the sets with it.
+        """
         sets = alternatives(self.terms)
         k = len(sets)
         if unit == "add_remove":

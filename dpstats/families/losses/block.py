@@ -124,14 +124,10 @@ class LossBlock(Block):
         return array
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact where all states of a row are listed, but for very many; else a bound (notes).
+        """Exact where all states of a row are listed, but for very many; else a bound.
 
-        Notes
-        -----
-        The vectors of all states are compared, see `largest_changes`. Where numbers have too many
-        grid points, only some are listed, evenly spaced, and a row is compared with the nearest of
-        them: each function differs there by at most its `slack`, by the Lipschitz constant of the
-        loss, so distances grow by at most twice the norm of the slacks, and norms by it.
+        Where numbers have too many grid points, a row is compared with the nearest listed one: each
+        function differs there by at most its `slack` (sensitivity.md, "Losses on a grid").
         """
         return _sensitivity(self, unit)
 

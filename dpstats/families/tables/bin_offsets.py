@@ -30,12 +30,6 @@ class BinOffsets(Block):
     the number has no error of first order in the bins' width. An offset is at most half a bin, so
     it needs far less precision than a count, and `noise_factor` gives it less.
 
-    Notes
-    -----
-    In units of the half width of a bin, a row adds at most one to one function. So adding or
-    removing it changes the sums by at most one. Replacing it changes either two of them by at most
-    one, or one by at most two: L1 2, squared L2 4.
-
     Examples
     --------
     >>> import dpstats as dps
@@ -121,7 +115,7 @@ class BinOffsets(Block):
         return values
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """See the notes; exact where some bin has two grid points."""
+        """Exact where some bin has two grid points: a row adds at most one to one function."""
         if unit == "add_remove":
             return Sensitivity(Fraction(1), Fraction(1))
         return Sensitivity(Fraction(2), Fraction(4))

@@ -36,12 +36,8 @@ class Residual(Block):
     with noise in their own space; here every integer function gets a noise of its own, and the part
     outside that space is dropped afterwards, which leaves the same law.
 
-    Notes
-    -----
-    A row's function values r(x) have |r(x)|^2 = prod_a n_a (n_a - 1) =: q and, where rows x and y
-    differ in the columns D, r(x) r(y) = prod_{a not in D} n_a (n_a - 1) prod_{a in D} (-n_a). So
-    adding or removing a row changes the sums by q, and replacing x by y by
-    2 q (1 - prod_{a in D} -1 / (n_a - 1)), both exactly.
+    A row's function values r(x) have |r(x)|^2 = prod_a n_a (n_a - 1), and the product of those of
+    two rows is the same with -n_a for every column in which they differ (sensitivity.md).
 
     References
     ----------

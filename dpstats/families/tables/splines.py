@@ -43,14 +43,8 @@ class SplineTable(Block):
 
     Notes
     -----
-    Between the knots b and c, with a before and d after them (b and c themselves at the ends), a
-    code x has (c - x)^2 / ((c - a)(c - b)) of one spline, (x - b)^2 / ((d - b)(c - b)) of the
-    second after it, and the rest of one of that between them. The two are rounded to whole units,
-    and the rest is not negative: where both are half a unit 1/u or more, x is at least sqrt(1/2u)
-    of the way from b and from c, and at least 2 / sqrt(2u) (1 - 1/sqrt(2u)) >= 1/u is left. So all
-    three add up to one exactly, and the sensitivity is that of the cells of a table: values are not
-    negative and add up to one, hence their squares do to one at most. Rows at the first or last
-    code of every number, which are in one cell, reach it.
+    Two of the splines of a code are rounded to whole units and the third has the rest, which is not
+    negative (sensitivity.md, "Splines of numbers").
     """
 
     axes: tuple[Column, ...]
@@ -185,7 +179,7 @@ class SplineTable(Block):
         return values
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact, see the notes."""
+        """Exact, as of the cells of a table: values are not negative and add up to one."""
         times = Fraction(2 if unit == "replace" else 1)
         return Sensitivity(times, times)
 
