@@ -10,13 +10,11 @@ from dpstats.errors import FileFormatError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
-from dpstats.families.persons.moments import PersonMoments
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonMoments, PersonShares
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table

@@ -360,6 +360,12 @@ class DenseValues:
         return sparse.csr_array(self.array)
 
 
+def of_weight_one(unit: Unit) -> Sensitivity:
+    """Sensitivity of functions that are not negative and add up to one at most, as cells do."""
+    times = Fraction(2 if unit == "replace" else 1)
+    return Sensitivity(times, times)
+
+
 def noise_ratio(price: Fraction, allowed: Fraction, budget: Budget) -> int:
     """Smallest ratio of noise scales at which functions of this price cost at most `allowed`."""
     ratio = math.ceil(price / allowed)

@@ -122,11 +122,6 @@ def term_names(
     return names
 
 
-def terms_from_plain(plain: Any) -> list[Term]:
-    """Terms as files write them, lists of names and levels."""
-    return [tuple((str(name), level) for name, level in term) for term in plain]
-
-
 def rounded(number: Number, steps: int, codes: Codes) -> Codes:
     """Codes on a grid of so many steps to either side, halves away from the middle."""
     half = number.half_points

@@ -119,6 +119,21 @@ class Subgroup:
         return cls(CellSet.from_dict(plain, schema), answered, str(plain["label"]))
 
 
+def suffix_of(given: Subgroup | None) -> str:
+    """What the names of functions end in, such as ", age >= 65"; "" for all rows."""
+    return f", {given.name}" if given is not None and given.name else ""
+
+
+def plain_given(given: Subgroup | None) -> dict[str, Any]:
+    """Plain data of a block's subgroup; nothing for all rows."""
+    return {} if given is None else {"given": given.to_dict()}
+
+
+def given_from_plain(plain: Mapping[str, Any], schema: Schema) -> Subgroup | None:
+    """Inverse of `plain_given`."""
+    return Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
+
+
 def disjoint(groups: Iterable[Subgroup]) -> bool:
     """True if subgroups are sets of cells of the same columns, and no cell is in two of them."""
     groups = tuple(groups)

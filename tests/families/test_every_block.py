@@ -11,12 +11,10 @@ import dpstats as dps
 from dpstats.analyses.regression.design_moments import Design, DesignMoments
 from dpstats.families import KINDS, block_from_dict
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses
-from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
+from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.bin_offsets import BinOffsets

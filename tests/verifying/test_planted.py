@@ -7,10 +7,9 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.block import LossBlock
 from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table

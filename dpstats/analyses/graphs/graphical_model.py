@@ -29,9 +29,8 @@ from dpstats.checks import as_float, check_choice, check_numbers, counted, first
 from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.features import SIGN, Feature, Term, has_sign, indicator, product
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, third_and_fourth_powers
 from dpstats.families.separators import (
     Edges,
     checked_edges,

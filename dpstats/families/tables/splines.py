@@ -6,15 +6,20 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.block import Block
-from dpstats.families.subgroups import Subgroup, require_answered
+from dpstats.families.block import Block, of_weight_one
+from dpstats.families.subgroups import (
+    Subgroup,
+    given_from_plain,
+    plain_given,
+    require_answered,
+    suffix_of,
+)
 from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
 
@@ -128,8 +133,7 @@ class SplineTable(Block):
             else [f"spline {i + 1} of {c.name}" for i in range(length)]
             for c, knots, length in zip(self.axes, self.knots, self.shape, strict=True)
         ]  # fmt: skip
-        suffix = f", {self.given.name}" if self.given and self.given.name else ""
-        return [", ".join(cell) + suffix for cell in itertools.product(*labels)]
+        return [", ".join(cell) + suffix_of(self.given) for cell in itertools.product(*labels)]
 
     def splines(self, axis: int, codes: Codes) -> tuple[Codes, Codes]:
         """First of the splines that codes (n,) of a number are in, and values (s, n) from it on."""
@@ -180,21 +184,20 @@ class SplineTable(Block):
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact, as of the cells of a table: values are not negative and add up to one."""
-        times = Fraction(2 if unit == "replace" else 1)
-        return Sensitivity(times, times)
+        return of_weight_one(unit)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         knots = [None if own is None else list(own) for own in self.knots]
         plain = {"kind": self.kind, "columns": [c.name for c in self.axes], "knots": knots}
-        return plain | ({"given": self.given.to_dict()} if self.given else {})
+        return plain | plain_given(self.given)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> SplineTable:
         """Inverse of `to_dict`."""
         knots = (None if own is None else tuple(map(int, own)) for own in plain["knots"])
-        given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
-        return cls(tuple(schema[name] for name in plain["columns"]), tuple(knots), given)
+        columns = tuple(schema[name] for name in plain["columns"])
+        return cls(columns, tuple(knots), given_from_plain(plain, schema))
 
 
 def _nearest(above: Codes, below: Codes) -> Codes:
