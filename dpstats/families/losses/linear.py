@@ -14,9 +14,8 @@ from dpstats.checks import excerpt
 from dpstats.errors import RequestError
 from dpstats.families.features import Feature
 from dpstats.families.formula import Design
-from dpstats.families.losses.block import LARGEST, LossBlock
+from dpstats.families.losses.block import LARGEST, Axis, LossBlock, axes_of, grid_points
 from dpstats.families.losses.functions import LinearLoss, loss_from_dict
-from dpstats.families.losses.grid import Axis, axes_of
 from dpstats.families.subgroups import require_answered
 from dpstats.schema import Column, Number, Schema
 
@@ -127,6 +126,11 @@ class LinearLosses(LossBlock):
                 spans.append((float(number.grid[0]) - middle, float(number.grid[-1]) - middle))
         return spans
 
+    @cached_property
+    def _points(self) -> Floats:
+        """(d, p) coefficients at the points of the grid."""
+        return grid_points(self.axes)
+
     @property
     def reach(self) -> Floats:
         """(p,) bounds on how much the loss changes with each coefficient, per unit of it."""
@@ -160,16 +164,14 @@ class LinearLosses(LossBlock):
 
     def values(self, codes: Mapping[str, Codes]) -> Codes:
         """Losses (m, d) int64, rounded to the nearest unit."""
-        m, p = len(codes[self.columns[0].name]), len(self.axes)
-        predictor = np.zeros((m, *(1 for _ in self.axes)))
-        for j, (axis, feature) in enumerate(zip(self.axes, self.regressors, strict=True)):
-            own = np.ones(m)
+        predictor = np.zeros((len(codes[self.columns[0].name]), self.size))
+        for feature, coefficient in zip(self.regressors, self._points.T, strict=True):
+            own = np.ones(len(predictor))
             if feature is not None:
                 own = self._values_of(feature, codes[feature[0]]) - self.middle(feature)
-            along = axis.values.reshape([-1 if i == j else 1 for i in range(p)])
-            predictor = predictor + own.reshape(-1, *(1 for _ in self.axes)) * along
+            predictor += own[:, None] * coefficient
         response = self._values_of(self.response, codes[self.response[0]])
-        losses = self.loss.values(response[:, None], predictor.reshape(m, -1))
+        losses = self.loss.values(response[:, None], predictor)
         return np.floor(losses / self.unit + 0.5).astype(np.int64)
 
     def distinguished(self, column: Column) -> Codes:
@@ -191,16 +193,13 @@ class LinearLosses(LossBlock):
 
         One unit more, for rounding.
         """
-        moved = np.zeros([axis.points for axis in self.axes])
-        for j, (axis, feature) in enumerate(zip(self.axes, self.regressors, strict=True)):
+        moved = np.zeros(self.size)
+        for feature, coefficient in zip(self.regressors, self._points.T, strict=True):
             if feature is not None and feature[1] is None:
-                along = np.abs(axis.values).reshape(
-                    [-1 if i == j else 1 for i in range(moved.ndim)]
-                )
-                moved = moved + gaps.get(feature[0], 0.0) * along
+                moved += gaps.get(feature[0], 0.0) * np.abs(coefficient)
         if self.response[1] is None:
-            moved = moved + gaps.get(self.response[0], 0.0)
-        units = self.loss.lipschitz * moved.ravel() / self.unit
+            moved += gaps.get(self.response[0], 0.0)
+        units = self.loss.lipschitz * moved / self.unit
         return np.where(units > 0, np.ceil(units + 1e-6) + 1, 0).astype(np.int64)
 
     def to_dict(self) -> dict[str, Any]:

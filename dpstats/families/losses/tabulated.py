@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import as_float, short
 from dpstats.errors import RequestError
-from dpstats.families.losses.block import LARGEST, LossBlock, codes_of, grid_points
-from dpstats.families.losses.grid import Axis, axes_of
+from dpstats.families.losses.block import (
+    LARGEST,
+    Axis,
+    LossBlock,
+    axes_of,
+    codes_of,
+    grid_points,
+)
 from dpstats.schema import Column, Number, Schema
 
 MOST_ENTRIES = 200_000
