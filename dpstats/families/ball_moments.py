@@ -31,7 +31,6 @@ _CROSS = math.isqrt(RADIUS**4 // 2) + 1  # at least RADIUS^2 / sqrt(2)
 _MEAN = 2 * RADIUS
 _SHRUNK = 4
 _FARTHEST = 2**24  # of a coordinate before it is shrunk, so that no int64 overflows
-_ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less than 2^53
 
 
 @dataclass(frozen=True)
@@ -231,19 +230,11 @@ class BallMoments(Block):
         return rows, outside
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
-        """Sums (d,) int64: Gram matrices of blocks of rows, exact in float64, added in int64."""
-        used = {c.name: codes[c.name] for c in self.numbers}
-        p, n = len(self.numbers), len(next(iter(used.values())))
-        i, j = np.triu_indices(p)
-        total = np.zeros(self.size, dtype=np.int64)
-        for start in range(0, n, _ROWS):
-            piece = {name: array[start : start + _ROWS] for name, array in used.items()}
-            rows, outside = self._shrunk(piece)
-            floats = rows.astype(np.float64)
-            total[:p] += rows.sum(axis=1)
-            total[p:-1] += (floats @ floats.T)[i, j].astype(np.int64)
-            total[-1] += np.count_nonzero(outside)
-        return total
+        """Sums (d,) int64: a Gram matrix, exact in float64 as batches hold fewer than 2^27 rows."""
+        rows, outside = self._shrunk(codes)
+        floats = rows.astype(np.float64)
+        products = (floats @ floats.T)[np.triu_indices(len(rows))].astype(np.int64)
+        return np.concatenate([rows.sum(axis=1), products, [np.count_nonzero(outside)]])
 
     def functions(self, codes: Mapping[str, Codes]) -> Codes:
         """Values (d, n) int64."""

@@ -209,10 +209,15 @@ class Block(Cached, ABC):
         return budget.price(self.moved_by(neighbours))
 
     def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
-        """Price at noise `noise_factor` times as large: the part of the block in an equal split."""
+        """Price at noise `noise_factor` times as large: the part of the block in an equal split.
+
+        Of products of totals of k rows at noise k times as large again, their scale.
+        """
 
         def compute() -> Fraction:
-            cheaper: int = self.noise_factor(budget, neighbours.unit) ** POWERS[budget.noise]
+            scale = neighbours.rows_per_person ** (self.degree - 1)
+            scale *= self.noise_factor(budget, neighbours.unit)
+            cheaper: int = scale ** POWERS[budget.noise]
             return self.price(budget, neighbours) / cheaper
 
         # A plan asks again for every way to split the budget.

@@ -97,7 +97,7 @@ class TermBlock(Block):
 
     @property
     def size(self) -> int:
-        """Number of functions."""
+        """Number of terms."""
         return len(self.terms)
 
     def named(self, numbers: Mapping[str, str]) -> list[str]:

@@ -27,8 +27,7 @@ from dpstats.families.group_moments import GroupBlock, groups_from_plain
 from dpstats.families.moments import COARSE_STEPS, TermBlock, terms_and_given, used_columns
 from dpstats.families.subgroups import EVERY_CELL, Subgroup, plain_given, require_answered
 from dpstats.privacy.budget import Budget
-from dpstats.privacy.laws import POWERS
-from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
 from dpstats.schema.conditions import CellSet
 
@@ -168,16 +167,6 @@ class PersonProducts(Block):
         """
         allowed = budget.price(self.of_rows_alone(unit)) * _SHARE
         return min(noise_ratio(budget.price(self.sensitivity(unit)), allowed, budget), _NOISE)
-
-    def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
-        """At a scale k times `noise_factor` times as large, as in an equal split."""
-
-        def compute() -> Fraction:
-            factor = neighbours.rows_per_person * self.noise_factor(budget, neighbours.unit)
-            cheaper: int = factor ** POWERS[budget.noise]
-            return self.price(budget, neighbours) / cheaper
-
-        return self._once((budget.kind, neighbours), compute)
 
     @property
     def keys(self) -> Sequence[frozenset[Hashable]]:  # type: ignore[override]

@@ -12,6 +12,14 @@ import numpy as np
 from dpstats.analyses.graphs.graph_result import GraphResult
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PartialIntervals
+from dpstats.analyses.graphs.separators import (
+    Edges,
+    checked_edges,
+    moments_of_products,
+    separators,
+    sign_products,
+    triangulated,
+)
 from dpstats.analyses.graphs.sparse_graphs import (
     PenalisedGraphResult,
     clime,
@@ -31,14 +39,6 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.features import SIGN, Feature, Term, has_sign, indicator, product
 from dpstats.families.moments import Moments, third_and_fourth_powers
-from dpstats.families.separators import (
-    Edges,
-    checked_edges,
-    moments_of_products,
-    separators,
-    sign_products,
-    triangulated,
-)
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix
 from dpstats.measured.radius import SpectralRadius

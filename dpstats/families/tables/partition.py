@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.block import Block, Derivation
+from dpstats.families.block import Block, Derivation, of_weight_one
 from dpstats.families.tables.cells import ROWS, Indicator
 from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Schema
@@ -93,10 +93,9 @@ class Partition(Block):
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact but for replaced rows in a single set; of the union see eq. rotated-basis."""
-        added = Sensitivity(Fraction(2), Fraction(2)) if self.rotated else _ONE
-        if unit == "add_remove":
-            return added
-        return Sensitivity(Fraction(2), Fraction(4 if self.rotated else 2))
+        if not self.rotated:
+            return of_weight_one(unit)
+        return Sensitivity(Fraction(2), Fraction(2 if unit == "add_remove" else 4))
 
     @property
     def keys(self) -> Sequence[Hashable]:  # type: ignore[override]
@@ -173,6 +172,3 @@ class Partition(Block):
         """Sets of cells over some columns, by their labels."""
         masks = (np.ascontiguousarray(cells).tobytes() for cells in sets.values())
         return Partition(tuple(columns), tuple(masks), tuple(sets))
-
-
-_ONE = Sensitivity(Fraction(1), Fraction(1))

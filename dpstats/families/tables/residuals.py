@@ -87,17 +87,13 @@ class Residual(Block):
         """One name per cell."""
         return [f"residual of {name}" for name in self.table.names]
 
-    def of_counts(self, counts: Codes) -> Codes:
-        """Exact sums (d,) int64 from the counts of the table."""
-        return _centred(counts.reshape(self.shape), len(self.shape)).ravel()
-
     def functions(self, codes: Mapping[str, Codes]) -> NDArray[Any]:
         """Values (d, n) int64."""
         return self.potential(self.table.functions(codes).astype(np.int64))
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Exact sums (d,) int64."""
-        return self.of_counts(self.table.sums(codes))
+        return self.potential(self.table.sums(codes))
 
     def evaluate(self, codes: Mapping[str, Codes]) -> ResidualValues:
         """The functions at m points."""
@@ -107,7 +103,7 @@ class Residual(Block):
         """Sum at every cell of the functions times coefficients, both (d, ...).
 
         Along a column the functions are the symmetric matrix n I - J: so this also turns weights of
-        cells into sums of the functions.
+        cells, or counts, into sums of the functions.
         """
         table = coefficients.reshape(*self.shape, *coefficients.shape[1:])
         return np.asarray(_centred(table, len(self.shape)).reshape(coefficients.shape))
