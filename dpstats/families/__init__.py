@@ -16,12 +16,10 @@ from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
 from dpstats.families.persons import PersonMoments, PersonShares
 from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.bin_offsets import BinOffsets
-from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.cells import Indicator, Partition, Table
+from dpstats.families.tables.inside_bins import BinOffsets, SplineTable
 from dpstats.families.tables.lattice import KernelLattice
-from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
-from dpstats.families.tables.splines import SplineTable
 from dpstats.schema import Schema
 
 _LIBRARY = (

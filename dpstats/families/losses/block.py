@@ -319,17 +319,12 @@ def codes_of(column: Column) -> Codes:
 
 def _distinct(columns: Mapping[str, Codes]) -> tuple[dict[str, Codes], Codes]:
     """The distinct rows, by column, and how often each occurs, (m,) int64."""
-    lows = {name: int(codes.min()) for name, codes in columns.items() if len(codes)}
-    if not lows:
-        return dict(columns), np.empty(0, dtype=np.int64)
-    spans = [int(columns[name].max()) - low + 1 for name, low in lows.items()]
-    if math.prod(spans) >= 2**62:
-        return dict(columns), np.ones(len(next(iter(columns.values()))), dtype=np.int64)
-    index = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
-    for (name, low), span in zip(lows.items(), spans, strict=True):
-        index = index * span + (columns[name] - low)
-    _, first, counts = np.unique(index, return_index=True, return_counts=True)
-    return {name: codes[first] for name, codes in columns.items()}, counts.astype(np.int64)
+    import pandas as pd
+
+    rows = pd.DataFrame(dict(enumerate(columns.values())))
+    counts = rows.groupby(list(rows), sort=False).size()
+    levels = [counts.index.get_level_values(i).to_numpy() for i in range(len(columns))]
+    return dict(zip(columns, levels, strict=True)), counts.to_numpy()
 
 
 def grid_points(axes: Sequence[Axis]) -> Floats:
