@@ -324,7 +324,7 @@ def _distinct(columns: Mapping[str, Codes]) -> tuple[dict[str, Codes], Codes]:
     rows = pd.DataFrame(dict(enumerate(columns.values())))
     counts = rows.groupby(list(rows), sort=False).size()
     levels = [counts.index.get_level_values(i).to_numpy() for i in range(len(columns))]
-    return dict(zip(columns, levels, strict=True)), counts.to_numpy()
+    return dict(zip(columns, levels, strict=True)), counts.to_numpy().astype(np.int64)
 
 
 def grid_points(axes: Sequence[Axis]) -> Floats:
