@@ -64,9 +64,9 @@ from .families.ball_moments import BallMoments as BallMoments
 from .families.block import Family as Family
 from .families.tables.cells import Cells as Cells
 from .families.group_moments import GroupMoments as GroupMoments
-from .families.losses.functions import HuberLoss as HuberLoss
-from .families.losses.functions import LogisticLoss as LogisticLoss
-from .families.losses.functions import PinballLoss as PinballLoss
+from .families.losses.linear import HuberLoss as HuberLoss
+from .families.losses.linear import LogisticLoss as LogisticLoss
+from .families.losses.linear import PinballLoss as PinballLoss
 from .families.losses.tabulated import TabulatedLoss as TabulatedLoss
 from .families.moments import Moments as Moments
 from .inference.intervals import Intervals as Intervals

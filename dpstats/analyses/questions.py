@@ -20,8 +20,8 @@ from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
+from dpstats.families.tables.inside_bins import BinOffsets
 from dpstats.schema import MISSING_LABEL, Column, Number, Schema
 from dpstats.schema.conditions import cell_index
 

@@ -26,8 +26,8 @@ from dpstats.families.features import Term, is_level
 from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import ROWS, Indicator
+from dpstats.families.tables.inside_bins import BinOffsets
 from dpstats.measured.combining import Sources
 from dpstats.schema import Column
 from dpstats.schema.conditions import cell_set

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpstats.checks import short
 from dpstats.errors import FileFormatError
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses
 from dpstats.families.losses.tabulated import TabulatedLosses
 from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
-from dpstats.families.persons.moments import PersonMoments
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonMoments, PersonShares
 from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.bin_offsets import BinOffsets
-from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.cells import Indicator, Partition, Table
+from dpstats.families.tables.inside_bins import BinOffsets, SplineTable
 from dpstats.families.tables.lattice import KernelLattice
-from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
-from dpstats.families.tables.splines import SplineTable
-
-if TYPE_CHECKING:
-    from dpstats.schema import Schema
+from dpstats.schema import Schema
 
 _LIBRARY = (
     Table, Indicator, Residual, Moments, GroupMoments, BallMoments, KernelLattice, BinOffsets,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,9 @@ from dpstats.families.block import Block
 from dpstats.families.features import Term
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.privacy.rationals import parse_fraction
 from dpstats.schema import Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 RADIUS = 2**13
 """The radius of the ball in integer units: how finely rows are coded."""
@@ -34,7 +31,6 @@ _CROSS = math.isqrt(RADIUS**4 // 2) + 1  # at least RADIUS^2 / sqrt(2)
 _MEAN = 2 * RADIUS
 _SHRUNK = 4
 _FARTHEST = 2**24  # of a coordinate before it is shrunk, so that no int64 overflows
-_ROWS = 2**16  # at a time; their products of up to RADIUS^2 = 2^26 sum to less than 2^53
 
 
 @dataclass(frozen=True)
@@ -234,19 +230,11 @@ class BallMoments(Block):
         return rows, outside
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
-        """Sums (d,) int64: Gram matrices of blocks of rows, exact in float64, added in int64."""
-        used = {c.name: codes[c.name] for c in self.numbers}
-        p, n = len(self.numbers), len(next(iter(used.values())))
-        i, j = np.triu_indices(p)
-        total = np.zeros(self.size, dtype=np.int64)
-        for start in range(0, n, _ROWS):
-            piece = {name: array[start : start + _ROWS] for name, array in used.items()}
-            rows, outside = self._shrunk(piece)
-            floats = rows.astype(np.float64)
-            total[:p] += rows.sum(axis=1)
-            total[p:-1] += (floats @ floats.T)[i, j].astype(np.int64)
-            total[-1] += np.count_nonzero(outside)
-        return total
+        """Sums (d,) int64: a Gram matrix, exact in float64 as batches hold fewer than 2^27 rows."""
+        rows, outside = self._shrunk(codes)
+        floats = rows.astype(np.float64)
+        products = (floats @ floats.T)[np.triu_indices(len(rows))].astype(np.int64)
+        return np.concatenate([rows.sum(axis=1), products, [np.count_nonzero(outside)]])
 
     def functions(self, codes: Mapping[str, Codes]) -> Codes:
         """Values (d, n) int64."""
@@ -255,29 +243,9 @@ class BallMoments(Block):
         return np.vstack([rows, rows[i] * rows[j], outside])
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """A rational bound; exact for squared L2 if p >= 2 (but for rounding); see the notes.
+        """A rational bound; exact for squared L2 if p >= 2, but for rounding.
 
-        Notes
-        -----
-        Replace w by v, |w|, |v| <= 1; D = ww' - vv'. The bounds B make the changes f of the
-        functions satisfy sum f^2 = k |w - v|^2 + |D|_F^2, k = 1/4, since products off the diagonal
-        are measured once, with B^2 at least 1/2.
-
-        Squared L2: let r = |w| >= s = |v| and w'v = -rsg. The sum is (r^2 - s^2)^2 +
-        2 r^2 s^2 (1 - g^2) + k (r^2 + s^2 + 2rsg), which increases in r, so r = 1: it is
-        1 + s^4 - 2 s^2 g^2 + k (1 + s^2 + 2sg). In g it is largest at g = min(1, k / 2s). For
-        s >= k/2 that gives 1 + s^4 + k^2/2 + k (1 + s^2), which increases in s; for s <= k/2,
-        (1 + s)^2 ((1 - s)^2 + k), with derivative 2 (1 + s)(k - 2s + 2s^2) >= 0. So at s = 1:
-        (2 + k)^2 / 2, for any k in (0, 2], attained by unit vectors with w'v = -k/2.
-
-        L1: by Cauchy's inequality with weight t on the p means, (sum |f|)^2 is at most
-        (p/t + p(p+1)/2) (tk |w - v|^2 + |D|_F^2) <= (p/t + p(p+1)/2) (2 + tk)^2 / 2, for any t;
-        t is chosen to make it small.
-
-        The number of shrunk rows changes by one, 1/4 in its unit, beside all that.
-
-        Added or removed: k |w|^2 + |w|^4 <= k + 1. For L1, |w|_1 <= sqrt(p), sqrt(k) |w|_1 +
-        |w|^2 + (|w|_1^2 - |w|^2) / sqrt(2) is largest at |w_i| = 1 / sqrt(p).
+        See sensitivity.md, "Moments of rows in a ball".
         """
         p = len(self.numbers)
         shrunk = Sensitivity(Fraction(1, _SHRUNK), Fraction(1, _SHRUNK**2))

@@ -21,16 +21,13 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
 from dpstats.errors import RequestError
+from dpstats.privacy.budget import Budget
 from dpstats.privacy.laws import POWERS
-from dpstats.privacy.neighbours import Sensitivity
-from dpstats.schema import Column, Number
+from dpstats.privacy.neighbours import Neighbours, Sensitivity, Unit
+from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from dpstats.privacy.budget import Budget
-    from dpstats.privacy.neighbours import Neighbours, Unit
-    from dpstats.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -212,10 +209,15 @@ class Block(Cached, ABC):
         return budget.price(self.moved_by(neighbours))
 
     def relative_price(self, budget: Budget, neighbours: Neighbours) -> Fraction:
-        """Price at noise `noise_factor` times as large: the part of the block in an equal split."""
+        """Price at noise `noise_factor` times as large: the part of the block in an equal split.
+
+        Of products of totals of k rows at noise k times as large again, their scale.
+        """
 
         def compute() -> Fraction:
-            cheaper: int = self.noise_factor(budget, neighbours.unit) ** POWERS[budget.noise]
+            scale = neighbours.rows_per_person ** (self.degree - 1)
+            scale *= self.noise_factor(budget, neighbours.unit)
+            cheaper: int = scale ** POWERS[budget.noise]
             return self.price(budget, neighbours) / cheaper
 
         # A plan asks again for every way to split the budget.
@@ -361,6 +363,12 @@ class DenseValues:
         from scipy import sparse
 
         return sparse.csr_array(self.array)
+
+
+def of_weight_one(unit: Unit) -> Sensitivity:
+    """Sensitivity of functions that are not negative and add up to one at most, as cells do."""
+    times = Fraction(2 if unit == "replace" else 1)
+    return Sensitivity(times, times)
 
 
 def noise_ratio(price: Fraction, allowed: Fraction, budget: Budget) -> int:

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Block
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Schema
 from dpstats.schema.design import UNPAIRED
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 UNIT = "(unit)"
 """Name of the codes of units among the codes of columns: no column is named so."""

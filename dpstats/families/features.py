@@ -1,15 +1,8 @@
 """Features of a row, products of them, and how much one row changes the sums of such products.
 
-All bounds for a replaced row rest on one inequality. Let a row x become x', both in [-1, 1]^p, and
-t_i = 1 - |x_i - x'_i|. Write x = u + v and x' = u - v. For a monomial f, f(x) - f(x') is twice the
-sum of the terms of f(u + v) that are odd in v. Their coefficients are not negative, so its absolute
-value is at most that at (|u|, |v|), which rises with |u|; and |u_i| <= 1 - |v_i|. Hence
-
-    |f(x) - f(x')| <= f(1) - f(1 - 2|v|) = 1 - f(t), for all monomials at once,
-
-with equality at x = (1, ..., 1), x' = t. The sensitivity of a set of monomials is therefore the
-largest sum over f of 1 - f(t) (L1) or of (1 - f(t))^2 (squared L2) over t in [-1, 1]^p, -1 or 1 at
-signs. A level that the row keeps is a factor of at most one.
+All bounds for a replaced row rest on one inequality: with t_i = 1 - |x_i - x'_i|, every monomial f
+changes by at most 1 - f(t). It and the bounds are proved in
+``docs/explanation/privacy/sensitivity.md``.
 """
 
 from __future__ import annotations
@@ -129,11 +122,6 @@ def term_names(
     return names
 
 
-def terms_from_plain(plain: Any) -> list[Term]:
-    """Terms as files write them, lists of names and levels."""
-    return [tuple((str(name), level) for name, level in term) for term in plain]
-
-
 def rounded(number: Number, steps: int, codes: Codes) -> Codes:
     """Codes on a grid of so many steps to either side, halves away from the middle."""
     half = number.half_points
@@ -159,10 +147,8 @@ def alternatives(terms: Iterable[Term]) -> Counter[tuple[Term, tuple[str, ...]]]
 def replacement(terms: Sequence[Term]) -> Sensitivity:
     """Bound on the changes of the sums of products when a row replaces another one.
 
-    Exact for all first and second moments of numbers, signs and levels, and L1 without the first
-    ones of numbers and signs too (a regression without an intercept). For terms of one or two
-    features the bound is the smaller of two, alternatives one by one and `_bound_moments`, since a
-    subset of the terms can only lower both. Bounds for longer ones are in the functions below, and
+    For terms of one or two features it is the smaller of two, alternatives one by one and
+    `_bound_moments`, since a subset of the terms can only lower both. Bounds for longer ones are
     added.
     """
     few = [term for term in terms if len(term) <= 2]
@@ -180,41 +166,10 @@ def replacement(terms: Sequence[Term]) -> Sensitivity:
 def _bound_moments(p: int, s: int, groups: int, single: int, first: bool) -> Sensitivity:
     """Bound for all first and second moments of numbers, signs and levels; exact with `first`.
 
-    Without `first`, the first moments of numbers and signs are left out.
-
-    Of `groups` two levels or more are used, of `single` groups one (the other is a baseline).
-    Replace one row x by x', and write u = (x + x')/2, v = (x - x')/2, so |u_i| + |v_i| <= 1 and
-    x_i x_j - x'_i x'_j = 2 (u_i v_j + v_i u_j), for numbers and for signs, which have no squares
-    and a_i = |v_i| of 0 or 1. Let h groups keep their level and d of the single ones change
-    theirs. One term at most for every group, and every pair of groups, is 1 in each row, so
-    that its part changes by
-
-        2 for a group that changes, 1 for a single one;
-        2 for a pair with a group that changes, but 1 if a single one changes too; 1 for a
-        pair with single ones that change, and otherwise groups that do not;
-
-    and in squares as much. With a group that keeps its level, number i changes by 2 a_i; with one
-    that changes, |x_i| + |x'_i| = 2 max(|u_i|, |v_i|) <= 2 max(1 - a_i, a_i); with a single one, by
-    1 at most. The moments of numbers and signs change by 2 a_i, 4 a_i (1 - a_i) (numbers), and
-    2 (a_i + a_j - 2 a_i a_j) at most. All of these bounds are reached together by x = (1, ..., 1),
-    x' = 1 - 2a, and the single levels that x has and x' lacks.
-
-    L1: the sum is concave in the a of the numbers where every one stays on its side of 1/2, so that
-    it is largest where the m above are equal, A, and the others too, B. Its derivatives by A and B
-    (each over their number) differ by 4 (B - A + c), c the groups that change: if there is one, A
-    rises while B does, and A = 1 or B = 0, each with its other at the root of the derivative.
-
-    Squared L2: with squares instead, at most 4 sum a_i + 4 sum_{i<j} (a_i + a_j - 2 a_i a_j)
-    for numbers and signs, and 4 a_i, 2 and 1 of one of them with a group. All is multilinear in a,
-    so the largest value is at k of the a_i equal to one. Without groups it is 4 k (P - k + 1), P =
-    p + s, which signs alone reach: k of them change, and with them their products with the others.
-
-    Without first moments of numbers and signs L1 has 2 sum a_i less. In squares, a number and its
-    groups still change by 4 a_i each where groups keep their level, and else by 2 for each that
-    changes, as 16 a_i^2 (1 - a_i)^2 <= 4 a_i (1 - a_i). Without such groups let e_i = 1 - 2 a_i
-    and T = sum e_i^2: squares and products change by (1 - e_i^2)^2, zero for signs, and
-    (1 - e_i e_j)^2, in sum (P^2 - 2 (sum e_i)^2 + T^2 + sum (1 - e_i^2)^2) / 2, and with
-    (1 - e_i^2)^2 <= 1 - e_i^2 at most (P^2 + T^2 + P - T) / 2 <= P^2.
+    Without `first`, the first moments of numbers and signs are left out. Of `groups` two levels or
+    more are used, of `single` groups one (the other is a baseline). Let h groups keep their level,
+    d of the single ones and t signs change theirs, and k of all numbers and signs turn from one end
+    to the other (sensitivity.md, "First and second moments").
     """
     every, l1, l2_squared = p + s, Fraction(0), 0
     for h, d in itertools.product(range(groups + 1), range(single + 1)):
@@ -285,13 +240,7 @@ def _bound_long_products(terms: Sequence[Term]) -> Sensitivity:
 
 
 def _bound_powers(terms: Sequence[Term]) -> Sensitivity:
-    """Exact for third and fourth powers of numbers, of which each moves its own.
-
-    x^3 and x^4 change by at most 1 - t^3 and 1 - t^4. The sum 2 - t^3 - t^4 is largest at t = -3/4,
-    where it is 2 + 27/256. The sum of the squares is at most the 4 at t = -1: at t = -r it is
-    2 + 2 r^3 - 2 r^4 + r^6 + r^8, which rises in [0, 1] as r^2 (6 - 8r + 6r^3 + 8r^5) does not
-    become negative; for t >= 0 it is at most 2.
-    """
+    """Exact for third and fourth powers: each number moves its own (sensitivity.md, "Powers")."""
     powers: dict[Term, set[int]] = {}
     for term in terms:
         powers.setdefault(term[:1], set()).add(len(term))
@@ -307,33 +256,8 @@ def _bound_powers(terms: Sequence[Term]) -> Sensitivity:
 def _bound_pairs_of_numbers(p: int) -> Sensitivity:
     """Bound for all products of third and fourth degree within every pair of p >= 2 numbers.
 
-    A subset of them can only change less. There are d = p (5p - 1) / 2 functions. With the power
-    sums S_k of t and R = S_2 + S_3 >= 0, the sum of f(t) is P = S_1 R + (S_2^2 - S_4) / 2.
-
-    L1, d - P: at least d; P is not negative if S_1 is not. Else let A = -S_1. From (1 - t)(t + 1 -
-    e)^2 >= 0 for every t follows R <= 2e S_2 - (1 - e^2) A + p (1 - e)^2, for any e in [0, 1]. With
-    S_4 <= S_2, -P is therefore at most
-
-        A (2e S_2 - (1 - e^2) A + p (1 - e)^2) - S_2^2 / 2 + S_2 / 2
-        <= (3 e^2 - 1) A^2 + (p (1 - e)^2 + e) A + 1/8     (the largest over S_2)
-        <= (p (1 - e)^2 + e)^2 / (4 (1 - 3 e^2)) + 1/8     (over A, if 3 e^2 < 1)
-
-    and e is chosen. It is 3.6% too large at p = 3 and 0.4% at p = 10. For p = 2 the value is exact:
-    with s = S_1 and q = t_1 t_2, P = s^3 + s^4 - q (2s + 3s^2) + q^2, a square in q that is least
-    at s + 3 s^2 / 2, or at its upper end q = s^2 / 4 if that is less, which it is for s <= -4/5 and
-    s >= 0. There t_1 = t_2 = t and P = 4 t^3 + 5 t^4 >= -27/125, at t = -3/5. For s between, P >=
-    -s^2 (1 + 2s + 5 s^2 / 4), which is least at s = -4/5, where it is -16/125.
-
-    Squared L2, d - 2P + Q with Q = S_2 (S_4 + S_6) + (S_4^2 - S_8) / 2, the sum of f(t)^2: as
-    S_6 <= S_4 <= S_2 and t^4 - t^8 / 2 <= 1/2, at most
-
-        d + p/2 - 2 S_1 R + 3 S_2^2 / 2 <= 4 p^2 - 2 S_1 R - 3 (p^2 - S_2^2) / 2.
-
-    If S_1 >= 0 that is at most 4 p^2, the value below at k = p. Else R <= p + S_1. With a_i =
-    (1 - t_i) / 2 and b = sum of a_i (1 - a_i), p - S_2 = 4b, so (p^2 - S_2^2) >= 4pb; and
-    4 p^2 - 2 S_1 (p + S_1) = 12 p (sum a_i) - 8 (sum a_i)^2 is a function that is linear in every
-    a_i plus 8b. As 8b <= 6pb, the linear one is a bound, largest where k of the a_i are one:
-    4k (3p - 2k), which rows reach that differ in k signs.
+    A subset of them can only change less. Exact for p = 2; else L1 is 3.6% too large at p = 3 and
+    0.4% at p = 10 (sensitivity.md, "Pairs").
     """
     if p < 2:
         raise ValueError("pairs need two numbers")
@@ -351,15 +275,9 @@ def _bound_pairs_of_numbers(p: int) -> Sensitivity:
 def _by_thresholds(terms: Sequence[Term]) -> Sensitivity:
     """Bound for any products, where there are few enough patterns of signs, levels and powers.
 
-    Let a row change the levels of some groups. An alternative (terms that share all but their
-    levels) with such a group changes by v(x) and v(x') in two of its terms: by at most the smaller
-    of 2 and their number, in L1 and squared L2. In all others one term changes by at most 1 - f(t).
-    Let r_i = |t_i|, so |f(t)| = prod r_i^k_i =: r^k. Where f(t) < 0, 1 - f = 1 + r^k and (1 - f)^2
-    <= 1 + 3 r^k; elsewhere both are at most 1 - r^k. The sum is linear in the r^k. Now r^k is the
-    probability that K_i >= k_i for all i, where K_i counts how many of independent uniform numbers
-    U_i1, U_i2, ... are below r_i before the first that is not. The sum is therefore a mean over K
-    of the same sum with 1 for r^k if K >= k and 0 if not, and at most its largest value: over
-    groups that change, signs of t and K. A sign has |t_i| = 1.
+    For groups that change their level, numbers of t below zero and K_i, how often uniform numbers
+    are below |t_i| before the first that is not, all alternatives together change by at most an
+    integer; the largest is the bound (sensitivity.md, "Any other products").
     """
     grouped = alternatives(terms)
     features = sorted({f for values, _ in grouped for f in values}, key=str)

@@ -18,13 +18,11 @@ from dpstats.arrays import Floats
 from dpstats.checks import did_you_mean, excerpt, listed, short
 from dpstats.errors import RequestError, SchemaError
 from dpstats.families.features import Feature, has_sign
-from dpstats.schema import Boolean, Category, Column, Number, quoted_name
+from dpstats.schema import Boolean, Category, Column, Number, Schema, quoted_name
 from dpstats.schema.dates import day_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dpstats.schema import Schema
 
 GRAMMAR = (
     "a formula reads 'y ~ a + C(g) + a:b': a number or a column with two levels on the left; on "

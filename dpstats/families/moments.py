@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +32,17 @@ from dpstats.families.features import (
     replacement,
     rounded,
     term_names,
-    terms_from_plain,
 )
-from dpstats.families.subgroups import Subgroup, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.families.subgroups import (
+    Subgroup,
+    given_from_plain,
+    plain_given,
+    require_answered,
+    suffix_of,
+)
+from dpstats.privacy.budget import Budget
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.budget import Budget
-    from dpstats.privacy.neighbours import Unit
 
 COARSE_STEPS = 64  # to either side of the middle of a number's range
 COARSE_NOISE = 16
@@ -54,8 +56,115 @@ _FEWEST_ROWS = 2**9
 _COUNTED = 2**15
 
 
+def used_columns(
+    columns: Iterable[Column], terms: Iterable[Term], given: Subgroup | None
+) -> tuple[Column, ...]:
+    """The columns that occur in some terms and in a subgroup, in their order."""
+    used = {name for term in terms for name, _ in term}
+    used |= set() if given is None else {column.name for column in given.columns}
+    return tuple(column for column in columns if column.name in used)
+
+
+def terms_and_given(
+    plain: Mapping[str, Any], schema: Schema
+) -> tuple[tuple[Term, ...], Subgroup | None]:
+    """Terms and subgroup of a block in a file."""
+    terms = (tuple((str(name), level) for name, level in term) for term in plain["terms"])
+    return tuple(terms), given_from_plain(plain, schema)
+
+
+class TermBlock(Block):
+    """Functions of products of features, in all rows or in those of a subgroup."""
+
+    terms: tuple[Term, ...]
+    given: Subgroup | None
+
+    def has_terms(self, *, signs: bool = False) -> bool:
+        """True for distinct columns and distinct terms of their features."""
+        distinct = len({column.name for column in self.columns}) == len(self.columns)
+        return distinct and are_terms(self.terms, known_features(self.columns, signs=signs))
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """Columns of which the functions use the value."""
+        used = {name for term in self.terms for name, level in term if level is None}
+        return tuple(c for c in self.columns if isinstance(c, Number) and c.name in used)
+
+    @property
+    def coded(self) -> tuple[Column, ...]:
+        """The numbers."""
+        return self.numbers
+
+    @property
+    def size(self) -> int:
+        """Number of terms."""
+        return len(self.terms)
+
+    def named(self, numbers: Mapping[str, str]) -> list[str]:
+        """Names in which the numbers, by column, are written in another way."""
+        written = term_names(self.terms, self.columns, numbers)
+        return [name + suffix_of(self.given) for name in written]
+
+    def _steps(self, column: Number) -> int:
+        """Steps from the middle of a number's range to its ends."""
+        return column.half_points
+
+    def largest_of(self, terms: Iterable[Term]) -> list[int]:
+        """The largest values of products of features, in integer units."""
+        steps = {c.name: self._steps(c) for c in self.columns if isinstance(c, Number)}
+        return [math.prod(steps[name] for name, level in t if level is None) for t in terms]
+
+    @cached_property
+    def _halves(self) -> tuple[list[Term], Codes, Codes]:
+        """Distinct halves of the terms, left ones first, and which two make up each term.
+
+        Many terms share halves: the products of p numbers in pairs need p rows, not p (p + 1) / 2.
+        """
+        pairs = [(t[: (len(t) + 1) // 2], t[(len(t) + 1) // 2 :]) for t in self.terms]
+        halves = list(dict.fromkeys(half for side in zip(*pairs, strict=True) for half in side))
+        at = {half: i for i, half in enumerate(halves)}
+        left, right = np.array([[at[half] for half in pair] for pair in pairs]).T
+        return halves, left, right
+
+    def _half_values(self, codes: Mapping[str, Codes], dtype: type[np.generic]) -> NDArray[Any]:
+        """Values (h, n) of the halves in integer units."""
+        halves, _, _ = self._halves
+        columns = {c.name: c for c in self.columns}
+        features = {
+            (name, level): self._feature(columns[name], level, codes[name])
+            for name, level in set(itertools.chain.from_iterable(halves))
+        }
+        values = np.empty((len(halves), len(next(iter(codes.values())))), dtype)
+        for row, half in zip(values, halves, strict=True):
+            row[:] = features[half[0]] if half else 1
+            for feature in half[1:]:
+                row *= features[feature]
+        return values
+
+    def _feature(self, column: Column, level: int | None, codes: Codes) -> NDArray[Any]:
+        """One factor (n,); coarse grids round to the nearest step."""
+        if level is not None:
+            return indicator(level, column.bins_of(codes))
+        assert isinstance(column, Number)
+        return rounded(column, self._steps(column), codes)
+
+    def values(self, codes: Mapping[str, Codes], dtype: type[np.generic]) -> NDArray[Any]:
+        """Values (d, n) of the terms in integer units, zero outside the subgroup."""
+        _, left, right = self._halves
+        values = self._half_values(codes, dtype)
+        products = np.empty((len(self.terms), values.shape[1]), dtype)
+        for row, i, j in zip(products, left, right, strict=True):  # without copies of all halves
+            np.multiply(values[i], values[j], out=row)
+        return products if self.given is None else products * self.given.holds(codes)
+
+    @property
+    def plain_terms(self) -> list[list[list[str | int | None]]]:
+        """The terms as files have them."""
+        return [[list(feature) for feature in term] for term in self.terms]
+
+
 @dataclass(frozen=True)
-class Moments(Block):
+class Moments(TermBlock):
     """Sums of products of numbers, with powers, of signs and of the indicators of levels.
 
     Built by `Moments.of`, for first and second moments, or by `Moments.of_terms`. In unit scale a
@@ -101,16 +210,15 @@ class Moments(Block):
 
     def __post_init__(self) -> None:
         # The sensitivity counts every function once, each within its range.
-        names = [column.name for column in self.columns]
         if (
-            len(set(names)) < len(names)
-            or not are_terms(self.terms, known_features(self.columns, signs=True))
+            not self.has_terms(signs=True)
             or (() in self.terms and self.given is None)
             or (self.robust and not self.coarse)
         ):
             raise RequestError(
-                f"moments of {names} need distinct terms, each a sorted product of numbers, of "
-                "signs and of levels of different columns; use Moments.of"
+                f"moments of {[column.name for column in self.columns]} need distinct terms, each "
+                "a sorted product of numbers, of signs and of levels of different columns; use "
+                "Moments.of"
             )
         require_answered((*self.numbers, *self.signs), self.given)
 
@@ -177,25 +285,12 @@ class Moments(Block):
     ) -> Moments:
         """The block of some terms, without the columns that do not occur in it."""
         terms = tuple(terms)
-        used = {name for term in terms for name, _ in term}
-        used |= set() if given is None else {column.name for column in given.columns}
-        return Moments(tuple(c for c in columns if c.name in used), terms, coarse, given, robust)
+        return Moments(used_columns(columns, terms, given), terms, coarse, given, robust)
 
     def restrict(self, kept: NDArray[np.bool_]) -> Moments:
         """The functions marked in `kept`, (d,) bool, without columns that no longer occur."""
         terms = itertools.compress(self.terms, kept)
         return Moments.of_terms(self.columns, terms, self.coarse, self.given, self.robust)
-
-    @property
-    def numbers(self) -> tuple[Number, ...]:
-        """Columns of which the functions use the value."""
-        used = {name for term in self.terms for name, level in term if level is None}
-        return tuple(c for c in self.columns if isinstance(c, Number) and c.name in used)
-
-    @property
-    def coded(self) -> tuple[Column, ...]:
-        """The numbers."""
-        return self.numbers
 
     @property
     def signs(self) -> tuple[Column, ...]:
@@ -233,71 +328,22 @@ class Moments(Block):
         return min(factor, COARSE_NOISE) if self.robust else max(factor, COARSE_NOISE)
 
     @property
-    def size(self) -> int:
-        """Number of functions."""
-        return len(self.terms)
-
-    @property
     def names(self) -> list[str]:
         """Such as ``age``, ``age^2``, ``age^2*income*sign(smoker)*region=north``."""
         return self.named({number.name: number.measured_name for number in self.numbers})
 
-    def named(self, numbers: Mapping[str, str]) -> list[str]:
-        """Names in which the numbers, by column, are written in another way."""
-        suffix = f", {self.given.name}" if self.given and self.given.name else ""
-        return [name + suffix for name in term_names(self.terms, self.columns, numbers)]
-
     def _steps(self, column: Number) -> int:
-        """Steps from the middle of a number's range to its ends."""
+        """Fewer of coarse moments."""
         return min(column.half_points, COARSE_STEPS) if self.coarse else column.half_points
-
-    def _largest(self, terms: Iterable[Term]) -> list[int]:
-        """The largest values of products of features, in integer units."""
-        steps = {c.name: self._steps(c) for c in self.columns if isinstance(c, Number)}
-        return [math.prod(steps[name] for name, level in t if level is None) for t in terms]
 
     @cached_property
     def ranges(self) -> tuple[Codes, Codes]:
         """Smallest and largest values in integer units: products of powers of K."""
-        largest = self._largest(self.terms)
+        largest = self.largest_of(self.terms)
         if max(largest) > 2**62:
             raise RequestError("the grids are too fine for these products; use fewer points")
         high = np.array(largest, dtype=np.int64)
         return np.where([is_signed(term) for term in self.terms], -high, 0), high
-
-    @cached_property
-    def _halves(self) -> tuple[list[Term], Codes, Codes]:
-        """Distinct halves of the terms, left ones first, and which two make up each term.
-
-        Many terms share halves: the products of p numbers in pairs need p rows, not p (p + 1) / 2.
-        """
-        pairs = [(t[: (len(t) + 1) // 2], t[(len(t) + 1) // 2 :]) for t in self.terms]
-        halves = list(dict.fromkeys(half for side in zip(*pairs, strict=True) for half in side))
-        at = {half: i for i, half in enumerate(halves)}
-        left, right = np.array([[at[half] for half in pair] for pair in pairs]).T
-        return halves, left, right
-
-    def _half_values(self, codes: Mapping[str, Codes], dtype: type[np.generic]) -> NDArray[Any]:
-        """Values (h, n) of the halves in integer units."""
-        halves, _, _ = self._halves
-        columns = {c.name: c for c in self.columns}
-        features = {
-            (name, level): self._feature(columns[name], level, codes[name])
-            for name, level in set(itertools.chain.from_iterable(halves))
-        }
-        values = np.empty((len(halves), len(codes[self.columns[0].name])), dtype)
-        for row, half in zip(values, halves, strict=True):
-            row[:] = features[half[0]] if half else 1
-            for feature in half[1:]:
-                row *= features[feature]
-        return values
-
-    def _feature(self, column: Column, level: int | None, codes: Codes) -> NDArray[Any]:
-        """One factor (n,); coarse grids round to the nearest step."""
-        if level is not None:
-            return indicator(level, column.bins_of(codes))
-        assert isinstance(column, Number)
-        return rounded(column, self._steps(column), codes)
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Sums (d,) int64: Gram matrices of halves over some rows, added in int64.
@@ -313,10 +359,10 @@ class Moments(Block):
             return self._sums_of_powers(codes)
         halves, left, right = self._halves
         lefts = int(left.max()) + 1
-        exact = _EXACT // max(self._largest(halves)) ** 2
+        exact = _EXACT // max(self.largest_of(halves)) ** 2
         rows = min(exact, max(_PRODUCTS // (lefts * len(halves)), _FEWEST_ROWS))
         total = np.zeros(self.size, dtype=np.int64)
-        for start in range(0, len(codes[self.columns[0].name]), rows or _ROWS):
+        for start in range(0, len(next(iter(codes.values()))), rows or _ROWS):
             piece = {c.name: codes[c.name][start : start + (rows or _ROWS)] for c in self.columns}
             if rows:
                 values = self._half_values(piece, np.float64)
@@ -346,33 +392,16 @@ class Moments(Block):
 
     def functions(self, codes: Mapping[str, Codes]) -> Codes:
         """Values (d, n) int64."""
-        return np.asarray(self._products(codes, np.int64))
+        return np.asarray(self.values(codes, np.int64))
 
     def evaluate(self, codes: Mapping[str, Codes]) -> DenseValues:
         """The functions at m points, in integer units."""
-        return DenseValues(self._products(codes, np.float64))
-
-    def _products(self, codes: Mapping[str, Codes], dtype: type[np.generic]) -> NDArray[Any]:
-        _, left, right = self._halves
-        values = self._half_values(codes, dtype)
-        products = np.empty((self.size, values.shape[1]), dtype)
-        for row, i, j in zip(products, left, right, strict=True):  # without copies of all halves
-            np.multiply(values[i], values[j], out=row)
-        return products if self.given is None else products * self.given.holds(codes)
+        return DenseValues(self.values(codes, np.float64))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """A rational bound, exact for all first and second moments of numbers and signs (notes).
+        """A rational bound, exact for all first and second moments of numbers and signs.
 
-        Notes
-        -----
-        Alternatives are the terms that share their numbers (with powers), their signs and their
-        groups. One row has one level in each group, so it gives its product v to at most one of
-        these terms, with |v| at most 1. Adding or removing it changes one term by at most 1; how
-        much replacing it changes them is in `dpstats.families.features`.
-
-        Given a subgroup, a row of it is replaced by another, or by a row outside, which changes
-        every alternative by at most 1 (the number of rows is one of them), as removing it does: the
-        larger of the two.
+        See sensitivity.md, "First and second moments" to "Subgroups".
         """
         return self._once(("sensitivity", unit), lambda: self._sensitivity(unit))
 
@@ -409,16 +438,54 @@ class Moments(Block):
         """Plain data."""
         return {
             "kind": self.kind,
-            "terms": [[list(feature) for feature in term] for term in self.terms],
+            "terms": self.plain_terms,
             **({"coarse": True} if self.coarse else {}),
             **({"robust": True} if self.robust else {}),
-            **({"given": self.given.to_dict()} if self.given else {}),
+            **plain_given(self.given),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> Moments:
         """Inverse of `to_dict`."""
-        terms = terms_from_plain(plain["terms"])
-        given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
+        terms, given = terms_and_given(plain, schema)
         coarse, robust = (bool(plain.get(key, False)) for key in ("coarse", "robust"))
         return Moments.of_terms(schema, terms, coarse, given, robust)
+
+
+def third_and_fourth_powers(
+    schema: Schema, names: Sequence[str], given: Subgroup | None = None
+) -> Moments | None:
+    """Coarse means of x^3 and x^4 of the numbers that take more than two values, if any do.
+
+    With two values either power follows from x.
+    """
+    many = [name for name in names if takes_more_than_two(schema[name])]
+    terms = [((name, None),) * power for name in many for power in (3, 4)]
+    return Moments.of_terms(schema, terms, True, given) if terms else None
+
+
+def fourth_moments_of_pairs(
+    schema: Schema, names: Sequence[str], given: Subgroup | None = None
+) -> Moments | None:
+    """Coarse means of all products of third and fourth degree within every pair of numbers.
+
+    Pairs of two-valued columns are excluded, and those with a sign; None if no pair remains.
+    """
+    numbers = sorted(name for name in names if isinstance(schema[name], Number))
+    pairs = [
+        pair
+        for pair in itertools.combinations(numbers, 2)
+        if any(takes_more_than_two(schema[name]) for name in pair)
+    ]
+    terms = dict.fromkeys(
+        tuple((name, None) for name in product)
+        for pair in pairs
+        for degree in (3, 4)
+        for product in itertools.combinations_with_replacement(pair, degree)
+    )
+    return Moments.of_terms(schema, terms, True, given) if terms else None
+
+
+def takes_more_than_two(column: Column) -> bool:
+    """True for a number with more than two values: its higher powers do not follow from it."""
+    return isinstance(column, Number) and len(column.codes_in_use) > 2

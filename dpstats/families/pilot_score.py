@@ -7,12 +7,11 @@ Once noisy answers give a pilot b0, its p functions at b0 can be measured themse
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +23,14 @@ from dpstats.families.features import (
     Feature,
     Term,
     alternatives,
-    are_terms,
     feature_name,
-    indicator,
     is_level,
     known_features,
-    terms_from_plain,
 )
-from dpstats.families.subgroups import Subgroup, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.families.moments import TermBlock, terms_and_given, used_columns
+from dpstats.families.subgroups import Subgroup, plain_given, require_answered, suffix_of
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 UNIT = 2**16  # steps of the residual, and of the coefficients of a pilot
 LARGEST = 2**8  # coefficient of a pilot, in unit scale
@@ -47,7 +41,7 @@ _WIDEST = 2**3  # at which residuals are cut off, in unit scale
 
 
 @dataclass(frozen=True)
-class PilotScore(Block):
+class PilotScore(TermBlock):
     """Products of features times the residual of a response at a pilot.
 
     Notes
@@ -56,15 +50,7 @@ class PilotScore(Block):
     are t (y - s), rounded towards zero to 1/65536. Predictor, mean and product are whole numbers
     from codes and one table of means, so that a row adds the same whatever rows are beside it.
 
-    Terms that share all but their levels are alternatives: a row gives at most one of them a value
-    other than zero, and that is at most one in size, as t and y - s are, before and after rounding.
-    With K sets of alternatives, adding or removing a row changes the sums by at most K (L1 and
-    squared L2), and replacing one by 2K and 4K, at any pilot. Without numbers it is less. Rows with
-    the same levels differ by 1 in y - s, so by K in all. Rows with other levels of a column have
-    two different alternatives, or one and none, in the sets with it: 2 or 1 in place of 2 and 4.
-
-    With the identity link y - s is cut off at c and divided by c, so it is at most one in size too;
-    rows with the same levels then may differ by 2.
+    With the identity link y - s is cut off at c and divided by c, so it is at most one in size too.
     """
 
     columns: tuple[Column, ...]  # those of the terms, of the response and of the condition
@@ -88,12 +74,10 @@ class PilotScore(Block):
         name, level = self.response
         column = by_name.get(name)
         features = set(itertools.chain.from_iterable(self.terms))
-        known = known_features(self.columns)
         pilot = self.pilot if self.pilot is not None else (0,) * len(self.terms)
         if (
-            len(by_name) < len(self.columns)
-            or not are_terms(self.terms, known)
-            or self.response not in known
+            not self.has_terms()
+            or self.response not in known_features(self.columns)
             or name in {used for used, _ in features}
             or self.link not in _LINKS
             or (level is None and not isinstance(column, Number))
@@ -124,9 +108,7 @@ class PilotScore(Block):
         given: Subgroup | None = None,
     ) -> PilotScore:
         """Score whose pilot is not known yet; its columns are in the order of the schema."""
-        used = {response[0], *(name for term in terms for name, _ in term)}
-        used |= set() if given is None else {column.name for column in given.columns}
-        columns = tuple(column for column in schema if column.name in used)
+        columns = used_columns(schema, [*terms, (response,)], given)
         return PilotScore(columns, tuple(terms), response, link, given)
 
     def at(self, coefficients: Floats, clip: float = 1.0) -> PilotScore:
@@ -158,14 +140,9 @@ class PilotScore(Block):
     @property
     def coded(self) -> tuple[Column, ...]:
         """The numbers among terms and response."""
-        used = {name for name, level in (*itertools.chain(*self.terms), self.response)
-                if level is None}  # fmt: skip
+        used = {number.name for number in self.numbers}
+        used |= {self.response[0]} if self.response[1] is None else set()
         return tuple(column for column in self.columns if column.name in used)
-
-    @property
-    def size(self) -> int:
-        """Number of terms."""
-        return len(self.terms)
 
     @property
     def ranges(self) -> tuple[Codes, Codes]:
@@ -177,17 +154,17 @@ class PilotScore(Block):
     def names(self) -> list[str]:
         """Such as ``score of age*region=north``; files hold them, a square as ``age*age``."""
         labels = {column.name: column.bin_labels for column in self.columns}
-        suffix = f", {self.given.name}" if self.given and self.given.name else ""
         return [
-            "score of " + ("*".join(feature_name(f, labels[f[0]]) for f in term) or "1") + suffix
+            "score of "
+            + ("*".join(feature_name(f, labels[f[0]]) for f in term) or "1")
+            + suffix_of(self.given)
             for term in self.terms
         ]
 
     @cached_property
     def _grids(self) -> list[int]:
         """Largest value of each term, in integer units."""
-        half = {c.name: c.half_points for c in self.columns if isinstance(c, Number)}
-        return [math.prod(half[n] for n, level in term if level is None) for term in self.terms]
+        return self.largest_of(self.terms)
 
     @cached_property
     def _responses(self) -> Codes:
@@ -214,23 +191,16 @@ class PilotScore(Block):
 
     def functions(self, codes: Mapping[str, Codes]) -> NDArray[np.int64]:
         """Values (d, n) in integer units; every step is exact in 64 bits."""
-        by_name = {column.name: column for column in self.columns}
-        size = len(codes[self.columns[0].name])
-        terms = np.ones((self.size, size), dtype=np.int64)
-        for row, term in zip(terms, self.terms, strict=True):
-            for name, level in term:
-                own = codes[name]
-                row *= own if level is None else indicator(level, by_name[name].bins_of(own))
-        predictor = np.zeros(size, dtype=np.int64)
+        terms = self.values(codes, np.int64)
+        predictor = np.zeros(terms.shape[1], dtype=np.int64)
         pilot = self.pilot if self.pilot is not None else (0,) * self.size
         for row, coefficient, grid in zip(terms, pilot, self._grids, strict=True):
             predictor += row * coefficient // grid
-        name, level = self.response
-        column = by_name[name]
-        place = column.bins_of(codes[name])
-        if level is None:
+        column, own = self._response, codes[self.response[0]]
+        place = column.bins_of(own)
+        if self.response[1] is None:
             assert isinstance(column, Number)
-            place = np.clip(codes[name] + column.half_points, 0, 2 * column.half_points)
+            place = np.clip(own + column.half_points, 0, 2 * column.half_points)
         if self.link == "identity":
             clip = UNIT if self.clip is None else self.clip
             residual = np.clip(self._responses[place] - predictor, -clip, clip)
@@ -240,12 +210,14 @@ class PilotScore(Block):
             residual = self._responses[place] - self._means[step + _FURTHEST * _STEPS]
         terms *= residual
         found = np.sign(terms) * (np.abs(terms) // np.array(self._grids)[:, np.newaxis])
-        if self.given is not None:
-            found *= self.given.holds(codes)
         return np.asarray(np.clip(found, -UNIT, UNIT))
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """See the notes of the class; whatever the pilot."""
+        """Whatever the pilot; less without numbers (sensitivity.md, "Score at a pilot").
+
+        Then rows with the same levels change every set of alternatives by at most one, but for the
+        identity link; rows with other levels of a column move two terms of the sets with it.
+        """
         sets = alternatives(self.terms)
         k = len(sets)
         if unit == "add_remove":
@@ -270,20 +242,19 @@ class PilotScore(Block):
         """Plain data."""
         return {
             "kind": self.kind,
-            "terms": [[list(feature) for feature in term] for term in self.terms],
+            "terms": self.plain_terms,
             "response": list(self.response),
             "link": self.link,
             "pilot": None if self.pilot is None else list(self.pilot),
             **({} if self.clip is None else {"clip": self.clip}),
-            **({"given": self.given.to_dict()} if self.given else {}),
+            **plain_given(self.given),
         }
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> PilotScore:
         """Inverse of `to_dict`."""
-        terms = terms_from_plain(plain["terms"])
+        terms, given = terms_and_given(plain, schema)
         name, level = plain["response"]
-        given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
         block = cls.of(schema, terms, (str(name), level), str(plain["link"]), given)
         if plain["pilot"] is None:
             return block

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.schema import Column
+from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import CellSet, cell_index, read_condition
-
-if TYPE_CHECKING:
-    from dpstats.schema import Schema
 
 EVERY_CELL = CellSet((), b"\x01")
 
@@ -120,6 +117,21 @@ class Subgroup:
         """Inverse of `to_dict`."""
         answered = tuple(schema[name] for name in plain["answered"])
         return cls(CellSet.from_dict(plain, schema), answered, str(plain["label"]))
+
+
+def suffix_of(given: Subgroup | None) -> str:
+    """What the names of functions end in, such as ", age >= 65"; "" for all rows."""
+    return f", {given.name}" if given is not None and given.name else ""
+
+
+def plain_given(given: Subgroup | None) -> dict[str, Any]:
+    """Plain data of a block's subgroup; nothing for all rows."""
+    return {} if given is None else {"given": given.to_dict()}
+
+
+def given_from_plain(plain: Mapping[str, Any], schema: Schema) -> Subgroup | None:
+    """Inverse of `plain_given`."""
+    return Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
 
 
 def disjoint(groups: Iterable[Subgroup]) -> bool:

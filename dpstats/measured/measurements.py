@@ -18,8 +18,7 @@ from dpstats.arrays import Codes, Floats
 from dpstats.checks import counted
 from dpstats.errors import DpstatsError, RequestError
 from dpstats.families.block import Block
-from dpstats.families.tables.cells import ROWS, Table
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import ROWS, Partition, Table
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.strategy import HasStrategy, Role, Strategy, plan_digest
 from dpstats.privacy.neighbours import Neighbours

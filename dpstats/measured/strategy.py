@@ -23,7 +23,7 @@ from dpstats.errors import BudgetError, FileFormatError, RequestError
 from dpstats.families import block_from_dict
 from dpstats.families.block import Block, Family
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.persons.products import MOST_ROWS_OF_PERSON, PersonProducts
+from dpstats.families.persons import MOST_ROWS_OF_PERSON, PersonProducts
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Cells, Table
 from dpstats.families.tables.residuals import Residual, joint_l2_squared, residuals_of

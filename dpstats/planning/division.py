@@ -15,7 +15,7 @@ from dpstats.checks import check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.merging import BlockIndex, merge
-from dpstats.families.persons.products import PersonProducts
+from dpstats.families.persons import PersonProducts
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.tables.cells import ROWS, Table
 from dpstats.measured.contents import lacking

@@ -20,7 +20,7 @@ from dpstats.display import Shown, as_html, shown_progress, wrapped
 from dpstats.errors import FileFormatError, RequestError
 from dpstats.families.block import Family
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.persons.products import PersonProducts
+from dpstats.families.persons import PersonProducts
 from dpstats.families.tables.cells import ROWS
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import (

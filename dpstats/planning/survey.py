@@ -24,10 +24,9 @@ from dpstats.checks import counted
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.group_moments import GroupMoments
-from dpstats.families.pair_moments import PairMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Partition
 from dpstats.measured.strategy import PlannedBlock, Strategy
 from dpstats.privacy.budget import Budget
 from dpstats.privacy.neighbours import Neighbours

@@ -98,7 +98,7 @@ class Kernel:
             derivation = self._tables[number].derive(counted, complements=whole)
             assert derivation is not None  # the table holds all columns of the block
             counts = derivation.apply(running[number], rows)
-            sums.append(block.of_counts(counts) if isinstance(block, Residual) else counts)
+            sums.append(block.potential(counts) if isinstance(block, Residual) else counts)
         return sums
 
     def sums(self, batch: pa.RecordBatch) -> list[Codes]:

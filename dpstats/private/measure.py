@@ -16,7 +16,7 @@ from dpstats.checks import Progress
 from dpstats.display import Shown, shown_progress
 from dpstats.errors import DataError, NoiseError, RequestError, SchemaError
 from dpstats.families.block import Block
-from dpstats.families.persons.products import PersonProducts
+from dpstats.families.persons import PersonProducts
 from dpstats.measured.measurements import Measurements
 from dpstats.measured.strategy import PlannedBlock, Strategy, noise_scales
 from dpstats.planning.plan import Plan

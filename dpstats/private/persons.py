@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dpstats.arrays import Codes
 from dpstats.errors import DataError
-from dpstats.families.persons.products import PersonProducts
+from dpstats.families.persons import PersonProducts
 from dpstats.measured.strategy import MOST_ROWS
 from dpstats.private.design_rows import SCALED, DesignRows
 from dpstats.private.keys import codes_of_keys

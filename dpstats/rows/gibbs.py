@@ -23,9 +23,8 @@ from dpstats.arrays import Codes, Floats
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.block import Family
 from dpstats.families.features import add_by_bin, indicator
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
 from dpstats.families.tables.cells import Indicator, Table
 from dpstats.families.tables.residuals import Residual
 from dpstats.rows.levels import Levels, Single

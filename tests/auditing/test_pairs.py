@@ -9,8 +9,7 @@ import dpstats as dps
 from dpstats.auditing import pairs
 from dpstats.auditing.pairs import WEIGHT, Search, codes_of, sums_of_rows
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.group_moments import GroupMoments
-from dpstats.families.pair_moments import PairMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import ROWS
 

@@ -13,7 +13,7 @@ import pytest
 import dpstats as dps
 from dpstats import families
 from dpstats.analyses.registry import _parameters, _required, registry
-from dpstats.families.losses.functions import LOSSES
+from dpstats.families.losses.linear import LOSSES
 from dpstats.measured.measurements import ANSWERS_HEADER
 from dpstats.planning import requests
 from dpstats.privacy import ledger_file

@@ -11,20 +11,16 @@ import dpstats as dps
 from dpstats.analyses.regression.design_moments import Design, DesignMoments
 from dpstats.families import KINDS, block_from_dict
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.contrasts import Contrasts
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.linear import LinearLosses
-from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
+from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.bin_offsets import BinOffsets
-from dpstats.families.tables.cells import ROWS
+from dpstats.families.tables.cells import ROWS, Partition
+from dpstats.families.tables.inside_bins import BinOffsets, SplineTable, knots_of
 from dpstats.families.tables.lattice import KernelLattice
-from dpstats.families.tables.partition import Partition
 from dpstats.families.tables.residuals import Residual
-from dpstats.families.tables.splines import SplineTable, knots_of
 from dpstats.privacy.neighbours import Neighbours, Sensitivity
 from dpstats.schema.design import UNPAIRED
 

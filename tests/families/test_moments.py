@@ -9,8 +9,7 @@ import pytest
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.coarse_moments import third_and_fourth_powers
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, third_and_fourth_powers
 from dpstats.schema import Category, Number, Schema
 
 PAIRS_OF_FEW = [(p, g) for p in range(4) for g in range(3) if 0 < p + g <= 3]

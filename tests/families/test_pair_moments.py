@@ -7,8 +7,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.group_moments import TO_MOMENTS
-from dpstats.families.pair_moments import PairMoments
+from dpstats.families.group_moments import TO_MOMENTS, PairMoments
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.measured.strategy import MOST_WEIGHTED_ROWS, SAFE_TOTAL
 from dpstats.schema.design import STEPS
@@ -51,7 +50,7 @@ def test_sums_are_exact_for_the_largest_surveys():
 def test_what_would_break_the_sensitivity_is_refused():
     a, b = number("a", 3), number("b", 3)
     for numbers, groups in (((a, a), ALL), ((a, b), ALL * 2), ((a, b), ())):
-        with pytest.raises(RequestError, match="different ones"):
+        with pytest.raises(RequestError, match="different numbers"):
             PairMoments(numbers, groups)
     with pytest.raises(RequestError, match="allow_missing"):
         PairMoments((a, dps.Number("c", 0, 1, points=3, allow_missing=True)), ALL)

@@ -8,8 +8,8 @@ import pytest
 
 import dpstats as dps
 from dpstats.families import features
-from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.features import SIGN, alternatives, product, replacement
+from dpstats.families.moments import fourth_moments_of_pairs, third_and_fourth_powers
 
 
 def numbers(p, points):

@@ -6,7 +6,7 @@ from scipy import stats
 
 import dpstats as dps
 from dpstats.errors import RequestError
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Partition
 from dpstats.planning.previews.invented import generator
 from dpstats.planning.previews.likeness import Likeness
 from dpstats.planning.previews.pretended import PretendRows

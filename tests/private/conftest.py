@@ -16,11 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dpstats.families.group_moments import GroupMoments
-from dpstats.families.losses.functions import PinballLoss
-from dpstats.families.losses.linear import LinearLosses
+from dpstats.families.group_moments import GroupMoments, PairMoments
+from dpstats.families.losses.linear import LinearLosses, PinballLoss
 from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells

@@ -18,7 +18,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.errors import BudgetError, DataError, RequestError
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonShares
 from dpstats.privacy import noise
 from dpstats.privacy.ledger import Ledger
 from dpstats.private import delimited, persons, sources, threads

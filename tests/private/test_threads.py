@@ -11,8 +11,7 @@ import pytest
 
 from dpstats.errors import DataError
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.tables.cells import Cells
 from dpstats.private import sources
 from dpstats.private.kernel import Kernel

@@ -9,9 +9,8 @@ from scipy import stats
 import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
 from dpstats.families.features import SIGN
-from dpstats.families.group_moments import GroupMoments, groups_by
+from dpstats.families.group_moments import GroupMoments, PairMoments, groups_by
 from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.families.tables.cells import Cells
 from dpstats.rows.gibbs import GibbsSampler, Support

@@ -7,13 +7,12 @@ import pytest
 
 import dpstats as dps
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.group_moments import GroupMoments
+from dpstats.families.group_moments import GroupMoments, PairMoments
 from dpstats.families.losses.block import LossBlock
 from dpstats.families.moments import Moments
-from dpstats.families.pair_moments import PairMoments
 from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.inside_bins import BinOffsets
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.privacy.neighbours import Sensitivity
 from dpstats.verifying import arguing, blocks, kinds, products, reading

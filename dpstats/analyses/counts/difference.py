@@ -26,9 +26,8 @@ from dpstats.arrays import Floats
 from dpstats.checks import Alternative, check_alternative, check_finite, check_number, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.persons.shares import PersonShares
-from dpstats.families.tables.cells import Indicator, Table
-from dpstats.families.tables.partition import Partition
+from dpstats.families.persons import PersonShares
+from dpstats.families.tables.cells import Indicator, Partition, Table
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated

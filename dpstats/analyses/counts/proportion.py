@@ -39,10 +39,9 @@ from dpstats.arrays import Floats
 from dpstats.checks import Method, Target, check_choice, check_number
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
-from dpstats.families.tables.cells import Cells, Indicator
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Cells, Indicator, Partition
 from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated

@@ -25,8 +25,7 @@ from dpstats.checks import as_float, listed, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells, Indicator
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Cells, Indicator, Partition
 from dpstats.measured.view import ReleaseView
 from dpstats.results.named import Named
 from dpstats.schema import Column, Number, Schema

@@ -12,6 +12,14 @@ import numpy as np
 from dpstats.analyses.graphs.graph_result import GraphResult
 from dpstats.analyses.graphs.noisy_precision import NoisyPrecision
 from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, PartialIntervals
+from dpstats.analyses.graphs.separators import (
+    Edges,
+    checked_edges,
+    moments_of_products,
+    separators,
+    sign_products,
+    triangulated,
+)
 from dpstats.analyses.graphs.sparse_graphs import (
     PenalisedGraphResult,
     clime,
@@ -29,17 +37,8 @@ from dpstats.checks import as_float, check_choice, check_numbers, counted, first
 from dpstats.error_rates import USUAL_ALPHA, for_noise
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
-from dpstats.families.coarse_moments import third_and_fourth_powers
 from dpstats.families.features import SIGN, Feature, Term, has_sign, indicator, product
-from dpstats.families.moments import Moments
-from dpstats.families.separators import (
-    Edges,
-    checked_edges,
-    moments_of_products,
-    separators,
-    sign_products,
-    triangulated,
-)
+from dpstats.families.moments import Moments, third_and_fourth_powers
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import ONE, ZERO, MomentMatrix
 from dpstats.measured.radius import SpectralRadius

@@ -14,8 +14,7 @@ from dpstats.error_rates import bonferroni
 from dpstats.errors import RequestError
 from dpstats.families.ball_moments import BallMoments, refuse_unknown
 from dpstats.families.block import Family
-from dpstats.families.coarse_moments import third_and_fourth_powers
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, third_and_fourth_powers
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.measured.radius import SpectralRadius

@@ -23,9 +23,8 @@ from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.error_rates import bonferroni, for_noise_of_means
 from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Family
-from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.formula import named_number
-from dpstats.families.moments import Moments
+from dpstats.families.moments import Moments, fourth_moments_of_pairs
 from dpstats.inference.confidence_law import BEYOND_DRAWS, DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import wider
 from dpstats.inference.simulation import calibration_generator, calibration_seed, draw_evenly

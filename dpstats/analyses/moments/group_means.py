@@ -42,8 +42,7 @@ from dpstats.families.block import Family
 from dpstats.families.formula import named_number, names_logarithm
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Indicator, Table
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Indicator, Partition, Table
 from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.intervals import Several
 from dpstats.inference.simulation import calibration_generator, draw_noise

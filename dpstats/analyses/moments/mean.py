@@ -24,7 +24,7 @@ from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.moments import Moments
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.inference.confidence_law import BEYOND_DRAWS
 from dpstats.measured.view import ReleaseView

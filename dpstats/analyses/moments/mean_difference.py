@@ -24,7 +24,7 @@ from dpstats.analyses.survey.weighted import SurveyResult, infer_weighted, weigh
 from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError
-from dpstats.families.persons.products import PersonProducts
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonProducts, PersonShares
 from dpstats.inference.confidence_law import DRAWS
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 

@@ -25,8 +25,8 @@ from dpstats.arrays import Floats
 from dpstats.caching import Cached
 from dpstats.corrected.covariance import LEAST_VARIANCE
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.coarse_moments import takes_more_than_two
 from dpstats.families.features import SIGN, Feature, has_sign
+from dpstats.families.moments import takes_more_than_two
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import MomentMatrix
 from dpstats.inference.simulation import calibration_generator

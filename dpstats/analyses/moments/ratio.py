@@ -26,9 +26,8 @@ from dpstats.caching import Cached
 from dpstats.checks import Alternative, Method, Target, check_finite
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.group_moments import TO_MOMENTS, groups_by
-from dpstats.families.pair_moments import PairMoments
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.group_moments import TO_MOMENTS, PairMoments, groups_by
+from dpstats.families.persons import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
 from dpstats.inference.simulation import calibration_seed
 from dpstats.measured.view import ReleaseView

@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.arrays import Floats
 from dpstats.errors import NotMeasuredError
 from dpstats.families.block import Family
-from dpstats.families.coarse_moments import third_and_fourth_powers
+from dpstats.families.moments import third_and_fourth_powers
 from dpstats.families.subgroups import Subgroup
 
 if TYPE_CHECKING:

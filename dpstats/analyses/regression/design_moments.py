@@ -22,7 +22,7 @@ from dpstats.families.block import Block
 from dpstats.families.features import Feature, Term, is_level, product
 from dpstats.families.formula import Design
 from dpstats.families.moments import COARSE_STEPS, Moments
-from dpstats.families.persons.moments import PersonMoments
+from dpstats.families.persons import PersonMoments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.moment_matrix import (
     ZERO,

@@ -26,8 +26,8 @@ from dpstats.errors import NotMeasuredError, RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.features import Term
 from dpstats.families.pilot_score import UNIT, PilotScore
-from dpstats.families.tables.bin_offsets import BinOffsets
 from dpstats.families.tables.cells import Cells, Indicator, Table
+from dpstats.families.tables.inside_bins import BinOffsets
 from dpstats.inference.simulation import calibration_seed
 from dpstats.measured.answers import joint_noise_quantiles
 from dpstats.measured.view import density_of

@@ -22,7 +22,7 @@ from dpstats.corrected.least_squares import (
     positive_definite,
 )
 from dpstats.error_rates import bonferroni, for_noise
-from dpstats.families.persons.moments import PersonMoments
+from dpstats.families.persons import PersonMoments
 from dpstats.inference.confidence_law import DRAWS, ConfidenceLaw
 from dpstats.inference.intervals import Intervals, wider, with_far_tails
 from dpstats.inference.joint_coverage import independent, joint_test, level_of_draws, root_of

@@ -20,10 +20,8 @@ from dpstats.corrected.means import chernoff_confint
 from dpstats.error_rates import USUAL_ALPHA, bonferroni, for_noise, percent
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.losses.block import LossBlock
-from dpstats.families.losses.functions import HuberLoss, loss_from_dict
-from dpstats.families.losses.grid import axes_of
-from dpstats.families.losses.linear import LinearLosses, linear_design
+from dpstats.families.losses.block import LossBlock, axes_of
+from dpstats.families.losses.linear import HuberLoss, LinearLosses, linear_design, loss_from_dict
 from dpstats.families.losses.tabulated import TabulatedLoss
 from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView

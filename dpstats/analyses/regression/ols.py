@@ -38,7 +38,7 @@ from dpstats.arrays import Floats
 from dpstats.checks import Target, as_float, check_choice, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.persons.moments import PersonMoments
+from dpstats.families.persons import PersonMoments
 from dpstats.inference.moment_matrix import MomentMatrix, NoisyMatrix
 from dpstats.measured.row_count import RowCount
 from dpstats.measured.view import ReleaseView

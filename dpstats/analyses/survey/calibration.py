@@ -14,10 +14,8 @@ import numpy as np
 from dpstats.analyses.survey.estimand import basis_of
 from dpstats.arrays import Floats
 from dpstats.families.block import Block
-from dpstats.families.group_moments import GroupMoments
-from dpstats.families.pair_moments import PairMoments
-from dpstats.families.tables.cells import ROWS
-from dpstats.families.tables.partition import Partition
+from dpstats.families.group_moments import GroupMoments, PairMoments
+from dpstats.families.tables.cells import ROWS, Partition
 from dpstats.schema import Column, Schema
 from dpstats.schema.totals import CompiledTotal, compile_totals, fixed_rows
 

@@ -45,9 +45,8 @@ from dpstats.families.features import Term
 from dpstats.families.group_moments import TO_MOMENTS, GroupMoments
 from dpstats.families.pilot_score import PilotScore
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
-from dpstats.families.tables.cells import Table
-from dpstats.families.tables.partition import Partition
-from dpstats.families.tables.splines import SplineTable, knots_of
+from dpstats.families.tables.cells import Partition, Table
+from dpstats.families.tables.inside_bins import SplineTable, knots_of
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Column, Number
 from dpstats.schema.conditions import cell_set

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from dpstats.arrays import Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments
-from dpstats.families.pair_moments import PairMoments
+from dpstats.families.group_moments import PARTS, TO_MOMENTS, GroupMoments, PairMoments
 from dpstats.families.pilot_score import PilotScore
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Partition
 from dpstats.inference.intervals import Ends, ends_of_sums
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from dpstats.analyses.survival.survival_result import SurvivalResult
 from dpstats.checks import check_finite, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
-from dpstats.families.tables.cells import Indicator
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Indicator, Partition
 from dpstats.measured.view import ReleaseView
 from dpstats.results.base import OF_POPULATION
 from dpstats.results.estimates import estimated

@@ -28,8 +28,7 @@ from dpstats.error_rates import LEAST_OF_COUNT, of_simulation, splits_of_fit
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells, Indicator
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Cells, Indicator, Partition
 from dpstats.inference.simplex import project_to_total
 from dpstats.inference.simulation import (
     MOST_SIMULATIONS,

@@ -37,8 +37,7 @@ from dpstats.error_rates import of_simulation, split_for
 from dpstats.errors import RequestError
 from dpstats.families.block import Block, Family
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.cells import Cells, Indicator, Table
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Cells, Indicator, Partition, Table
 from dpstats.inference.declared_levels import DeclaredLevels
 from dpstats.inference.simplex import project_to_total
 from dpstats.inference.simulation import (

@@ -2,37 +2,98 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arrays import Codes, Floats
+from dpstats.checks import as_float, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
-from dpstats.families.losses.changes import (
-    in_pieces,
-    largest_changes,
-    largest_norms,
-    rounded_root,
-)
-from dpstats.families.losses.grid import Axis, grid_names
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 LARGEST = 2**16  # B: rounding a loss costs at most 1 / (2 B) of the largest one
 _ENTRIES = 2**20  # losses that are worked on at a time
 _LISTED = 5 * 10**6  # losses that are computed to find a sensitivity
 _FEWEST = 2**12  # states of a row that are listed where there are more
 _CORNERS = 256
+_KEPT = 10**6  # entries of losses that are compared in pairs
+_WORK = 10**8  # entries that are subtracted where losses of states are compared in pairs
+
+MOST_PARAMETERS = 3
+MOST_GRID_POINTS = 2_048
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Evenly spaced values of one parameter, both ends included."""
+
+    name: str
+    low: float
+    high: float
+    points: int
+
+    @property
+    def values(self) -> Floats:
+        """(points,) increasing."""
+        steps = self.points - 1
+        return self.low + (self.high - self.low) * np.arange(self.points) / steps
+
+    @property
+    def step(self) -> float:
+        """Distance of neighbouring values."""
+        return (self.high - self.low) / (self.points - 1)
+
+
+def axes_of(grid: Mapping[str, Sequence[Any]]) -> tuple[Axis, ...]:
+    """The axes of a grid given as name -> (low, high, points)."""
+    if not isinstance(grid, Mapping) or not grid:
+        raise RequestError(
+            "grid must name the parameters, each with its least and largest value and the number "
+            f"of points, such as {{'Intercept': (-2, 2, 21), 'x': (-2, 2, 21)}}; got {short(grid)}"
+        )
+    axes = tuple(_axis(name, given) for name, given in grid.items())
+    size = math.prod(axis.points for axis in axes)
+    if len(axes) > MOST_PARAMETERS or size > MOST_GRID_POINTS:
+        raise RequestError(
+            f"a grid of {len(axes)} parameters with {size} points; at most {MOST_PARAMETERS} "
+            f"parameters and {MOST_GRID_POINTS} points can be measured well: take fewer of them"
+        )
+    return axes
+
+
+def _axis(name: Any, given: Any) -> Axis:
+    try:
+        low, high, points = given
+        low, high = as_float(low), as_float(high)
+        good = bool(np.isfinite(low) and np.isfinite(high) and low < high)
+        good = good and not isinstance(points, bool) and int(points) == points and points >= 3
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    if not good or not isinstance(name, str):
+        several = isinstance(given, list | tuple) and len(given) == 3
+        shown = f"({', '.join(map(short, given))})" if several else short(given)
+        raise RequestError(
+            f"the grid of {short(name)} must be its least and its largest value and a number of "
+            f"points of at least 3, such as (-2, 2, 21); got {shown}"
+        )
+    return Axis(name, low, high, int(points))
+
+
+def grid_names(axes: Sequence[Axis]) -> list[str]:
+    """One name per point of the grid, such as ``Intercept=-2, x=0.5``; the last axis runs first."""
+    texts = [[f"{axis.name}={value:.6g}" for value in axis.values] for axis in axes]
+    return [", ".join(point) for point in itertools.product(*texts)]
 
 
 class LossBlock(Block):
@@ -127,14 +188,10 @@ class LossBlock(Block):
         return array
 
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact where all states of a row are listed, but for very many; else a bound (notes).
+        """Exact where all states of a row are listed, but for very many; else a bound.
 
-        Notes
-        -----
-        The vectors of all states are compared, see `largest_changes`. Where numbers have too many
-        grid points, only some are listed, evenly spaced, and a row is compared with the nearest of
-        them: each function differs there by at most its `slack`, by the Lipschitz constant of the
-        loss, so distances grow by at most twice the norm of the slacks, and norms by it.
+        Where numbers have too many grid points, a row is compared with the nearest listed one: each
+        function differs there by at most its `slack` (sensitivity.md, "Losses on a grid").
         """
         return _sensitivity(self, unit)
 
@@ -176,18 +233,83 @@ class LossBlock(Block):
 @lru_cache(maxsize=32)
 def _sensitivity(block: LossBlock, unit: Unit) -> Sensitivity:
     lists, slack = block.listed()
+    losses = np.concatenate([piece.astype(np.int32) for piece in block.states(lists)])
     if unit == "add_remove":
-        (l1, l2_squared), times = largest_norms(lambda: block.states(lists)), 1
+        (l1, l2_squared), times = (int(_distances(losses, 0, p).max()) for p in (1, 2)), 1
     else:
         ends = [codes[[0, -1]] if isinstance(c, Number) else codes
                 for c, codes in zip(block.columns, lists, strict=True)]  # fmt: skip
         corners = next(block.states(ends))[:_CORNERS]
-        (l1, l2_squared), times = largest_changes(lambda: block.states(lists), corners), 2
+        (l1, l2_squared), times = (largest_distance(losses, corners, p) for p in (1, 2)), 2
     if slack.any():
         l1 += times * int(slack.sum())
-        longest = rounded_root(l2_squared) + times * rounded_root(int((slack * slack).sum()))
+        longest = _root(l2_squared) + times * _root(int((slack * slack).sum()))
         l2_squared = longest**2
     return Sensitivity(Fraction(l1, LARGEST), Fraction(l2_squared, LARGEST**2))
+
+
+def largest_distance(
+    vectors: NDArray[np.integer[Any]], some: NDArray[np.integer[Any]], power: int
+) -> int:
+    """Bound on the L1 (power 1) or squared L2 distance of two vectors of (m, d).
+
+    With a + b twice a centre, two vectors have 2 |u - v| <= |2u - a - b| + |2v - a - b|. In
+    decreasing order of the norms on the right, pairs are compared until their bound is no larger
+    than the largest distance found: then that is exact. Where it takes too long, the bound of the
+    next pair is returned, or of the farthest vector with one that is not compared. The centre is
+    that of the farthest two of `some` (c, d) of the vectors.
+    """
+    found = [_distances(some[i:], some[i], power) for i in range(len(some))]
+    i = int(np.argmax([own.max() for own in found]))
+    norms = _distances(vectors, some[i] + some[i + found[i].argmax()], power, times=2)
+    order = np.argsort(-norms, kind="stable")
+    vectors, decreasing = vectors[order], norms[order].tolist()
+
+    def bound(one: int, other: int) -> int:
+        """Largest distance of two vectors with these doubled distances from the centre."""
+        if power == 1:
+            return (one + other) // 2
+        return (one + other + 2 * (math.isqrt(one * other) + 1)) // 4
+
+    keep = max(2, _KEPT // vectors.shape[1])
+    with_others = bound(decreasing[0], decreasing[keep]) if len(decreasing) > keep else 0
+    decreasing = decreasing[:keep]
+    best, work = int(found[i].max()), 0
+    for at, norm in enumerate(decreasing[:-1], start=1):
+        # Bounds decrease: compare only the vectors whose bound is above the best so far.
+        last = bisect.bisect_left(decreasing, -best, lo=at, key=lambda other: -bound(norm, other))
+        if last == at:
+            break
+        if work > _WORK:
+            best = bound(norm, decreasing[at])
+            break
+        best = max(best, int(_distances(vectors[at:last], vectors[at - 1], power).max()))
+        work += vectors[at:last].size
+    return max(best, with_others)
+
+
+def _distances(
+    vectors: NDArray[np.integer[Any]],
+    point: NDArray[np.integer[Any]] | int,
+    power: int,
+    times: int = 1,
+) -> Codes:
+    """(m,) L1 or squared L2 distances of a multiple of vectors from a point."""
+    found = []
+    for piece in in_pieces(len(vectors), max(1, _ENTRIES // vectors.shape[1])):
+        moved = times * vectors[piece].astype(np.int64) - point
+        found.append((np.abs(moved) if power == 1 else moved * moved).sum(axis=1))
+    return np.concatenate(found)
+
+
+def in_pieces(total: int, size: int) -> Iterator[slice]:
+    """Slices of at most `size` that cover `total`."""
+    return (slice(first, min(first + size, total)) for first in range(0, total, size))
+
+
+def _root(square: int) -> int:
+    """Square root, rounded up."""
+    return math.isqrt(square - 1) + 1 if square else 0
 
 
 def codes_of(column: Column) -> Codes:
@@ -197,17 +319,12 @@ def codes_of(column: Column) -> Codes:
 
 def _distinct(columns: Mapping[str, Codes]) -> tuple[dict[str, Codes], Codes]:
     """The distinct rows, by column, and how often each occurs, (m,) int64."""
-    lows = {name: int(codes.min()) for name, codes in columns.items() if len(codes)}
-    if not lows:
-        return dict(columns), np.empty(0, dtype=np.int64)
-    spans = [int(columns[name].max()) - low + 1 for name, low in lows.items()]
-    if math.prod(spans) >= 2**62:
-        return dict(columns), np.ones(len(next(iter(columns.values()))), dtype=np.int64)
-    index = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
-    for (name, low), span in zip(lows.items(), spans, strict=True):
-        index = index * span + (columns[name] - low)
-    _, first, counts = np.unique(index, return_index=True, return_counts=True)
-    return {name: codes[first] for name, codes in columns.items()}, counts.astype(np.int64)
+    import pandas as pd
+
+    rows = pd.DataFrame(dict(enumerate(columns.values())))
+    counts = rows.groupby(list(rows), sort=False).size()
+    levels = [counts.index.get_level_values(i).to_numpy() for i in range(len(columns))]
+    return dict(zip(columns, levels, strict=True)), counts.to_numpy().astype(np.int64)
 
 
 def grid_points(axes: Sequence[Axis]) -> Floats:

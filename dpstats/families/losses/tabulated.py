@@ -15,8 +15,14 @@ from numpy.typing import NDArray
 from dpstats.arrays import Codes, Floats
 from dpstats.checks import as_float, short
 from dpstats.errors import RequestError
-from dpstats.families.losses.block import LARGEST, LossBlock, codes_of, grid_points
-from dpstats.families.losses.grid import Axis, axes_of
+from dpstats.families.losses.block import (
+    LARGEST,
+    Axis,
+    LossBlock,
+    axes_of,
+    codes_of,
+    grid_points,
+)
 from dpstats.schema import Column, Number, Schema
 
 MOST_ENTRIES = 200_000
@@ -188,10 +194,7 @@ class TabulatedLoss:
             )
         unit = float(found.max()) / LARGEST
         table = np.rint(found / unit).astype("<i4")
-        known = _constants({} if lipschitz is None else lipschitz)
-        if unknown := sorted(set(known) - {axis.name for axis in axes}):
-            raise RequestError(f"lipschitz names {unknown}, which are no parameters of the grid")
-        constants = tuple(known.get(axis.name, np.inf) for axis in axes)
+        constants = _constants({} if lipschitz is None else lipschitz, axes)
         block = TabulatedLosses(used, axes, table.tobytes(), unit, constants, convex is True)
         return TabulatedLoss(block)
 
@@ -220,7 +223,7 @@ class TabulatedLoss:
         try:
             axes = axes_of(plain["grid"])
             rows = plain["losses"]
-            known = {str(name): as_float(value) for name, value in plain["lipschitz"].items()}
+            known = plain["lipschitz"]
             whole = all(type(value) is int for value in itertools.chain.from_iterable(rows))
             array = np.array(rows, dtype=np.int64)
             unit, convex = as_float(plain["unit"]), plain["convex"]
@@ -236,22 +239,26 @@ class TabulatedLoss:
             axes,
             array.astype("<i4").tobytes(),
             unit,
-            tuple(known.get(axis.name, np.inf) for axis in axes),
+            _constants(known, axes),
             convex is True,
         )
 
 
-def _constants(lipschitz: Any) -> dict[str, float]:
+def _constants(lipschitz: Any, axes: Sequence[Axis]) -> tuple[float, ...]:
+    """Lipschitz constant in each parameter; infinite where none is declared."""
     try:
         known = {name: as_float(value) for name, value in lipschitz.items()}
-        if all(value >= 0 for value in known.values()):  # not nan
-            return known
+        valid = all(value >= 0 for value in known.values())  # not nan
     except (AttributeError, TypeError, ValueError, OverflowError):
-        pass
-    raise RequestError(
-        "lipschitz must name parameters with their constants, such as {'m': 1.0}; got "
-        f"{short(lipschitz)}"
-    )
+        valid = False
+    if not valid:
+        raise RequestError(
+            "lipschitz must name parameters with their constants, such as {'m': 1.0}; got "
+            f"{short(lipschitz)}"
+        )
+    if unknown := sorted(set(known) - {axis.name for axis in axes}):
+        raise RequestError(f"lipschitz names {unknown}, which are no parameters of the grid")
+    return tuple(known.get(axis.name, np.inf) for axis in axes)
 
 
 class _Table(dict[str, Any]):

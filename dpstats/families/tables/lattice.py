@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,11 +23,8 @@ from dpstats.checks import short
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.subgroups import require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
 
 PEAK = 2**9  # a kernel's largest value in integer units
 MAX_COLUMNS = 4
@@ -176,13 +173,7 @@ class KernelLattice(Block):
     def sensitivity(self, unit: Unit) -> Sensitivity:
         """Exact for adding or removing a row, and for replacing one if p = 1; else a bound.
 
-        Notes
-        -----
-        One row has L1 norm prod_j sum_i table_j[i, t_j], since no entry is negative; the largest
-        is the product of the columns' largest. Two rows a, b differ by at most |a| + |b| in L1 and,
-        again without negative entries, by |a|^2 + |b|^2 - 2 a'b <= |a|^2 + |b|^2 in squared L2: at
-        most twice as much. The bound is close: rows at a distance of a few bandwidths reach it.
-        With p = 1 all pairs are compared.
+        No entry is negative, so two rows differ by at most twice what one row adds.
         """
         l1, l2 = self._moved_by_one(unit)
         return Sensitivity(Fraction(l1, self._bound), Fraction(l2, self._bound**2))

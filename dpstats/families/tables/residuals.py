@@ -17,13 +17,11 @@ from dpstats.arrays import Codes, Floats
 from dpstats.errors import RequestError
 from dpstats.families.block import Block
 from dpstats.families.tables.cells import Table, TableValues
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Schema
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from dpstats.privacy.neighbours import Unit
 
 MOST_COLUMNS = 16  # whose subsets are enumerated
 
@@ -38,12 +36,8 @@ class Residual(Block):
     with noise in their own space; here every integer function gets a noise of its own, and the part
     outside that space is dropped afterwards, which leaves the same law.
 
-    Notes
-    -----
-    A row's function values r(x) have |r(x)|^2 = prod_a n_a (n_a - 1) =: q and, where rows x and y
-    differ in the columns D, r(x) r(y) = prod_{a not in D} n_a (n_a - 1) prod_{a in D} (-n_a). So
-    adding or removing a row changes the sums by q, and replacing x by y by
-    2 q (1 - prod_{a in D} -1 / (n_a - 1)), both exactly.
+    A row's function values r(x) have |r(x)|^2 = prod_a n_a (n_a - 1), and the product of those of
+    two rows is the same with -n_a for every column in which they differ (sensitivity.md).
 
     References
     ----------
@@ -93,17 +87,13 @@ class Residual(Block):
         """One name per cell."""
         return [f"residual of {name}" for name in self.table.names]
 
-    def of_counts(self, counts: Codes) -> Codes:
-        """Exact sums (d,) int64 from the counts of the table."""
-        return _centred(counts.reshape(self.shape), len(self.shape)).ravel()
-
     def functions(self, codes: Mapping[str, Codes]) -> NDArray[Any]:
         """Values (d, n) int64."""
         return self.potential(self.table.functions(codes).astype(np.int64))
 
     def sums(self, codes: Mapping[str, Codes]) -> Codes:
         """Exact sums (d,) int64."""
-        return self.of_counts(self.table.sums(codes))
+        return self.potential(self.table.sums(codes))
 
     def evaluate(self, codes: Mapping[str, Codes]) -> ResidualValues:
         """The functions at m points."""
@@ -113,7 +103,7 @@ class Residual(Block):
         """Sum at every cell of the functions times coefficients, both (d, ...).
 
         Along a column the functions are the symmetric matrix n I - J: so this also turns weights of
-        cells into sums of the functions.
+        cells, or counts, into sums of the functions.
         """
         table = coefficients.reshape(*self.shape, *coefficients.shape[1:])
         return np.asarray(_centred(table, len(self.shape)).reshape(coefficients.shape))

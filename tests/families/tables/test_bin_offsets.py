@@ -3,7 +3,7 @@
 import numpy as np
 
 import dpstats as dps
-from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.families.tables.inside_bins import BinOffsets
 
 SCHEMA = dps.Schema([
     dps.Number("x", 0, 10, points=11, edges=[2, 5], missing=0), dps.Category("g", ["n", "s"]),

@@ -6,8 +6,7 @@ import pytest
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.tables.cells import ROWS, Cells
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import ROWS, Cells, Partition
 
 SCHEMA = dps.Schema([dps.Boolean("b"), dps.Category("c", ["x", "y", "z"])])
 CODES = {"b": np.array([0, 1, 1, 1, 0]), "c": np.array([0, 1, 2, 2, 2])}

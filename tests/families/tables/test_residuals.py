@@ -44,7 +44,7 @@ def test_sums_are_those_of_the_functions_and_vanish_along_every_column(names, se
     assert np.array_equal(sums, values.sum(axis=1))
     for axis in range(len(block.shape)):
         assert not sums.reshape(block.shape).sum(axis=axis).any()
-    assert np.array_equal(sums, block.of_counts(block.table.sums(codes)))
+    assert np.array_equal(sums, block.potential(block.table.sums(codes)))
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -7,7 +7,7 @@ from scipy.interpolate import BSpline
 import dpstats as dps
 from dpstats.errors import RequestError
 from dpstats.families.subgroups import Subgroup
-from dpstats.families.tables.splines import SplineTable, knots_of
+from dpstats.families.tables.inside_bins import SplineTable, knots_of
 
 SCHEMA = dps.Schema([
     dps.Number("x", 0, 10, points=11, edges=[2, 3, 9], missing=0), dps.Category("g", ["n", "s"]),

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dps
-from dpstats.families.tables.cells import Cells
-from dpstats.families.tables.partition import Partition
+from dpstats.families.tables.cells import Cells, Partition
 
 SCHEMA = dps.Schema(
     [dps.Category("a", ["x", "y", "z"]), dps.Boolean("b"), dps.Category("c", ["p", "q", "r", "s"])]

@@ -9,7 +9,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
-from dpstats.families.coarse_moments import third_and_fourth_powers
+from dpstats.families.moments import third_and_fourth_powers
 from dpstats.inference.simulation import draw_noise
 from dpstats.privacy.noise import _noise_from
 

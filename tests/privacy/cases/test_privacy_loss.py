@@ -17,10 +17,10 @@ import pytest
 import dpstats as dps
 from dpstats.families import block_from_dict
 from dpstats.families.ball_moments import BallMoments
-from dpstats.families.coarse_moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.group_moments import GroupMoments
-from dpstats.families.tables.bin_offsets import BinOffsets
+from dpstats.families.moments import fourth_moments_of_pairs, third_and_fourth_powers
 from dpstats.families.tables.cells import Indicator, Table
+from dpstats.families.tables.inside_bins import BinOffsets
 from dpstats.families.tables.lattice import KernelLattice
 from dpstats.measured.strategy import PlannedBlock
 from dpstats.planning import division

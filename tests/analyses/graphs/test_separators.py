@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from dpstats.families.separators import (
+from dpstats.analyses.graphs.separators import (
     separators,
     sign_products,
     triangulated,

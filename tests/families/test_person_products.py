@@ -9,8 +9,7 @@ import dpstats as dps
 from dpstats.auditing.pairs import codes_of
 from dpstats.errors import RequestError
 from dpstats.families import block_from_dict
-from dpstats.families.persons.moments import PersonMoments
-from dpstats.families.persons.shares import PersonShares
+from dpstats.families.persons import PersonMoments, PersonShares
 from dpstats.families.subgroups import Subgroup
 from dpstats.measured.strategy import MOST_ROWS, SAFE_TOTAL
 from dpstats.privacy.neighbours import Neighbours

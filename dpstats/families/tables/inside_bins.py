@@ -1,33 +1,162 @@
-"""Cells of a table over which rows are spread by B-splines: sums of smooth functions of numbers."""
+"""Where rows lie inside the bins of a table: offsets from their middles, and B-splines."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpstats.arrays import Codes
 from dpstats.errors import RequestError
-from dpstats.families.block import Block
-from dpstats.families.subgroups import Subgroup, require_answered
-from dpstats.privacy.neighbours import Sensitivity
+from dpstats.families.block import Block, of_weight_one
+from dpstats.families.subgroups import (
+    Subgroup,
+    given_from_plain,
+    plain_given,
+    require_answered,
+    suffix_of,
+)
+from dpstats.families.tables.cells import Table
+from dpstats.privacy.budget import Budget
+from dpstats.privacy.neighbours import Sensitivity, Unit
 from dpstats.schema import Column, Number, Schema
-
-if TYPE_CHECKING:
-    from dpstats.privacy.neighbours import Unit
+from dpstats.schema.conditions import cell_index
 
 _MOST_CELLS = 2**13
 _BITS = 23  # of the largest value
 _FINEST, _FINEST_MEAN = 12, 10  # bits of the splines of one number, and of those without knots
+_FACTORS = {"laplace": 16, "gaussian": 8}  # 1/16 and 1/64 of a table's price
+
+
+class SpreadBlock(Block):
+    """Functions of the cells of a table, of which a row has values in a few."""
+
+    @abstractmethod
+    def spread(self, codes: Mapping[str, Codes]) -> tuple[Codes, Codes]:
+        """Cells (s, n) in which rows have values, and these values (s, n)."""
+
+    def sums(self, codes: Mapping[str, Codes]) -> Codes:
+        """Exact sums (d,) int64."""
+        total = np.zeros(self.size, dtype=np.int64)
+        np.add.at(total, *self.spread(codes))
+        return total
+
+    def functions(self, codes: Mapping[str, Codes]) -> Codes:
+        """Values (d, n) int64."""
+        cells, values = self.spread(codes)
+        array = np.zeros((self.size, cells.shape[1]), dtype=np.int64)
+        array[cells, np.arange(cells.shape[1])] = values
+        return array
 
 
 @dataclass(frozen=True)
-class SplineTable(Block):
+class BinOffsets(SpreadBlock):
+    """In every cell of a table, the sum of a number's distance from the middle of its bin.
+
+    With the counts of the cells these give the mean inside every bin, so that a smooth function of
+    the number has no error of first order in the bins' width. An offset is at most half a bin, so
+    it needs far less precision than a count, and `noise_factor` gives it less.
+
+    Examples
+    --------
+    >>> import dpstats as dps
+    >>> from dpstats.families.tables.inside_bins import BinOffsets
+    >>> age = dps.Number("age", 0, 100, points=101, edges=[25, 50, 75], missing=0)
+    >>> BinOffsets.of(dps.Schema([age]), ["age"], "age").names[0]
+    'offset of age, age=[0, 25)'
+    """
+
+    # those of the table, in the order of the schema; the number among them
+    columns: tuple[Column, ...]
+    number: str
+
+    kind: ClassVar[str] = "bin_offsets"
+    joint: ClassVar[bool] = True
+
+    @staticmethod
+    def of(schema: Schema, columns: Sequence[str], number: str) -> BinOffsets:
+        """The offsets of one of the columns in the table of all of them."""
+        return BinOffsets(tuple(c for c in schema if c.name in columns), number)
+
+    def __post_init__(self) -> None:
+        Table(self.columns)
+        if not any(c.name == self.number and isinstance(c, Number) for c in self.columns):
+            raise RequestError(
+                f"{self.number!r} is not a number among {[c.name for c in self.columns]}"
+            )
+
+    @property
+    def coded(self) -> tuple[Column, ...]:
+        """The number alone."""
+        return (self._column,)
+
+    @property
+    def _column(self) -> Number:
+        return next(c for c in self.columns if c.name == self.number)  # type: ignore[return-value]
+
+    @cached_property
+    def table(self) -> Table:
+        """The table of the cells."""
+        return Table(self.columns)
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.table.size
+
+    @cached_property
+    def _bins(self) -> Codes:
+        """(d,) the bin of the number in every cell."""
+        axis = [c.name for c in self.columns].index(self.number)
+        return np.asarray(np.indices(self.table.shape)[axis].ravel(), dtype=np.int64)
+
+    @property
+    def ranges(self) -> tuple[Codes, Codes]:
+        """Half the width of the bin in either direction, in half steps of the grid."""
+        first, last = self._column.bin_codes
+        width = np.maximum(last - first, 1)[self._bins]
+        return -width, width
+
+    @property
+    def names(self) -> list[str]:
+        """One name per cell."""
+        return [f"offset of {self.number}, {cell}" for cell in self.table.names]
+
+    def spread(self, codes: Mapping[str, Codes]) -> tuple[Codes, Codes]:
+        """Cell of each row (1, n), and its offset there."""
+        own, (first, last) = codes[self.number], self._column.bin_codes
+        offsets = 2 * own - (first + last)[self._column.bins_of(own)]
+        return cell_index(self.columns, codes)[np.newaxis], offsets[np.newaxis]
+
+    def sensitivity(self, unit: Unit) -> Sensitivity:
+        """Exact where some bin has two grid points: a row adds at most one to one function."""
+        if unit == "add_remove":
+            return Sensitivity(Fraction(1), Fraction(1))
+        return Sensitivity(Fraction(2), Fraction(4))
+
+    def noise_factor(self, budget: Budget, unit: Unit) -> int:
+        """16 times the noise of a table if it is Laplace, else 8 times."""
+        return _FACTORS[budget.noise]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return super().to_dict() | {"number": self.number}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> BinOffsets:
+        """Inverse of `to_dict`."""
+        return cls(Table.from_dict(plain, schema).columns, plain["number"])
+
+
+@dataclass(frozen=True)
+class SplineTable(SpreadBlock):
     """Products of quadratic B-splines of numbers and indicators of the bins of other columns.
 
     The splines of a number are not negative and add up to one, as the indicators of its bins do. So
@@ -46,14 +175,8 @@ class SplineTable(Block):
 
     Notes
     -----
-    Between the knots b and c, with a before and d after them (b and c themselves at the ends), a
-    code x has (c - x)^2 / ((c - a)(c - b)) of one spline, (x - b)^2 / ((d - b)(c - b)) of the
-    second after it, and the rest of one of that between them. The two are rounded to whole units,
-    and the rest is not negative: where both are half a unit 1/u or more, x is at least sqrt(1/2u)
-    of the way from b and from c, and at least 2 / sqrt(2u) (1 - 1/sqrt(2u)) >= 1/u is left. So all
-    three add up to one exactly, and the sensitivity is that of the cells of a table: values are not
-    negative and add up to one, hence their squares do to one at most. Rows at the first or last
-    code of every number, which are in one cell, reach it.
+    Two of the splines of a code are rounded to whole units and the third has the rest, which is not
+    negative (sensitivity.md, "Splines of numbers").
     """
 
     axes: tuple[Column, ...]
@@ -137,8 +260,7 @@ class SplineTable(Block):
             else [f"spline {i + 1} of {c.name}" for i in range(length)]
             for c, knots, length in zip(self.axes, self.knots, self.shape, strict=True)
         ]  # fmt: skip
-        suffix = f", {self.given.name}" if self.given and self.given.name else ""
-        return [", ".join(cell) + suffix for cell in itertools.product(*labels)]
+        return [", ".join(cell) + suffix_of(self.given) for cell in itertools.product(*labels)]
 
     def splines(self, axis: int, codes: Codes) -> tuple[Codes, Codes]:
         """First of the splines that codes (n,) of a number are in, and values (s, n) from it on."""
@@ -155,7 +277,7 @@ class SplineTable(Block):
         last = _nearest(unit * (codes - b) ** 2, (d - b) * (c - b))
         return at, np.stack([first, unit - first - last, last])
 
-    def _spread(self, codes: Mapping[str, Codes]) -> tuple[Codes, Codes]:
+    def spread(self, codes: Mapping[str, Codes]) -> tuple[Codes, Codes]:
         """Cells (s, n) over which rows are spread, and their weights (s, n) there."""
         size = len(codes[self.axes[0].name])
         cells, weights = np.zeros((1, size), np.int64), np.ones((1, size), np.int64)
@@ -174,36 +296,22 @@ class SplineTable(Block):
             weights = weights * self.given.holds(codes)
         return cells, weights
 
-    def sums(self, codes: Mapping[str, Codes]) -> Codes:
-        """Exact sums (d,) int64."""
-        total = np.zeros(self.size, dtype=np.int64)
-        np.add.at(total, *self._spread(codes))
-        return total
-
-    def functions(self, codes: Mapping[str, Codes]) -> Codes:
-        """Values (d, n) int64."""
-        cells, weights = self._spread(codes)
-        values = np.zeros((self.size, cells.shape[1]), dtype=np.int64)
-        values[cells, np.arange(cells.shape[1])] = weights
-        return values
-
     def sensitivity(self, unit: Unit) -> Sensitivity:
-        """Exact, see the notes."""
-        times = Fraction(2 if unit == "replace" else 1)
-        return Sensitivity(times, times)
+        """Exact, as of the cells of a table: values are not negative and add up to one."""
+        return of_weight_one(unit)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         knots = [None if own is None else list(own) for own in self.knots]
         plain = {"kind": self.kind, "columns": [c.name for c in self.axes], "knots": knots}
-        return plain | ({"given": self.given.to_dict()} if self.given else {})
+        return plain | plain_given(self.given)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], schema: Schema) -> SplineTable:
         """Inverse of `to_dict`."""
         knots = (None if own is None else tuple(map(int, own)) for own in plain["knots"])
-        given = Subgroup.from_dict(plain["given"], schema) if "given" in plain else None
-        return cls(tuple(schema[name] for name in plain["columns"]), tuple(knots), given)
+        columns = tuple(schema[name] for name in plain["columns"])
+        return cls(columns, tuple(knots), given_from_plain(plain, schema))
 
 
 def _nearest(above: Codes, below: Codes) -> Codes:

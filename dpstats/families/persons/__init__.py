@@ -1,1 +1,0 @@
-"""Squares and products of person totals."""
