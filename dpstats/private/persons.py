@@ -22,7 +22,14 @@ from dpstats.families.persons.products import PersonProducts
 from dpstats.measured.strategy import MOST_ROWS
 from dpstats.private.design_rows import SCALED, DesignRows
 from dpstats.private.keys import codes_of_keys
-from dpstats.private.sources import Part, Source, one_by_one, require_again
+from dpstats.private.sources import (
+    Part,
+    Source,
+    describe_failure,
+    one_by_one,
+    require_again,
+    without_rows,
+)
 from dpstats.schema import Design, Schema
 from dpstats.schema.arrow import unwrapped
 from dpstats.schema.design import STEPS
@@ -74,18 +81,13 @@ class PersonTotals:
 
     def taken(self) -> list[Codes]:
         """Sums over persons (d,) int64 of each block; nothing of the rows is kept."""
-        found: list[Codes] = []
-        stopped = None
         try:
-            pairs = zip(self._blocks, self._totals, strict=True)
-            found = [block.of_totals(totals) for block, totals in pairs]
-        except BaseException as error:  # its frames hold the totals of persons
-            stopped = error.with_traceback(None)
-            stopped.__cause__ = stopped.__context__ = None
-        self.clear()
-        if stopped is not None:
-            raise stopped
-        return found
+            return without_rows(
+                lambda: [b.of_totals(t) for b, t in zip(self._blocks, self._totals, strict=True)],
+                describe_failure,
+            )
+        finally:
+            self.clear()
 
     def clear(self) -> None:
         """Forget all totals: the frames of a traceback may hold this object."""

@@ -205,10 +205,10 @@ def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
     encoded = _filled(values, _NAN_CELL).dictionary_encode()  # each is read once
     distinct = encoded.dictionary
     if pa.types.is_float16(distinct.type):  # which Arrow writes with more digits
-        decimals = np.from_dlpack(distinct).astype(str).astype(np.float64)
+        texts = pa.array(np.from_dlpack(distinct).astype(str), pa.large_string())
     else:
-        decimals = _numpy(distinct.cast(pa.large_string()).cast(pa.float64()), np.float64)
-    return decimals[_numpy(encoded.indices, np.int64)]
+        texts = distinct.cast(pa.large_string())
+    return _numpy(texts.cast(pa.float64()).take(encoded.indices), np.float64)
 
 
 def numbers_from_text(texts: pa.Array) -> NDArray[np.float64]:

@@ -206,15 +206,10 @@ class Schema:
         """The columns of the table: those that are stored, with the ends of differences instead."""
         stored = self.stored.columns
         names = dict.fromkeys(name for column in stored for name in column.raw_names)
-        numbers = [c.name for c in stored if isinstance(c, Number) and not (c.dates or c.ends)]
-        decimals = [c.name for c in stored if isinstance(c, Category) and not c.holds_text]
         if self.design is not None:
             names |= dict.fromkeys(self.design.raw_names)
-            if self.design.weights not in self.names:
-                numbers.append(self.design.weights)
-        others = names.keys() - set(self.names)
-        marked = [*numbers, *decimals, *others]
-        return RawColumns(tuple(names), numbers, marked, self.written, self.design is not None)
+        texts = {c.name for c in stored if (c.dates if isinstance(c, Number) else c.holds_text)}
+        return RawColumns(tuple(names), names.keys() - texts, self.written, self.design is not None)
 
     @property
     def written(self) -> TextFile:

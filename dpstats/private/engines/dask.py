@@ -16,23 +16,22 @@ from dpstats.errors import DataError
 from dpstats.private.data_frames import data_frame
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, sum_on_worker
-from dpstats.private.sources import Part, Source, refuse_order
+from dpstats.private.sources import Part, Source
 from dpstats.schema import RawColumns
 
 _ADDED = 16  # partial sums that one task adds
 
 
-def open_dask(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_dask(frame: Any, raw: RawColumns) -> Source:
     """A Dask data frame: a task for each partition, on the scheduler that Dask is set to.
 
     Cells mean what they do in a pandas data frame, since each partition is one. Rows that must be
     seen in their order are read here, one partition after the other.
     """
-    refuse_order(order, "a Dask DataFrame")
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
         for partition in frame[list(names)].to_delayed():
-            yield data_frame(partition.compute(), raw, person).batches(names)
+            yield data_frame(partition.compute(), raw).batches(names)
 
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
         everywhere = delayed(kernel, traverse=False)  # sent once
