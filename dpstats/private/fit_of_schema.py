@@ -402,14 +402,7 @@ class SchemaFit:
         import pandas as pd
 
         rows = [
-            (
-                c.name,
-                c.missing,
-                c.undeclared,
-                c.clamped,
-                _listed(c.commonest),
-                " ".join(c.advice),
-            )
+            [c.name, c.missing, c.undeclared, c.clamped, _listed(c.commonest), " ".join(c.advice)]
             for c in self.columns
         ]
         names = ["column", "missing", "undeclared", "clamped", "commonest", "advice"]

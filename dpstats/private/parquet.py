@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from dpstats.errors import DataError
 from dpstats.files import shown
 from dpstats.private import sources
-from dpstats.private.sources import Part, Source, describe_failure, without_rows
+from dpstats.private.sources import Part, Source, describe_failure, describe_unopened, without_rows
 
 SUFFIXES = (".parquet", ".pq")
 _TEXT = pa.large_binary()
@@ -82,17 +82,9 @@ def _opened(path: Path) -> list[_File]:
         place = repr(shown(path))
         if len(named) > 1:
             place = f"file {number} of {len(named)} of {place}, in the order of their names,"
-        files.append(
-            without_rows(partial(_File.opened, name, place, keys), partial(_closed, place))
-        )
+        opened = partial(_File.opened, name, place, keys)
+        files.append(without_rows(opened, partial(describe_unopened, place)))
     return files
-
-
-def _closed(place: str, error: Exception) -> str:
-    return (
-        f"{place} cannot be opened ({type(error).__name__}) and may be damaged or in use; nothing "
-        "was released or spent"
-    )
 
 
 def _found(path: Path) -> list[tuple[Path, dict[str, bytes | None]]]:

@@ -38,13 +38,7 @@ _FIRST = 2**10  # persons with room for their totals
 
 
 class PersonTotals:
-    """The totals of each person, added up while rows are read in their order.
-
-    Parameters
-    ----------
-    schema : Schema
-    blocks : sequence of PersonProducts
-    """
+    """The totals of each person, added up while rows are read in their order."""
 
     def __init__(self, schema: Schema, blocks: Sequence[PersonProducts]) -> None:
         used = {column.name for block in blocks for column in block.columns}
@@ -102,16 +96,7 @@ class PersonTotals:
 
 
 class PersonWeights:
-    """Weights of rows in a survey, scaled so that those of a person add up to at most k caps.
-
-    Parameters
-    ----------
-    design : Design
-    person : str
-        The column of keys.
-    most : int
-        The number of rows of a person, k.
-    """
+    """Weights of rows in a survey, scaled so that those of a person add up to at most k caps."""
 
     def __init__(self, design: Design, person: str, most: int) -> None:
         self._coded, self._person, self.most = DesignRows(design), person, most * STEPS
@@ -149,23 +134,10 @@ def of_persons(
 ) -> Source:
     """The first `most` rows of each person; in a survey all rows, with scaled weights.
 
-    It is read in its order, whatever the number of threads, unless its engine does this by itself.
-    In memory is a number for each key, and its totals.
-
-    Parameters
-    ----------
-    source : Source
-    person : str
-        The column of keys; see `key_of`.
-    most : int
-        Positive.
-    totals : PersonTotals, optional
-        To which all rows are added that are used.
-    counts : Counter, optional
-        Gets the numbers of rows without a key and of persons whose weights are scaled, unless an
-        engine chooses the rows. They are private: for the custodian's screen only.
-    design : Design, optional
-        Of a survey, whose table is read twice.
+    It is read in its order, whatever the number of threads, unless its engine does this by itself;
+    that of a survey twice. In memory is a number for each key (see `key_of`), and its totals. Rows
+    that are used are added to `totals`. The numbers of rows without a key and of persons whose
+    weights are scaled go to `counts`: they are private, for the custodian's screen only.
     """
     if design is not None:
         require_again(source)

@@ -117,6 +117,14 @@ def describe_failure(error: Exception, *, line: bool = False) -> str:
     )
 
 
+def describe_unopened(what: str, error: Exception) -> str:
+    """Message of a failure to open a table, or one of its files."""
+    return (
+        f"{what} cannot be opened ({type(error).__name__}) and may be damaged or in use; nothing "
+        "was released or spent"
+    )
+
+
 def without_rows(work: Callable[[], T], describe: Callable[[Exception], str], end: str = "") -> T:
     """Result of some work; of a failure only a sentence, raised where no frame holds rows.
 

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +25,13 @@ from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
-from dpstats.private.sources import Source, describe_failure, open_stream, without_rows
+from dpstats.private.sources import (
+    Source,
+    describe_failure,
+    describe_unopened,
+    open_stream,
+    without_rows,
+)
 from dpstats.private.threads import sum_parts
 from dpstats.schema import RawColumns, Schema
 
@@ -48,13 +55,7 @@ def find_source(
 ) -> Source:
     """Open a table that may lack columns."""
     raw = replace(schema.raw, person=person, order=order)
-    return without_rows(
-        lambda: _open(data, raw),
-        lambda error: (
-            f"the table cannot be opened ({type(error).__name__}) and may be damaged or in use; "
-            "nothing was released or spent"
-        ),
-    )
+    return without_rows(partial(_open, data, raw), partial(describe_unopened, "the table"))
 
 
 def exact_sums(

@@ -447,15 +447,13 @@ def _meanings(levels: Sequence[str]) -> tuple[list[float], list[float], list[flo
         number if abs(number) < 2**53 or spelled(number) == level else np.nan
         for level, number in zip(levels, _numbers(texts).tolist(), strict=True)
     ]
+    shortest = [number == number and spelled(number) == level
+                for level, number in zip(levels, numbers, strict=True)]  # fmt: skip
     truths = _truths(texts).tolist()
-    days = [np.nan if (day := day_of(level)) is None else float(day) for level in levels]
-    forms = [{spelled(number) for number in [number] if number == number} for number in numbers]
     return (
-        _of_one_level(
-            numbers, [{level} == form for level, form in zip(levels, forms, strict=True)]
-        ),
+        _of_one_level(numbers, shortest),
         _of_one_level(truths, [level in ("true", "false") for level in levels]),
-        days,
+        [np.nan if (day := day_of(level)) is None else float(day) for level in levels],
     )
 
 

@@ -110,15 +110,15 @@ class Category(ColumnFields):
         for what in ("levels", "missing", "other", "missing_values"):
             object.__setattr__(self, what, listed(getattr(self, what)))
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | Mapping):
-            raise SchemaError(f"levels of {self.name!r} must be a list or a mapping")
+            raise self._error("levels must be a list or a mapping")
         if isinstance(self.levels, Mapping):
             labels: tuple[Level, ...] = tuple(self.levels)
             stored = tuple(self.levels.values())
             _check_levels(self.name, labels)
             if not all(isinstance(label, str) for label in labels):
-                raise SchemaError(
-                    f"{self.name!r}: a mapping of levels goes from labels, which are text, to "
-                    "stored values, as in {'not': 1, 'mildly': 2}"
+                raise self._error(
+                    "a mapping of levels goes from labels, which are text, to stored values, as in "
+                    "{'not': 1, 'mildly': 2}"
                 )
             object.__setattr__(self, "levels", FrozenMapping(self.levels))
         else:
@@ -132,9 +132,9 @@ class Category(ColumnFields):
         self._check_fields()
         if self.allow_missing:
             if MISSING_LABEL in labels:
-                raise SchemaError(
-                    f"{self.name!r}: the level {MISSING_LABEL!r} is reserved for missing cells; "
-                    "rename it or drop allow_missing=True"
+                raise self._error(
+                    f"the level {MISSING_LABEL!r} is reserved for missing cells; rename it or drop "
+                    "allow_missing=True"
                 )
             labels = (*labels, MISSING_LABEL)
         object.__setattr__(self, "labels", labels)

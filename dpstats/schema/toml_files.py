@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +46,12 @@ def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
     return document
 
 
-def check_keys(document: Mapping[str, Any]) -> None:
-    """Refuse tables and keys at the top of a file that nothing reads."""
-    if unknown := sorted(set(document) - KEYS):
+def check_keys(plain: Mapping[Any, Any], known: Collection[str] = KEYS, where: str = "") -> None:
+    """Refuse keys that nothing reads: of a table, by default those at the top of a file."""
+    if unknown := sorted(str(key) for key in plain if key not in known):
         raise SchemaError(
-            f"unknown keys {first_few(unknown)}{did_you_mean(unknown, KEYS)}; known: {sorted(KEYS)}"
+            f"unknown keys {first_few(unknown)}{where and ' in ' + where}"
+            f"{did_you_mean(unknown, known)}; known: {sorted(known)}"
         )
 
 

@@ -62,7 +62,7 @@ def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:
         if str(kind) in _LONG:
             cell = cell.cast(pl.String)
         elif kind == pl.Object:
-            read = _objects(key_of if name == person else text_of)
+            read = partial(_objects, key_of if name == person else text_of)
             cell = cell.map_batches(read, return_dtype=pl.Binary)
         elif kind.is_nested() and any(word in str(kind) for word in (*_LONG, "Object")):
             cell = pl.when(cell.is_not_null()).then(pl.lit(text_of([]))).alias(name)
@@ -70,13 +70,10 @@ def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:
     return frame.select(cells)
 
 
-def _objects(as_text: Callable[[object], bytes | None]) -> Callable[[Any], Any]:
-    def read(cells: Any) -> Any:
-        import polars as pl
+def _objects(as_text: Callable[[object], bytes | None], cells: Any) -> Any:
+    import polars as pl
 
-        return pl.Series(cells.name, [as_text(cell) for cell in cells], dtype=pl.Binary)
-
-    return read
+    return pl.Series(cells.name, [as_text(cell) for cell in cells], dtype=pl.Binary)
 
 
 def _collected(frame: Any) -> Iterator[Any]:

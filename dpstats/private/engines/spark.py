@@ -46,6 +46,9 @@ T = TypeVar("T")
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 PIECE = 2**10  # functions: sums travel in pieces, so that no record batch of them is large
+_SCHEMA = pa.schema({
+    "piece": pa.int32(), "rows": pa.int64(), "sums": pa.list_(pa.int64()), "refused": pa.string(),
+})  # fmt: skip
 _FIELDS = "piece int, rows bigint, sums array<bigint>, refused string"
 _ADDERS = 32  # tasks that add the pieces
 _ORDERED = (
@@ -195,7 +198,8 @@ def _on_workers(work: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) 
 
     Spark sends the function inside by value: it must not name anything of this module.
     """
-    expected, packed = __version__, CloudPickleSerializer().dumps((work, arguments))
+    expected, schema = __version__, _SCHEMA
+    packed = CloudPickleSerializer().dumps((work, arguments))
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -215,12 +219,8 @@ def _on_workers(work: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) 
             yield from loaded[0](*loaded[1], batches)
             return
         why = f"a Spark worker has {has} and the driver {expected}: install the same on all"
-        columns = {"piece": pa.int32(), "rows": pa.int64(), "sums": pa.list_(pa.int64())}
-        schema = pa.schema({**columns, "refused": pa.string()})
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([v], kind) for v, kind in zip((0, 0, [], why), schema.types, strict=True)],
-            schema=schema,
-        )
+        none = {"piece": 0, "rows": 0, "sums": [], "refused": why}
+        yield pa.RecordBatch.from_pylist([none], schema)
 
     return run
 
@@ -241,13 +241,8 @@ def added(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def _numbered(number: int, sums: PartialSums) -> pa.RecordBatch:
-    columns = {
-        "piece": pa.array([number], pa.int32()),
-        "rows": pa.array([sums.rows], pa.int64()),
-        "sums": pa.array([sums.sums], pa.list_(pa.int64())),
-        "refused": pa.array([sums.refused], pa.string()),
-    }
-    return pa.RecordBatch.from_pydict(columns)
+    part = {"piece": number, "rows": sums.rows, "sums": sums.sums, "refused": sums.refused}
+    return pa.RecordBatch.from_pylist([part], _SCHEMA)
 
 
 def _by_piece(batches: Batches) -> dict[int, PartialSums]:
