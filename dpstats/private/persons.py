@@ -188,17 +188,13 @@ def used_rows(
             scaled = weights.of_rows(batch, codes, distinct)
             used = _within(scaled, codes, distinct, before, weights.most)
             kept, held = codes >= 0, held.append_column(SCALED, pa.array(used))
-        rows = held if kept.all() else _in_place(held).filter(pa.array(kept))
+        rows = held
+        if not kept.all():  # in a form of which Arrow can choose rows
+            arrays = [unwrapped(values).filter(pa.array(kept)) for values in held.columns]
+            rows = pa.RecordBatch.from_arrays(arrays, names=held.schema.names)
         if totals is not None:
             totals.add(rows, codes[kept], distinct)
         yield rows
-
-
-def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch in a form of which Arrow can choose rows."""
-    return pa.RecordBatch.from_arrays(
-        [unwrapped(values) for values in batch.columns], names=batch.schema.names
-    )
 
 
 def _within(

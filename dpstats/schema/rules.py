@@ -346,7 +346,7 @@ def _read_rule(plain: object, folder: Path | None) -> Rule:
     if len(kinds) != 1 or not isinstance(plain, Mapping):
         raise SchemaError(f"a rule has one of the keys {list(_KINDS)}, got {short(plain)}")
     kind = _KINDS[kinds[0]]
-    given = {_FIRST.get(key, key): value for key, value in plain.items()}
+    given = {_FIRST.get(str(key), str(key)): value for key, value in plain.items()}
     known = [part.name for part in fields(kind)]
     check_keys(given, known, f"a rule with the key {kinds[0]!r}")
     if isinstance(path := given.get("mapping"), str):

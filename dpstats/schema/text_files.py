@@ -85,8 +85,9 @@ class TextFile:
 
 def read_text_columns(path: Path) -> dict[str, list[str]]:
     """Cells of a public .csv file in UTF-8, as text, by the names in its first line."""
+    data = files.read_bytes(path)
     try:
-        text = files.read_bytes(path).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
         names, *rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
         if any(len(row) != len(names) for row in rows):
             raise ValueError("a line has more or fewer fields than the first")

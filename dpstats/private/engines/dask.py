@@ -41,7 +41,7 @@ def open_dask(frame: Any, raw: RawColumns) -> Source:
         ]
         while len(tasks) > 1:
             groups = (tasks[i : i + _ADDED] for i in range(0, len(tasks), _ADDED))
-            tasks = [delayed(sums_of_all)(group) for group in groups]
+            tasks = [delayed(reduce)(add, group) for group in groups]
         total: PartialSums = tasks[0].compute()
         return total.exact(kernel)
 
@@ -62,8 +62,3 @@ def sums_of_partition(kernel: Kernel, partition: pd.DataFrame) -> PartialSums:
 
 def _batches(kernel: Kernel, partition: pd.DataFrame) -> Iterator[pa.RecordBatch]:
     yield from data_frame(partition, kernel.raw).batches(kernel.raw.names)
-
-
-def sums_of_all(parts: Sequence[PartialSums]) -> PartialSums:
-    """The sums over some parts, at least one."""
-    return reduce(add, parts)
