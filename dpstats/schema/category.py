@@ -281,7 +281,7 @@ class Category(ColumnFields):
         )
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Boolean(Category):
     """A column of true and false; stored as bool or as the numbers 0 and 1.
 
@@ -310,24 +310,8 @@ class Boolean(Category):
     kind: ClassVar[str] = "boolean"
     _keys: ClassVar[tuple[str, ...]] = ("missing", "allow_missing", "note", "missing_values")
 
-    def __init__(
-        self,
-        name: str,
-        missing: bool | None = None,
-        allow_missing: bool = False,
-        note: str = "",
-        missing_values: Sequence[Level] = (),
-    ) -> None:
-        given: dict[str, Any] = {
-            "name": name,
-            "levels": (False, True),
-            "missing": missing,
-            "other": None,
-        }
-        given |= {"allow_missing": allow_missing, "note": note, "missing_values": missing_values}
-        for attribute, value in given.items():
-            object.__setattr__(self, attribute, value)
-        self.__post_init__()
+    levels: Sequence[Level] = field(default=(False, True), init=False)
+    other: Level | None = field(default=None, init=False)
 
     def bins_where(self, comparison: str, value: Level) -> frozenset[int]:
         """As of any category; of text such as 'yes' it says what to write."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -28,7 +28,7 @@ from dpstats.checks import (
 from dpstats.errors import SchemaError
 from dpstats.schema.column_fields import Level
 from dpstats.schema.number import Number
-from dpstats.schema.toml_files import check_keys
+from dpstats.schema.toml_files import changed_fields, check_keys
 
 STEPS = 2**12
 """Largest code of a weight: weights have a grid of cap / STEPS."""
@@ -38,10 +38,6 @@ UNPAIRED = -1
 """Code of a unit that is in no contrast."""
 _MOST_UNITS = 100_000
 Lonely = Literal["refuse", "certainty", "adjust", "collapse"]
-_KEYS = (
-    "weights", "mean", "low", "high", "cv", "cap", "missing", "total", "strata", "unit", "units",
-    "deff", "lonely",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -287,13 +283,9 @@ class Design(Cached):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file, without what has its default value."""
-        plain = {}
-        for key in _KEYS:
-            value = getattr(self, key)
-            if key == "units" and isinstance(value, tuple):
-                value = [[stratum, list(keys)] for stratum, keys in value]
-            if value != getattr(type(self), key, None):
-                plain[key] = value
+        plain = changed_fields(self)
+        if self.listed_units:
+            plain["units"] = [[stratum, list(keys)] for stratum, keys in self.listed_units]
         return plain
 
     @classmethod
@@ -304,15 +296,13 @@ class Design(Cached):
         ------
         SchemaError
         """
-        if not isinstance(plain, Mapping):
-            raise SchemaError("a design is a table of keys, [design] in TOML")
-        check_keys(plain, _KEYS, "[design]")
-        if absent := [key for key in ("weights", "mean") if key not in plain]:
+        given = check_keys(plain, [part.name for part in fields(cls)], "[design]")
+        if absent := [key for key in ("weights", "mean") if key not in given]:
             raise SchemaError(
                 f"[design] lacks {absent[0]!r}: it needs weights, the name of a column, and mean, "
                 "the mean weight"
             )
-        return cls(**plain)
+        return cls(**given)
 
     def __str__(self) -> str:
         cap = "capped by the plan" if self.cap is None else f"at most {self.cap:g}"

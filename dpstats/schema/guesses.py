@@ -177,10 +177,7 @@ class Guesses:
     @classmethod
     def from_dict(cls, plain: object) -> Guesses:
         """Inverse of `to_dict`."""
-        if not isinstance(plain, Mapping):
-            raise SchemaError("guesses must be a table: [guesses.typical], [guesses.shares], ...")
-        check_keys(plain, _KEYS, "[guesses]")
-        return cls(**plain)
+        return cls(**check_keys(plain, _KEYS, "[guesses]"))
 
     @classmethod
     def load(cls, path: str | Path) -> Guesses:

@@ -7,7 +7,6 @@ import csv
 import io
 import string
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from dpstats import files
 from dpstats.checks import check_choice, short
 from dpstats.errors import FileFormatError, SchemaError
-from dpstats.schema.toml_files import check_keys
+from dpstats.schema.toml_files import changed_fields, check_keys
 
 _DELIMITERS = tuple({*string.punctuation, " ", "\t"} - {'"', "."})
 _UTF8 = ("utf-8", "utf-8-sig")
@@ -71,16 +70,11 @@ class TextFile:
     @classmethod
     def from_dict(cls, plain: object) -> TextFile:
         """Inverse of `to_dict`."""
-        keys = [field.name for field in fields(cls)]
-        if not isinstance(plain, Mapping):
-            raise SchemaError(f"file must be a table, [file], with keys among {keys}")
-        check_keys(plain, keys, "[file]")
-        return cls(**plain)
+        return cls(**check_keys(plain, [part.name for part in fields(cls)], "[file]"))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file: what is not the default."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {key: v for key, v in values.items() if v != getattr(type(self), key)}
+        return changed_fields(self)
 
 
 def read_text_columns(path: Path) -> dict[str, list[str]]:
