@@ -82,14 +82,18 @@ class Source:
             raise DataError(f"the table has more than one column named {twice}")
 
 
-def check_order(raw: RawColumns) -> None:
-    """Refuse an order of the rows of persons for a plan that knows none, or uses all."""
+def check_order(raw: RawColumns, can_sort: Callable[[str], bool]) -> None:
+    """Refuse an order of the rows of persons that a plan does not need, or that is none."""
     if raw.order is not None and (raw.person is None or raw.weighted):
         why = "uses all rows" if raw.weighted else "knows no persons"
         remedy = "" if raw.weighted else ", or plan with person="
         raise DataError(
             f"order= says which rows of a person come first, and this plan {why}: leave it "
             f"out{remedy}"
+        )
+    if raw.order is not None and not can_sort(raw.order):
+        raise DataError(
+            f"order={raw.order!r} must be the name of one column, of numbers, text, dates or times"
         )
 
 
@@ -141,6 +145,7 @@ def without_rows(work: Callable[[], T], describe: Callable[[Exception], str], en
     except BaseException as error:  # an interrupt
         stopped = error.with_traceback(None)
         stopped.__cause__ = stopped.__context__ = None
+    del work  # it may hold the table
     if stopped is not None:
         raise stopped
     raise DataError(failure if "nothing was" in failure else failure + end)

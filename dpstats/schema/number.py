@@ -598,9 +598,9 @@ class Number(ColumnFields):
 
         Missing cells are NaN (or NaT), and all other numbers float64, if they have their own code.
         """
-        values: NDArray[Any] = np.append(self.grid, np.nan)[codes + self.half_points]
+        values: NDArray[np.float64] = np.append(self.grid, np.nan)[codes + self.half_points]
         if self.dates:
-            return np.rint(values).astype("datetime64[D]")
+            return values.round().astype("datetime64[D]")
         return values.astype(np.int64) if self._whole and not self.allow_missing else values
 
     @cached_property

@@ -59,7 +59,7 @@ def open_ibis(table: Any, raw: RawColumns) -> Source:
             "columns of SQLite hold cells of any type, which Ibis does not read; write the table "
             "to a .csv file with 'sqlite3 -header -csv' and pass its path"
         )
-    check_order(raw)
+    check_order(raw, lambda name: name in table.columns and _is_ordered(table[name].type()))
     keys = [] if raw.person is None or raw.weighted else _sorting(table, raw)
     kinds = {name: kind for name, kind in table.schema().items() if name in raw.names}
 
@@ -92,10 +92,6 @@ def _sorting(table: Any, raw: RawColumns) -> list[Any]:
             "the name of a column, such as order='visit'; elsewhere write it to a file in an order "
             "that does not depend on other persons, such as "
             "table.order_by(...).to_parquet('rows.parquet'), and pass its path"
-        )
-    if order not in table.columns or not _is_ordered(table[order].type()):
-        raise DataError(
-            f"order={order!r} must be the name of one column, of numbers, text, dates or times"
         )
     cells = [table[name] for name in (order, *raw.names) if name in table.columns]
     keys = [_AS_BYTES[backend](cell) if cell.type().is_string() else cell for cell in cells]

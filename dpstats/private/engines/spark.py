@@ -78,7 +78,12 @@ def open_spark(frame: Any, raw: RawColumns) -> Source:
         source_of_stream(frame.columns, partial(_streamed, frame)),
         sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), join_small),
     )
-    check_order(raw)
+
+    def can_sort(name: str) -> bool:
+        kinds = [field.dataType for field in frame.schema.fields if field.name == name]
+        return len(kinds) == 1 and isinstance(kinds[0], _ORDERED)
+
+    check_order(raw, can_sort)
     if raw.person is None:
         return source
     return replace(source, limited=_of_persons(source, frame, raw, raw.person))
@@ -124,12 +129,6 @@ def _of_persons(
             "rows_per_person= alone if nobody has more rows"
         )
     fields = {field.name: field for field in frame.schema.fields}
-    if order is not None and (
-        frame.columns.count(order) != 1 or not isinstance(fields[order].dataType, _ORDERED)
-    ):
-        raise DataError(
-            f"order={order!r} must be the name of one column, of numbers, text, dates or times"
-        )
 
     def limited(most: int, design: Design | None) -> Source:
         names = [name for name in raw.names if name in fields]  # all of them, except in a check
