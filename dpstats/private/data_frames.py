@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from dpstats.errors import DataError
 from dpstats.private.keys import key_of
-from dpstats.private.sources import Part, Source, in_slices, one_by_one
+from dpstats.private.sources import Source, source_of_stream
 from dpstats.schema import RawColumns
 from dpstats.schema.arrow import spelled
 
@@ -24,29 +23,23 @@ if TYPE_CHECKING:
 _NO_TEXT = b"\xff"  # a cell that is no text, number or date; no level is spelled with this byte
 
 
-def data_frame(frame: pd.DataFrame, raw: RawColumns, person: str | None = None) -> Source:
-    """A pandas data frame; `person` is its column of keys."""
+def data_frame(frame: pd.DataFrame, raw: RawColumns) -> Source:
+    """A pandas data frame."""
     fields = list(frame.columns)
-    needed = raw.names if person is None else [*raw.names, person]
-    twice = [name for name in needed if fields.count(name) > 1]
-    if twice:
-        raise DataError(f"the table has more than one column named {twice}")
-    arrays = {name: _array(frame[name]) for name in raw.names if name in fields}
-    if person is not None and person in fields:
-        arrays[person] = _array(frame[person], key_of)
+    arrays = {
+        name: _array(frame[name], key_of if name == raw.person else text_of)
+        for name in raw.with_keys
+        if fields.count(name) == 1
+    }
 
-    def parts(wanted: Sequence[str]) -> Iterator[Part]:
-        chosen = [arrays[name] for name in wanted]
-        return one_by_one(in_slices(pa.RecordBatch.from_arrays(chosen, names=list(wanted))))
+    def batches(wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_arrays([arrays[name] for name in wanted], names=list(wanted))
 
-    return Source(fields, parts, rows=len(frame))
+    return source_of_stream(fields, batches, len(frame))
 
 
-def _array(
-    series: pd.Series[Any], as_text: Callable[[object], bytes | None] | None = None
-) -> pa.Array:
-    """Cells of a column; of objects the text that `as_text` gives, by default that of a file."""
-    as_text = text_of if as_text is None else as_text
+def _array(series: pd.Series[Any], as_text: Callable[[object], bytes | None]) -> pa.Array:
+    """Cells of a column; of objects the text that `as_text` gives."""
     dtype = series.dtype
     kind = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a Categorical
     if kind == np.dtype(object):

@@ -1,8 +1,7 @@
 """Delimited text as record batches: no type is guessed, and no cell decides what another means.
 
 The delimiter is declared, or follows from the first line and the declared names. Cells are bytes,
-which `dpstats.schema.arrow` reads as the schema declares. Declared numbers may be parsed with the
-lines, in a third of the time, as long as all are spelled plainly.
+which `dpstats.schema.arrow` reads as the schema declares.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from dpstats.errors import DataError
 from dpstats.private.sources import Source, one_by_one
-from dpstats.schema import TextFile
+from dpstats.schema import RawColumns, TextFile
 from dpstats.schema.text_files import CONVERT
 
 CSV_BLOCK = 2**23
@@ -28,8 +27,6 @@ MAX_CSV_BLOCK = 2**31 - 1
 _FIRST_LINE = 2**20  # characters in which the first line must end
 _LARGEST_RATIO = 1032  # of the lengths of text and its deflated form
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-# Texts that spell no number, as usual as empty cells: a number's cell is missing without one.
-_NO_NUMBER = ["", "NA", "NaN", "nan", "NULL", "null"]
 _QUOTE = ord('"')
 _GZIP = b"\x1f\x8b"
 _UTF8 = ("utf-8", "utf-8-sig")
@@ -51,24 +48,16 @@ def is_delimited(path: Path) -> bool:
     return path.name.lower().endswith(SUFFIXES)
 
 
-def delimited(
-    path: Path,
-    names: Sequence[str],
-    numbers: Collection[str] = (),
-    written: TextFile = TextFile(),  # noqa: B008  # it is a constant
-    decimals: Collection[str] = (),
-) -> Source:
-    """A CSV or TSV file, perhaps gzipped, whose first line holds some columns of given names.
+def delimited(path: Path, raw: RawColumns) -> Source:
+    """A CSV or TSV file, perhaps gzipped, whose first line holds names of columns.
 
-    Cells of the columns in `numbers` are float64, null where they spell no number, up to the first
-    block in which a cell does not convert; from there on, and in other columns, they are bytes.
-    In `decimals` are all columns whose cells have the decimal mark of the file: where that is a
-    comma, points and commas of their bytes are exchanged.
+    Cells are bytes. Where the decimal mark of the file is a comma, points and commas are exchanged
+    in those that have it.
     """
+    written = raw.written
     zipped = path.suffix.lower() == ".gz"
-    check_kind(path, zipped)
-    header = _read_header(path, names, zipped, written)
-    marked = set(decimals) if written.decimal == "," else set()
+    header = _read_header(path, raw.with_keys, written)
+    marked = raw.decimals if written.decimal == "," else ()
     size = path.stat().st_size
     position = [0]
 
@@ -76,30 +65,25 @@ def delimited(
         if header.alone:
             return
         longest = min(size * (_LARGEST_RATIO if zipped else 1), MAX_CSV_BLOCK)
-        block, done, parsed = CSV_BLOCK, 0, bool(set(wanted) & set(numbers))
+        block, done = CSV_BLOCK, 0
         while True:
             try:
-                for batch in read(wanted, block, done, parsed):
+                for batch in read(wanted, block, done):
                     yield batch
                     done += batch.num_rows
                 _check_quotes(path, header.delimiter, zipped, written)
                 return
             except pa.ArrowInvalid:  # a row longer than a block, or a damaged file
-                if not parsed and block >= longest:
+                if block >= longest:
                     raise
-            if parsed:  # or a cell that is no plain number
-                parsed = False
-            else:
-                block = min(16 * block, MAX_CSV_BLOCK)
+            block = min(16 * block, MAX_CSV_BLOCK)
 
-    def read(
-        wanted: Sequence[str], block: int, skip: int, parsed: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def read(wanted: Sequence[str], block: int, skip: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.csv as pacsv
 
-        with pa.OSFile(os.fsencode(path)) as raw:  # of any name
+        with pa.OSFile(os.fsencode(path)) as file:  # of any name
             reader = pacsv.open_csv(
-                in_utf8(raw, zipped, written),
+                in_utf8(file, zipped, written),
                 read_options=pacsv.ReadOptions(block_size=block, use_threads=False),
                 parse_options=pacsv.ParseOptions(
                     delimiter=header.delimiter,
@@ -108,17 +92,13 @@ def delimited(
                 ),
                 convert_options=pacsv.ConvertOptions(
                     include_columns=list(wanted),
-                    column_types={
-                        name: pa.float64() if parsed and name in numbers else pa.large_binary()
-                        for name in wanted
-                    },
-                    null_values=_NO_NUMBER if parsed else [""],
-                    strings_can_be_null=not parsed,
-                    decimal_point=written.decimal,
+                    column_types=dict.fromkeys(wanted, pa.large_binary()),
+                    null_values=[""],
+                    strings_can_be_null=True,
                 ),
             )
             for whole in reader:
-                position[0] = raw.tell()
+                position[0] = file.tell()
                 batch = whole.slice(min(skip, whole.num_rows))
                 skip -= whole.num_rows - batch.num_rows
                 yield with_marks_exchanged(batch, marked) if marked else batch
@@ -160,7 +140,7 @@ def in_utf8(raw: pa.NativeFile, zipped: bool, written: TextFile) -> pa.NativeFil
     return pa.TransformInputStream(text, recoded)
 
 
-def check_kind(path: Path, zipped: bool) -> None:
+def _check_kind(path: Path, zipped: bool) -> None:
     """Refuse a file whose first bytes are those of something else than delimited text."""
     with pa.OSFile(os.fsencode(path)) as raw:
         start = raw.read(4)
@@ -239,8 +219,15 @@ class _Header:
         return f"has {len(self.fields)} fields, separated by {mark}"
 
 
-def _read_header(path: Path, names: Sequence[str], zipped: bool, written: TextFile) -> _Header:
+def first_line(path: Path, written: TextFile) -> list[str]:
+    """Fields of the first line; U+FFFD stands for what the encoding does not have."""
+    return _read_header(path, (), written).fields
+
+
+def _read_header(path: Path, names: Sequence[str], written: TextFile) -> _Header:
     """The first line, split by the delimiter that gives most of the names, then most fields."""
+    zipped = path.suffix.lower() == ".gz"
+    _check_kind(path, zipped)
     with pa.OSFile(os.fsencode(path)) as raw:
         stream = in_utf8(raw, zipped, written)
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")

@@ -20,13 +20,7 @@ SCALED = "\x00scaled weight"
 
 
 class DesignRows:
-    """The coding of weights and units.
-
-    Parameters
-    ----------
-    design : Design
-        With a cap.
-    """
+    """The coding of weights and units, of a design with a cap."""
 
     def __init__(self, design: Design) -> None:
         self._design = design
@@ -73,23 +67,22 @@ class DesignRows:
         """Number of the key of stratum and unit of each row, two (n,), and the distinct keys."""
         raw, names = [], list[list[bytes]]()
         for column in (self._design.strata, self._design.unit):
-            codes, keys = _no_keys(batch) if column is None else codes_of_keys(batch.column(column))
+            codes, keys = np.full(batch.num_rows, -1), list[bytes]()
+            if column is not None:
+                codes, keys = codes_of_keys(batch.column(column))
             raw.append(codes)
             names.append([*keys, b""])  # the last is of cells without a key
         return raw, names
 
-    def declared(self, batch: pa.RecordBatch) -> tuple[Codes, Codes]:
-        """Numbers of stratum and key of each row (n,), -1 for those that are not declared."""
-        stratum, unit = (
+    def declared(self, batch: pa.RecordBatch) -> list[Codes]:
+        """Numbers of stratum and key of each row, two (n,), -1 for those that are not declared."""
+        columns = (self._design.strata, self._strata), (self._design.unit, self._keys)
+        return [
             level_codes(batch.column(column), known, -1, -1)
             if known and column is not None
             else np.zeros(batch.num_rows, np.int64)
-            for column, known in (
-                (self._design.strata, self._strata),
-                (self._design.unit, self._keys),
-            )
-        )
-        return stratum, unit
+            for column, known in columns
+        ]
 
     def _code(self, numbers: tuple[int, int] | None, stratum: bytes, unit: bytes) -> int:
         """Code of a unit, from its place in the declaration or by its hash."""
@@ -99,8 +92,3 @@ class DesignRows:
             return code
         several = self._pairs.plain or self._pairs.count  # such as the three units of one stratum
         return hash_of(stratum, unit) % (2 * several) if several else UNPAIRED
-
-
-def _no_keys(batch: pa.RecordBatch) -> tuple[Codes, list[bytes]]:
-    """Keys of a design without strata."""
-    return np.full(batch.num_rows, -1, np.int64), []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from dpstats.private.likely_meaning import (
 )
 from dpstats.private.measure import check_rows
 from dpstats.private.persons import of_persons
-from dpstats.private.sources import Source, describe_failure
+from dpstats.private.sources import Source, describe_failure, without_rows
 from dpstats.private.tables import find_source
 from dpstats.results.rendering import Page
 from dpstats.schema import Category, Column, Design, Schema, arrow
@@ -103,7 +103,7 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     if not isinstance(plan, Plan):
         raise RequestError(f"check needs a plan, made by dps.plan; got {type(plan).__name__}")
     schema, key = plan.read_columns.stored, plan.person
-    source = find_source(data, schema, person=key, order=order)
+    source = find_source(data, schema, key, order)
     wanted = list(dict.fromkeys([*schema.raw.names, *([] if key is None else [key])]))
     absent = tuple(name for name in wanted if name not in source.fields)
     present = [column for column in schema if not set(absent).intersection(column.raw_names)]
@@ -117,15 +117,16 @@ def check(plan: Plan, data: object, *, order: str | None = None) -> SchemaFit:
     if present:
         known_key = key if key not in absent else None
         readable = schema.select(column.name for column in present)
-        source.check_names((replace(readable, design=None) if absent else readable).raw, known_key)
+        raw = (replace(readable, design=None) if absent else readable).raw
+        source.check_names(replace(raw, person=known_key))
     used, of_keys, weighted = source, Counter[str](), plan.schema.design
     if key is not None and not (absent if weighted else key in absent):
         used = of_persons(source, key, plan.rows_per_person, None, of_keys, weighted)
     repairs = plan.read_columns.repairs(plan.read_columns.names)
-    counts = _counts_of(used, present, None if absent else repairs)
-    if isinstance(counts, str):  # raised here, where no frame of the traceback holds cells
-        raise DataError(counts)
-    rows, columns, broken, totals, design = counts
+    rows, columns, broken, totals, design = without_rows(
+        partial(_counts_of, used, present, None if absent else repairs),
+        partial(describe_failure, line=True),
+    )
     refused = "" if absent else _refused(rows, plan)
     persons = "" if used is source else plan.neighbours.persons
     if scaled := of_keys["scaled"]:
@@ -401,14 +402,7 @@ class SchemaFit:
         import pandas as pd
 
         rows = [
-            (
-                c.name,
-                c.missing,
-                c.undeclared,
-                c.clamped,
-                _listed(c.commonest),
-                " ".join(c.advice),
-            )
+            [c.name, c.missing, c.undeclared, c.clamped, _listed(c.commonest), " ".join(c.advice)]
             for c in self.columns
         ]
         names = ["column", "missing", "undeclared", "clamped", "commonest", "advice"]
@@ -488,8 +482,8 @@ _Counts = tuple[tuple[str, int], ...]
 
 def _counts_of(
     source: Source, columns: Sequence[Column], repairs: Repairs | None
-) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts, DesignFit | None] | str:
-    """The number of rows, the fit of columns, rules, totals and design; a sentence on failure."""
+) -> tuple[int, tuple[ColumnFit, ...], _Counts, _Counts, DesignFit | None]:
+    """The number of rows, and the fit of columns, rules, totals and design."""
     rows, fits = 0, tuple(ColumnFit(column, source.decimal) for column in columns)
     rules = () if repairs is None else repairs.rules
     drawn = None if repairs is None else repairs.schema.design
@@ -501,20 +495,17 @@ def _counts_of(
         *(() if drawn is None else drawn.raw_names),
     ]))  # fmt: skip
     broken, having = np.zeros(len(rules), np.int64), np.zeros(len(totals))
-    try:
-        for batch in source.batches(names) if columns else ():
-            rows += batch.num_rows
-            for fit in fits:
-                fit.add(batch)
-            weights = np.ones(batch.num_rows) if design is None else design.add(batch)
-            if repairs is not None and (rules or totals):
-                cells = repairs.schema.encode(batch)
-                broken += repairs.broken(cells)
-                read = repairs.repair(cells)
-                for place, total in enumerate(totals):
-                    having[place] += weights[total.counts(read)].sum()
-    except Exception as error:  # a reader's own message may quote cells: keep what may be said
-        return describe_failure(error, line=True)
+    for batch in source.batches(names) if columns else ():
+        rows += batch.num_rows
+        for fit in fits:
+            fit.add(batch)
+        weights = np.ones(batch.num_rows) if design is None else design.add(batch)
+        if repairs is not None and (rules or totals):
+            cells = repairs.schema.encode(batch)
+            broken += repairs.broken(cells)
+            read = repairs.repair(cells)
+            for place, total in enumerate(totals):
+                having[place] += weights[total.counts(read)].sum()
     broken_rules = tuple(
         (rule.text, count)
         for rule, count in zip(rules, broken.tolist(), strict=True)

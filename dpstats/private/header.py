@@ -6,30 +6,25 @@ A file without a header has a person's row there. What looks like one is refused
 from __future__ import annotations
 
 import csv
-import io
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from dpstats import files
 from dpstats.errors import DataError, SchemaError
-from dpstats.private.delimited import check_kind, in_utf8, is_delimited
+from dpstats.private.delimited import first_line, is_delimited
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
+from dpstats.private.sources import without_rows
 from dpstats.schema import TextFile
 from dpstats.schema.column_fields import check_name
 
-_LONGEST = 2**20  # bytes of a first line
-_DELIMITERS = ",;\t"
 _VALUES = frozenset(
     ("true", "false", "yes", "no", "na", "n/a", "nan", "none", "null", "nil", "male", "female")
 )
 _NUMBER = re.compile(r"[-+\d.,:/ %$€£]*\d[-+\d.,:/ %$€£]*")  # dates and times too
 _NO_LINE = (
-    "it is empty, or its first line is, or is longer than a megabyte; give the file a first line "
-    "with names of columns, or name them with --header a,b,c, without the file"
+    "it is empty, or its first line is; give the file a first line with names of columns, or name "
+    "them with --header a,b,c, without the file"
 )
 
 
@@ -40,12 +35,17 @@ def read_header(path: str | Path, written: TextFile = TextFile()) -> list[str]: 
     repeated, or a word such as true. The message quotes nothing of it.
     """
     path = files.as_path(path)
+    name = repr(files.shown(path))
     if not is_several(path) and not path.is_file():
-        raise DataError(f"there is no file {files.shown(path)!r}")
-    names = _header(path, written)
-    if isinstance(names, str):  # raised here, where no frame of the traceback holds the line
-        raise DataError(f"{files.shown(path)!r}: {names}")
-    return names
+        raise DataError(f"there is no file {name}")
+    return without_rows(
+        lambda: _header(path, name, written),
+        lambda error: (
+            f"{name} cannot be read: it is damaged, or text that is not {written.encoding.upper()};"
+            " if it is text, save it as UTF-8, or say which with --encoding, such as latin-1 or "
+            "cp1252"
+        ),
+    )
 
 
 def read_names(text: str) -> list[str]:
@@ -58,55 +58,29 @@ def read_names(text: str) -> list[str]:
     return names
 
 
-def _header(path: Path, written: TextFile) -> list[str] | str:
-    """The names, or why there are none."""
+def _header(path: Path, name: str, written: TextFile) -> list[str]:
     if is_several(path) or path.suffix.lower() in SUFFIXES:
-        stated = list(parquet(path).fields)
-        if not stated:
-            return "it has no column that all its files have"
-        return _refuse("names that its schema holds do", "schema") if is_row(stated) else stated
-    if not is_delimited(path):
-        return "not a .csv, .tsv (also .gz) or .parquet file"
-    names = _first_line(path, written)
-    if names is None:
-        return (
-            f"it cannot be read: it is damaged, or text that is not {written.encoding.upper()}; if "
-            "it is text, save it as UTF-8, or say which with --encoding, such as latin-1 or cp1252"
+        names, place = list(parquet(path).fields), "schema"
+        what = "names that its schema holds do"
+        if not names:
+            raise DataError(f"{name}: it has no column that all its files have")
+    elif not is_delimited(path):
+        raise DataError(f"{name}: not a .csv, .tsv (also .gz) or .parquet file")
+    else:
+        names, place = [field.strip() for field in first_line(path, written)], "first line"
+        what = "first line does"
+        if not names:
+            raise DataError(f"{name}: {_NO_LINE}")
+        if any("\0" in field or "\ufffd" in field for field in names):
+            raise UnicodeError
+    if is_row(names):
+        raise DataError(
+            f"{name}: the {what} not look like names of columns: there are numbers, dates, empty "
+            "or repeated fields, or words such as yes, as in a row of data. Nothing of it is "
+            "shown; name the columns with --header a,b,c, without the file, or give the file a "
+            f"{place} with their names, which a release needs"
         )
-    if not names:
-        return _NO_LINE
-    kept = [name.strip() for name in names]
-    return _refuse("first line does", "first line") if is_row(kept) else kept
-
-
-def _refuse(what: str, place: str) -> str:
-    return (
-        f"the {what} not look like names of columns: there are numbers, dates, empty or repeated "
-        "fields, or words such as yes, as in a row of data. Nothing of it is shown; name the "
-        f"columns with --header a,b,c, without the file, or give the file a {place} with their "
-        "names, which a release needs"
-    )
-
-
-def _first_line(path: Path, written: TextFile) -> list[str] | None:
-    """Fields of the first line, split by the delimiter that is declared, or gives most of them."""
-    zipped = path.suffix.lower() == ".gz"
-    try:
-        check_kind(path, zipped)
-        with pa.OSFile(os.fsencode(path)) as raw:
-            line = _line(io.BufferedReader(in_utf8(raw, zipped, written)))
-        if "\0" in line:
-            return None
-        marks = written.delimiter or _DELIMITERS
-        return max((next(csv.reader([line], delimiter=d), []) for d in marks), key=len)
-    except (OSError, EOFError, UnicodeError, csv.Error):
-        return None
-
-
-def _line(text: io.BufferedReader) -> str:
-    """The first line, or "" where it has no end: what follows is not even decoded."""
-    line = text.readline(_LONGEST)
-    return "" if len(line) == _LONGEST else line.decode("utf-8-sig").rstrip("\r\n")
+    return names
 
 
 def is_row(names: Sequence[str]) -> bool:

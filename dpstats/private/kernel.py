@@ -101,12 +101,6 @@ class Kernel:
             sums.append(block.potential(counts) if isinstance(block, Residual) else counts)
         return sums
 
-    def sums(self, batch: pa.RecordBatch) -> list[Codes]:
-        """Exact sums over the rows of one batch, one (d,) int64 array per block."""
-        running = self.zeros()
-        self.add(running, batch)
-        return self.finished(running, batch.num_rows)
-
     def check_rows(self, rows: int) -> None:
         """Refuse, from public numbers, a number of rows at which sums could overflow.
 

@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from dpstats.errors import DataError
 from dpstats.files import shown
 from dpstats.private import sources
-from dpstats.private.sources import Part, Source, describe_failure
+from dpstats.private.sources import Part, Source, describe_failure, describe_unopened, without_rows
 
 SUFFIXES = (".parquet", ".pq")
 _TEXT = pa.large_binary()
@@ -76,19 +76,14 @@ def parquet(path: Path) -> Source:
 
 
 def _opened(path: Path) -> list[_File]:
-    named, failure = _found(path), ""
+    named = _found(path)
     files: list[_File] = []
     for number, (name, keys) in enumerate(named, 1):
         place = repr(shown(path))
         if len(named) > 1:
             place = f"file {number} of {len(named)} of {place}, in the order of their names,"
-        try:
-            files.append(_File.opened(name, place, keys))
-        except Exception as error:  # a reader's own message may quote cells: keep only its type
-            failure = f"{place} cannot be opened ({type(error).__name__})"
-            break
-    if failure:
-        raise DataError(f"{failure} and may be damaged or in use; nothing was released or spent")
+        opened = partial(_File.opened, name, place, keys)
+        files.append(without_rows(opened, partial(describe_unopened, place)))
     return files
 
 

@@ -1,17 +1,15 @@
 """Exact sums over a part of the rows, in a form that every engine can carry and add.
 
-A sum is carried as two limbs in int64, floor(sum / 2^32) and sum mod 2^32. A sum over a part is
-below 2^62 in absolute value, so that the limbs of 2^30 parts can be added without overflow, in any
-order; no float is involved and nothing is rounded. An engine decides only which rows make a part:
-what a cell means and what is summed is the kernel's.
+Sums are int64, added in any order; no float is involved and nothing is rounded. Those of some parts
+may wrap around, modulo 2^64; those of all rows are below 2^62 in absolute value, so that they are
+right. An engine decides only which rows make a part: what a cell means and what is summed is the
+kernel's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 import numpy as np
 import pyarrow as pa
@@ -21,21 +19,16 @@ from dpstats.errors import DataError
 from dpstats.private.kernel import Kernel
 from dpstats.private.sources import describe_failure, in_slices
 
-_LIMB = 32  # bits of the low one
 _KEPT = 3 * 2**23  # bytes
-_LIMBS = pa.list_(pa.int64())
-FIELDS = pa.schema({"rows": pa.int64(), "high": _LIMBS, "low": _LIMBS, "refused": pa.string()})
-"""Of partial sums as a record batch of one row."""
 
 
 @dataclass(frozen=True)
 class PartialSums:
-    """Sums of all functions over a part of the rows; a part without rows has sums of zero."""
+    """Sums of all functions, (d,) int64, over a part of the rows."""
 
     rows: int
-    high: Codes
-    low: Codes
-    refused: str = ""
+    sums: Codes
+    refused: str = ""  # why the rows cannot be summed; no cell is in it
 
     @classmethod
     def of(cls, kernel: Kernel, batches: Iterable[pa.RecordBatch], times: str = "") -> PartialSums:
@@ -46,63 +39,30 @@ class PartialSums:
         rows, running = 0, kernel.zeros()
         for batch in batches:
             for part in in_slices(batch):
-                counts = _integers(part.column(times)) if times else None
+                counts = part.column(times).to_numpy() if times else None
                 rows += part.num_rows if counts is None else int(counts.sum())
                 kernel.check_rows(rows)
                 kernel.add(running, part, counts)
-        if rows == 0:
-            return cls.none(kernel)
-        sums = np.concatenate(kernel.finished(running, rows))
-        return cls(rows, sums >> _LIMB, sums & (2**_LIMB - 1))
-
-    @classmethod
-    def none(cls, kernel: Kernel) -> PartialSums:
-        """The sums over no rows."""
-        zeros = np.zeros(sum(block.size for block in kernel.blocks), np.int64)
-        return cls(0, zeros, zeros)
+        return cls(rows, np.concatenate(kernel.finished(running, rows)))
 
     @classmethod
     def refusal(cls, reason: str) -> PartialSums:
-        """Sums of rows that cannot be summed; the reason holds no cell."""
-        none = np.zeros(0, np.int64)
-        return cls(0, none, none, reason)
+        """Sums of rows that cannot be summed."""
+        return cls(0, np.zeros(0, np.int64), reason)
 
     def __add__(self, other: PartialSums) -> PartialSums:
         """The sums over both parts."""
         if self.refused or other.refused:
             return self if self.refused else other
-        return PartialSums(self.rows + other.rows, self.high + other.high, self.low + other.low)
+        return PartialSums(self.rows + other.rows, self.sums + other.sums)
 
     def exact(self, kernel: Kernel) -> tuple[list[Codes], int]:
         """Sums, one (d,) int64 array per block, and the number of rows; DataError if refused."""
         if self.refused:
             raise DataError(self.refused)
         kernel.check_rows(self.rows)
-        high = self.high + (self.low >> _LIMB)
-        sums = (high << _LIMB) + (self.low & (2**_LIMB - 1))
         ends = np.cumsum([block.size for block in kernel.blocks])
-        return np.split(sums, ends[:-1]), self.rows
-
-    def to_batch(self) -> pa.RecordBatch:
-        """As a record batch with one row and the columns of `FIELDS`."""
-        values = [[self.rows], [self.high], [self.low], [self.refused or None]]
-        return pa.RecordBatch.from_arrays(
-            [pa.array(value, field.type) for value, field in zip(values, FIELDS, strict=True)],
-            schema=FIELDS,
-        )
-
-    @classmethod
-    def from_batches(cls, batches: Iterable[pa.RecordBatch]) -> PartialSums:
-        """The sums over all parts of some record batches, a row for each part; at least one."""
-        return reduce(add, (part for batch in batches for part in cls._parts(batch)))
-
-    @classmethod
-    def _parts(cls, batch: pa.RecordBatch) -> Iterator[PartialSums]:
-        for i in range(batch.num_rows):
-            rows, high, low, refused = (batch.column(name)[i] for name in FIELDS.names)
-            yield cls(
-                rows.as_py(), _integers(high.values), _integers(low.values), refused.as_py() or ""
-            )
+        return np.split(self.sums, ends[:-1]), self.rows
 
 
 def sum_on_worker(
@@ -146,7 +106,3 @@ def _reading(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     except Exception as error:
         said = str(error) if isinstance(error, DataError) else describe_failure(error)
         raise _ReadingFailed(said) from None
-
-
-def _integers(values: pa.Array) -> Codes:
-    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)

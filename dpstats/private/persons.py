@@ -22,7 +22,14 @@ from dpstats.families.persons import PersonProducts
 from dpstats.measured.strategy import MOST_ROWS
 from dpstats.private.design_rows import SCALED, DesignRows
 from dpstats.private.keys import codes_of_keys
-from dpstats.private.sources import Part, Source, one_by_one, require_again
+from dpstats.private.sources import (
+    Part,
+    Source,
+    describe_failure,
+    one_by_one,
+    require_again,
+    without_rows,
+)
 from dpstats.schema import Design, Schema
 from dpstats.schema.arrow import unwrapped
 from dpstats.schema.design import STEPS
@@ -31,13 +38,7 @@ _FIRST = 2**10  # persons with room for their totals
 
 
 class PersonTotals:
-    """The totals of each person, added up while rows are read in their order.
-
-    Parameters
-    ----------
-    schema : Schema
-    blocks : sequence of PersonProducts
-    """
+    """The totals of each person, added up while rows are read in their order."""
 
     def __init__(self, schema: Schema, blocks: Sequence[PersonProducts]) -> None:
         used = {column.name for block in blocks for column in block.columns}
@@ -74,18 +75,13 @@ class PersonTotals:
 
     def taken(self) -> list[Codes]:
         """Sums over persons (d,) int64 of each block; nothing of the rows is kept."""
-        found: list[Codes] = []
-        stopped = None
         try:
-            pairs = zip(self._blocks, self._totals, strict=True)
-            found = [block.of_totals(totals) for block, totals in pairs]
-        except BaseException as error:  # its frames hold the totals of persons
-            stopped = error.with_traceback(None)
-            stopped.__cause__ = stopped.__context__ = None
-        self.clear()
-        if stopped is not None:
-            raise stopped
-        return found
+            return without_rows(
+                lambda: [b.of_totals(t) for b, t in zip(self._blocks, self._totals, strict=True)],
+                describe_failure,
+            )
+        finally:
+            self.clear()
 
     def clear(self) -> None:
         """Forget all totals: the frames of a traceback may hold this object."""
@@ -100,16 +96,7 @@ class PersonTotals:
 
 
 class PersonWeights:
-    """Weights of rows in a survey, scaled so that those of a person add up to at most k caps.
-
-    Parameters
-    ----------
-    design : Design
-    person : str
-        The column of keys.
-    most : int
-        The number of rows of a person, k.
-    """
+    """Weights of rows in a survey, scaled so that those of a person add up to at most k caps."""
 
     def __init__(self, design: Design, person: str, most: int) -> None:
         self._coded, self._person, self.most = DesignRows(design), person, most * STEPS
@@ -147,23 +134,10 @@ def of_persons(
 ) -> Source:
     """The first `most` rows of each person; in a survey all rows, with scaled weights.
 
-    It is read in its order, whatever the number of threads, unless its engine does this by itself.
-    In memory is a number for each key, and its totals.
-
-    Parameters
-    ----------
-    source : Source
-    person : str
-        The column of keys; see `key_of`.
-    most : int
-        Positive.
-    totals : PersonTotals, optional
-        To which all rows are added that are used.
-    counts : Counter, optional
-        Gets the numbers of rows without a key and of persons whose weights are scaled, unless an
-        engine chooses the rows. They are private: for the custodian's screen only.
-    design : Design, optional
-        Of a survey, whose table is read twice.
+    It is read in its order, whatever the number of threads, unless its engine does this by itself;
+    that of a survey twice. In memory is a number for each key (see `key_of`), and its totals. Rows
+    that are used are added to `totals`. The numbers of rows without a key and of persons whose
+    weights are scaled go to `counts`: they are private, for the custodian's screen only.
     """
     if design is not None:
         require_again(source)
@@ -214,17 +188,13 @@ def used_rows(
             scaled = weights.of_rows(batch, codes, distinct)
             used = _within(scaled, codes, distinct, before, weights.most)
             kept, held = codes >= 0, held.append_column(SCALED, pa.array(used))
-        rows = held if kept.all() else _in_place(held).filter(pa.array(kept))
+        rows = held
+        if not kept.all():  # in a form of which Arrow can choose rows
+            arrays = [unwrapped(values).filter(pa.array(kept)) for values in held.columns]
+            rows = pa.RecordBatch.from_arrays(arrays, names=held.schema.names)
         if totals is not None:
             totals.add(rows, codes[kept], distinct)
         yield rows
-
-
-def _in_place(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch in a form of which Arrow can choose rows."""
-    return pa.RecordBatch.from_arrays(
-        [unwrapped(values) for values in batch.columns], names=batch.schema.names
-    )
 
 
 def _within(

@@ -6,12 +6,12 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from dpstats.arrays import Codes
-from dpstats.checks import columns_named
+from dpstats.checks import columns_named, first_few
 from dpstats.errors import DataError
 from dpstats.schema import Design, RawColumns
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 2**17
 _GATHERED = 2**26  # bytes
 Part = Iterable[pa.RecordBatch]
+T = TypeVar("T")
 _UNEVEN = re.compile(r"CSV parse error: (Row #(?P<line>\d+): )?Expected \d+ columns, got \d+")
 
 
@@ -49,48 +50,50 @@ class Source:
         """All record batches with some columns, one after the other."""
         return itertools.chain.from_iterable(self.parts(names))
 
-    def check_names(self, raw: RawColumns, person: str | None = None) -> None:
-        """Refuse a table that lacks a column, or the one of keys, or has one twice."""
-        wanted = list(dict.fromkeys([*raw.names, *([] if person is None else [person])]))
-        lacking = [name for name in wanted if name not in self.fields]
+    def check_names(self, raw: RawColumns) -> None:
+        """Refuse a table that lacks a column, or the one of keys, or has one twice.
+
+        Types are not looked at: one cell can decide which type a column is stored in.
+        """
+        lacking = [name for name in raw.with_keys if name not in self.fields]
         if self.first_line and lacking:
             raise DataError(
                 f"{self.first_line}, without {columns_named(lacking)}; the plan needs a header "
-                f"with the columns {wanted}: if it has none, put a line with the names of all "
-                "columns above it. 'dpstats check' shows the fields of a header"
+                f"with the columns {list(raw.with_keys)}: if it has none, put a line with the "
+                "names of all columns above it. 'dpstats check' shows the fields of a header"
             )
-        absent = [name for name in wanted if name in self.lacking]
+        absent = [name for name in raw.with_keys if name in self.lacking]
         if absent:
             raise DataError(
                 f"{self.lacking[absent[0]]} has no {columns_named(absent[:1])}, which the plan "
                 "needs and other files of the table have"
             )
-        raw.check_names(self.fields)
-        times = 1 if person is None else list(self.fields).count(person)
-        if times != 1:
+        if lacking and lacking != [raw.person]:
             raise DataError(
-                f"the plan knows persons by the column {person!r}, which the table has "
-                f"{'not' if times == 0 else 'more than once'}"
+                f"the table has no {columns_named(lacking)}; the plan needs "
+                f"{list(raw.with_keys)}; the table has {first_few(self.fields)}"
             )
+        if lacking:
+            raise DataError(
+                f"the plan knows persons by the column {raw.person!r}, which the table has not"
+            )
+        fields = list(self.fields)
+        if twice := [name for name in raw.with_keys if fields.count(name) > 1]:
+            raise DataError(f"the table has more than one column named {twice}")
 
 
-def refuse_order(order: str | None, table: str) -> None:
-    """Refuse a column by which to sort a kind of table that has an order."""
-    if order is not None:
-        raise DataError(
-            f"order= is for Spark DataFrames and Ibis tables, and {table} has an order of its "
-            "own: sort it, and leave order= out"
-        )
-
-
-def check_order(order: str | None, person: str | None, raw: RawColumns) -> None:
-    """Refuse an order of the rows of persons for a plan that knows none, or uses all."""
-    if order is not None and (person is None or raw.weighted):
+def check_order(raw: RawColumns, can_sort: Callable[[str], bool]) -> None:
+    """Refuse an order of the rows of persons that a plan does not need, or that is none."""
+    if raw.order is not None and (raw.person is None or raw.weighted):
         why = "uses all rows" if raw.weighted else "knows no persons"
         remedy = "" if raw.weighted else ", or plan with person="
         raise DataError(
             f"order= says which rows of a person come first, and this plan {why}: leave it "
             f"out{remedy}"
+        )
+    if raw.order is not None and not can_sort(raw.order):
+        raise DataError(
+            f"order={raw.order!r} must be the name of one column, of numbers, text, dates or times"
         )
 
 
@@ -118,6 +121,36 @@ def describe_failure(error: Exception, *, line: bool = False) -> str:
     )
 
 
+def describe_unopened(what: str, error: Exception) -> str:
+    """Message of a failure to open a table, or one of its files."""
+    return (
+        f"{what} cannot be opened ({type(error).__name__}) and may be damaged or in use; nothing "
+        "was released or spent"
+    )
+
+
+def without_rows(work: Callable[[], T], describe: Callable[[Exception], str], end: str = "") -> T:
+    """Result of some work; of a failure only a sentence, raised where no frame holds rows.
+
+    A reader's own message may quote cells, so that only that of a DataError is kept. The
+    sentence gets an `end` if it does not say what was released or spent.
+    """
+    failure, stopped = "", None
+    try:
+        return work()
+    except DataError as error:
+        failure = str(error)
+    except Exception as error:
+        failure = describe(error)
+    except BaseException as error:  # an interrupt
+        stopped = error.with_traceback(None)
+        stopped.__cause__ = stopped.__context__ = None
+    del work  # it may hold the table
+    if stopped is not None:
+        raise stopped
+    raise DataError(failure if "nothing was" in failure else failure + end)
+
+
 def in_slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A record batch in pieces of at most BATCH_ROWS rows."""
     for start in range(0, batch.num_rows, BATCH_ROWS):
@@ -139,9 +172,10 @@ def join_small(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def one_by_one(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
-    """Record batches as parts."""
+    """Record batches as parts of at most BATCH_ROWS rows."""
     for batch in batches:
-        yield (batch,)
+        for piece in in_slices(batch):
+            yield (piece,)
 
 
 def open_stream(data: Any) -> Source:
@@ -152,7 +186,7 @@ def open_stream(data: Any) -> Source:
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in pa.RecordBatchReader.from_stream(data) if known else first:
-            yield from in_slices(batch.select(list(names)))
+            yield batch.select(list(names))
 
     return source_of_stream(first.schema.names, batches, rows if known else None, again=known)
 

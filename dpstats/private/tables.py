@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +25,13 @@ from dpstats.private.data_frames import data_frame
 from dpstats.private.delimited import delimited, is_delimited
 from dpstats.private.kernel import Kernel
 from dpstats.private.parquet import SUFFIXES, is_several, parquet
-from dpstats.private.sources import Source, describe_failure, open_stream, refuse_order
+from dpstats.private.sources import (
+    Source,
+    describe_failure,
+    describe_unopened,
+    open_stream,
+    without_rows,
+)
 from dpstats.private.threads import sum_parts
 from dpstats.schema import RawColumns, Schema
 
@@ -37,33 +45,17 @@ def open_source(
 
     DataError for a table that cannot be opened, and for missing or duplicate columns.
     """
-    source = find_source(data, schema, parsed=True, person=person, order=order)
-    source.check_names(schema.raw, person)
+    source = find_source(data, schema, person, order)
+    source.check_names(replace(schema.raw, person=person))
     return source
 
 
 def find_source(
-    data: object,
-    schema: Schema,
-    *,
-    parsed: bool = False,
-    person: str | None = None,
-    order: str | None = None,
+    data: object, schema: Schema, person: str | None = None, order: str | None = None
 ) -> Source:
-    """Open a table that may lack columns; with `parsed`, numbers in text files lose their text."""
-    failure = ""
-    try:
-        source = _open(data, schema.raw, parsed, person, order)
-    except DataError:
-        raise
-    except Exception as error:  # a reader's own message may quote cells: keep only its type
-        failure = type(error).__name__
-    if failure:
-        raise DataError(
-            f"the table cannot be opened ({failure}) and may be damaged or in use; nothing was "
-            "released or spent"
-        )
-    return source
+    """Open a table that may lack columns."""
+    raw = replace(schema.raw, person=person, order=order)
+    return without_rows(partial(_open, data, raw), partial(describe_unopened, "the table"))
 
 
 def exact_sums(
@@ -76,28 +68,18 @@ def exact_sums(
     kernel = Kernel(schema, blocks)
     if source.rows is not None:
         kernel.check_rows(source.rows)
-    failure, stopped = "", None
     reported = Reported(source, progress)
-    try:
+
+    def work() -> tuple[list[Codes], int]:
         with one_blas_thread(of_scipy=False):
             if source.sums is not None:
                 totals = source.sums(kernel)
             else:
                 totals = sum_parts(kernel, source.parts(kernel.raw.names), reported)
         reported.all()
-    except DataError as error:
-        failure = str(error)
-    except Exception as error:  # as above
-        failure = describe_failure(error)
-    except BaseException as error:  # an interrupt
-        stopped = error.with_traceback(None)
-        stopped.__cause__ = stopped.__context__ = None  # a reader's error may quote cells
-    if stopped is not None:
-        raise stopped
-    if failure:  # raised here, where no frame of the traceback holds sums
-        spent = "" if "nothing was" in failure else "; nothing was released or spent"
-        raise DataError(failure + spent)
-    return totals
+        return totals
+
+    return without_rows(work, describe_failure, "; nothing was released or spent")
 
 
 class Reported:
@@ -131,22 +113,24 @@ class Reported:
             self._say("reading rows", self._shown, 100)
 
 
-def _open(
-    data: object, raw: RawColumns, parsed: bool, person: str | None, order: str | None
-) -> Source:
+def _open(data: object, raw: RawColumns) -> Source:
     open_table = engines.opener(data)
+    if raw.order is not None and not engines.takes_order(data):
+        raise DataError(
+            "order= is for Spark DataFrames and Ibis tables, and this table has an order of its "
+            "own: sort it, and leave order= out"
+        )
     if open_table is not None:
-        return open_table(data, raw, person, order)
-    refuse_order(order, "this table")
+        return open_table(data, raw)
     if isinstance(data, str | Path):
         try:
             path = files.as_path(data)
         except RequestError as error:
             raise DataError(str(error)) from None
-        return _files(path, raw, parsed, person)
+        return _files(path, raw)
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
-        return data_frame(data, raw, person)
+        return data_frame(data, raw)
     if pandas is not None and isinstance(data, pandas.Series):
         raise DataError("this is a single column; pass a DataFrame, such as series.to_frame()")
     if isinstance(data, pa.RecordBatch):
@@ -162,7 +146,7 @@ def _open(
     )
 
 
-def _files(path: Path, raw: RawColumns, parsed: bool, person: str | None) -> Source:
+def _files(path: Path, raw: RawColumns) -> Source:
     if is_several(path):
         return parquet(path)
     if not path.is_file():
@@ -172,8 +156,7 @@ def _files(path: Path, raw: RawColumns, parsed: bool, person: str | None) -> Sou
             else f"there is no file {path.name!r}"
         )
     if is_delimited(path):
-        names = list(dict.fromkeys([*raw.names, *([] if person is None else [person])]))
-        return delimited(path, names, raw.numbers if parsed else (), raw.written, raw.decimals)
+        return delimited(path, raw)
     if path.suffix.lower() in SUFFIXES:
         return parquet(path)
     raise DataError(f"{path.name!r}: only {_FILES} can be read")

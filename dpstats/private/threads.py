@@ -62,7 +62,7 @@ def sum_parts(
         failure.__cause__ = failure.__context__ = None
         raise failure
 
-    helpers = _helpers()
+    helpers = min(os.cpu_count() or 1, MOST) - 1
     pool = ThreadPoolExecutor(max(helpers, 1), thread_name_prefix="dpstats")
     try:
         futures = [pool.submit(add) for _ in range(helpers)]
@@ -73,7 +73,3 @@ def sum_parts(
         # A reader that was stopped is given back now: one of a database keeps a query open.
         getattr(parts, "close", lambda: None)()
     return reduce(operator.add, sums).exact(kernel)
-
-
-def _helpers() -> int:
-    return min(os.cpu_count() or 1, MOST) - 1

@@ -182,11 +182,6 @@ def _declared(stored: tuple[str, ...], kind: pa.DataType) -> pa.Array:
 
 def floats(values: pa.Array) -> NDArray[np.float64]:
     """Numbers (n,) float64 of an Arrow array; NaN for every other cell."""
-    if values.type == pa.large_binary() and _starts_as_number(values).all():
-        try:  # cells of most files, of which an empty one fails
-            return _parsed(values)
-        except pa.ArrowInvalid:
-            pass
     return _floats(plain(values))
 
 
@@ -207,22 +202,13 @@ def _floats(values: pa.Array) -> NDArray[np.float64]:
 
 def _shortest_decimals(values: pa.Array) -> NDArray[np.float64]:
     """Short floats as the shortest decimals that they are read from, which a file would hold."""
-    cells: NDArray[Any] = np.from_dlpack(_filled(values, _NAN_CELL))
-    if cells.dtype == np.float16:
-        bits = cells.view(np.uint16)
-        used, decimals = np.flatnonzero(np.bincount(bits)), np.empty(2**16)
-        decimals[used] = used.astype(np.uint16).view(np.float16).astype(str).astype(np.float64)
-        return decimals[bits]
-    decimal: NDArray[np.float64] = cells.astype(np.float64)
-    # No two decimals of six digits are one float32: where one is the cell, it is the shortest.
-    whole = np.rint(decimal * 1e3)  # the product is exact
-    near = whole / 1e3
-    same = (np.abs(whole) < 10**6) & (near.astype(np.float32) == cells)
-    decimal[same] = near[same]
-    left = np.flatnonzero(~same)
-    text = pa.array(cells[left]).cast(pa.large_string())
-    decimal[left] = _numpy(text.cast(pa.float64()), np.float64)
-    return decimal
+    encoded = _filled(values, _NAN_CELL).dictionary_encode()  # each is read once
+    distinct = encoded.dictionary
+    if pa.types.is_float16(distinct.type):  # which Arrow writes with more digits
+        texts = pa.array(np.from_dlpack(distinct).astype(str), pa.large_string())
+    else:
+        texts = distinct.cast(pa.large_string())
+    return _numpy(texts.cast(pa.float64()).take(encoded.indices), np.float64)
 
 
 def numbers_from_text(texts: pa.Array) -> NDArray[np.float64]:
@@ -387,14 +373,9 @@ def level_codes(
 
 def _looked_up(codes: NDArray[np.int64], indices: pa.Array) -> NDArray[np.int64]:
     """The code (n,) at each index; the last one for null."""
-    last = len(codes) - 1
-    if indices.null_count:
-        indices = _filled(indices.cast(pa.int64()), _cells(np.array([last])))
-    at: NDArray[Any] = np.from_dlpack(indices)
-    # Arrow need not have checked an index, and to let it takes longer than all the rest.
-    if len(at) and (at.min() < 0 or at.max() > last):
-        indices = _cells(np.clip(at.astype(np.int64), 0, last))
-    return _numpy(pc.take(_cells(codes), indices, boundscheck=False), np.int64)
+    last = _cells(np.array([len(codes) - 1]))
+    at = _numpy(_filled(indices.cast(pa.int64(), safe=False), last), np.int64)
+    return codes.take(at, mode="clip")  # Arrow need not have checked an index
 
 
 def _index_of_level(values: pa.Array, stored: Sequence[Any]) -> NDArray[np.int64]:
@@ -466,15 +447,13 @@ def _meanings(levels: Sequence[str]) -> tuple[list[float], list[float], list[flo
         number if abs(number) < 2**53 or spelled(number) == level else np.nan
         for level, number in zip(levels, _numbers(texts).tolist(), strict=True)
     ]
+    shortest = [number == number and spelled(number) == level
+                for level, number in zip(levels, numbers, strict=True)]  # fmt: skip
     truths = _truths(texts).tolist()
-    days = [np.nan if (day := day_of(level)) is None else float(day) for level in levels]
-    forms = [{spelled(number) for number in [number] if number == number} for number in numbers]
     return (
-        _of_one_level(
-            numbers, [{level} == form for level, form in zip(levels, forms, strict=True)]
-        ),
+        _of_one_level(numbers, shortest),
         _of_one_level(truths, [level in ("true", "false") for level in levels]),
-        days,
+        [np.nan if (day := day_of(level)) is None else float(day) for level in levels],
     )
 
 

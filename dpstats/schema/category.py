@@ -110,15 +110,15 @@ class Category(ColumnFields):
         for what in ("levels", "missing", "other", "missing_values"):
             object.__setattr__(self, what, listed(getattr(self, what)))
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence | Mapping):
-            raise SchemaError(f"levels of {self.name!r} must be a list or a mapping")
+            raise self._error("levels must be a list or a mapping")
         if isinstance(self.levels, Mapping):
             labels: tuple[Level, ...] = tuple(self.levels)
             stored = tuple(self.levels.values())
             _check_levels(self.name, labels)
             if not all(isinstance(label, str) for label in labels):
-                raise SchemaError(
-                    f"{self.name!r}: a mapping of levels goes from labels, which are text, to "
-                    "stored values, as in {'not': 1, 'mildly': 2}"
+                raise self._error(
+                    "a mapping of levels goes from labels, which are text, to stored values, as in "
+                    "{'not': 1, 'mildly': 2}"
                 )
             object.__setattr__(self, "levels", FrozenMapping(self.levels))
         else:
@@ -132,9 +132,9 @@ class Category(ColumnFields):
         self._check_fields()
         if self.allow_missing:
             if MISSING_LABEL in labels:
-                raise SchemaError(
-                    f"{self.name!r}: the level {MISSING_LABEL!r} is reserved for missing cells; "
-                    "rename it or drop allow_missing=True"
+                raise self._error(
+                    f"the level {MISSING_LABEL!r} is reserved for missing cells; rename it or drop "
+                    "allow_missing=True"
                 )
             labels = (*labels, MISSING_LABEL)
         object.__setattr__(self, "labels", labels)
@@ -281,7 +281,7 @@ class Category(ColumnFields):
         )
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Boolean(Category):
     """A column of true and false; stored as bool or as the numbers 0 and 1.
 
@@ -310,24 +310,8 @@ class Boolean(Category):
     kind: ClassVar[str] = "boolean"
     _keys: ClassVar[tuple[str, ...]] = ("missing", "allow_missing", "note", "missing_values")
 
-    def __init__(
-        self,
-        name: str,
-        missing: bool | None = None,
-        allow_missing: bool = False,
-        note: str = "",
-        missing_values: Sequence[Level] = (),
-    ) -> None:
-        given: dict[str, Any] = {
-            "name": name,
-            "levels": (False, True),
-            "missing": missing,
-            "other": None,
-        }
-        given |= {"allow_missing": allow_missing, "note": note, "missing_values": missing_values}
-        for attribute, value in given.items():
-            object.__setattr__(self, attribute, value)
-        self.__post_init__()
+    levels: Sequence[Level] = field(default=(False, True), init=False)
+    other: Level | None = field(default=None, init=False)
 
     def bins_where(self, comparison: str, value: Level) -> frozenset[int]:
         """As of any category; of text such as 'yes' it says what to write."""

@@ -43,20 +43,45 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.GtE: ">=",
 }
 _WORDS = {"&": " and ", "|": " or ", "~": " not "}
+_PART = re.compile(  # a quoted level, a name in backticks, what is refused, and what is replaced
+    r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|`([^`]*)`|(["'`#])|([&|~\r\n])""", re.DOTALL
+)
 
 
 class Columns(Protocol):
-    """Columns by their names, such as a `Schema`."""
+    """A `Schema`, as what it is made of sees it."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the columns."""
+
+    @property
+    def rules(self) -> Sequence[Any]:
+        """Rules between columns, in declared order."""
+
+    @property
+    def totals(self) -> Sequence[Any]:
+        """Public totals, in declared order."""
+
+    @property
+    def views(self) -> Mapping[str, Number]:
+        """Views whose source is one of the columns, by name."""
+
+    @property
+    def hidden(self) -> Sequence[Number]:
+        """Sources of several of the columns that are none of them."""
+
+    @property
+    def is_linked(self) -> bool:
+        """True if rules or views link some of the columns."""
 
     def __iter__(self) -> Iterator[Column]: ...
 
     def __contains__(self, name: object) -> bool: ...
 
     def __getitem__(self, name: str) -> Column: ...
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -146,12 +171,8 @@ def names_in_condition(text: str, columns: Collection[str]) -> set[str]:
 def read_condition(text: str, schema: Columns) -> CellSet:
     """Read a condition against a schema.
 
-    Parameters
-    ----------
-    text : str
-        See `GRAMMAR`; ``&``, ``|`` and ``~`` are read as ``and``, ``or`` and ``not``, with their
-        precedence.
-    schema : Schema
+    See `GRAMMAR`; ``&``, ``|`` and ``~`` are read as ``and``, ``or`` and ``not``, with their
+    precedence.
     """
     columns, full = _read(text, schema, missing_differs=True)
     return cell_set(columns, full)
@@ -204,34 +225,25 @@ def cell_set(columns: tuple[Column, ...], full: NDArray[np.bool_]) -> CellSet:
 
 def _rewrite(text: str) -> tuple[str, dict[str, str]]:
     """Replace & | ~ by words and backticked names by placeholders, outside quoted levels."""
-    out: list[str] = []
     quoted: dict[str, str] = {}
-    i = 0
-    while i < len(text):
-        char = text[i]
-        if char in "'\"`":
-            end = i + 1
-            while end < len(text) and text[end] != char:
-                end += 2 if text[end] == "\\" and char != "`" else 1
-            if end >= len(text):
-                raise ConditionError(f"{excerpt(text)} has an unclosed {char}; {GRAMMAR}")
-            if char == "`":
-                placeholder = f"_quoted_{len(quoted)}_"
-                while placeholder in text:  # a column could have this very name
-                    placeholder += "_"
-                quoted[placeholder] = text[i + 1 : end]
-                out.append(f" {placeholder} ")
-            else:
-                out.append(text[i : end + 1])
-            i = end + 1
-        elif char == "#":  # Python would skip what follows as a comment
+
+    def replaced(found: re.Match[str]) -> str:
+        level, name, refused, mark = found.groups()
+        if refused == "#":  # Python would skip what follows as a comment
             raise ConditionError(
                 f"cannot read the condition {excerpt(text)}: # is not allowed; {GRAMMAR}"
             )
-        else:
-            out.append(" " if char in "\r\n" else _WORDS.get(char, char))
-            i += 1
-    return "".join(out), quoted
+        if refused is not None:
+            raise ConditionError(f"{excerpt(text)} has an unclosed {refused}; {GRAMMAR}")
+        if name is None:
+            return level or _WORDS.get(mark, " ")
+        placeholder = f"_quoted_{len(quoted)}_"
+        while placeholder in text:  # a column could have this very name
+            placeholder += "_"
+        quoted[placeholder] = name
+        return f" {placeholder} "
+
+    return _PART.sub(replaced, text), quoted
 
 
 @dataclass(frozen=True)

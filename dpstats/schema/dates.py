@@ -31,18 +31,15 @@ def day_text(day: float) -> str:
     return (_EPOCH + timedelta(days=round(day))).isoformat()
 
 
-def bounds_of(number: Any) -> dict[str, object]:
-    """Fields of a `Number` that may be dates, by their names in messages."""
-    edges = number.edges
-    first = edges[0] if isinstance(edges, Sequence) and edges else None
-    return {"low": number.low, "high": number.high, "edges": first,
-            "missing": number.missing}  # fmt: skip
-
-
 def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]:
-    """Fields of a `Number` of dates in days, with one point for each day."""
-    dated = (what for what, value in bounds_of(number).items() if day_of(value) is not None)
+    """Fields of a `Number` in days, with one point for each day; none if there is no date."""
+    edges: Any = number.edges
+    first = edges[0] if isinstance(edges, Sequence) and edges else None
+    bounds = {"low": number.low, "high": number.high, "edges": first, "missing": number.missing}
+    dated = (what for what, value in bounds.items() if day_of(value) is not None)
     dated_field = next(dated, "")
+    if not dated_field and not number.dates:
+        return {}
 
     def read(what: str, value: object) -> Any:
         day = day_of(value)
@@ -62,7 +59,6 @@ def days_of_bounds(number: Any, where: str, usual_points: int) -> dict[str, Any]
     every_day = int(high) - int(low) + 1
     if number.points not in (usual_points, every_day):
         raise SchemaError(f"{where}: dates have one grid point for every day; leave points out")
-    edges: Any = number.edges
     if isinstance(edges, Sequence) and not isinstance(edges, str):
         edges = tuple(read("each of edges", edge) for edge in edges)
     missing = None if number.missing is None else read("missing", number.missing)

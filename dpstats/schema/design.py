@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -19,7 +19,6 @@ from dpstats.caching import Cached
 from dpstats.checks import (
     check_choice,
     check_label,
-    did_you_mean,
     first_few,
     is_finite,
     is_number,
@@ -29,6 +28,7 @@ from dpstats.checks import (
 from dpstats.errors import SchemaError
 from dpstats.schema.column_fields import Level
 from dpstats.schema.number import Number
+from dpstats.schema.toml_files import changed_fields, check_keys
 
 STEPS = 2**12
 """Largest code of a weight: weights have a grid of cap / STEPS."""
@@ -38,10 +38,6 @@ UNPAIRED = -1
 """Code of a unit that is in no contrast."""
 _MOST_UNITS = 100_000
 Lonely = Literal["refuse", "certainty", "adjust", "collapse"]
-_KEYS = (
-    "weights", "mean", "low", "high", "cv", "cap", "missing", "total", "strata", "unit", "units",
-    "deff", "lonely",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -182,8 +178,11 @@ class Design(Cached):
                     "units of a design are a mapping of strata to lists of keys, such as "
                     f"{{'north': [1, 2]}}, or their number; got {short(units)}"
                 )
-            pairs = units if units and isinstance(units[0], tuple) else [("", units)]
-            units = dict(pairs)
+            pairs = [pair for pair in units if isinstance(pair, list | tuple) and len(pair) == 2]
+            of_strata = len(pairs) == len(units) and all(
+                isinstance(keys, list | tuple) for _, keys in pairs
+            )
+            units = dict(units if of_strata and units else [("", units)])
         if (self.strata is None) != (len(units) == 1 and "" in units):
             raise SchemaError(
                 "strata= names the column of strata, and units= maps each of them to the keys of "
@@ -284,13 +283,9 @@ class Design(Cached):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file, without what has its default value."""
-        plain = {}
-        for key in _KEYS:
-            value = getattr(self, key)
-            if key == "units" and isinstance(value, tuple):
-                value = [[stratum, list(keys)] for stratum, keys in value]
-            if value != getattr(type(self), key, None):
-                plain[key] = value
+        plain = changed_fields(self)
+        if self.listed_units:
+            plain["units"] = [[stratum, list(keys)] for stratum, keys in self.listed_units]
         return plain
 
     @classmethod
@@ -301,27 +296,13 @@ class Design(Cached):
         ------
         SchemaError
         """
-        if not isinstance(plain, Mapping):
-            raise SchemaError("a design is a table of keys, [design] in TOML")
-        if unknown := sorted(str(key) for key in plain if key not in _KEYS):
-            raise SchemaError(
-                f"unknown keys {first_few(unknown)} in [design]{did_you_mean(unknown, _KEYS)}; it "
-                f"takes {list(_KEYS)}"
-            )
-        if absent := [key for key in ("weights", "mean") if key not in plain]:
+        given = check_keys(plain, [part.name for part in fields(cls)], "[design]")
+        if absent := [key for key in ("weights", "mean") if key not in given]:
             raise SchemaError(
                 f"[design] lacks {absent[0]!r}: it needs weights, the name of a column, and mean, "
                 "the mean weight"
             )
-        units = plain.get("units")
-        if isinstance(units, Sequence) and not isinstance(units, str) and units and all(
-            isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[1], Sequence)
-            and not isinstance(pair[1], str) for pair in units
-        ):  # fmt: skip
-            units = {stratum: keys for stratum, keys in units}
-        if isinstance(units, Mapping) and set(units) == {""}:
-            units = units[""]
-        return cls(**{**plain, "units": units})
+        return cls(**given)
 
     def __str__(self) -> str:
         cap = "capped by the plan" if self.cap is None else f"at most {self.cap:g}"

@@ -56,6 +56,16 @@ def whole_points(low: object, high: object) -> int | None:
     return points if 2 <= points <= _MOST_POINTS else None
 
 
+def bounds_of(
+    given: Mapping[str, Any], words: Mapping[str, str], *, whole: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Bounds, and points of whole numbers, under words of another format; and what is lacking."""
+    plain = {key: given[word] for key, word in words.items() if given.get(word) is not None}
+    points = whole_points(plain.get("low"), plain.get("high")) if whole else None
+    todo = [f"{key} ({word})" for key, word in words.items() if key not in plain]
+    return plain | ({} if points is None else {"points": points}), todo
+
+
 def completed(
     declared: Sequence[Declared],
     add: Mapping[str, Mapping[str, Any]] | None,

@@ -7,10 +7,9 @@ from typing import Any
 
 from dpstats.errors import SchemaError
 from dpstats.schema.category import Boolean, Category
-from dpstats.schema.foreign import Declared, whole_points
-from dpstats.schema.number import Number
+from dpstats.schema.conditions import Column
+from dpstats.schema.foreign import Declared, bounds_of, whole_points
 
-Column = Category | Number
 PROFILE = "https://datapackage.org/profiles/2.0/tableschema.json"
 OWN = "dpstats"  # a property of fields: what the standard has no word for
 _TRUTHS = ({"true", "True", "TRUE", "1"}, {"false", "False", "FALSE", "0"})
@@ -126,14 +125,10 @@ def _declared(field: Mapping[str, Any], missing: Any) -> Declared:
     elif levels is not None and kind in ("string", "integer", "number", "any"):
         plain |= {"levels": levels}
     elif kind in ("integer", "number", "year", "date"):
-        low, high = constraints.get("minimum"), constraints.get("maximum")
-        for key, word, bound in (("low", "minimum", low), ("high", "maximum", high)):
-            if bound is None:
-                todo.append(f"{key} (constraints.{word})")
-            else:
-                plain[key] = bound
-        points = whole_points(low, high) if kind in ("integer", "year") else None
-        plain |= {} if points is None else {"points": points}
+        words = {"low": "minimum", "high": "maximum"}
+        bounds, lacking = bounds_of(constraints, words, whole=kind in ("integer", "year"))
+        plain |= bounds
+        todo += [text.replace("(", "(constraints.") for text in lacking]
     elif kind == "string":
         todo.append("levels (constraints.enum, or categories)")
     else:

@@ -26,13 +26,9 @@ def lattice_of(where: str, values: Sequence[float]) -> tuple[float, float, int]:
     check_width(where, values[0], values[-1])
     exact = [shortest_decimal(value) for value in values]
     half, mid = (exact[-1] - exact[0]) / 2, (exact[-1] + exact[0]) / 2
-    step = half
-    for value in exact:
-        step = Fraction(  # greatest common divisor of two fractions
-            math.gcd(step.numerator * (value - mid).denominator,
-                     (value - mid).numerator * step.denominator),
-            step.denominator * (value - mid).denominator,
-        )  # fmt: skip
+    offsets = [half, *(value - mid for value in exact)]
+    unit = math.lcm(*(offset.denominator for offset in offsets))
+    step = Fraction(math.gcd(*(int(offset * unit) for offset in offsets)), unit)
     points = 2 * int(half / step) + 1
     if points > MAX_POINTS:
         raise SchemaError(

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.checks import did_you_mean, first_few, is_finite, is_number, listed, short
+from dpstats.checks import first_few, is_finite, is_number, listed, short
 from dpstats.errors import SchemaError
-from dpstats.schema.category import Category
 from dpstats.schema.column_fields import MISSING_LABEL
+from dpstats.schema.conditions import Column
 from dpstats.schema.dates import day_of
 from dpstats.schema.number import Number
 from dpstats.schema.toml_files import check_keys, read_toml
 
-Column = Category | Number
 _KEYS = ("typical", "shares", "missing", "correlations")
 _ROUNDING = 0.02  # by which shares of all levels may miss 1, as rounded ones do
 
@@ -74,7 +73,9 @@ class Guesses:
 
     def __post_init__(self) -> None:
         for key in _KEYS[:3]:
-            _check_mapping(key, getattr(self, key))
+            given: object = getattr(self, key)
+            if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+                raise SchemaError(f"{key} of the guesses must map names of columns to guesses")
         shares = {n: dict(s.items()) if hasattr(s, "items") else s for n, s in self.shares.items()}
         object.__setattr__(self, "shares", shares)  # a Series has labels too
         for key in _KEYS:
@@ -176,14 +177,7 @@ class Guesses:
     @classmethod
     def from_dict(cls, plain: object) -> Guesses:
         """Inverse of `to_dict`."""
-        if not isinstance(plain, Mapping):
-            raise SchemaError("guesses must be a table: [guesses.typical], [guesses.shares], ...")
-        if unknown := sorted(set(plain) - set(_KEYS)):
-            raise SchemaError(
-                f"unknown keys {first_few(unknown)} in [guesses]{did_you_mean(unknown, _KEYS)}; it "
-                f"takes {list(_KEYS)}"
-            )
-        return cls(**plain)
+        return cls(**check_keys(plain, _KEYS, "[guesses]"))
 
     @classmethod
     def load(cls, path: str | Path) -> Guesses:
@@ -262,11 +256,6 @@ def _text(label: object) -> str:
 def _plain(value: Any) -> Any:
     """A date as text, as JSON has none."""
     return value if is_number(value) or isinstance(value, str) else str(value)
-
-
-def _check_mapping(key: str, given: object) -> None:
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise SchemaError(f"{key} of the guesses must map names of columns to guesses")
 
 
 def _check_share(where: str, share: object, *, below_one: bool = False) -> float:

@@ -35,7 +35,7 @@ from dpstats.schema.column_fields import (
     check_name,
     quoted_name,
 )
-from dpstats.schema.dates import bounds_of, day_of, day_text, days_of_bounds
+from dpstats.schema.dates import day_of, day_text, days_of_bounds
 from dpstats.schema.grid import (
     MAX_POINTS,
     check_width,
@@ -173,9 +173,8 @@ class Number(ColumnFields):
         check_choice(f"{where}: scale", self.scale, ("linear", "log"), SchemaError)
         if self.scale == "log" and (self.values is not None or day_of(self.low) is not None):
             raise self._error("scale='log' is for numbers declared by low and high")
-        if self.dates or any(day_of(one) is not None for one in bounds_of(self).values()):
-            for what, day in days_of_bounds(self, where, Number.points).items():
-                object.__setattr__(self, what, day)
+        for what, day in days_of_bounds(self, where, Number.points).items():
+            object.__setattr__(self, what, day)
         check_choice(f"{where}: closed", self.closed, ("left", "right"), SchemaError)
         object.__setattr__(self, "edges", self._increasing("edges"))
         if self.values is None:
@@ -184,10 +183,8 @@ class Number(ColumnFields):
             raise self._error("give either low and high, or values, not both")
         else:
             object.__setattr__(self, "values", self._increasing("values"))
-            ends_and_points = zip(
-                ("low", "high", "points"), lattice_of(where, self.values), strict=True
-            )
-            for what, number in ends_and_points:
+            implied = lattice_of(where, self.values)
+            for what, number in zip(("low", "high", "points"), implied, strict=True):
                 object.__setattr__(self, what, number)
         self._check_fields()
         if self.ends is not None and (self.dates or self.missing_values):
@@ -539,15 +536,9 @@ class Number(ColumnFields):
 
     def draw_inside(self, bins: Codes, rng: np.random.Generator) -> Codes:
         """Codes drawn uniformly from the grid points (or declared values) inside given bins."""
-        if self.values is None:
-            first, last = self.bin_codes
-            steps = rng.integers((last - first)[bins] // self._step, endpoint=True)
-            return first[bins] + self._step * steps
-        order = self.all_codes
-        of_bin = self.bins_of(order)
-        first_index = np.searchsorted(of_bin, bins, side="left")
-        last_index = np.searchsorted(of_bin, bins, side="right")
-        return order[rng.integers(first_index, last_index)]
+        codes = self.all_codes
+        first, last = (np.searchsorted(codes, ends) for ends in self.bin_codes)
+        return codes[rng.integers(first[bins], last[bins], endpoint=True)]
 
     def has_value(self, codes: Codes) -> NDArray[np.bool_]:
         """True for each code of a value, False for that of a missing cell."""
@@ -607,13 +598,10 @@ class Number(ColumnFields):
 
         Missing cells are NaN (or NaT), and all other numbers float64, if they have their own code.
         """
+        values: NDArray[np.float64] = np.append(self.grid, np.nan)[codes + self.half_points]
         if self.dates:
-            days = np.append(np.rint(self.grid), np.nan)[codes + self.half_points]
-            return days.astype("datetime64[D]")
-        if self.allow_missing:
-            return np.append(self.grid, np.nan)[codes + self.half_points]
-        values = self.grid[codes + self.half_points]
-        return values.astype(np.int64) if self._whole else values
+            return values.round().astype("datetime64[D]")
+        return values.astype(np.int64) if self._whole and not self.allow_missing else values
 
     @cached_property
     def _whole(self) -> bool:

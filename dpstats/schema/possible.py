@@ -20,16 +20,16 @@ from dpstats.arrays import Codes
 from dpstats.checks import first_few
 from dpstats.errors import SchemaError
 from dpstats.schema.column_fields import MISSING_LABEL
-from dpstats.schema.conditions import Column, cell_index
+from dpstats.schema.conditions import Column, Columns, cell_index
 from dpstats.schema.number import Number
 from dpstats.schema.repairs import (
+    ANY,
     CompiledRule,
     CompiledView,
     DeterminedColumn,
     Mask,
     OnColumns,
     OrderedNumbers,
-    WithRules,
     codes_of_bins,
     compile_rules,
     empty_cells,
@@ -44,7 +44,7 @@ _PART = 2**20  # at a time
 _Rule = TypeVar("_Rule", bound=OnColumns)
 
 
-def impossible_pairs(schema: WithRules) -> list[tuple[str, str, Mask]]:
+def impossible_pairs(schema: Columns) -> list[tuple[str, str, Mask]]:
     """Pairs of columns, with the cells (bins, bins) that a rule on these two does not allow.
 
     Two views of one number are such a pair as well.
@@ -62,18 +62,18 @@ def impossible_pairs(schema: WithRules) -> list[tuple[str, str, Mask]]:
     return pairs
 
 
-def determined_bins(schema: WithRules) -> list[tuple[Column, Column, Codes]]:
+def determined_bins(schema: Columns) -> list[tuple[Column, Column, Codes]]:
     """Columns that follow from another in every row: the other, the column, its bins (bins,)."""
     return [
-        (by, column, column.bins_of(rule.follows))
+        (by, column, rule.repaired({by.name: codes_of_bins(by)})[column.name])
         for rule in compile_rules(schema)
-        if isinstance(rule, DeterminedColumn) and not rule.free.any()
+        if type(rule) is DeterminedColumn and not (rule.codes == ANY).any()
         for by, column in [rule.columns]
     ]
 
 
 @lru_cache(maxsize=64)
-def check_rules(schema: WithRules) -> None:
+def check_rules(schema: Columns) -> None:
     """Prove that no repaired row breaks a rule, and that every level remains possible.
 
     Rules that share columns are taken together, directly or through others. Bins between which none
@@ -106,7 +106,7 @@ def allowed_by(rules: Sequence[CompiledRule], codes: Mapping[str, Codes]) -> Mas
     return np.asarray(~np.any([rule.broken(codes) for rule in rules], axis=0))
 
 
-def possible_cells(schema: WithRules, columns: Sequence[Column]) -> Mask | None:
+def possible_cells(schema: Columns, columns: Sequence[Column]) -> Mask | None:
     """Cells of the table over some columns in which a row can be; None if all are possible.
 
     If too many combinations decide about a cell it counts as possible.
@@ -115,7 +115,7 @@ def possible_cells(schema: WithRules, columns: Sequence[Column]) -> Mask | None:
 
 
 @lru_cache(maxsize=4096)
-def _possible_cells(schema: WithRules, columns: tuple[Column, ...]) -> Mask | None:
+def _possible_cells(schema: Columns, columns: tuple[Column, ...]) -> Mask | None:
     possible: Mask | None = None
     for together in linked_rules(compile_rules(schema)):
         involved = [c for c in columns if any(c.name in rule.names for rule in together)]
@@ -226,18 +226,15 @@ class _Classes:
                 )
                 codes = codes[np.unique(cells, return_index=True)[1]]
             return cls(codes, column.bins_of(codes) == np.arange(column.bins)[:, np.newaxis])
-        slices = [_slices(rule, column) for rule in rules]
+        slices = [
+            np.moveaxis(rule.cells(), rule.columns.index(column), 0).reshape(column.bins, -1)
+            for rule in rules
+        ]
         _, first, of_bin = np.unique(
             np.hstack(slices), axis=0, return_index=True, return_inverse=True
         )
         classes = of_bin.ravel()[:, np.newaxis] == np.arange(len(first))
         return cls(codes_of_bins(column)[first], classes)
-
-
-def _slices(rule: OnColumns, column: Column) -> Mask:
-    """Cells that a rule or total is about, with each bin of a column, (bins, others) bool."""
-    axis = [c.name for c in rule.columns].index(column.name)
-    return np.asarray(np.moveaxis(rule.cells(), axis, 0).reshape(column.bins, -1))
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ class Combinations:
 
     @classmethod
     def of(
-        cls, schema: WithRules, rules: Sequence[OnColumns], *, limited: bool = True
+        cls, schema: Columns, rules: Sequence[OnColumns], *, limited: bool = True
     ) -> Combinations:
         """Combinations for some rules and totals."""
         names = set[str]().union(*(rule.names for rule in rules))
@@ -278,12 +275,5 @@ class Combinations:
         for first in range(0, self.size, _PART):
             some = np.arange(first, min(first + _PART, self.size))
             places = np.unravel_index(some, self.shape)
-            yield (
-                places,
-                {
-                    column.name: of_column.codes[at]
-                    for column, of_column, at in zip(
-                        self.columns, self.classes, places, strict=True
-                    )
-                },
-            )
+            each = zip(self.columns, self.classes, places, strict=True)
+            yield places, {column.name: classes.codes[at] for column, classes, at in each}

@@ -9,11 +9,11 @@ a name in backticks alone is that of a number, whatever it holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from dpstats.checks import columns_named, first_few, short
-from dpstats.errors import DataError, SchemaError
+from dpstats.checks import short
+from dpstats.errors import SchemaError
 from dpstats.schema.column_fields import check_name, quoted_name
 from dpstats.schema.text_files import TextFile
 
@@ -51,27 +51,18 @@ def source_text(source: str | Ends) -> str:
 
 @dataclass(frozen=True)
 class RawColumns:
-    """The columns of the table that some declared ones are read from."""
+    """The columns of the table that are read, and how."""
 
-    names: tuple[str, ...]
-    numbers: Collection[str]  # those that are declared as numbers, and no dates
+    names: tuple[str, ...]  # that declared columns are read from
     # those in which a file has its decimal mark: declared numbers and levels that are numbers, and
     # ends of differences that are not declared
     decimals: Collection[str]
     written: TextFile  # how a delimited file of the table is written
     weighted: bool = False  # true if rows have weights: then all rows of a person are used
+    person: str | None = None  # the column of keys
+    order: str | None = None  # the column by which the rows of a person are sorted
 
-    def check_names(self, present: Sequence[str]) -> None:
-        """Refuse a table that lacks one of these columns, or has one twice.
-
-        Types are not looked at: one cell can decide which type a column is stored in.
-        """
-        missing = [name for name in self.names if name not in present]
-        if missing:
-            raise DataError(
-                f"the table has no {columns_named(missing)}; the plan needs {list(self.names)}; "
-                f"the table has {first_few(present)}"
-            )
-        twice = [name for name in self.names if present.count(name) > 1]
-        if twice:
-            raise DataError(f"the table has more than one column named {twice}")
+    @property
+    def with_keys(self) -> tuple[str, ...]:
+        """Names of all columns that are read."""
+        return tuple(dict.fromkeys([*self.names, *([] if self.person is None else [self.person])]))

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 Mask = NDArray[np.bool_]
+ANY = np.iinfo(np.int64).min  # of a column, whatever its code is
 
 
 @dataclass(frozen=True)
@@ -87,22 +88,29 @@ class ExcludedCells(CompiledRule):
 
 @dataclass(frozen=True)
 class DeterminedColumn(CompiledRule):
-    """A code of the second column for every bin of the first; where that is `free`, any code."""
+    """A code of the second column for each code of the first, at index code - smallest code.
 
-    follows: Codes
-    free: Mask
+    Where that is `ANY`, the second may have any. With `in_bins` any code in the bin of that one
+    will do.
+    """
+
+    codes: Codes
 
     def broken(self, codes: Mapping[str, Codes]) -> Mask:
-        """Which rows have another bin than follows, (n,)."""
-        by, column = self.columns
-        bins = by.bins_of(codes[by.name])
-        wanted = column.bins_of(np.where(self.free[bins], codes[column.name], self.follows[bins]))
-        return np.asarray(column.bins_of(codes[column.name]) != wanted)
+        """Which rows have another code, or bin, than follows, (n,)."""
+        column, code, wanted = self.columns[1], codes[self.columns[1].name], self._wanted(codes)
+        given = wanted != ANY
+        if self.in_bins:
+            code, wanted = column.bins_of(code), column.bins_of(np.where(given, wanted, code))
+        return np.asarray(given & (code != wanted))
 
     def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
         """Codes that follow, for all rows."""
-        by, column = self.columns
-        return {column.name: self.follows[by.bins_of(codes[by.name])]}
+        return {self.columns[1].name: self._wanted(codes)}
+
+    def _wanted(self, codes: Mapping[str, Codes]) -> Codes:
+        by = self.columns[0]
+        return self.codes[codes[by.name] - by.code_range[0]]
 
 
 @dataclass(frozen=True)
@@ -141,13 +149,9 @@ class OrderedNumbers(CompiledRule):
 
 
 @dataclass(frozen=True)
-class CompiledView(CompiledRule):
-    """The code of a view for each code of its source, at index code + K.
+class CompiledView(DeterminedColumn):
+    """A view of a number, which follows from its code; for a proof, `in_bins`."""
 
-    With `in_bins` any code in the bin of that one will do, for a proof.
-    """
-
-    codes: Codes
     in_bins: bool = field(default=False, kw_only=True)
 
     @classmethod
@@ -167,17 +171,6 @@ class CompiledView(CompiledRule):
         """The column that it follows from."""
         assert isinstance(self.columns[0], Number)
         return self.columns[0]
-
-    def broken(self, codes: Mapping[str, Codes]) -> Mask:
-        """Which rows have another code, or bin, than follows, (n,)."""
-        code, wanted = codes[self.view.name], self.repaired(codes)[self.view.name]
-        if self.in_bins:
-            code, wanted = self.view.bins_of(code), self.view.bins_of(wanted)
-        return np.asarray(code != wanted)
-
-    def repaired(self, codes: Mapping[str, Codes]) -> dict[str, Codes]:
-        """Codes that follow from those of the source, for all rows."""
-        return {self.view.name: self.codes[codes[self.source.name] + self.source.half_points]}
 
     def cells(self) -> Mask:
         """Pairs of bins without a code of the source in both."""
@@ -235,35 +228,13 @@ def _with_views_after_changes(
         yield from (view for view in views if view.source.name in rule.changes)
 
 
-class WithRules(Columns, Protocol):
-    """Columns with rules between them, a `Schema`."""
-
-    @property
-    def rules(self) -> Sequence[Any]:
-        """The rules, in declared order."""
-
-    @property
-    def views(self) -> Mapping[str, Number]:
-        """Views whose source is one of the columns, by name."""
-
-    @property
-    def hidden(self) -> Sequence[Number]:
-        """Sources of several of the columns that are none of them."""
-
-    @property
-    def is_linked(self) -> bool:
-        """True if rules or views link some of the columns."""
-
-    def __hash__(self) -> int: ...
-
-
-def compile_rules(schema: WithRules) -> tuple[CompiledRule, ...]:
+def compile_rules(schema: Columns) -> tuple[CompiledRule, ...]:
     """The views and the rules of a schema on coded rows, in the order in which they apply."""
     return _compiled(schema) if schema.is_linked else ()  # else columns need not be hashed
 
 
 @lru_cache(maxsize=64)
-def _compiled(schema: WithRules) -> tuple[CompiledRule, ...]:
+def _compiled(schema: Columns) -> tuple[CompiledRule, ...]:
     compiled = list[CompiledRule](compile_views(schema))
     for rule in schema.rules:
         try:
@@ -279,7 +250,7 @@ def _compiled(schema: WithRules) -> tuple[CompiledRule, ...]:
 
 
 @lru_cache(maxsize=64)
-def compile_views(schema: WithRules) -> tuple[CompiledView, ...]:
+def compile_views(schema: Columns) -> tuple[CompiledView, ...]:
     """The views of a schema on coded rows."""
     compiled = []
     for view in schema.views.values():
@@ -289,7 +260,7 @@ def compile_views(schema: WithRules) -> tuple[CompiledView, ...]:
     return tuple(compiled)
 
 
-def views_by_source(schema: WithRules) -> list[tuple[CompiledView, ...]]:
+def views_by_source(schema: Columns) -> list[tuple[CompiledView, ...]]:
     """Views of a schema, in groups with one source each; hidden sources included."""
     views = list(compile_views(schema))
     for source in schema.hidden:
@@ -300,7 +271,7 @@ def views_by_source(schema: WithRules) -> list[tuple[CompiledView, ...]]:
 
 
 def let_views_agree(
-    schema: WithRules, codes: Mapping[str, Codes], leading: Collection[str] = ()
+    schema: Columns, codes: Mapping[str, Codes], leading: Collection[str] = ()
 ) -> dict[str, Codes]:
     """Codes of rows in which every number and its views are set to agree.
 

@@ -24,9 +24,9 @@ from dpstats.checks import (
     check_choice,
     check_text,
     columns_named,
-    did_you_mean,
     excerpt,
     first_few,
+    listed,
     short,
 )
 from dpstats.errors import ConditionError, FileFormatError, SchemaError
@@ -39,8 +39,15 @@ from dpstats.schema.conditions import (
     read_combinations,
 )
 from dpstats.schema.number import Number
-from dpstats.schema.repairs import CompiledRule, DeterminedColumn, ExcludedCells, OrderedNumbers
+from dpstats.schema.repairs import (
+    ANY,
+    CompiledRule,
+    DeterminedColumn,
+    ExcludedCells,
+    OrderedNumbers,
+)
 from dpstats.schema.text_files import read_text_columns
+from dpstats.schema.toml_files import check_keys
 
 _COMPARISONS = {ast.GtE: np.greater_equal, ast.Gt: np.greater,
                 ast.LtE: np.less_equal, ast.Lt: np.less}  # fmt: skip
@@ -196,20 +203,20 @@ class Determines:
             raise SchemaError(f"{self.by!r} has no bins to follow from; declare its edges")
         labels, values = by.bin_labels, column.bin_labels
         places, codes = ({label: i for i, label in enumerate(own)} for own in (labels, values))
-        follows = np.full(by.bins, -1, dtype=np.int64)
-        free = np.ones(by.bins, dtype=np.bool_)
+        follows = np.full(by.bins, ANY, dtype=np.int64)
         assert isinstance(self.mapping, Mapping)
         for level, value in self.mapping.items():
             # What files hold is text, whatever the levels are.
             place = places[level] if level in places else by.index(level)
-            if not free[place]:
+            if follows[place] != ANY:
                 raise SchemaError(f"the mapping has {short(level)} twice")
-            code = codes[value] if value in codes else column.code_of(value)
-            free[place], follows[place] = False, code
-        lacking = [label for label, is_free in zip(labels, free, strict=True) if is_free]
+            follows[place] = codes[value] if value in codes else column.code_of(value)
+        lacking = [labels[place] for place in np.flatnonzero(follows == ANY)]
         if lacking := [label for label in lacking if label != MISSING_LABEL]:
             raise SchemaError(f"the mapping has no value for {first_few(lacking)}")
-        return DeterminedColumn((by, column), self.text, (self.column,), follows, free)
+        least, most = by.code_range
+        of_code = follows[by.bins_of(np.arange(least, most + 1))]
+        return DeterminedColumn((by, column), self.text, (self.column,), of_code)
 
     @property
     def text(self) -> str:
@@ -320,7 +327,7 @@ class Order:
 
 Rule = Never | Determines | Order
 _KINDS: dict[str, type[Rule]] = {kind.kind: kind for kind in (Never, Determines, Order)}
-_FIRST = {"never": "condition", "determines": "column", "order": "comparison"}
+_FIRST = {name: fields(kind)[0].name for name, kind in _KINDS.items()}
 
 
 def read_rules(plain: object, folder: Path | None = None) -> tuple[Rule, ...]:
@@ -339,13 +346,9 @@ def _read_rule(plain: object, folder: Path | None) -> Rule:
     if len(kinds) != 1 or not isinstance(plain, Mapping):
         raise SchemaError(f"a rule has one of the keys {list(_KINDS)}, got {short(plain)}")
     kind = _KINDS[kinds[0]]
-    given = {_FIRST.get(key, key): value for key, value in plain.items()}
+    given = {_FIRST.get(str(key), str(key)): value for key, value in plain.items()}
     known = [part.name for part in fields(kind)]
-    if unknown := sorted(key for key in map(str, given) if key not in known):
-        raise SchemaError(
-            f"a rule with the key {kinds[0]!r} has unknown keys {first_few(unknown)}"
-            f"{did_you_mean(unknown, known)}"
-        )
+    check_keys(given, known, f"a rule with the key {kinds[0]!r}")
     if isinstance(path := given.get("mapping"), str):
         if folder is None:
             raise SchemaError(
@@ -354,7 +357,7 @@ def _read_rule(plain: object, folder: Path | None) -> Rule:
             )
         given["mapping"] = folder / path
     try:
-        return kind(**{str(key): value for key, value in given.items()})
+        return kind(**given)
     except TypeError:
         raise SchemaError(
             f"a rule with the key {kinds[0]!r} needs {' and '.join(known[1:])}"
@@ -363,10 +366,9 @@ def _read_rule(plain: object, folder: Path | None) -> Rule:
 
 def _plain(rule: str, value: Any) -> Any:
     """A value of a rule as files hold it: text, a number, or true or false; dates as text."""
+    value = listed(value)
     if isinstance(value, date):
         return value.isoformat()[:10]
-    if isinstance(value, np.generic):
-        value = value.item()
     if not isinstance(value, str | int | float | bool):
         raise SchemaError(f"{rule}: {short(value)} is no level, number or date")
     return value

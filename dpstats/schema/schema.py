@@ -105,16 +105,8 @@ class Schema:
     def __post_init__(self) -> None:
         if self.file is not None and not isinstance(self.file, TextFile):
             object.__setattr__(self, "file", TextFile.from_dict(self.file))
-        declared: object = self.columns
-        if isinstance(declared, str) or not isinstance(declared, Iterable):
-            raise SchemaError("a schema is a list of dps.Boolean, dps.Category and dps.Number")
-        columns = tuple(declared)
-        for column in columns:
-            if not isinstance(column, Category | Number):
-                raise SchemaError(
-                    "a schema holds dps.Boolean, dps.Category and dps.Number, got "
-                    f"{type(column).__name__}"
-                )
+        self._check_type("columns", Category | Number, "dps.Boolean, dps.Category and dps.Number")
+        columns = tuple(self.columns)
         if len(columns) > _MOST_COLUMNS:
             raise SchemaError(
                 f"a schema of {len(columns)} columns; at most {_MOST_COLUMNS} are allowed: declare "
@@ -126,7 +118,6 @@ class Schema:
             raise SchemaError(f"columns declared more than once: {first_few(twice)}")
         if not columns:
             raise SchemaError("a schema needs at least one column")
-        object.__setattr__(self, "columns", columns)
         if not isinstance(self.rules, _Checked):
             columns = tuple(map(self._with_missing_of_source, columns))
             object.__setattr__(self, "columns", columns)
@@ -145,14 +136,14 @@ class Schema:
             check_totals(self, population=None if known is None else round(known))
 
     def _check_type(self, what: str, kind: Any, allowed: str) -> None:
-        """Refuse rules or totals that are none, and make a tuple of them."""
+        """Refuse columns, rules or totals that are none, and make a tuple of them."""
         declared = getattr(self, what)
         if isinstance(declared, str) or not isinstance(declared, Iterable):
-            raise SchemaError(f"{what} is a list of {allowed}")
+            raise SchemaError(f"{what} of a schema are a list of {allowed}")
         declared = declared if isinstance(declared, _Checked) else tuple(declared)
         for value in declared:
             if not isinstance(value, kind):
-                raise SchemaError(f"{what} hold {allowed}, got {type(value).__name__}")
+                raise SchemaError(f"{what} of a schema are {allowed}, got {type(value).__name__}")
         object.__setattr__(self, what, declared)
 
     def _with_missing_of_source(self, column: Column) -> Column:
@@ -206,15 +197,10 @@ class Schema:
         """The columns of the table: those that are stored, with the ends of differences instead."""
         stored = self.stored.columns
         names = dict.fromkeys(name for column in stored for name in column.raw_names)
-        numbers = [c.name for c in stored if isinstance(c, Number) and not (c.dates or c.ends)]
-        decimals = [c.name for c in stored if isinstance(c, Category) and not c.holds_text]
         if self.design is not None:
             names |= dict.fromkeys(self.design.raw_names)
-            if self.design.weights not in self.names:
-                numbers.append(self.design.weights)
-        others = names.keys() - set(self.names)
-        marked = [*numbers, *decimals, *others]
-        return RawColumns(tuple(names), numbers, marked, self.written, self.design is not None)
+        texts = {c.name for c in stored if (c.dates if isinstance(c, Number) else c.holds_text)}
+        return RawColumns(tuple(names), names.keys() - texts, self.written, self.design is not None)
 
     @property
     def written(self) -> TextFile:
@@ -631,11 +617,7 @@ def _column(plain: Mapping[str, Any]) -> Column:
             f"{where}: give levels, or low and high, or values, "
             f"or kind = one of {sorted(_KINDS)}; got {got}"
         )
-    if unknown := sorted(set(given) - _KEYS[kind]):
-        raise SchemaError(
-            f"{where}: unknown keys {first_few(unknown)}{did_you_mean(unknown, _KEYS[kind])}; "
-            f"a {kind} takes {sorted(_KEYS[kind])}"
-        )
+    check_keys(given, _KEYS[kind], f"{where}, a {kind}")
     try:
         return _KINDS[kind](**given)
     except TypeError:

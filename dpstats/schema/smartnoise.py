@@ -8,10 +8,9 @@ from typing import Any
 from dpstats.checks import first_few, short
 from dpstats.errors import SchemaError
 from dpstats.schema.category import Boolean, Category
-from dpstats.schema.foreign import Declared, whole_points
-from dpstats.schema.number import Number
+from dpstats.schema.conditions import Column
+from dpstats.schema.foreign import Declared, bounds_of, whole_points
 
-Column = Category | Number
 _OF_TABLE = {
     "rows", "rows_exact", "row_privacy", "max_ids", "sample_max_ids", "clamp_counts",
     "clamp_columns", "use_dpsu", "censor_dims",
@@ -83,15 +82,8 @@ def _declared(name: str, plain: Any) -> Declared:
     if kind == "boolean":
         declaration["kind"] = "boolean"
     elif kind in ("int", "float"):
-        for key, word in (("low", "lower"), ("high", "upper")):
-            if plain.get(word) is None:
-                todo.append(f"{key} ({word})")
-            else:
-                declaration[key] = plain[word]
-        points = (
-            whole_points(declaration.get("low"), declaration.get("high")) if kind == "int" else None
-        )
-        declaration |= {} if points is None else {"points": points}
+        bounds, todo = bounds_of(plain, {"low": "lower", "high": "upper"}, whole=kind == "int")
+        declaration |= bounds
     elif kind == "string":
         todo.append("levels")
     elif kind == "datetime":

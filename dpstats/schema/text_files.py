@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import csv
+import io
 import string
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.checks import check_choice, did_you_mean, first_few, short
+from dpstats.checks import check_choice, short
 from dpstats.errors import FileFormatError, SchemaError
+from dpstats.schema.toml_files import changed_fields, check_keys
 
 _DELIMITERS = tuple({*string.punctuation, " ", "\t"} - {'"', "."})
 _UTF8 = ("utf-8", "utf-8-sig")
@@ -68,39 +70,26 @@ class TextFile:
     @classmethod
     def from_dict(cls, plain: object) -> TextFile:
         """Inverse of `to_dict`."""
-        keys = [field.name for field in fields(cls)]
-        if not isinstance(plain, Mapping):
-            raise SchemaError(f"file must be a table, [file], with keys among {keys}")
-        if unknown := sorted(set(plain) - set(keys), key=str):
-            raise SchemaError(
-                f"unknown keys {first_few(unknown)} in [file]{did_you_mean(unknown, keys)}; it "
-                f"takes {keys}"
-            )
-        return cls(**plain)
+        return cls(**check_keys(plain, [part.name for part in fields(cls)], "[file]"))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in a schema file: what is not the default."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {key: v for key, v in values.items() if v != getattr(type(self), key)}
+        return changed_fields(self)
 
 
 def read_text_columns(path: Path) -> dict[str, list[str]]:
     """Cells of a public .csv file in UTF-8, as text, by the names in its first line."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    data = pa.py_buffer(files.read_bytes(path))
+    data = files.read_bytes(path)
     try:
-        names = csv.open_csv(pa.BufferReader(data)).schema.names
-        if twice := [name for name, times in Counter(names).items() if times > 1]:
-            raise FileFormatError(f"{path.name} has the column {twice[0]!r} twice")
-        as_text = csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        )
-        table = csv.read_csv(pa.BufferReader(data), convert_options=as_text)
-    except pa.ArrowException as error:
+        text = data.decode("utf-8-sig")
+        names, *rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
+        if any(len(row) != len(names) for row in rows):
+            raise ValueError("a line has more or fewer fields than the first")
+    except (ValueError, csv.Error) as error:
         raise FileFormatError(f"{path.name} cannot be read as CSV in UTF-8: {error}") from None
-    return {name: table[name].to_pylist() for name in names}
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise FileFormatError(f"{path.name} has the column {twice[0]!r} twice")
+    return {name: cells for name, *cells in zip(names, *rows, strict=True)}
 
 
 def _encoding(name: object) -> str:

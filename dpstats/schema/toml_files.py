@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from dpstats import files
-from dpstats.checks import did_you_mean, first_few
+from dpstats.checks import did_you_mean, first_few, short
 from dpstats.errors import FileFormatError, SchemaError
 
 KEYS = frozenset({
@@ -46,12 +47,21 @@ def read_toml(path: str | Path, what: str = "schema") -> dict[str, Any]:
     return document
 
 
-def check_keys(document: Mapping[str, Any]) -> None:
-    """Refuse tables and keys at the top of a file that nothing reads."""
-    if unknown := sorted(set(document) - KEYS):
+def check_keys(plain: object, known: Collection[str] = KEYS, where: str = "") -> Mapping[str, Any]:
+    """Return a table of which all keys are read; by default the tables and keys of a file."""
+    if not isinstance(plain, Mapping):
+        raise SchemaError(f"{where} must be a table of keys, got {short(plain)}")
+    if unknown := sorted(str(key) for key in plain if key not in known):
         raise SchemaError(
-            f"unknown keys {first_few(unknown)}{did_you_mean(unknown, KEYS)}; known: {sorted(KEYS)}"
+            f"unknown keys {first_few(unknown)}{where and ' in ' + where}"
+            f"{did_you_mean(unknown, known)}; known: {sorted(known)}"
         )
+    return plain
+
+
+def changed_fields(value: Any) -> dict[str, Any]:
+    """Fields of a dataclass that do not have their default value."""
+    return {f.name: v for f in fields(value) if (v := getattr(value, f.name)) != f.default}
 
 
 def _cure(error: ValueError) -> str:

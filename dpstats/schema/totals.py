@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
 from dpstats.arrays import Codes, Floats
-from dpstats.checks import check_choice, check_text, check_whole, did_you_mean, first_few, short
+from dpstats.checks import check_choice, check_text, check_whole, first_few, short
 from dpstats.errors import ConditionError, SchemaError
 from dpstats.schema.conditions import Columns, cell_index, read_combinations
 from dpstats.schema.possible import Combinations, allowed_by, linked_rules
-from dpstats.schema.repairs import CompiledRule, Mask, OnColumns, WithRules, compile_rules
+from dpstats.schema.repairs import CompiledRule, Mask, OnColumns, compile_rules
+from dpstats.schema.toml_files import check_keys
 
 _KEYS = ("condition", "count", "of")
 _MOST_ROWS = 10**15
@@ -104,14 +105,6 @@ class CompiledTotal(OnColumns):
         return np.asarray(self.counted.ravel()[cell_index(self.columns, codes)])
 
 
-class WithTotals(WithRules, Protocol):
-    """Columns with rules and public totals, a `Schema`."""
-
-    @property
-    def totals(self) -> Sequence[Total]:
-        """The totals, in declared order."""
-
-
 def read_totals(plain: object) -> tuple[Total, ...]:
     """Totals from plain data, a list of mappings as in a schema file."""
     if isinstance(plain, str | Mapping) or not isinstance(plain, Sequence):
@@ -122,20 +115,17 @@ def read_totals(plain: object) -> tuple[Total, ...]:
 def _read_total(plain: object) -> Total:
     if not isinstance(plain, Mapping) or not {*_KEYS} <= set(plain):
         raise SchemaError(f"a total needs the keys {list(_KEYS)}, got {short(plain)}")
-    if unknown := sorted(str(key) for key in plain if key not in _KEYS):
-        raise SchemaError(
-            f"a total has unknown keys {first_few(unknown)}{did_you_mean(unknown, _KEYS)}"
-        )
+    check_keys(plain, _KEYS, "a total")
     return Total(**plain)
 
 
-def compile_totals(schema: WithTotals, of: str = "table") -> tuple[CompiledTotal, ...]:
+def compile_totals(schema: Columns, of: str = "table") -> tuple[CompiledTotal, ...]:
     """The totals of the table, or of the population, on coded rows."""
     return _compiled(schema, of) if schema.totals else ()
 
 
 @lru_cache(maxsize=64)
-def _compiled(schema: WithTotals, of: str) -> tuple[CompiledTotal, ...]:
+def _compiled(schema: Columns, of: str) -> tuple[CompiledTotal, ...]:
     compiled = []
     for total in schema.totals:
         if total.of == of:
@@ -146,7 +136,7 @@ def _compiled(schema: WithTotals, of: str) -> tuple[CompiledTotal, ...]:
     return tuple(compiled)
 
 
-def check_totals(schema: WithTotals, n: int | None = None, population: int | None = None) -> None:
+def check_totals(schema: Columns, n: int | None = None, population: int | None = None) -> None:
     """Refuse totals that no table of n rows has, or no population of a size, if public."""
     if not schema.totals:
         return
@@ -174,7 +164,7 @@ def check_totals(schema: WithTotals, n: int | None = None, population: int | Non
 
 
 @lru_cache(maxsize=64)
-def fixed_rows(schema: WithTotals, of: str = "table") -> int | None:
+def fixed_rows(schema: Columns, of: str = "table") -> int | None:
     """The number of rows, if the totals of the table, or of the population, determine it."""
     return _Tables.from_schema(schema, of).rows if compile_totals(schema, of) else None
 
@@ -193,7 +183,7 @@ class _Tables:
     matrix: Floats
 
     @classmethod
-    def from_schema(cls, schema: WithTotals, of: str) -> _Tables:
+    def from_schema(cls, schema: Columns, of: str) -> _Tables:
         """Tables that the totals of a schema allow: those of the table, or of the population."""
         from scipy import linalg
 
@@ -247,7 +237,7 @@ class _Tables:
         return round(float(found.x[-1]))
 
 
-def _memberships(schema: WithTotals, of: str) -> Iterator[tuple[list[Total], Floats]]:
+def _memberships(schema: Columns, of: str) -> Iterator[tuple[list[Total], Floats]]:
     """Groups of totals that are linked by columns or rules, and by which totals a row can count.
 
     The second is (m, totals): one line for every combination of totals that can count one row.

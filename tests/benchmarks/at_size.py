@@ -261,7 +261,7 @@ def written(rows):
 
 def by_calculation():
     print("columns  plan           functions  ns a row: read   kernel   of 10^9 rows: CPU h, "
-          "100 workers min, limbs MB a part, noise s")  # fmt: skip
+          "100 workers min, sums MB a part, noise s")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         for columns in WIDTHS:
             rows, path = table(columns), Path(folder) / "rows.parquet"
@@ -279,7 +279,7 @@ def by_calculation():
                 whole = BILLION * (read + summed) / ROWS
                 print(f"{columns:7}  {name:13} {functions:10,}  {1e9 * read / ROWS:14.0f} "
                       f"{1e9 * summed / ROWS:8.0f} {whole / 3600:22.2f} {whole / 6000:17.1f} "
-                      f"{16 * functions / 1e6:17.2f} {15e-6 * functions:9.1f}")  # fmt: skip
+                      f"{8 * functions / 1e6:17.2f} {15e-6 * functions:9.1f}")  # fmt: skip
 
 
 def main():

@@ -21,7 +21,7 @@ from dpstats.errors import BudgetError, DataError, RequestError
 from dpstats.families.persons import PersonShares
 from dpstats.privacy import noise
 from dpstats.privacy.ledger import Ledger
-from dpstats.private import delimited, persons, sources, threads
+from dpstats.private import delimited, persons, sources
 from dpstats.private import measure as measuring
 from dpstats.private.keys import key_of
 from dpstats.private.persons import PersonTotals, of_persons
@@ -132,16 +132,16 @@ def test_threads_make_no_difference(every_route, tmp_path, monkeypatch):
     table = table_of(n=2_000, persons=120)
     rows, objects, wanted = arrow(table), pd.DataFrame(table, dtype=object), expected(table, 3)
     for helpers in (0, 1, 7):
-        monkeypatch.setattr(threads, "_helpers", lambda helpers=helpers: helpers)
+        monkeypatch.setattr("os.cpu_count", lambda helpers=helpers: helpers + 1)
         for name in ("parquet, dictionaries", "csv", "pandas"):
             assert found(every_route[name](rows, objects, tmp_path), 3) == wanted, (helpers, name)
 
 
-def test_numbers_that_do_not_convert_in_a_later_block_change_no_row(tmp_path, monkeypatch):
+def test_a_later_row_that_is_longer_than_a_block_changes_no_other(tmp_path, monkeypatch):
     """The reader starts anew in the middle: persons are counted once."""
     monkeypatch.setattr(delimited, "CSV_BLOCK", 200)
     table = table_of()
-    table["x"][333] = "n/a"
+    table["x"][333] = "n/a" * 300
     path = tmp_path / "t.csv"
     pd.DataFrame(table, dtype=object).to_csv(path, index=False)
     table["x"][333] = None
@@ -298,7 +298,7 @@ def test_the_column_of_keys_must_be_there_once_and_be_no_part_of_an_analysis(tmp
     twice = pd.DataFrame([[1, 2, 3]], columns=["id", "id", "x"])
     with pytest.raises(DataError, match="more than one column named"):
         dps.measure(plan_of(), twice)
-    with pytest.raises(DataError, match="which the table has more than once"):
+    with pytest.raises(DataError, match="more than one column named"):
         dps.measure(plan_of(), pa.table([[1], [2], [3]], names=["id", "id", "x"]))
     with pytest.raises(RequestError, match="'x' tells persons apart, and an analysis uses it too"):
         plan_of(person="x")

@@ -15,6 +15,7 @@ from dpstats.families.moments import Moments, fourth_moments_of_pairs, third_and
 from dpstats.families.tables.cells import Cells
 from dpstats.private import sources
 from dpstats.private.kernel import Kernel
+from dpstats.private.partial_sums import PartialSums
 from dpstats.private.sources import one_by_one
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.private.threads import sum_parts
@@ -82,7 +83,8 @@ def test_threads_and_dictionaries_change_no_integer(
     monkeypatch.setattr(sources, "BATCH_ROWS", 64)
     kernel = Kernel(schema, blocks)
     assert len(kernel._tables) > 1
-    expected = [sums.tolist() for sums in (kernel.sums(table.combine_chunks().to_batches()[0]))]
+    whole = PartialSums.of(kernel, table.combine_chunks().to_batches())
+    expected = [sums.tolist() for sums in whole.exact(kernel)[0]]
     codes = schema.encode(table.combine_chunks().to_batches()[0])
     assert expected == [block.sums(codes).tolist() for block in blocks]
     for number in (1, 5):

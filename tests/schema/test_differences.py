@@ -12,6 +12,7 @@ import pytest
 
 import dpstats as dps
 from dpstats.private.kernel import Kernel
+from dpstats.private.partial_sums import PartialSums
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema import arrow
 from dpstats.verifying.arguing import verify
@@ -133,9 +134,9 @@ def test_one_row_changes_the_sums_by_no_more_than_its_own_functions():
     block = dps.Cells.table(SCHEMA, ["days", "log_days"])
     kernel, batch = Kernel(SCHEMA, [block]), pa.RecordBatch.from_pandas(random_rows(60, 1))
     assert kernel.raw.names == ("last seen", "diagnosed")
-    alone = [kernel.sums(batch.slice(i, 1))[0] for i in range(60)]
+    alone = [PartialSums.of(kernel, [batch.slice(i, 1)]).sums for i in range(60)]
     assert all(one.sum() == 1 and one.min() == 0 for one in alone)
-    np.testing.assert_array_equal(kernel.sums(batch)[0], np.sum(alone, axis=0))
+    np.testing.assert_array_equal(PartialSums.of(kernel, [batch]).sums, np.sum(alone, axis=0))
 
 
 def test_declared_ends_are_read_on_their_own():

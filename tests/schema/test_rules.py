@@ -15,6 +15,7 @@ import dpstats as dps
 from dpstats.planning.previews.likeness import likeness
 from dpstats.planning.requests import load_request
 from dpstats.private.kernel import Kernel
+from dpstats.private.partial_sums import PartialSums
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.conditions import read_combinations
 from dpstats.schema.possible import impossible_pairs
@@ -84,11 +85,13 @@ def test_a_repair_is_a_function_of_its_row_alone():
     block = dps.Cells.table(SCHEMA, ["age", "marital"])
     batch = pa.RecordBatch.from_pandas(random_rows(60, 1))
     kernel = Kernel(SCHEMA, [block])
-    alone = [kernel.sums(batch.slice(i, 1))[0] for i in range(60)]
+    alone = [PartialSums.of(kernel, [batch.slice(i, 1)]).sums for i in range(60)]
     assert all(one.sum() == 1 and one.min() == 0 for one in alone)
-    np.testing.assert_array_equal(kernel.sums(batch)[0], np.sum(alone, axis=0))
+    np.testing.assert_array_equal(PartialSums.of(kernel, [batch]).sums, np.sum(alone, axis=0))
     sent = pickle.loads(pickle.dumps(kernel))  # to the workers of an engine
-    np.testing.assert_array_equal(sent.sums(batch)[0], kernel.sums(batch)[0])
+    np.testing.assert_array_equal(
+        PartialSums.of(sent, [batch]).sums, PartialSums.of(kernel, [batch]).sums
+    )
 
 
 def test_columns_that_decide_about_others_are_read_with_them():
@@ -166,8 +169,8 @@ def test_schemas_are_accepted_if_and_only_if_every_row_ends_allowed(seed):
         ([dps.Order("went > came")], "allows no went within its bounds"),
         ([dps.Order("went >= town")], "both must be numbers"),
         ([dps.Determines("age", by="town", mapping={"a": 1})], "must be a category"),
-        (["age < 15"], "rules hold dps.Never"),
-        (CHILD.condition, "rules is a list"),
+        (["age < 15"], "rules of a schema are dps.Never"),
+        (CHILD.condition, "rules of a schema are a list"),
     ],
 )  # fmt: skip
 def test_rules_that_cannot_be_used_are_refused(rules, words):

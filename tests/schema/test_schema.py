@@ -163,9 +163,9 @@ def test_impossible_schemas_are_refused():
     for columns, says in [
         ([], "a schema needs at least one column"),
         ([Boolean("x"), Number("x", 0, 1), Boolean("y")], r"declared more than once: \['x'\]"),
-        (["x"], "a schema holds dps.Boolean, dps.Category and dps.Number, got str"),
-        ("xy", "a schema is a list of dps.Boolean"),
-        (3, "a schema is a list of dps.Boolean"),
+        (["x"], "columns of a schema are dps.Boolean, dps.Category and dps.Number, got str"),
+        ("xy", "columns of a schema are a list of dps.Boolean"),
+        (3, "columns of a schema are a list of dps.Boolean"),
     ]:
         with pytest.raises(SchemaError, match=says):
             Schema(columns)

@@ -12,6 +12,7 @@ import pytest
 import dpstats as dps
 from dpstats.planning.previews.likeness import likeness
 from dpstats.private.kernel import Kernel
+from dpstats.private.partial_sums import PartialSums
 from dpstats.private.tables import exact_sums, open_source
 from dpstats.schema.possible import impossible_pairs
 from dpstats.schema.repairs import compile_rules
@@ -90,9 +91,9 @@ def test_one_row_changes_the_sums_by_no_more_than_its_own_functions():
     block = dps.Cells.table(SCHEMA, ["cost", "log_cost"])
     kernel, batch = Kernel(SCHEMA, [block]), pa.RecordBatch.from_pandas(random_rows(60, 1))
     assert kernel.raw.names == ("cost",)
-    alone = [kernel.sums(batch.slice(i, 1))[0] for i in range(60)]
+    alone = [PartialSums.of(kernel, [batch.slice(i, 1)]).sums for i in range(60)]
     assert all(one.sum() == 1 and one.min() == 0 for one in alone)
-    np.testing.assert_array_equal(kernel.sums(batch)[0], np.sum(alone, axis=0))
+    np.testing.assert_array_equal(PartialSums.of(kernel, [batch]).sums, np.sum(alone, axis=0))
 
 
 ASKED = {

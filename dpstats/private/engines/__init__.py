@@ -9,7 +9,7 @@ from typing import Any
 from dpstats.private.sources import Source
 from dpstats.schema import RawColumns
 
-Opener = Callable[[Any, RawColumns, str | None, str | None], Source]
+Opener = Callable[[Any, RawColumns], Source]
 NAMES = "pandas, polars, Arrow, DuckDB, Spark, Dask, Ibis"
 _OPENERS = {  # (package, class) to the module here and its function
     ("dask", "DataFrame"): "dask:open_dask",
@@ -24,10 +24,19 @@ _OPENERS = {  # (package, class) to the module here and its function
 
 def opener(data: object) -> Opener | None:
     """Return the function that opens a table of this kind; None if it is of no engine."""
-    for kind in type(data).__mro__:
-        place = _OPENERS.get((kind.__module__.partition(".")[0], kind.__name__))
-        if place is not None:
-            module, _, function = place.partition(":")
-            function_of_engine: Opener = getattr(import_module(f"{__name__}.{module}"), function)
-            return function_of_engine
-    return None
+    module, _, function = _place(data).partition(":")
+    if not module:
+        return None
+    function_of_engine: Opener = getattr(import_module(f"{__name__}.{module}"), function)
+    return function_of_engine
+
+
+def takes_order(data: object) -> bool:
+    """True for a table without an order of its rows, which can be sorted by a column."""
+    return _place(data) in ("ibis:open_ibis", "spark:open_spark")
+
+
+def _place(data: object) -> str:
+    """Module and function that open a table; "" if it is of no engine."""
+    names = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(data).__mro__)
+    return next((_OPENERS[name] for name in names if name in _OPENERS), "")

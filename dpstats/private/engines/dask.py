@@ -16,23 +16,22 @@ from dpstats.errors import DataError
 from dpstats.private.data_frames import data_frame
 from dpstats.private.kernel import Kernel
 from dpstats.private.partial_sums import PartialSums, sum_on_worker
-from dpstats.private.sources import Part, Source, refuse_order
+from dpstats.private.sources import Part, Source
 from dpstats.schema import RawColumns
 
 _ADDED = 16  # partial sums that one task adds
 
 
-def open_dask(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_dask(frame: Any, raw: RawColumns) -> Source:
     """A Dask data frame: a task for each partition, on the scheduler that Dask is set to.
 
     Cells mean what they do in a pandas data frame, since each partition is one. Rows that must be
     seen in their order are read here, one partition after the other.
     """
-    refuse_order(order, "a Dask DataFrame")
 
     def parts(names: Sequence[str]) -> Iterator[Part]:
         for partition in frame[list(names)].to_delayed():
-            yield data_frame(partition.compute(), raw, person).batches(names)
+            yield data_frame(partition.compute(), raw).batches(names)
 
     def sums(kernel: Kernel) -> tuple[list[Codes], int]:
         everywhere = delayed(kernel, traverse=False)  # sent once
@@ -42,7 +41,7 @@ def open_dask(frame: Any, raw: RawColumns, person: str | None, order: str | None
         ]
         while len(tasks) > 1:
             groups = (tasks[i : i + _ADDED] for i in range(0, len(tasks), _ADDED))
-            tasks = [delayed(sums_of_all)(group) for group in groups]
+            tasks = [delayed(reduce)(add, group) for group in groups]
         total: PartialSums = tasks[0].compute()
         return total.exact(kernel)
 
@@ -63,8 +62,3 @@ def sums_of_partition(kernel: Kernel, partition: pd.DataFrame) -> PartialSums:
 
 def _batches(kernel: Kernel, partition: pd.DataFrame) -> Iterator[pa.RecordBatch]:
     yield from data_frame(partition, kernel.raw).batches(kernel.raw.names)
-
-
-def sums_of_all(parts: Sequence[PartialSums]) -> PartialSums:
-    """The sums over some parts, at least one."""
-    return reduce(add, parts)

@@ -23,7 +23,6 @@ from dpstats.private.sources import (
     BATCH_ROWS,
     Source,
     check_order,
-    in_slices,
     one_by_one,
     source_of_stream,
 )
@@ -52,7 +51,7 @@ class _TooManyGroups(Exception):
     """A signal to read the rows themselves."""
 
 
-def open_ibis(table: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_ibis(table: Any, raw: RawColumns) -> Source:
     """An Ibis table expression; it runs when rows are read, for the needed columns alone."""
     backend = table.get_backend().name
     if backend == "sqlite":
@@ -60,8 +59,8 @@ def open_ibis(table: Any, raw: RawColumns, person: str | None, order: str | None
             "columns of SQLite hold cells of any type, which Ibis does not read; write the table "
             "to a .csv file with 'sqlite3 -header -csv' and pass its path"
         )
-    check_order(order, person, raw)
-    keys = [] if person is None or raw.weighted else _sorting(table, raw, person, order)
+    check_order(raw, lambda name: name in table.columns and _is_ordered(table[name].type()))
+    keys = [] if raw.person is None or raw.weighted else _sorting(table, raw)
     kinds = {name: kind for name, kind in table.schema().items() if name in raw.names}
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -79,24 +78,20 @@ def open_ibis(table: Any, raw: RawColumns, person: str | None, order: str | None
     return replace(source_of_stream(table.columns, batches), sums=sums)
 
 
-def _sorting(table: Any, raw: RawColumns, person: str, order: str | None) -> list[Any]:
+def _sorting(table: Any, raw: RawColumns) -> list[Any]:
     """Keys of a sort after which tied rows are equal in all that is summed.
 
     The given column comes first and then all that are used, so that which rows of a person are
     first follows from that person's rows alone.
     """
-    backend = table.get_backend().name
+    backend, order = table.get_backend().name, raw.order
     if order is None or backend not in _AS_BYTES:
         raise DataError(
-            f"the plan uses the first rows of each person, known by {person!r}, and an Ibis table "
-            "has no order of rows: on DuckDB, polars and DataFusion say which come first by the "
-            "name of a column, such as order='visit'; elsewhere write it to a file in an order "
+            f"the plan uses the first rows of each person, known by {raw.person!r}, and an Ibis "
+            "table has no order of rows: on DuckDB, polars and DataFusion say which come first by "
+            "the name of a column, such as order='visit'; elsewhere write it to a file in an order "
             "that does not depend on other persons, such as "
             "table.order_by(...).to_parquet('rows.parquet'), and pass its path"
-        )
-    if order not in table.columns or not _is_ordered(table[order].type()):
-        raise DataError(
-            f"order={order!r} must be the name of one column, of numbers, text, dates or times"
         )
     cells = [table[name] for name in (order, *raw.names) if name in table.columns]
     keys = [_AS_BYTES[backend](cell) if cell.type().is_string() else cell for cell in cells]
@@ -164,4 +159,4 @@ def _streamed(table: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     else:
         reader = backend.to_pyarrow_batches(table, chunk_size=BATCH_ROWS)
     for batch in reader:
-        yield from in_slices(pa.RecordBatch.from_arrays(batch.columns, names=list(names)))
+        yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))

@@ -7,28 +7,23 @@ they mean in a file: long integers are one such type, which a single cell can gi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from dpstats.private.data_frames import text_of
 from dpstats.private.keys import key_of
-from dpstats.private.sources import BATCH_ROWS, Source, in_slices, refuse_order, source_of_stream
+from dpstats.private.sources import BATCH_ROWS, Source, source_of_stream
 from dpstats.schema import RawColumns
 
 _TEXTS = ("hugeint", "uhugeint", "bignum", "varint", "bit", "uuid", "union")  # of DuckDB
 _LONG = ("Int128", "UInt128")  # of polars
 
 
-def open_relation(relation: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_relation(relation: Any, raw: RawColumns) -> Source:
     """A DuckDB relation, streamed."""
-    refuse_order(order, "a DuckDB relation")
-
-    def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in read_relation(relation, names):
-            yield from in_slices(batch)
-
-    return source_of_stream(relation.columns, batches)
+    return source_of_stream(relation.columns, partial(read_relation, relation))
 
 
 def read_relation(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
@@ -46,14 +41,12 @@ def read_relation(relation: Any, names: Sequence[str]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_stream(relation.project(", ".join(cells)))
 
 
-def open_polars(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_polars(frame: Any, raw: RawColumns) -> Source:
     """A polars DataFrame, or a LazyFrame, which is streamed."""
-    refuse_order(order, f"a polars {type(frame).__name__}")
 
     def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for part in _collected(_carried(frame, names, person)):
-            for batch in pa.RecordBatchReader.from_stream(part):
-                yield from in_slices(batch)
+        for part in _collected(_carried(frame, names, raw.person)):
+            yield from pa.RecordBatchReader.from_stream(part)
 
     return source_of_stream(frame.collect_schema().names(), batches, getattr(frame, "height", None))
 
@@ -69,7 +62,7 @@ def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:
         if str(kind) in _LONG:
             cell = cell.cast(pl.String)
         elif kind == pl.Object:
-            read = _objects(key_of if name == person else text_of)
+            read = partial(_objects, key_of if name == person else text_of)
             cell = cell.map_batches(read, return_dtype=pl.Binary)
         elif kind.is_nested() and any(word in str(kind) for word in (*_LONG, "Object")):
             cell = pl.when(cell.is_not_null()).then(pl.lit(text_of([]))).alias(name)
@@ -77,13 +70,10 @@ def _carried(frame: Any, names: Sequence[str], person: str | None) -> Any:
     return frame.select(cells)
 
 
-def _objects(as_text: Callable[[object], bytes | None]) -> Callable[[Any], Any]:
-    def read(cells: Any) -> Any:
-        import polars as pl
+def _objects(as_text: Callable[[object], bytes | None], cells: Any) -> Any:
+    import polars as pl
 
-        return pl.Series(cells.name, [as_text(cell) for cell in cells], dtype=pl.Binary)
-
-    return read
+    return pl.Series(cells.name, [as_text(cell) for cell in cells], dtype=pl.Binary)
 
 
 def _collected(frame: Any) -> Iterator[Any]:

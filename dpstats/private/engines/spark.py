@@ -46,7 +46,10 @@ T = TypeVar("T")
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 PIECE = 2**10  # functions: sums travel in pieces, so that no record batch of them is large
-_FIELDS = "piece int, rows bigint, high array<bigint>, low array<bigint>, refused string"
+_SCHEMA = pa.schema({
+    "piece": pa.int32(), "rows": pa.int64(), "sums": pa.list_(pa.int64()), "refused": pa.string(),
+})  # fmt: skip
+_FIELDS = "piece int, rows bigint, sums array<bigint>, refused string"
 _ADDERS = 32  # tasks that add the pieces
 _ORDERED = (
     types.NumericType, types.StringType, types.BinaryType, types.BooleanType, types.DateType,
@@ -62,24 +65,28 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _tags = itertools.count()
 
 
-def open_spark(frame: Any, raw: RawColumns, person: str | None, order: str | None) -> Source:
+def open_spark(frame: Any, raw: RawColumns) -> Source:
     """A Spark DataFrame, of a session in this process or of Spark Connect."""
     if type(frame).__module__.startswith("pyspark.pandas."):
         raise DataError("this is a table of the pandas API on Spark; pass table.to_spark()")
     if frame.isStreaming:
         raise DataError("this DataFrame is a stream without an end; write it to a table first")
-    wanted = [*raw.names, *(name for name in (person, order) if name is not None)]
     for field in frame.schema.fields:
-        if field.name in wanted:
+        if field.name in (*raw.with_keys, raw.order):
             _check_leaves(field)
     source = replace(
         source_of_stream(frame.columns, partial(_streamed, frame)),
         sums=lambda kernel: _sums(kernel, _selected(frame, kernel.raw.names), join_small),
     )
-    check_order(order, person, raw)
-    if person is None:
+
+    def can_sort(name: str) -> bool:
+        kinds = [field.dataType for field in frame.schema.fields if field.name == name]
+        return len(kinds) == 1 and isinstance(kinds[0], _ORDERED)
+
+    check_order(raw, can_sort)
+    if raw.person is None:
         return source
-    return replace(source, limited=_of_persons(source, frame, raw, person, order))
+    return replace(source, limited=_of_persons(source, frame, raw, raw.person))
 
 
 def _check_leaves(field: types.StructField) -> None:
@@ -105,7 +112,7 @@ def _selected(frame: Any, names: Sequence[str]) -> Any:
 
 
 def _of_persons(
-    source: Source, frame: Any, raw: RawColumns, person: str, order: str | None
+    source: Source, frame: Any, raw: RawColumns, person: str
 ) -> Callable[[int, Design | None], Source]:
     """A function that makes the table of the first rows of each person, or of all, weights scaled.
 
@@ -114,6 +121,7 @@ def _of_persons(
     rows that are left in any order are the same in all that is summed, so that no row of another
     person, and no accident of the cluster, decides which are used.
     """
+    order = raw.order
     if order is None and not raw.weighted:
         raise DataError(
             "a Spark DataFrame has no order, and the plan uses the first rows of each person: say "
@@ -121,12 +129,6 @@ def _of_persons(
             "rows_per_person= alone if nobody has more rows"
         )
     fields = {field.name: field for field in frame.schema.fields}
-    if order is not None and (
-        frame.columns.count(order) != 1 or not isinstance(fields[order].dataType, _ORDERED)
-    ):
-        raise DataError(
-            f"order={order!r} must be the name of one column, of numbers, text, dates or times"
-        )
 
     def limited(most: int, design: Design | None) -> Source:
         names = [name for name in raw.names if name in fields]  # all of them, except in a check
@@ -195,7 +197,8 @@ def _on_workers(work: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) 
 
     Spark sends the function inside by value: it must not name anything of this module.
     """
-    expected, packed = __version__, CloudPickleSerializer().dumps((work, arguments))
+    expected, schema = __version__, _SCHEMA
+    packed = CloudPickleSerializer().dumps((work, arguments))
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -215,10 +218,8 @@ def _on_workers(work: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) 
             yield from loaded[0](*loaded[1], batches)
             return
         why = f"a Spark worker has {has} and the driver {expected}: install the same on all"
-        limbs, words = pa.array([[]], pa.list_(pa.int64())), pa.array([why])
-        numbers = pa.array([0], pa.int32()), pa.array([0], pa.int64())
-        names = ["piece", "rows", "high", "low", "refused"]
-        yield pa.RecordBatch.from_arrays([*numbers, limbs, limbs, words], names=names)
+        none = {"piece": 0, "rows": 0, "sums": [], "refused": why}
+        yield pa.RecordBatch.from_pylist([none], schema)
 
     return run
 
@@ -228,9 +229,8 @@ def summed(
 ) -> Iterator[pa.RecordBatch]:
     """On a worker: the partial sums over one partition, in pieces."""
     sums = sum_on_worker(kernel, rows_of(batches))
-    for start in range(0, max(len(sums.high), 1), PIECE):
-        high, low = (limbs[start : start + PIECE] for limbs in (sums.high, sums.low))
-        yield _numbered(start // PIECE, replace(sums, high=high, low=low))
+    for start in range(0, max(len(sums.sums), 1), PIECE):
+        yield _numbered(start // PIECE, replace(sums, sums=sums.sums[start : start + PIECE]))
 
 
 def added(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -240,15 +240,17 @@ def added(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def _numbered(number: int, sums: PartialSums) -> pa.RecordBatch:
-    return sums.to_batch().add_column(0, "piece", pa.array([number], pa.int32()))
+    part = {"piece": number, "rows": sums.rows, "sums": sums.sums, "refused": sums.refused}
+    return pa.RecordBatch.from_pylist([part], _SCHEMA)
 
 
 def _by_piece(batches: Batches) -> dict[int, PartialSums]:
     sums: dict[int, PartialSums] = {}
     for batch in batches:
-        for i, number in enumerate(batch.column("piece").to_pylist()):
-            part = PartialSums.from_batches([batch.slice(i, 1)])
-            sums[number] = sums[number] + part if number in sums else part
+        for number, rows, values, refused in zip(*batch.columns, strict=True):
+            part = PartialSums(rows.as_py(), values.values.to_numpy(), refused.as_py())
+            piece = number.as_py()
+            sums[piece] = sums[piece] + part if piece in sums else part
     return sums
 
 
@@ -257,13 +259,14 @@ def _whole(pieces: dict[int, PartialSums], kernel: Kernel) -> PartialSums:
     for piece in pieces.values():
         if piece.refused:
             return piece
+    nothing = PartialSums.of(kernel, ())
     if not pieces:
-        return PartialSums.none(kernel)
+        return nothing
     parts = [pieces[number] for number in sorted(pieces)]
-    high, low = (np.concatenate([getattr(p, limb) for p in parts]) for limb in ("high", "low"))
-    if len({piece.rows for piece in parts}) != 1 or len(high) != len(PartialSums.none(kernel).high):
+    sums = np.concatenate([part.sums for part in parts])
+    if len({part.rows for part in parts}) != 1 or len(sums) != len(nothing.sums):
         raise DataError("Spark handed over incomplete sums")
-    return PartialSums(parts[0].rows, high, low)
+    return PartialSums(parts[0].rows, sums)
 
 
 def _run(session: Any, action: Callable[[], T]) -> T:
