@@ -274,7 +274,10 @@ class Result(FieldsCompared, ABC):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        title, *lines = self.summary().splitlines()
+        text = self.summary()
+        if isinstance(text, Summary):
+            return text.as_html()
+        title, *lines = text.splitlines()
         return as_html(title, lines)
 
 
