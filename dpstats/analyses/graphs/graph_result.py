@@ -13,20 +13,17 @@ import numpy as np
 from dpstats.analyses.graphs.pair_intervals import PartialIntervals
 from dpstats.arrays import Floats
 from dpstats.checks import (
-    Alternative,
     Method,
     Target,
     check_alpha,
-    check_alternative,
     check_choice,
-    check_number,
     check_target,
     counted,
 )
 from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
 from dpstats.results.estimates import EstimateResult
-from dpstats.results.hypothesis import ADJUSTED, Adjustment, HypothesisResult, adjusted
+from dpstats.results.hypothesis import ADJUSTED, Adjustment, adjusted
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Page, brief_list
 
@@ -184,6 +181,7 @@ class GraphResult(PairGraph, EstimateResult):
     """
 
     interval_of: ClassVar[str] = "partial correlations"
+    null_value = 0.0
 
     columns: tuple[str, ...] = ()
     location_: Floats = ()  # type: ignore[assignment]
@@ -267,29 +265,6 @@ class GraphResult(PairGraph, EstimateResult):
         """True if there is a single pair, so that `test` need not name one."""
         return len(self.terms) == 1
 
-    def test(  # type: ignore[override]  # no correlation is a date
-        self, value: float = 0.0, alternative: Alternative = "two-sided", *, term: str | None = None
-    ) -> HypothesisResult:
-        """Test whether the partial correlation of one pair equals `value`; not adjusted.
-
-        Parameters
-        ----------
-        value : float
-            Between -1 and 1.
-        alternative : {"two-sided", "larger", "smaller"}
-        term : str, optional
-            The pair, one of `terms`, such as ``"age, income"``; not needed for one only.
-
-        Raises
-        ------
-        RequestError
-        """
-        check_alternative(alternative)
-        value, i = check_number("value", value), self._place(term)
-        return self._tested(
-            i, value, float(self._graph.pvalues(value, alternative)[i]), alternative
-        )
-
     def pairs(self) -> pd.DataFrame:
         """All pairs, tested or not: columns first, second, estimate and whether it is tested."""
         import pandas as pd
@@ -308,11 +283,8 @@ class GraphResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-        adjust : {"holm", "fdr_bh", "none"}
-            See `adjusted_pvalues`.
-        target : {"population", "table"}
-            Of the certified verdicts; tests are of the population.
+        alpha, adjust, target :
+            As in `adjusted_pvalues` and `verdicts`. Tests are of the population in any case.
 
         Returns
         -------
@@ -329,15 +301,7 @@ class GraphResult(PairGraph, EstimateResult):
     def joined(self, **options: Any) -> pd.DataFrame:
         """The edges, and pairs that are not tested but certified present: what pictures show.
 
-        Parameters
-        ----------
-        **options
-            Those of `edges`.
-
-        Returns
-        -------
-        DataFrame
-            That of `edges`, and a column ``tested``.
+        The frame is that of `edges`, which has the options, and a column ``tested``.
         """
         import pandas as pd
 
@@ -376,8 +340,8 @@ class GraphResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-        target : {"population", "table"}
+        alpha, target :
+            As in `conf_int`.
 
         Returns
         -------
@@ -418,9 +382,8 @@ class GraphResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-            Probability that one of the limits fails.
-        target : {"population", "table"}
+        alpha, target :
+            As in `conf_int`; alpha is the probability that one of the limits fails.
 
         Returns
         -------

@@ -17,7 +17,7 @@ from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_noise
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats, within
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Target
 from dpstats.corrected.covariance import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.error_rates import bonferroni, for_noise_of_means
@@ -27,7 +27,7 @@ from dpstats.families.coarse_moments import fourth_moments_of_pairs
 from dpstats.families.formula import named_number
 from dpstats.families.moments import Moments
 from dpstats.inference.confidence_law import BEYOND_DRAWS, DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import wider
+from dpstats.inference.intervals import Ends, wider
 from dpstats.inference.simulation import calibration_generator, calibration_seed, draw_evenly
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult, OneParameter, estimated
@@ -36,10 +36,6 @@ from dpstats.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
-    from dpstats.measured.view import ReleaseView
     from dpstats.privacy.laws import NoiseLaw
 
 

@@ -15,9 +15,9 @@ from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Target
 from dpstats.error_rates import of_simulation
-from dpstats.inference.intervals import Intervals, with_far_tails
+from dpstats.inference.intervals import Ends, Intervals, with_far_tails
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult
 from dpstats.results.named import Named
@@ -25,8 +25,6 @@ from dpstats.results.named import Named
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
 
 OWN = "with the columns' own kurtosis"
 LAWS = {

@@ -36,22 +36,19 @@ from dpstats.analyses.regression.glm_models import (
 from dpstats.analyses.regression.linear_score import LinearScore
 from dpstats.analyses.survival.follow_up import FollowUp, RiskSets, Ties, follow_up_of
 from dpstats.arrays import Floats
-from dpstats.checks import excerpt, first_few, short
+from dpstats.checks import Alternative, Method, Target, excerpt, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.formula import Design
-from dpstats.inference.intervals import Intervals
+from dpstats.inference.intervals import Ends, Intervals
 from dpstats.inference.simulation import calibration_seed
 from dpstats.results.estimates import EstimateResult
-from dpstats.schema import Number
+from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.checks import Alternative, Method, Target
-    from dpstats.inference.intervals import Ends
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Column, Schema
 
 _GRAMMAR = (
     "a hazard regression reads 'time, event ~ age + C(arm)': a number and a Boolean column or a "
@@ -348,12 +345,8 @@ class HazardResult(ScoreResult):
 
         Parameters
         ----------
-        alpha : float
-            Error probability of each interval.
-        method : {"noise_aware", "certified"}
-            As for `conf_int`; certified intervals of ratios reach from 0 to infinity.
-        target : {"population", "table"}
-            What is covered: the population's value, or the private table's own.
+        alpha, method, target :
+            As in `conf_int`; certified intervals of ratios reach from 0 to infinity.
 
         Returns
         -------
@@ -453,8 +446,7 @@ class HazardResult(ScoreResult):
         Raises
         ------
         RequestError
-            For a missing column, or a value that the schema does not declare; or if the first bin
-            of time was left out.
+            As `predict`.
         """
         points = self.moments.at(exog)
         names = [f"{i} at {edge:g}" for i in range(len(points)) for edge in self.edges.tolist()]

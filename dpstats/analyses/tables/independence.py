@@ -47,7 +47,7 @@ from dpstats.inference.simulation import (
     draw_noise,
     draws_for_interval,
 )
-from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
 from dpstats.results.base import footer
@@ -55,7 +55,6 @@ from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
-    from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
 
@@ -520,8 +519,6 @@ class Independence:
 
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated p-value, Cramer's V and a certified verdict."""
-        from scipy import special
-
         of_rows = noisy_table(self, release)
         counts = of_rows.of_persons
         rng = calibration_generator(counts.answers, (self.seed, 0))
@@ -620,7 +617,6 @@ class Independence:
             residuals=residuals.ravel(),
             classical=classical,
             pearson=pearson,
-            pearson_pvalue=float(special.chdtrc(df, pearson)),
             effect_name="Cramer's V",
             effect=effect,
             levels=min(shape) - 1,
