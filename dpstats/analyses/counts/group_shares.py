@@ -17,17 +17,15 @@ import numpy as np
 from dpstats.analyses.counts.binomial import within_counts
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative, check_alternative, check_proportion
+from dpstats.checks import Alternative, Target, check_alternative, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
-from dpstats.inference.intervals import pvalue_of_draws, with_far_tails
+from dpstats.inference.intervals import Ends, pvalue_of_draws, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.results.estimates import Estimated, OneParameter
 
 if TYPE_CHECKING:
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
     from dpstats.privacy.weighted_noise import JointNoise
@@ -45,6 +43,17 @@ def measure_of(p: Floats, q: Floats, measure: Measure) -> Floats:
         if measure == "ratio":
             return np.asarray(p / q, dtype=np.float64)
         return np.asarray(p * (1 - q) / (q * (1 - p)), dtype=np.float64)
+
+
+def limits_of_measures(p: Ends, q: Ends) -> Ends:
+    """Least and largest measures (3,) of two risks between limits, two (1,) arrays for each.
+
+    All rise with p and fall with q; 0/0 gives no bound, as the other risk alone.
+    """
+    (p_low, p_high), (q_low, q_high) = p, q
+    low = np.concatenate([measure_of(p_low, q_high, measure) for measure in MEASURES])
+    high = np.concatenate([measure_of(p_high, q_low, measure) for measure in MEASURES])
+    return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
 
 
 def measure_gradients(p: float, q: float) -> Floats:
@@ -411,14 +420,9 @@ class DifferenceIntervals(Estimated):
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (d,), which hold jointly; of the ratios in [0, inf]."""
         each = bonferroni(alpha, len(self.groups))
-        pairs = [GroupIntervals(group.answers) for group in self.groups]
-        (p_low, p_high), (q_low, q_high) = (
-            np.concatenate(pair.certified(each, target)) for pair in pairs
-        )
-        low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])[self.chosen]
-        high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])[self.chosen]
-        # 0/0: the other risk alone gives no bound
-        return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
+        ends = [GroupIntervals(group.answers).certified(each, target) for group in self.groups]
+        low, high = limits_of_measures(*ends)
+        return low[self.chosen], high[self.chosen]
 
     joint_certified = certified
 
