@@ -147,7 +147,7 @@ class Difference(ComparesGroups):
         notes = [
             "risks and sizes: "
             + "; ".join(
-                f"{name} {group.risk:.4f} of about {round(group.observed_size)} rows"
+                f"{name} {group.estimate:.4f} of about {round(group.observed_size)} rows"
                 for name, group in zip(names, groups, strict=True)
             ),
             *small_groups(names, groups),

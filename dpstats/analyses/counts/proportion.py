@@ -184,22 +184,18 @@ class Proportion:
                 mean=mean,
             )
         answers = release.answers(family, disjoint=True)
-        intervals, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
-        counts, limits = (
-            intervals.group,
-            intervals
-            if totals is None
-            else SharesFromTotals(
-                intervals, Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
-            ),
-        )
+        counts, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
+        limits: GroupIntervals | SharesFromTotals = counts
+        if totals is not None:
+            mean = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
+            limits = SharesFromTotals(counts, mean)
         notes = [subgroup_note(group, counts.observed_size, counts.size_noise)]
         if counts.hidden_by_noise:
             notes.append(
                 "the group is small relative to the noise: ignore the estimate, use the interval"
             )
         else:
-            notes += rare_shares(np.array([counts.risk]), counts.size / rows.rows_per_person)
+            notes += rare_shares(np.array([counts.estimate]), counts.size / rows.rows_per_person)
         return EstimateResult(
             title=self.title(release.schema),
             **estimated([self._term], limits),

@@ -172,15 +172,12 @@ class GroupMeans:
         columns, sets = self._sets(schema)
         return tuple(Indicator(cell_set(columns, cells), label) for cells, label in sets)
 
-    def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
-        """The groups of rows whose means are compared, in order."""
-        return subgroups_of(self.family(schema), self._chosen(schema))
-
     def asked(self, schema: Schema) -> Asked | None:
         """The mean in every group; none of rates."""
         if self.trait(schema) is not None:
             return None
-        return Asked(means_in_groups(schema, self.column, self.compared(schema)))
+        groups = subgroups_of(self.family(schema), self._chosen(schema))
+        return Asked(means_in_groups(schema, self.column, groups))
 
     def title(self, schema: Schema) -> str:
         """Title of the result."""
@@ -208,7 +205,7 @@ class GroupMeans:
             places = [slice(2 * i, 2 * i + 2) for i in range(len(chosen))]
             groups = tuple(NoisyMean.of_trait(answers, place.start) for place in places)
             limits = shares = [GroupIntervals(answers.subset(place)) for place in places]
-            notes = small_groups(names, [share.group for share in shares])
+            notes = small_groups(names, shares)
             kind, fields = GroupRatesResult, {"answers": answers}
         one_way, of = OneWay(groups), "tests and effect sizes" if trait is None else "tests"
         used = tuple(itertools.compress(names, one_way.levels.used))
