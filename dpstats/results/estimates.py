@@ -370,18 +370,14 @@ class EstimateResult(Cached, Result):
         """The test of the only parameter; see `Result.single_test`."""
         return self.test(value) if self.testable else super().single_test(value)
 
-    @property
-    def _of_combinations(self) -> str:
-        """Advice on the tests of several parameters that the result has besides."""
-        known = [name for name in ("t_test", "f_test") if hasattr(self, name)]
-        return f"; combinations: {' and '.join(known)}" if known else ""
-
     def _place(self, term: str | None) -> int:
         """Number of a named term, or of the only one."""
         if term is None and len(self.terms) != 1:
+            known = [name for name in ("t_test", "f_test") if hasattr(self, name)]
             raise RequestError(
                 f"test() needs a single parameter, and this result has {len(self.terms)}: name one "
-                f"with term=, such as term={self.terms[0]!r}" + self._of_combinations
+                f"with term=, such as term={self.terms[0]!r}"
+                + (f"; combinations: {' and '.join(known)}" if known else "")
             )
         if term is not None and term not in self.terms:
             raise RequestError(f"there is no term {short(term)}; terms: {first_few(self.terms)}")

@@ -171,9 +171,13 @@ class ProportionIntervals(Estimated):
         self, sums: Floats, q: Floats | float, sizes: tuple[int, int]
     ) -> tuple[Floats, Floats]:
         """Shares of the private rows whose counts are within q of the noisy ones."""
-        sums = within_counts(sums, self.answers.n)
-        low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
-        return _of_counts(low, high, sizes[0]) if self.answers.rows.public else (low, high)
+        sums, n = within_counts(sums, self.answers.n), sizes[0]
+        low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / n, 0, 1)
+        if not self.answers.rows.public:
+            return low, high
+        first, last = np.ceil(n * low - _ROUNDING) / n, np.floor(n * high + _ROUNDING) / n
+        some = first <= last  # else the interval is between two counts
+        return np.where(some, first, low), np.where(some, last, high)
 
     def _inverted(self, levels: Floats) -> Ends:
         """Limits (d,) of levels (d,) for the population."""
@@ -239,13 +243,6 @@ class ProportionIntervals(Estimated):
             tails[:, f] = np.max(of_sizes, axis=0)
         lower = LEAST_COMPUTED if value > 0 else 1.0
         return np.where(self.answers.impossible, np.array([[lower], [1.0]]), tails)
-
-
-def _of_counts(low: Floats, high: Floats, n: int) -> tuple[Floats, Floats]:
-    """The least and the largest share between two that are whole counts of n rows."""
-    first, last = np.ceil(n * low - _ROUNDING) / n, np.floor(n * high + _ROUNDING) / n
-    some = first <= last  # else the interval is between two counts
-    return np.where(some, first, low), np.where(some, last, high)
 
 
 def _clopper_pearson(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.analyses.graphs.pair_intervals import PartialIntervals
+from dpstats.analyses.moments.correlation import symmetric
 from dpstats.arrays import Floats
 from dpstats.checks import (
     Method,
@@ -114,13 +115,6 @@ def pair_names(columns: tuple[str, ...], *, own: bool = False) -> dict[str, np.n
     names = np.array(columns, dtype=object)
     first, second = np.triu_indices(len(columns), 0 if own else 1)
     return {"first": names[first], "second": names[second]}
-
-
-def symmetric(values: Floats, p: int) -> Floats:
-    """The (p, p) matrix with these entries above and below a diagonal of ones."""
-    matrix, upper = np.eye(p), np.triu_indices(p, 1)
-    matrix[upper] = matrix.T[upper] = values
-    return matrix
 
 
 def strongest_first(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -454,11 +448,7 @@ class GraphResult(PairGraph, EstimateResult):
         return strongest_first(frame).head(most)[kept]
 
     def _head(self, alpha: float, target: Target) -> list[str]:
-        return [self.title, *self._counts(alpha, target)]
-
-    def _counts(self, alpha: float, target: Target) -> list[str]:
-        """How many pairs are edges, by the tests and by the certified verdicts."""
-        lines, tested = [], counted(int(self.tested.sum()), "pair")
+        lines, tested = [self.title], counted(int(self.tested.sum()), "pair")
         if target == "population" and self.known:
             lines.append(
                 f"edges: {self._found(alpha)} of {tested} at level {alpha:g}, p-values "

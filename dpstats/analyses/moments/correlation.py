@@ -162,10 +162,15 @@ class CorrelationResult(EstimateResult):
         """
         import pandas as pd
 
-        values = np.eye(len(self.columns))
-        upper = np.triu_indices(len(self.columns), 1)
-        values[upper] = values.T[upper] = self.params
+        values = symmetric(np.asarray(self.params), len(self.columns))
         return pd.DataFrame(values, index=self.columns, columns=self.columns)
+
+
+def symmetric(values: Floats, p: int) -> Floats:
+    """The (p, p) matrix with these entries above and below a diagonal of ones."""
+    matrix, upper = np.eye(p), np.triu_indices(p, 1)
+    matrix[upper] = matrix.T[upper] = values
+    return matrix
 
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7

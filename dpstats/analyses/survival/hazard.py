@@ -580,7 +580,7 @@ class Hazard:
         asked = self._follow_up(schema)
         of_rows = RiskSets.from_release(asked, release)
         risk = of_rows.of_persons
-        patterns = _bins_of(asked, schema)
+        patterns = dict(zip(asked.by, np.array(asked.groups(schema)).T, strict=True))
         groups = _entering(moments, patterns, risk)
         kept = have_entering_levels(groups, patterns)
         bins = self._bins(schema, asked, risk, kept)
@@ -665,11 +665,6 @@ def _score(
         risk.answers.n, noise=risk.noise_covariance(entries), laplace=laplace, terms=terms,
         seed=calibration_seed(risk.answers),
     )  # fmt: skip
-
-
-def _bins_of(asked: FollowUp, schema: Schema) -> dict[str, NDArray[np.int64]]:
-    """Bins (P,) of the regressors' columns in each pattern."""
-    return dict(zip(asked.by, np.array(asked.groups(schema)).T, strict=True))
 
 
 def _values(moments: DesignMoments, patterns: dict[str, NDArray[np.int64]]) -> dict[str, Floats]:
