@@ -359,7 +359,9 @@ class EstimateResult(Cached, Result):
         i, value = self._place(term), self.null_value if value is None else value
         check_alternative(alternative)
         if value is None:
-            raise RequestError("the test needs null=, the value of the null hypothesis")
+            raise RequestError(
+                "value must be given, that of the null hypothesis; of a power the test needs null="
+            )
         value = tested_value(value, self.terms[i] in self.dates)
         several = len(self.terms) > 1
         intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
