@@ -76,6 +76,13 @@ def check_target(target: object) -> None:
     check_choice("target", target, get_args(Target))
 
 
+def check_interval(alpha: float, method: object, target: object) -> None:
+    """Raise RequestError unless these name an interval."""
+    check_alpha(alpha)
+    check_method(method)
+    check_target(target)
+
+
 def check_proportion(p0: float) -> float:
     """Return the hypothesised proportion `p0`, or raise RequestError if it is not in [0, 1]."""
     p0 = check_number("the hypothesised proportion", p0)

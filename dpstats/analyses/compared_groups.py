@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.analyses.counts.group_shares import GroupCounts
+from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.analyses.questions import answered_in
 from dpstats.checks import listed, short
@@ -40,7 +40,17 @@ class ComparesGroups:
 
     def _chosen(self, schema: Schema) -> tuple[int, int]:
         """Indices of the two bins of `by` to compare, in order; RequestError if there are none."""
-        return _pair_of(schema[self.by], self.groups)
+        column = schema[self.by]
+        bins = chosen_bins(column, self.groups)
+        if self.groups is None and len(bins) != 2:
+            raise RequestError(
+                f"{column.name!r} has {len(bins)} levels or bins, {list(column.bin_labels)}; name "
+                "two of them, as in groups=(first, second)"
+            )
+        if len(bins) != 2 or bins[0] == bins[1]:
+            raise RequestError(f"groups must be two different levels, got {short(self.groups)}")
+        by_default = self.groups is None and isinstance(column, Boolean)
+        return (bins[1], bins[0]) if by_default else (bins[0], bins[1])
 
     def _labels(self, schema: Schema) -> list[str]:
         """Labels of the two."""
@@ -86,7 +96,7 @@ def subgroups_of(family: Family, chosen: Sequence[int]) -> tuple[Subgroup, ...]:
     return tuple(groups[level] for level in chosen)
 
 
-def small_groups(names: Sequence[str], groups: Sequence[GroupCounts | NoisyMean]) -> list[str]:
+def small_groups(names: Sequence[str], groups: Sequence[GroupIntervals | NoisyMean]) -> list[str]:
     """A note on each group that is small relative to the noise on its size."""
     return [
         f"group {name} is empty or small relative to the noise (sd {group.size_noise:.2g} rows): "
@@ -104,16 +114,3 @@ def chosen_bins(column: Column, groups: Groups | None) -> list[int]:
         return [column.index(level) for level in groups]
     except SchemaError as error:
         raise RequestError(f"groups: {error}") from None
-
-
-def _pair_of(column: Column, groups: Groups | None) -> tuple[int, int]:
-    bins = chosen_bins(column, groups)
-    if groups is None and len(bins) != 2:
-        raise RequestError(
-            f"{column.name!r} has {len(bins)} levels or bins, {list(column.bin_labels)}; name two "
-            "of them, as in groups=(first, second)"
-        )
-    if len(bins) != 2 or bins[0] == bins[1]:
-        raise RequestError(f"groups must be two different levels, got {short(groups)}")
-    by_default = groups is None and isinstance(column, Boolean)
-    return (bins[1], bins[0]) if by_default else (bins[0], bins[1])

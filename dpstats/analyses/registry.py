@@ -18,9 +18,7 @@ from dpstats.families.block import Family
 from dpstats.results.base import Result
 
 if TYPE_CHECKING:
-    from dpstats.analyses.base import Analysis
     from dpstats.measured.view import ReleaseView
-    from dpstats.results.base import Result
     from dpstats.schema import Schema
 
 

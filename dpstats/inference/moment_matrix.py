@@ -31,11 +31,10 @@ from dpstats.families.features import (
 from dpstats.families.moments import Moments
 from dpstats.families.subgroups import Subgroup
 from dpstats.inference.simulation import draw_noise
-from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.schema import Number, Schema
 
 if TYPE_CHECKING:
-    from dpstats.measured.answers import Answers
     from dpstats.measured.view import ReleaseView
 
 ZERO = -1  # in `place`: an entry that is known to be zero

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstats.analyses.graphs.graph_result import symmetric
+from dpstats.analyses.moments.correlation import symmetric
 from dpstats.checks import short
 from dpstats.error_rates import USUAL_ALPHA
 from dpstats.errors import RequestError

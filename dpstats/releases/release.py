@@ -17,17 +17,7 @@ from dpstats.analyses.registry import analysis_from_dict, family_of, spelled
 from dpstats.analyses.second_stage import needs
 from dpstats.arrays import Codes, Floats
 from dpstats.caching import Cached
-from dpstats.checks import (
-    Method,
-    Target,
-    check_alpha,
-    check_method,
-    check_target,
-    check_whole,
-    counted,
-    did_you_mean,
-    short,
-)
+from dpstats.checks import Method, Target, check_interval, check_whole, counted, did_you_mean, short
 from dpstats.display import as_html
 from dpstats.error_rates import USUAL_BETA, bonferroni
 from dpstats.errors import ConditionError, FileFormatError, NotMeasuredError, RequestError
@@ -358,9 +348,7 @@ class Release(Cached):
         """
         import pandas as pd
 
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
+        check_interval(alpha, method, target)
         for reason in self.unread.values():
             warnings.warn(reason, stacklevel=2)
         results = {name: self.infer(name) for name in self.analyses}

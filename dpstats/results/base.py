@@ -70,7 +70,7 @@ class FieldsCompared:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Result(FieldsCompared, ABC):
-    """Base class of the results of all analyses.
+    r"""Base class of the results of all analyses.
 
     Two results are equal if they are of one class and have equal fields, arrays compared entry by
     entry. Inferring twice from one release gives equal results.
@@ -104,6 +104,8 @@ class Result(FieldsCompared, ABC):
     smoker       0.3       0.3        0.3
     >>> result.test(0.25, alternative="larger").pvalue < 0.001
     True
+    >>> print(result.to_latex().splitlines()[2])
+    \caption{Proportion: smoker}
     """
 
     title: str
@@ -129,7 +131,7 @@ class Result(FieldsCompared, ABC):
     def to_latex(
         self, *, alpha: float = 0.05, target: Target = "population", **options: Any
     ) -> str:
-        r"""The summary as a LaTeX table, labels escaped; needs the package booktabs.
+        """The summary as a LaTeX table, labels escaped; needs the package booktabs.
 
         Parameters
         ----------
@@ -140,16 +142,6 @@ class Result(FieldsCompared, ABC):
         ------
         RequestError
             If these options print something that is no single table.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker")])
-        >>> plan = dps.plan(schema, {"smoking": dps.Proportion("smoker")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"smoker": [True] * 3_000 + [False] * 7_000})
-        >>> print(dps.release(plan, rows).infer("smoking").to_latex().splitlines()[2])
-        \caption{Proportion: smoker}
         """
         text = self.summary(alpha=alpha, target=target, **options)
         if isinstance(text, Summary):
@@ -274,7 +266,10 @@ class Result(FieldsCompared, ABC):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        title, *lines = self.summary().splitlines()
+        text = self.summary()
+        if isinstance(text, Summary):
+            return text.as_html()
+        title, *lines = text.splitlines()
         return as_html(title, lines)
 
 

@@ -117,7 +117,6 @@ class EstimateResult(Cached, Result):
 
     Attributes
     ----------
-    title : str
     terms : list of str
         Names of the d parameters.
     params : (d,) Named
@@ -337,7 +336,7 @@ class EstimateResult(Cached, Result):
 
     def test(
         self,
-        value: float | date | str,
+        value: float | date | str | None = None,
         alternative: Alternative = "two-sided",
         *,
         term: str | None = None,
@@ -347,7 +346,8 @@ class EstimateResult(Cached, Result):
         Parameters
         ----------
         value : float, date or str
-            A date, or text such as "2024-05-01", for a term that is a date.
+            A date, or text such as "2024-05-01", for a term that is a date. Of differences and
+            correlations it is 0 by default.
         alternative : {"two-sided", "larger", "smaller"}
         term : str, optional
             One of `terms`; needed where there are several.
@@ -356,8 +356,12 @@ class EstimateResult(Cached, Result):
         ------
         RequestError
         """
-        i = self._place(term)
+        i, value = self._place(term), self.null_value if value is None else value
         check_alternative(alternative)
+        if value is None:
+            raise RequestError(
+                "value must be given, that of the null hypothesis; of a power the test needs null="
+            )
         value = tested_value(value, self.terms[i] in self.dates)
         several = len(self.terms) > 1
         intervals = self.intervals.subset(slice(i, i + 1)) if several else self.intervals
@@ -366,25 +370,16 @@ class EstimateResult(Cached, Result):
 
     def single_test(self, value: float | None = None) -> Result:
         """The test of the only parameter; see `Result.single_test`."""
-        if not self.testable:
-            return super().single_test(value)
-        value = self.null_value if value is None else value
-        if value is None:
-            raise RequestError("the test needs null=, the value of the null hypothesis")
-        return self.test(value)
-
-    @property
-    def _of_combinations(self) -> str:
-        """Advice on the tests of several parameters that the result has besides."""
-        known = [name for name in ("t_test", "f_test") if hasattr(self, name)]
-        return f"; combinations: {' and '.join(known)}" if known else ""
+        return self.test(value) if self.testable else super().single_test(value)
 
     def _place(self, term: str | None) -> int:
         """Number of a named term, or of the only one."""
         if term is None and len(self.terms) != 1:
+            known = [name for name in ("t_test", "f_test") if hasattr(self, name)]
             raise RequestError(
                 f"test() needs a single parameter, and this result has {len(self.terms)}: name one "
-                f"with term=, such as term={self.terms[0]!r}" + self._of_combinations
+                f"with term=, such as term={self.terms[0]!r}"
+                + (f"; combinations: {' and '.join(known)}" if known else "")
             )
         if term is not None and term not in self.terms:
             raise RequestError(f"there is no term {short(term)}; terms: {first_few(self.terms)}")
@@ -455,9 +450,6 @@ class EstimateResult(Cached, Result):
             Intervals that hold jointly, see `conf_int`.
         """
         return self._page(alpha, target, most, simultaneous).text()
-
-    def _repr_html_(self) -> str:
-        return self._page(0.05, "population", MOST).html()
 
     def _page(self, alpha: float, target: Target, most: int, simultaneous: bool = False) -> Page:
         shown = self._shown(alpha, target, most)

@@ -131,9 +131,6 @@ class HypothesisResult(Result):
         check_target(target)
         return self._page(target).text()
 
-    def _repr_html_(self) -> str:
-        return self._page("population").html()
-
     def _page(self, target: Target) -> Page:
         if target == "table":
             why = "no test for the private table: the null hypothesis is about the population"

@@ -264,8 +264,7 @@ class Page:
 
     def text(self) -> Summary:
         """Lines, with empty ones around the table."""
-        table = ["", *text_table(self.header, self.rows, self.words), ""] if self.header else []
-        lines = [self.title, *self.before, *table, *self.after]
+        lines = [self.title, *self.before, *self._table(sys.maxsize, _WIDEST), *self.after]
         return Summary("\n".join(lines).rstrip("\n"), self)
 
     def fitted(self) -> str:
@@ -274,9 +273,13 @@ class Page:
             [line for one in lines for line in wrapped(one)]
             for lines in ((self.title, *self.before), self.after)
         )
-        lines = fitted_table(self.header, self.rows, self.words, rule=True) if self.header else []
-        table = ["", *lines, ""] if lines else []
-        return "\n".join([*before, *table, *after]).rstrip("\n")
+        return "\n".join([*before, *self._table(), *after]).rstrip("\n")
+
+    def _table(self, room: int | None = None, first: int | None = None) -> list[str]:
+        if not self.header:
+            return []
+        lines = fitted_table(self.header, self.rows, self.words, room, first=first, rule=True)
+        return ["", *lines, ""]
 
     def html(self) -> str:
         """Cells and lines, escaped."""
@@ -284,8 +287,21 @@ class Page:
         return as_html(self.title, self.before, table, self.after)
 
     def latex(self) -> str:
-        """Cells and lines, escaped."""
-        return as_latex(self.title, self.before, self.header, self.rows, self.after)
+        """A floating table with the title as its caption, and the lines above and below it.
+
+        Needs the package booktabs; labels that LaTeX gives a meaning to are escaped.
+        """
+        lines = [r"\begin{table}", r"\centering", rf"\caption{{{escaped(self.title)}}}"]
+        lines += [f"{escaped(line)}\\par" for line in self.before if line]
+        if self.header:
+            head, *body = [
+                " & ".join(map(escaped, row)) + r" \\" for row in (self.header, *self.rows)
+            ]
+            columns = rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}"
+            lines += [columns, r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
+            lines += [r"\end{tabular}"]
+        lines += [rf"\par{{\footnotesize {escaped(line)}}}" for line in self.after if line]
+        return "\n".join([*lines, r"\end{table}"])
 
 
 class Printed:
@@ -350,13 +366,6 @@ class Summary(str):
         return self._page.html()
 
 
-def text_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int] = (0,)
-) -> list[str]:
-    """Lines of a table with a rule below the header, as wide as it is; `words` align left."""
-    return fitted_table(header, rows, words, sys.maxsize, first=_WIDEST, rule=True)
-
-
 def _shortened(text: str) -> str:
     """A name in one line, without the middle of a long one."""
     half = (_WIDEST - 3) // 2
@@ -380,31 +389,3 @@ def escaped(text: str) -> str:
     age \textgreater{}= 65 \& a\_b {[}0, 18)
     """
     return "".join(_ESCAPED.get(character, character) for character in text)
-
-
-def as_latex(
-    title: str,
-    before: Sequence[str],
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    after: Sequence[str],
-) -> str:
-    """A floating table with the title as its caption, and lines above and below the cells.
-
-    Needs the package booktabs; labels that LaTeX gives a meaning to are escaped.
-    """
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{escaped(title)}}}"]
-    lines += [f"{escaped(line)}\\par" for line in before if line]
-    if header:
-        body = [" & ".join(map(escaped, row)) + r" \\" for row in (header, *rows)]
-        lines += [
-            rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-            r"\toprule",
-            body[0],
-            r"\midrule",
-            *body[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    lines += [rf"\par{{\footnotesize {escaped(line)}}}" for line in after if line]
-    return "\n".join([*lines, r"\end{table}"])

@@ -141,7 +141,7 @@ def groups(runs):
     for unit in ("replace", "add_remove"):
         found = list(results(RISKS, asked, draw, dps.PureDP(epsilon), unit, runs))
         own = np.array([[f.loc[f["g"] == "a", "y"].mean()] for f, _ in found])
-        counts = [result.intervals.group for _, result in found]
+        counts = [result.intervals for _, result in found]
         wide = 3.92 * np.sqrt(counts[0].noise.variance(p)) / n
         name = f"share of a group, {n} of {2 * n}, eps {epsilon}, {unit}"
         line(name, "table", [r.conf_int(target="table") for _, r in found], own, wide, runs)

@@ -7,12 +7,12 @@ import pytest
 import dpstats as dps
 from dpstats.results.rendering import (
     Numerals,
+    Page,
     fixed,
     html_table,
     share,
     significant,
     table_of,
-    text_table,
 )
 
 
@@ -86,7 +86,7 @@ def test_a_bounded_parameter_keeps_its_decimals_below_a_large_standard_error():
 
 def test_tables_align_wrap_and_escape():
     header, rows = ["", "a"], [["x" * 50 + "y" * 10, "1"], ["<b>", "22"]]
-    lines = text_table(header, rows)
+    lines = Page("", header=header, rows=rows).text().strip("\n").splitlines()
     assert lines[2] == "x" * 48 + "   1"  # a long name takes a further line, and loses nothing
     assert lines[3].split() == ["xx" + "y" * 10]
     assert {len(line) for line in (*lines[:3], *lines[4:])} == {48 + 2 + 2}

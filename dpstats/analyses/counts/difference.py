@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.base import AlternativeShares
 from dpstats.analyses.compared_groups import ComparesGroups, Groups, sets_of_groups, small_groups
-from dpstats.analyses.counts.group_shares import MEASURES, DifferenceIntervals, measure_of
+from dpstats.analyses.counts.group_shares import (
+    MEASURES,
+    DifferenceIntervals,
+    limits_of_measures,
+    measure_gradients,
+)
 from dpstats.analyses.counts.shares_from_totals import DifferenceFromTotals
 from dpstats.analyses.moments.mean_sampling import SHARES, PersonVariance
 from dpstats.analyses.notes import WIDTHS_OF_GROUPS, cell_rules
@@ -28,7 +33,6 @@ from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.persons import PersonShares
 from dpstats.families.tables.cells import Indicator, Partition, Table
-from dpstats.measured.answers import Answers
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.results.hypothesis import HypothesisResult
@@ -36,6 +40,7 @@ from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import cell_set
 
 _TERMS = ("risk difference", "risk ratio", "odds ratio")
+_POSSIBLE = np.array([-1.0, 0.0, 0.0]), np.array([1.0, np.inf, np.inf])
 _TABLE_CELLS = 4  # a table costs 2, four conditions cost 4: sums of fewer cells have less noise
 
 
@@ -85,8 +90,7 @@ class Difference(ComparesGroups):
         columns, sets = self._sets(schema)
         block = Partition.of(columns, {label: cells for cells, label in sets})
         risks = shares_in_groups(block, self._labels(schema))
-        least, most = np.array([-1.0, 0.0, 0.0]), np.array([1.0, np.inf, np.inf])
-        compared = risks.combined(list(_TERMS), _compare, _slopes, (least, most), _limits)
+        compared = risks.combined(list(_TERMS), _compare, _slopes, _POSSIBLE, _limits)
         return [replace(compared, logarithmic=np.array([False, True, True]))]
 
     def answered(self, schema: Schema) -> Family:
@@ -99,14 +103,10 @@ class Difference(ComparesGroups):
         questions = [question_of_share(*counts[:2]), question_of_share(*counts[2:])]
 
         def compared(first: Interval, second: Interval) -> Comparison:
-            ends = (first[0], second[1]), (first[1], second[0])
-            low, high = np.array([
-                [float(measure_of(np.array(p), np.array(q), m)) for m in MEASURES] for p, q in ends
-            ])  # fmt: skip
-            least, most = np.array([-1.0, 0.0, 0.0]), np.array([1.0, np.inf, np.inf])
-            low, high = np.where(np.isnan(low), least, low), np.where(np.isnan(high), np.inf, high)
+            p, q = (np.array(ends)[:, np.newaxis] for ends in (first, second))
+            low, high = limits_of_measures((p[0], p[1]), (q[0], q[1]))
             both = " and ".join(question.term for question in questions)
-            return [f"{m} of {both}" for m in MEASURES], low, high, least, most
+            return [f"{m} of {both}" for m in MEASURES], low, high, *_POSSIBLE
 
         return Asked(questions, compared)
 
@@ -136,11 +136,33 @@ class Difference(ComparesGroups):
     def infer(self, release: ReleaseView) -> DifferenceResult:
         """Estimates with noise-aware and certified intervals."""
         answers = release.answers(self._counts(release.schema), disjoint=True)
-        names, rules = self._labels(release.schema), cell_rules(release.schema, self)
+        names = self._labels(release.schema)
         (block,) = self.person_totals(release.schema)
         totals = PersonVariance.of(release, block, [0, 1], SHARES)
-        title = self.title(release.schema)
-        return _result(title, names, answers, str(release.budget), rules, totals)
+        intervals = DifferenceIntervals(answers)
+        if totals is not None:
+            intervals = DifferenceFromTotals(answers, totals=totals)
+        groups = intervals.groups
+        notes = [
+            "risks and sizes: "
+            + "; ".join(
+                f"{name} {group.estimate:.4f} of about {round(group.observed_size)} rows"
+                for name, group in zip(names, groups, strict=True)
+            ),
+            *small_groups(names, groups),
+            cell_rules(release.schema, self),
+        ]
+        if np.isinf(intervals.sampling_variance).any():
+            notes.append(
+                "a ratio to a risk of 0 (or odds of a risk of 1) has an infinite standard error"
+            )
+        return DifferenceResult(
+            title=self.title(release.schema),
+            **estimated(list(_TERMS), intervals),
+            rows=answers.rows.with_totals(totals is not None),
+            budget=str(release.budget),
+            notes=notes,
+        )
 
     def infer_weighted(self, release: ReleaseView) -> WeightedDifference:
         """Weighted risks of both groups, compared."""
@@ -210,10 +232,8 @@ class DifferenceResult(EstimateResult):
         Parameters
         ----------
         value : float, optional
-            In [-1, 1] for the difference, not negative for the ratios. Default: no difference,
-            which is 0, or 1 for the ratios.
+            In [-1, 1] for the difference, at least 0 for ratios; by default 0, or 1 for ratios.
         alternative : {"two-sided", "larger", "smaller"}
-            "larger": the alternative is that the measure is above `value`.
         term : {"risk difference", "risk ratio", "odds ratio"}, optional
             Default: the risk difference.
 
@@ -235,36 +255,6 @@ class WeightedDifference(SurveyResult, DifferenceResult):
     """Two risks of a surveyed population compared, with a test of each measure."""
 
 
-def _result(
-    title: str, names: list[str], answers: Answers, budget: str, rules: str,
-    totals: PersonVariance | None,
-) -> DifferenceResult:  # fmt: skip
-    intervals = DifferenceIntervals(answers)
-    if totals is not None:
-        intervals = DifferenceFromTotals(answers, totals=totals)
-    groups = intervals.groups
-    notes = [
-        "risks and sizes: "
-        + "; ".join(
-            f"{name} {group.risk:.4f} of about {round(group.observed_size)} rows"
-            for name, group in zip(names, groups, strict=True)
-        ),
-        *small_groups(names, groups),
-        rules,
-    ]
-    if np.isinf(intervals.sampling_variance).any():
-        notes.append(
-            "a ratio to a risk of 0 (or odds of a risk of 1) has an infinite standard error"
-        )
-    return DifferenceResult(
-        title=title,
-        **estimated(list(_TERMS), intervals),
-        rows=answers.rows.with_totals(totals is not None),
-        budget=budget,
-        notes=notes,
-    )
-
-
 def _compare(risks: Floats) -> Floats:
     """Difference, ratio and odds ratio (3,) of two risks."""
     p, q = np.clip(risks, 1e-12, 1 - 1e-12)
@@ -273,22 +263,10 @@ def _compare(risks: Floats) -> Floats:
 
 def _slopes(risks: Floats) -> Floats:
     """Derivatives (3, 2) of these by both risks."""
-    p, q = np.clip(risks, 1e-12, 1 - 1e-12)
-    _, ratio, odds = _compare(risks)
-    return np.array([
-        [1.0, -1.0], [ratio / p, -ratio / q], [odds / (p * (1 - p)), -odds / (q * (1 - q))]
-    ])  # fmt: skip
+    return measure_gradients(*np.clip(risks, 1e-12, 1 - 1e-12).tolist())
 
 
 def _limits(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Limits (3,) from those of both risks: all rise with the first and fall with the second."""
-    least = _compare(np.array([low[0], high[1]]))
-    largest = _compare(np.array([high[0], low[1]]))
-    least[1:] = np.where(low[0] > 0, least[1:], 0.0)
-    if low[1] <= 0:
-        largest[1:] = np.inf
-    if high[0] >= 1:
-        largest[2] = np.inf
-    if high[1] >= 1:
-        least[2] = 0.0
-    return least, largest
+    """Limits (3,) from those of both risks."""
+    low, high = np.clip([low, high], 0, 1)
+    return limits_of_measures((low[:1], high[:1]), (low[1:], high[1:]))

@@ -17,17 +17,15 @@ import numpy as np
 from dpstats.analyses.counts.binomial import within_counts
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative, check_alternative, check_proportion
+from dpstats.checks import Alternative, Target, check_alternative, check_proportion
 from dpstats.corrected.proportions import clopper_pearson
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise, split_for
-from dpstats.inference.intervals import pvalue_of_draws, with_far_tails
+from dpstats.inference.intervals import Ends, pvalue_of_draws, with_far_tails
 from dpstats.inference.noisy_ratio import NoisyRatio, joint_noise
 from dpstats.inference.simulation import calibration_seed, draw_evenly
 from dpstats.results.estimates import Estimated, OneParameter
 
 if TYPE_CHECKING:
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
     from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
     from dpstats.privacy.weighted_noise import JointNoise
@@ -47,6 +45,17 @@ def measure_of(p: Floats, q: Floats, measure: Measure) -> Floats:
         return np.asarray(p * (1 - q) / (q * (1 - p)), dtype=np.float64)
 
 
+def limits_of_measures(p: Ends, q: Ends) -> Ends:
+    """Least and largest measures (3,) of two risks between limits, two (1,) arrays for each.
+
+    All rise with p and fall with q; 0/0 gives no bound, as the other risk alone.
+    """
+    (p_low, p_high), (q_low, q_high) = p, q
+    low = np.concatenate([measure_of(p_low, q_high, measure) for measure in MEASURES])
+    high = np.concatenate([measure_of(p_high, q_low, measure) for measure in MEASURES])
+    return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
+
+
 def measure_gradients(p: float, q: float) -> Floats:
     """Derivatives (3, 2) of the measures by both risks; nan where a measure is not finite."""
     rows = [(1.0, -1.0), (np.nan, np.nan), (np.nan, np.nan)]
@@ -59,99 +68,6 @@ def measure_gradients(p: float, q: float) -> Floats:
 
 DRAWS = 20_000
 _NO_ROWS = 1e-9
-
-
-@dataclass(frozen=True)
-class GroupCounts:
-    """Noisy counts of one group, with and without a trait."""
-
-    answers: Answers  # of the rows with the trait, then those without
-
-    @property
-    def observed_size(self) -> float:
-        """Noisy number of rows in the group."""
-        return float(self.answers.sums.sum())
-
-    @cached_property
-    def certain(self) -> float | None:
-        """The share where rules between columns determine it: 0 or 1."""
-        with_trait, without = self.answers.impossible
-        if with_trait and without:  # no row can be in the group
-            return None
-        return 0.0 if with_trait else 1.0 if without else None
-
-    @property
-    def risk(self) -> float:
-        """Estimate in [0, 1]; one half where the noisy group is empty."""
-        if self.certain is not None:
-            return self.certain
-        size = self.observed_size
-        return float(np.clip(self.answers.sums[0] / size, 0, 1)) if size > 0 else 0.5
-
-    @property
-    def size(self) -> float:
-        """Estimate of the number of rows in the group, from 1 to n."""
-        return min(max(self.observed_size, 1.0), float(self.answers.n))
-
-    @cached_property
-    def noise(self) -> JointNoise:
-        """Law of the noise on the count with the trait and on the size."""
-        return joint_noise((w[0], w.sum(), law) for w, law in self.answers.noise_parts)
-
-    @property
-    def size_noise(self) -> float:
-        """Standard deviation of the noise on the size, in rows."""
-        return float(np.sqrt(self.noise.moments[2]))
-
-    @property
-    def hidden_by_noise(self) -> bool:
-        """True if the group is small relative to the noise: use the interval only."""
-        return self.observed_size <= 2 * self.size_noise
-
-    @property
-    def sampling_variance(self) -> float:
-        """Variance of the estimate's sampling error."""
-        return self.risk * (1 - self.risk) / self.size
-
-    @property
-    def privacy_variance(self) -> float:
-        """Variance of the estimate's noise."""
-        return max(float(self.noise.variance(self.risk)), 0.0) / self.size**2
-
-    @property
-    def of_table(self) -> NoisyRatio | None:
-        """The share among the private rows themselves, if it is to be had from one law.
-
-        Its uniform is the difference of the two modulo one: exchanged counts have its opposite.
-        Counts that share noise have one uniform.
-        """
-        if self.certain is not None:
-            return None
-        u = self.answers.uniforms
-        shift = u[0] - (0.0 if self.answers.share_noise else u[1])
-        uniform = np.array([shift - round(shift)])
-        return NoisyRatio.of(self.noise.parts, self.observed_size, self.answers.sums[:1], uniform)
-
-    def certified(self, alpha: float, target: Target) -> tuple[Floats, Floats]:
-        """Certified limits (1,) for the share, from a box for the two counts.
-
-        Both counts are within their quantiles at beta/2 with probability 1 - beta, also where they
-        share noise (Bonferroni). On that event the Clopper-Pearson interval of the true counts,
-        valid at alpha - beta given any N, is inside the union over the box, whose ends are at two
-        corners. beta is that for a group of a quarter of a public number of rows. For the private
-        table the extremes of the ratio over the box at beta = alpha.
-        """
-        if self.certain is not None:
-            return np.array([self.certain]), np.array([self.certain])
-        n, laws = self.answers.rows.exact, (self.answers.law(0), self.answers.law(1))
-        if target == "table":
-            beta = alpha
-        elif n is None:
-            beta = for_noise(alpha, bound_only=self.answers.bound_only)
-        else:
-            beta = split_for(n / 4, max(laws, key=lambda law: law.variance), alpha)
-        yes, no = self.answers.sums[:1], self.answers.sums[1:]
-        return certified_share(yes, no, laws, (alpha, beta), n, target)
 
 
 def certified_share(
@@ -223,7 +139,7 @@ class DrawnShares(Cached):
         draws = []
         for f in range(0, len(counts), 2):
             yes, no = counts[f : f + 2]
-            certain = GroupCounts(answers.subset(slice(f, f + 2))).certain
+            certain = GroupIntervals(answers.subset(slice(f, f + 2))).certain
             share = _share_of(yes, no, rng, sampled=sampled)
             draws.append((share if certain is None else np.full(DRAWS, certain), yes + no))
         return draws
@@ -269,7 +185,7 @@ def _share_of(yes: Floats, no: Floats, rng: np.random.Generator, *, sampled: boo
 
 @dataclass(frozen=True)
 class GroupIntervals(OneParameter):
-    """Intervals and tests for the share of one group.
+    """The share of one group, from its noisy counts with and without a trait.
 
     Noise-aware ones are read off draws; where a person may have several rows, of counts of persons.
     For the private table itself both methods invert the law of the noise, see
@@ -278,27 +194,97 @@ class GroupIntervals(OneParameter):
 
     range_widths: ClassVar[float] = 1.0
 
-    answers: Answers
+    answers: Answers  # of the rows with the trait, then those without
+
+    @property
+    def observed_size(self) -> float:
+        """Noisy number of rows in the group."""
+        return float(self.answers.sums.sum())
 
     @cached_property
-    def group(self) -> GroupCounts:
-        """The counts of the group."""
-        return GroupCounts(self.answers)
+    def certain(self) -> float | None:
+        """The share where rules between columns determine it: 0 or 1."""
+        with_trait, without = self.answers.impossible
+        if with_trait and without:  # no row can be in the group
+            return None
+        return 0.0 if with_trait else 1.0 if without else None
 
     @property
     def estimate(self) -> float:
-        """The share."""
-        return self.group.risk
+        """The share, in [0, 1]; one half where the noisy group is empty."""
+        if self.certain is not None:
+            return self.certain
+        size = self.observed_size
+        return float(np.clip(self.answers.sums[0] / size, 0, 1)) if size > 0 else 0.5
+
+    @property
+    def size(self) -> float:
+        """Estimate of the number of rows in the group, from 1 to n."""
+        return min(max(self.observed_size, 1.0), float(self.answers.n))
+
+    @cached_property
+    def noise(self) -> JointNoise:
+        """Law of the noise on the count with the trait and on the size."""
+        return joint_noise((w[0], w.sum(), law) for w, law in self.answers.noise_parts)
+
+    @property
+    def size_noise(self) -> float:
+        """Standard deviation of the noise on the size, in rows."""
+        return float(np.sqrt(self.noise.moments[2]))
+
+    @property
+    def hidden_by_noise(self) -> bool:
+        """True if the group is small relative to the noise: use the interval only."""
+        return self.observed_size <= 2 * self.size_noise
 
     @property
     def sampling_variance(self) -> float:
         """Variance of its sampling error, the most that it can be for persons with several rows."""
-        return self.answers.rows.rows_per_person * self.group.sampling_variance
+        independent = self.estimate * (1 - self.estimate) / self.size
+        return self.answers.rows.rows_per_person * independent
 
     @property
     def privacy_variance(self) -> float:
         """Variance of its noise."""
-        return self.group.privacy_variance
+        return max(float(self.noise.variance(self.estimate)), 0.0) / self.size**2
+
+    @property
+    def of_table(self) -> NoisyRatio | None:
+        """The share among the private rows themselves, if it is to be had from one law.
+
+        Its uniform is the difference of the two modulo one: exchanged counts have its opposite.
+        Counts that share noise have one uniform.
+        """
+        if self.certain is not None:
+            return None
+        u = self.answers.uniforms
+        shift = u[0] - (0.0 if self.answers.share_noise else u[1])
+        uniform = np.array([shift - round(shift)])
+        return NoisyRatio.of(self.noise.parts, self.observed_size, self.answers.sums[:1], uniform)
+
+    def certified(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (1,) arrays in [0, 1]: for the population from a box for the two counts.
+
+        Both counts are within their quantiles at beta/2 with probability 1 - beta, also where they
+        share noise (Bonferroni). On that event the Clopper-Pearson interval of the true counts,
+        valid at alpha - beta given any N, is inside the union over the box, whose ends are at two
+        corners. beta is that for a group of a quarter of a public number of rows. For the private
+        table the interval of `of_table`, or the extremes of the ratio over the box at beta = alpha.
+        """
+        ratio = self.of_table if target == "table" and alpha >= LEAST_COMPUTED else None
+        if ratio is not None:
+            return ratio.interval(alpha)
+        if self.certain is not None:
+            return np.array([self.certain]), np.array([self.certain])
+        n, laws = self.answers.rows.exact, (self.answers.law(0), self.answers.law(1))
+        if target == "table":
+            beta = alpha
+        elif n is None:
+            beta = for_noise(alpha, bound_only=self.answers.bound_only)
+        else:
+            beta = split_for(n / 4, max(laws, key=lambda law: law.variance), alpha)
+        yes, no = self.answers.sums[:1], self.answers.sums[1:]
+        return certified_share(yes, no, laws, (alpha, beta), n, target)
 
     @cached_property
     def _drawn(self) -> DrawnShares:
@@ -308,15 +294,9 @@ class GroupIntervals(OneParameter):
         """Limits, two (1,) arrays in [0, 1]."""
         if target == "table":
             return self.certified(alpha, target)
-        of_persons = GroupCounts(self.answers.of_persons)  # whose limits go on where the draws end
+        of_persons = GroupIntervals(self.answers.of_persons)  # used where the draws end
         certified = partial(of_persons.certified, alpha, target)
         return with_far_tails(self._drawn.limits(alpha), alpha / 2, DRAWS, certified)
-
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (1,) arrays in [0, 1]."""
-        known = target == "table" and alpha >= LEAST_COMPUTED
-        ratio = self.group.of_table if known else None
-        return self.group.certified(alpha, target) if ratio is None else ratio.interval(alpha)
 
     def pvalues(self, value: float, alternative: Alternative) -> Floats:
         """P-value (1,) of the hypothesis that the share equals `value`."""
@@ -356,21 +336,21 @@ class DifferenceIntervals(Estimated):
         return DrawnShares(self.answers)
 
     @cached_property
-    def groups(self) -> tuple[GroupCounts, GroupCounts]:
-        """The counts of the two groups."""
-        first, second = (GroupCounts(self.answers.subset(slice(f, f + 2))) for f in (0, 2))
+    def groups(self) -> tuple[GroupIntervals, GroupIntervals]:
+        """The two groups."""
+        first, second = (GroupIntervals(self.answers.subset(slice(f, f + 2))) for f in (0, 2))
         return first, second
 
     @cached_property
     def _slopes(self) -> Floats:
         """Derivatives (3, 2) of the measures by both risks; nan where a measure is not finite."""
         first, second = self.groups
-        return measure_gradients(first.risk, second.risk)
+        return measure_gradients(first.estimate, second.estimate)
 
     @property
     def estimate(self) -> Floats:
         """Measures (d,) of the two risks; 0/0 shows no difference, and its intervals are valid."""
-        p, q = (np.array(group.risk) for group in self.groups)
+        p, q = (np.array(group.estimate) for group in self.groups)
         measures = np.array([measure_of(p, q, measure) for measure in MEASURES])
         return np.where(np.isnan(measures), 1.0, measures)[self.chosen]
 
@@ -382,7 +362,7 @@ class DifferenceIntervals(Estimated):
 
     def _sampling_variances(self) -> Floats:
         of_risks = np.array([group.sampling_variance for group in self.groups])
-        return np.asarray(self.answers.rows.rows_per_person * (self._slopes**2 @ of_risks))
+        return np.asarray(self._slopes**2 @ of_risks)
 
     @property
     def privacy_variance(self) -> Floats:
@@ -394,7 +374,9 @@ class DifferenceIntervals(Estimated):
         """Variances (k,) of the noise on combinations (k, 2) of the two estimates."""
         of_risks = np.zeros((2, 4))
         for i, group in enumerate(self.groups):
-            of_risks[i, 2 * i : 2 * i + 2] = np.array([1 - group.risk, -group.risk]) / group.size
+            of_risks[i, 2 * i : 2 * i + 2] = (
+                np.array([1 - group.estimate, -group.estimate]) / group.size
+            )
         along = slopes @ of_risks
         return np.asarray(np.sum((along @ self.answers.noise_covariance) * along, axis=1))
 
@@ -411,14 +393,8 @@ class DifferenceIntervals(Estimated):
     def certified(self, alpha: float, target: Target) -> Ends:
         """Limits (d,), which hold jointly; of the ratios in [0, inf]."""
         each = bonferroni(alpha, len(self.groups))
-        pairs = [GroupIntervals(group.answers) for group in self.groups]
-        (p_low, p_high), (q_low, q_high) = (
-            np.concatenate(pair.certified(each, target)) for pair in pairs
-        )
-        low = np.array([measure_of(p_low, q_high, measure) for measure in MEASURES])[self.chosen]
-        high = np.array([measure_of(p_high, q_low, measure) for measure in MEASURES])[self.chosen]
-        # 0/0: the other risk alone gives no bound
-        return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high)
+        low, high = limits_of_measures(*(group.certified(each, target) for group in self.groups))
+        return low[self.chosen], high[self.chosen]
 
     joint_certified = certified
 

@@ -91,48 +91,41 @@ class Proportion:
         group = self._group(schema)
         if group is None:
             return Family((trait,))
-        columns, inside, holds = self._cells(schema, group)
-        if not np.any(inside & holds) or not np.any(inside & ~holds):
+        columns, sets = self._sets(schema)
+        if not all(np.any(cells) for cells, _ in sets):
             raise RequestError(
                 f"{self.condition!r} has the same value in all {group.described}; there is "
                 "nothing to estimate"
             )
-        label = group.name
-        return Family((
-            Indicator(cell_set(columns, inside & holds), f"({self.condition}) and ({label})"),
-            Indicator(cell_set(columns, inside & ~holds), f"not ({self.condition}) and ({label})"),
-        ))  # fmt: skip
+        return Family(tuple(Indicator(cell_set(columns, cells), label) for cells, label in sets))
 
-    def _cells(
-        self, schema: Schema, group: Subgroup | None
-    ) -> tuple[tuple[Column, ...], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Columns, and their cells in the group and with the trait."""
-        trait = Cells.condition(schema, self.condition)
-        group = Subgroup(EVERY_CELL) if group is None else group
-        columns = tuple(c for c in schema if c in trait.columns or c in group.columns)
-        return columns, group.over(columns), trait.cells.over(columns)
-
-    def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
-        """Person totals for the sampling variance: rows with the trait and without."""
-        group = self._group(schema)
-        columns, inside, holds = self._cells(schema, group)
+    def _sets(
+        self, schema: Schema
+    ) -> tuple[tuple[Column, ...], list[tuple[NDArray[np.bool_], str]]]:
+        """Columns, and their cells with the trait and without it, of the group if there is one."""
+        trait, group = Cells.condition(schema, self.condition), self._group(schema)
         label = "" if group is None else f" and ({group.name})"
-        sets = [
+        group = group or Subgroup(EVERY_CELL)
+        columns = tuple(c for c in schema if c in trait.columns or c in group.columns)
+        inside, holds = group.over(columns), trait.cells.over(columns)
+        return columns, [
             (inside & holds, f"({self.condition}){label}"),
             (inside & ~holds, f"not ({self.condition}){label}"),
         ]
-        return (PersonShares.of_cells(columns, sets),)
+
+    def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
+        """Person totals for the sampling variance: rows with the trait and without."""
+        return (PersonShares.of_cells(*self._sets(schema)),)
 
     def _group(self, schema: Schema) -> Subgroup | None:
         return Subgroup.of(schema, self.given, answered_in(schema, self.condition))
 
     def estimands(self, schema: Schema) -> list[Estimand]:
         """The weighted share, from the rows with the trait and those without."""
-        columns, inside, holds = self._cells(schema, self._group(schema))
-        within = "" if self.given is None else f" | {self.given}"
-        term = f"{self.condition}{within}"
-        sets = {term: inside & holds, f"not {term}": inside & ~holds}
-        return [shares_in_groups(Partition.of(columns, sets), [term])]
+        columns, sets = self._sets(schema)
+        named = zip((self._term, f"not {self._term}"), sets, strict=True)
+        block = Partition.of(columns, {name: cells for name, (cells, _) in named})
+        return [shares_in_groups(block, [self._term])]
 
     def is_of_functions(self, schema: Schema) -> bool:
         """Without a group, it is the mean of its only function."""
@@ -190,9 +183,30 @@ class Proportion:
                 mean=mean,
             )
         answers = release.answers(family, disjoint=True)
-        rules = cell_rules(release.schema, self)
-        title, budget = self.title(release.schema), str(release.budget)
-        return _group_result(self, title, group, answers, budget, rules, totals)
+        counts, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
+        limits: GroupIntervals | SharesFromTotals = counts
+        if totals is not None:
+            mean = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
+            limits = SharesFromTotals(counts, mean)
+        notes = [subgroup_note(group, counts.observed_size, counts.size_noise)]
+        if counts.hidden_by_noise:
+            notes.append(
+                "the group is small relative to the noise: ignore the estimate, use the interval"
+            )
+        else:
+            notes += rare_shares(np.array([counts.estimate]), counts.size / rows.rows_per_person)
+        return EstimateResult(
+            title=self.title(release.schema),
+            **estimated([self._term], limits),
+            rows=rows,
+            budget=str(release.budget),
+            scalar=True,
+            notes=[*notes, cell_rules(release.schema, self)],
+        )
+
+    @property
+    def _term(self) -> str:
+        return self.condition + ("" if self.given is None else f" | {self.given}")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -208,14 +222,18 @@ class ProportionResult(EstimateResult):
     --------
     >>> import dpstats as dps
     >>> import pandas as pd
-    >>> schema = dps.Schema([dps.Boolean("smoker")])
-    >>> smoking = dps.Proportion("smoker")
-    >>> plan = dps.plan(schema, {"smoking": smoking}, budget=dps.PureDP(0.01))
-    >>> rows = pd.DataFrame({"smoker": [True] * 300 + [False] * 700})
-    >>> result = dps.release(plan, rows).infer(smoking)
-    >>> low, high = result.conf_int()
-    >>> bool(0 <= low < high <= 1)
-    True
+    >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
+    >>> table = dps.Marginals(["smoker", "region"])
+    >>> plan = dps.plan(schema, {"table": table}, budget=dps.PureDP(10))
+    >>> rows = pd.DataFrame({"smoker": [True, False] * 5_000, "region": "south"})
+    >>> result = dps.release(plan, rows).infer(table)
+    >>> print(result.params.round(1)[1::2], result.conf_int().shape)
+    [0.5 0.5] (4, 2)
+    >>> print(result.crosstab("region", "smoker").round(1))
+    smoker  False  True
+    region
+    north     0.0   0.0
+    south     0.5   0.5
     """
 
     tables: tuple[TableOfCells, ...] = ()
@@ -255,21 +273,6 @@ class ProportionResult(EstimateResult):
         ------
         RequestError
             If no table has these columns, or the values are not known.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
-        >>> plan = dps.plan(
-        ...     schema, {"table": dps.Marginals(["smoker", "region"])}, budget=dps.PureDP(10)
-        ... )
-        >>> rows = pd.DataFrame({"smoker": [True, False] * 5_000, "region": "south"})
-        >>> print(dps.release(plan, rows).infer("table").crosstab("region", "smoker").round(1))
-        smoker  False  True
-        region
-        north     0.0   0.0
-        south     0.5   0.5
         """
         frame = EstimateResult.to_frame(self, alpha=alpha, method=method, target=target)
         if not self.tables:
@@ -319,34 +322,4 @@ def proportions_result(
         ],
         fitted=fitted,
         tables=tables,
-    )
-
-
-def _group_result(
-    analysis: Proportion, title: str, about: Subgroup, answers: Answers, budget: str, rules: str,
-    totals: PersonVariance | None,
-) -> EstimateResult:  # fmt: skip
-    intervals, rows = GroupIntervals(answers), answers.rows.with_totals(totals is not None)
-    group = intervals.group
-    limits: GroupIntervals | SharesFromTotals = intervals
-    if totals is not None:
-        contrast = Contrast((NoisyMean.of_trait(answers),), 0.0, 1.0, totals)
-        limits = SharesFromTotals(intervals, contrast)
-    notes = [subgroup_note(about, group.observed_size, group.size_noise)]
-    if group.hidden_by_noise:
-        notes.append(
-            "the group is small relative to the noise: ignore the estimate, use the interval"
-        )
-    else:
-        notes += rare_shares(np.array([group.risk]), group.size / rows.rows_per_person)
-    notes.append(rules)
-    within = "" if analysis.given is None else f" | {analysis.given}"
-    terms = [f"{analysis.condition}{within}"]
-    return EstimateResult(
-        title=title,
-        **estimated(terms, limits),
-        rows=rows,
-        budget=budget,
-        scalar=True,
-        notes=notes,
     )

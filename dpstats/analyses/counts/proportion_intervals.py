@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 
 from dpstats.analyses.counts.binomial import proportion_interval, proportion_pvalue, within_counts
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Target
 from dpstats.corrected.proportions import proportion_confint
 from dpstats.error_rates import LEAST_COMPUTED, LEAST_OF_COUNT, bonferroni, for_noise, split_for
 from dpstats.inference.joint_coverage import joint_level
 from dpstats.inference.noisy_ratio import NoisyRatio
-from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.results.estimates import Estimated
 
 if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
     from dpstats.inference.intervals import Ends
-    from dpstats.measured.answers import Answers
 
 
 _ROUNDING = 1e-6  # of a count
@@ -75,16 +73,8 @@ class ProportionIntervals(Estimated):
         """Counts of independent units, of which noise-aware limits for the population are."""
         return self.answers.of_persons
 
-    def conf_int(self, alpha: float, method: Method, target: Target) -> Ends:
-        """Limits, two (d,) arrays in [0, 1]; both 0 of cells that cannot occur."""
-        return self._zero_where_impossible(super().conf_int(alpha, method, target))
-
-    def simultaneous(self, alpha: float, method: Method, target: Target) -> Ends:
-        """Limits that hold jointly; both 0 of cells that cannot occur."""
-        return self._zero_where_impossible(super().simultaneous(alpha, method, target))
-
-    def _zero_where_impossible(self, ends: Ends) -> Ends:
-        low, high = ends
+    def _possible(self, low: Floats, high: Floats) -> Ends:
+        """Limits (d,), both 0 of cells that cannot occur."""
         impossible = self.answers.impossible
         return np.where(impossible, 0.0, low), np.where(impossible, 0.0, high)
 
@@ -113,11 +103,12 @@ class ProportionIntervals(Estimated):
         of_rows = answers.rows.spent(alpha)
         sizes, alpha = answers.rows.bounds(of_rows), alpha - of_rows
         if target == "table":
-            return self._shares(answers.sums, joint_noise_quantiles(answers, alpha), sizes)
+            radius = joint_noise_quantiles(answers, alpha)
+            return self._possible(*self._shares(answers.sums, radius, sizes))
         beta = for_noise(alpha, bound_only=answers.bound_only)
         radius = joint_noise_quantiles(answers, beta)
         single = beta + bonferroni(alpha - beta, d)  # one box for all
-        return _clopper_pearson(answers.sums, radius, sizes, single, beta)
+        return self._possible(*_clopper_pearson(answers.sums, radius, sizes, single, beta))
 
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays in [0, 1]."""
@@ -151,7 +142,7 @@ class ProportionIntervals(Estimated):
         if target == "table" and whole >= LEAST_COMPUTED:
             for counts, ratio in self._counted(sampled=False):
                 low[counts], high[counts] = ratio.interval(whole)
-        return self._zero_where_impossible((low, high))
+        return self._possible(low, high)
 
     def _counted(self, *, sampled: bool) -> list[tuple[NDArray[np.intp], NoisyRatio]]:
         """Counts whose noise has a known joint law with that of the number of rows.
@@ -180,11 +171,15 @@ class ProportionIntervals(Estimated):
         self, sums: Floats, q: Floats | float, sizes: tuple[int, int]
     ) -> tuple[Floats, Floats]:
         """Shares of the private rows whose counts are within q of the noisy ones."""
-        sums = within_counts(sums, self.answers.n)
-        low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / sizes[0], 0, 1)
-        return _of_counts(low, high, sizes[0]) if self.answers.rows.public else (low, high)
+        sums, n = within_counts(sums, self.answers.n), sizes[0]
+        low, high = np.clip((sums - q) / sizes[1], 0, 1), np.clip((sums + q) / n, 0, 1)
+        if not self.answers.rows.public:
+            return low, high
+        first, last = np.ceil(n * low - _ROUNDING) / n, np.floor(n * high + _ROUNDING) / n
+        some = first <= last  # else the interval is between two counts
+        return np.where(some, first, low), np.where(some, last, high)
 
-    def _inverted(self, levels: Floats) -> tuple[Floats, Floats]:
+    def _inverted(self, levels: Floats) -> Ends:
         """Limits (d,) of levels (d,) for the population."""
         answers = self._persons
         low, high = np.zeros(len(answers.sums)), np.ones(len(answers.sums))
@@ -204,7 +199,7 @@ class ProportionIntervals(Estimated):
                 for n in set(answers.rows.bounds(of_rows))
             }
             low[chosen], high[chosen] = limits[max(limits)][0], limits[min(limits)][1]
-        return low, high
+        return self._possible(low, high)
 
     def subset(self, chosen: slice) -> ProportionIntervals:
         """Intervals of some of the counts."""
@@ -246,18 +241,8 @@ class ProportionIntervals(Estimated):
                 for count in [within_counts(t, n) if read else t]
             ]
             tails[:, f] = np.max(of_sizes, axis=0)
-        return self._certain_where_impossible(tails, value)
-
-    def _certain_where_impossible(self, tails: Floats, value: float) -> Floats:
         lower = LEAST_COMPUTED if value > 0 else 1.0
         return np.where(self.answers.impossible, np.array([[lower], [1.0]]), tails)
-
-
-def _of_counts(low: Floats, high: Floats, n: int) -> tuple[Floats, Floats]:
-    """The least and the largest share between two that are whole counts of n rows."""
-    first, last = np.ceil(n * low - _ROUNDING) / n, np.floor(n * high + _ROUNDING) / n
-    some = first <= last  # else the interval is between two counts
-    return np.where(some, first, low), np.where(some, last, high)
 
 
 def _clopper_pearson(

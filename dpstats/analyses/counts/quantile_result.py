@@ -14,28 +14,18 @@ from dpstats.analyses.counts.group_shares import GroupIntervals
 from dpstats.analyses.counts.proportion_intervals import ProportionIntervals
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import (
-    Alternative,
-    Method,
-    Target,
-    check_alpha,
-    check_method,
-    check_target,
-)
+from dpstats.checks import Alternative, Method, Target, check_interval
 from dpstats.corrected.means import wasserstein_bound
 from dpstats.error_rates import splits_of_band
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import Intervals
+from dpstats.inference.intervals import Ends, Intervals
 from dpstats.inference.simulation import calibration_generator, draw_noise
-from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.results.estimates import EstimateResult
 from dpstats.schema import Number
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dpstats.inference.intervals import Ends
-    from dpstats.measured.answers import Answers
 
 
 @dataclass(frozen=True)
@@ -137,11 +127,45 @@ class QuantileIntervals(Intervals, Cached):
     def band(
         self, alpha: float, method: Method, target: Target, rng: np.random.Generator | int
     ) -> Ends:
-        """Limits (edges,) of the distribution function at all edges together."""
+        """Limits (edges,) of F at all edges together, around the noisy answers.
+
+        See `QuantileResult.distribution`.
+        """
         if not isinstance(rng, np.random.Generator):
             rng = calibration_generator(self.answers, rng)
-        counts = self.counts(method, target)
-        return distribution_band(counts, self.fitted, alpha, method, target, rng)
+        answers = self.counts(method, target)
+        of_rows = answers.rows.spent(alpha)
+        fewest, most = answers.rows.bounds(of_rows)
+        width = self._half_width(alpha - of_rows, method, target, fewest, rng)
+        sums = within_counts(answers.sums, answers.n)
+        # F increases, so running maxima and minima of the limits are valid too.
+        low = np.maximum.accumulate(sums / most - width)
+        high = np.minimum.accumulate((sums / fewest + width)[::-1])[::-1]
+        return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+    def _half_width(
+        self, alpha: float, method: Method, target: Target, n: int, rng: np.random.Generator
+    ) -> float:
+        """Half the width of the band for n rows."""
+        answers, fitted = self.counts(method, target), self.fitted
+        if _sampled(method, target):
+            noise = draw_noise(answers, _draws_for(alpha), rng) / n
+            cells = np.diff(fitted)
+            drawn = rng.multinomial(n, cells / cells.sum(), size=len(noise)).cumsum(axis=1)[:, :-1]
+            return _bound(np.abs(drawn / n - fitted[1:-1] + noise).max(axis=1), alpha)
+        beta, sampling = alpha, 0.0
+        if target == "population":
+
+            def width(beta: float) -> float:  # by Bonferroni's inequality; of public numbers only
+                noise = float(joint_noise_quantiles(answers, beta).max()) / n
+                return _massart(n, alpha - beta) + noise
+
+            beta = 0.0 if answers.bound_only else float(min(splits_of_band(alpha), key=width))
+            sampling = _massart(n, alpha - beta)
+        if answers.bound_only:
+            return sampling + float(joint_noise_quantiles(answers, beta).max()) / n
+        noise = draw_noise(answers, _draws_for(beta), rng) / n
+        return sampling + _bound(np.abs(noise).max(axis=1), beta)
 
     def bins(self, low: Floats, high: Floats) -> NDArray[np.int64]:
         """(d, 2) first and last bin of each quantile, from limits (edges,) of F at the edges."""
@@ -259,63 +283,6 @@ def _sampled(method: Method, target: Target) -> bool:
     return method == "noise_aware" and target == "population"
 
 
-def distribution_band(
-    answers: Answers,
-    fitted: Floats,
-    alpha: float,
-    method: Method,
-    target: Target,
-    rng: np.random.Generator,
-) -> tuple[Floats, Floats]:
-    """Limits (d,) of a band around the noisy answers to the distribution function F at d points.
-
-    `fitted` (d + 2,) is an increasing estimate of F, with 0 and 1 at its ends; see
-    `QuantileResult.distribution`.
-    """
-    rows = answers.rows
-    of_rows = rows.spent(alpha)
-    fewest, most = rows.bounds(of_rows)
-    width = _half_width(answers, fitted, alpha - of_rows, method, target, fewest, rng)
-    sums = within_counts(answers.sums, answers.n)
-    # F increases, so running maxima and minima of the limits are valid too.
-    low = np.clip(np.maximum.accumulate(sums / most - width), 0, 1)
-    above = sums / fewest + width
-    high = np.minimum.accumulate(above[::-1])[::-1]
-    return low, np.clip(high, 0, 1)
-
-
-def _half_width(
-    answers: Answers,
-    fitted: Floats,
-    alpha: float,
-    method: Method,
-    target: Target,
-    n: int,
-    rng: np.random.Generator,
-) -> float:
-    if target == "population" and method == "noise_aware":
-        noise = draw_noise(answers, _draws_for(alpha), rng) / n
-        cells = np.diff(fitted)
-        drawn = rng.multinomial(n, cells / cells.sum(), size=len(noise)).cumsum(axis=1)[:, :-1]
-        return _bound(np.abs(drawn / n - fitted[1:-1] + noise).max(axis=1), alpha)
-    beta = alpha
-    sampling = 0.0
-    if target == "population":
-
-        def width(
-            beta: float,
-        ) -> float:  # by Bonferroni's inequality; depends on public numbers only
-            noise = float(joint_noise_quantiles(answers, beta).max()) / n
-            return _massart(n, alpha - beta) + noise
-
-        beta = 0.0 if answers.bound_only else float(min(splits_of_band(alpha), key=width))
-        sampling = _massart(n, alpha - beta)
-    if answers.bound_only:
-        return sampling + float(joint_noise_quantiles(answers, beta).max()) / n
-    noise = draw_noise(answers, _draws_for(beta), rng) / n
-    return sampling + _bound(np.abs(noise).max(axis=1), beta)
-
-
 def _massart(n: int, error: float) -> float:
     """Bound on the largest deviation of n rows' distribution function, with error `error`."""
     return float(np.sqrt(np.log(2 / error) / (2 * n)))
@@ -348,6 +315,8 @@ class QuantileResult(EstimateResult):
     [40. 60.]
     >>> result.distribution()["edge"].tolist()[:2]
     [10.0, 20.0]
+    >>> 1 < result.wasserstein(range(100)) < 15
+    True
     """
 
     figures = ("distribution",)
@@ -371,15 +340,12 @@ class QuantileResult(EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-            Error probability of each interval, and of the band as a whole.
-        method : {"noise_aware", "certified"}
-            Intervals as those of a proportion. Band: noise-aware, the simulated quantile of the
-            largest deviation of sampling (at the fitted distribution, so approximate) plus noise;
-            certified, the bound of Dvoretzky, Kiefer and Wolfowitz [1]_ plus the simulated
+        alpha, method, target :
+            As in `conf_int`; alpha is also that of the band as a whole. Intervals are as those of
+            a proportion. The band is noise-aware by the simulated quantile of the largest
+            deviation of sampling (at the fitted distribution, so approximate) plus noise, and
+            certified by the bound of Dvoretzky, Kiefer and Wolfowitz [1]_ plus the simulated
             quantile of the largest noise.
-        target : {"population", "table"}
-            For the private table itself noise is the only error.
         rng : numpy Generator or int
             For the simulated quantiles; with an int, a release always gives the same band.
 
@@ -402,9 +368,7 @@ class QuantileResult(EstimateResult):
         """
         import pandas as pd
 
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
+        check_interval(alpha, method, target)
         intervals = self.intervals
         assert isinstance(intervals, QuantileIntervals)
         low, high = intervals.of_edges(alpha, method, target)
@@ -458,18 +422,6 @@ class QuantileResult(EstimateResult):
         ------
         RequestError
             Without values, or if an option is not known.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Number("age", 0, 100, edges=range(5, 100, 5), missing=50)])
-        >>> plan = dps.plan(schema, {"age": dps.Quantile("age")}, budget=dps.PureDP(1))
-        >>> rows = pd.DataFrame({"age": [x % 100 for x in range(10_000)]})
-        >>> release = dps.release(plan, rows, m=1_000)
-        >>> bound = release.infer("age").wasserstein(release.to_frame()["age"])
-        >>> 1 < bound < 10
-        True
         """
         import pandas as pd
 

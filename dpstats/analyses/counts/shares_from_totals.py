@@ -23,12 +23,11 @@ from dpstats.analyses.moments.mean_intervals import Contrast
 from dpstats.analyses.moments.mean_sampling import PersonVariance
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, check_proportion
+from dpstats.checks import Alternative, Target, check_proportion
 from dpstats.inference.confidence_law import ConfidenceLaw
 from dpstats.results.estimates import OneParameter
 
 if TYPE_CHECKING:
-    from dpstats.checks import Target
     from dpstats.inference.intervals import Ends
 
 

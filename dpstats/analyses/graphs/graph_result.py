@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dpstats.analyses.graphs.pair_intervals import PartialIntervals
+from dpstats.analyses.moments.correlation import symmetric
 from dpstats.arrays import Floats
 from dpstats.checks import (
-    Alternative,
     Method,
     Target,
     check_alpha,
-    check_alternative,
     check_choice,
-    check_number,
     check_target,
     counted,
 )
 from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.errors import RequestError
 from dpstats.results.estimates import EstimateResult
-from dpstats.results.hypothesis import ADJUSTED, Adjustment, HypothesisResult, adjusted
+from dpstats.results.hypothesis import ADJUSTED, Adjustment, adjusted
 from dpstats.results.named import Named
 from dpstats.results.rendering import MOST, Page, brief_list
 
@@ -119,13 +117,6 @@ def pair_names(columns: tuple[str, ...], *, own: bool = False) -> dict[str, np.n
     return {"first": names[first], "second": names[second]}
 
 
-def symmetric(values: Floats, p: int) -> Floats:
-    """The (p, p) matrix with these entries above and below a diagonal of ones."""
-    matrix, upper = np.eye(p), np.triu_indices(p, 1)
-    matrix[upper] = matrix.T[upper] = values
-    return matrix
-
-
 def strongest_first(pairs: pd.DataFrame) -> pd.DataFrame:
     """The rows by the size of their estimates."""
     order = pairs["estimate"].abs().sort_values(ascending=False, kind="stable").index
@@ -184,6 +175,7 @@ class GraphResult(PairGraph, EstimateResult):
     """
 
     interval_of: ClassVar[str] = "partial correlations"
+    null_value = 0.0
 
     columns: tuple[str, ...] = ()
     location_: Floats = ()  # type: ignore[assignment]
@@ -267,29 +259,6 @@ class GraphResult(PairGraph, EstimateResult):
         """True if there is a single pair, so that `test` need not name one."""
         return len(self.terms) == 1
 
-    def test(  # type: ignore[override]  # no correlation is a date
-        self, value: float = 0.0, alternative: Alternative = "two-sided", *, term: str | None = None
-    ) -> HypothesisResult:
-        """Test whether the partial correlation of one pair equals `value`; not adjusted.
-
-        Parameters
-        ----------
-        value : float
-            Between -1 and 1.
-        alternative : {"two-sided", "larger", "smaller"}
-        term : str, optional
-            The pair, one of `terms`, such as ``"age, income"``; not needed for one only.
-
-        Raises
-        ------
-        RequestError
-        """
-        check_alternative(alternative)
-        value, i = check_number("value", value), self._place(term)
-        return self._tested(
-            i, value, float(self._graph.pvalues(value, alternative)[i]), alternative
-        )
-
     def pairs(self) -> pd.DataFrame:
         """All pairs, tested or not: columns first, second, estimate and whether it is tested."""
         import pandas as pd
@@ -308,11 +277,8 @@ class GraphResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-        adjust : {"holm", "fdr_bh", "none"}
-            See `adjusted_pvalues`.
-        target : {"population", "table"}
-            Of the certified verdicts; tests are of the population.
+        alpha, adjust, target :
+            As in `adjusted_pvalues` and `verdicts`. Tests are of the population in any case.
 
         Returns
         -------
@@ -329,15 +295,7 @@ class GraphResult(PairGraph, EstimateResult):
     def joined(self, **options: Any) -> pd.DataFrame:
         """The edges, and pairs that are not tested but certified present: what pictures show.
 
-        Parameters
-        ----------
-        **options
-            Those of `edges`.
-
-        Returns
-        -------
-        DataFrame
-            That of `edges`, and a column ``tested``.
+        The frame is that of `edges`, which has the options, and a column ``tested``.
         """
         import pandas as pd
 
@@ -376,8 +334,8 @@ class GraphResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-        target : {"population", "table"}
+        alpha, target :
+            As in `conf_int`.
 
         Returns
         -------
@@ -418,9 +376,8 @@ class GraphResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-            Probability that one of the limits fails.
-        target : {"population", "table"}
+        alpha, target :
+            As in `conf_int`; alpha is the probability that one of the limits fails.
 
         Returns
         -------
@@ -491,11 +448,7 @@ class GraphResult(PairGraph, EstimateResult):
         return strongest_first(frame).head(most)[kept]
 
     def _head(self, alpha: float, target: Target) -> list[str]:
-        return [self.title, *self._counts(alpha, target)]
-
-    def _counts(self, alpha: float, target: Target) -> list[str]:
-        """How many pairs are edges, by the tests and by the certified verdicts."""
-        lines, tested = [], counted(int(self.tested.sum()), "pair")
+        lines, tested = [self.title], counted(int(self.tested.sum()), "pair")
         if target == "population" and self.known:
             lines.append(
                 f"edges: {self._found(alpha)} of {tested} at level {alpha:g}, p-values "

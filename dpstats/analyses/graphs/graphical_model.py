@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -48,11 +48,6 @@ from dpstats.results.hypothesis import adjusted
 from dpstats.results.named import Named
 from dpstats.schema import Number, Schema
 from dpstats.schema.conditions import parsed_condition
-
-if TYPE_CHECKING:
-    from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Schema
-
 
 Estimator = Literal["inverse", "glasso", "clime"]
 Structure = Literal["any", "tree"]

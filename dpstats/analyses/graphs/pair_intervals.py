@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +16,15 @@ from dpstats.analyses.moments.certified_radii import CertifiedRadii
 from dpstats.analyses.moments.row_sampling import with_kurtosis
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Target
 from dpstats.corrected.covariance import LEAST_VARIANCE
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import Intervals
+from dpstats.inference.intervals import Ends, Intervals
 from dpstats.inference.mixture_tails import MixtureTails
 from dpstats.inference.simulation import calibration_generator
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
     from dpstats.privacy.laws import LatticeLaw
 
 EdgeVerdict = Literal["present", "absent", "undecided"]

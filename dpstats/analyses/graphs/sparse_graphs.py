@@ -46,17 +46,15 @@ class PenalisedGraphResult(PairGraph, Result):
     Attributes
     ----------
     columns : tuple of str
-    estimator : str
-        "glasso" or "clime".
+    estimator : {"glasso", "clime"}
     penalties : (k,) float64
         Increasing.
     precision_ : (k, p, p) float64
         Inverse correlation matrices.
     usual : float
         The penalty at which a graph without edges stays empty with probability .95, no more.
-    rows : RowCount
-    budget : str
-    notes : tuple of str
+    rows, budget, notes :
+        As of `EstimateResult`.
 
     Examples
     --------
@@ -190,9 +188,6 @@ class PenalisedGraphResult(PairGraph, Result):
         """
         check_target(target)
         return self._page(penalty, most).text()
-
-    def _repr_html_(self) -> str:
-        return self._page().html()
 
     def _page(self, penalty: float | None = None, most: int = MOST) -> Page:
         counts = zip(self.penalties.tolist(), self.edge_counts.tolist(), strict=True)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dpstats.analyses.graphs.graph_result import PairGraph, pair_names, strongest_first
 from dpstats.analyses.graphs.pair_intervals import MarginalIntervals, Pairs
 from dpstats.arrays import Floats
-from dpstats.checks import Method, Target, check_alpha, check_method, check_target, counted
+from dpstats.checks import Method, Target, check_interval, counted
 from dpstats.error_rates import USUAL_ALPHA, percent
 from dpstats.results.estimates import METHODS, EstimateResult
 
@@ -103,10 +103,8 @@ class TreeResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-            Probability that some limit fails.
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
+        alpha, method, target :
+            As in `conf_int`; alpha is the probability that some limit fails.
 
         Returns
         -------
@@ -129,17 +127,14 @@ class TreeResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
+        alpha, method, target :
+            As in `weights`.
 
         Returns
         -------
         list of {"sure", "impossible", "undecided"}
         """
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
+        check_interval(alpha, method, target)
         low, high = self.weights(alpha=alpha, method=method, target=target)
         return tree_verdicts(low, high, self._tree.pairs, len(self.columns))
 
@@ -162,9 +157,8 @@ class TreeResult(PairGraph, EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
+        alpha, method, target :
+            As in `weights`.
 
         Returns
         -------

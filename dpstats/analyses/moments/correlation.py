@@ -17,7 +17,7 @@ from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.moments.row_sampling import RowSampling, allowing_for_noise
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats, within
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Target
 from dpstats.corrected.covariance import LEAST_VARIANCE, Range, correlation_range
 from dpstats.corrected.means import bernstein_radius, chernoff_confint
 from dpstats.error_rates import bonferroni, for_noise_of_means
@@ -26,7 +26,7 @@ from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.moments import Moments, fourth_moments_of_pairs
 from dpstats.inference.confidence_law import BEYOND_DRAWS, DRAWS, ConfidenceLaw
-from dpstats.inference.intervals import wider
+from dpstats.inference.intervals import Ends, wider
 from dpstats.inference.simulation import calibration_generator, calibration_seed, draw_evenly
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult, OneParameter, estimated
@@ -35,10 +35,6 @@ from dpstats.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
-    from dpstats.measured.view import ReleaseView
     from dpstats.privacy.laws import NoiseLaw
 
 
@@ -165,10 +161,15 @@ class CorrelationResult(EstimateResult):
         """
         import pandas as pd
 
-        values = np.eye(len(self.columns))
-        upper = np.triu_indices(len(self.columns), 1)
-        values[upper] = values.T[upper] = self.params
+        values = symmetric(np.asarray(self.params), len(self.columns))
         return pd.DataFrame(values, index=self.columns, columns=self.columns)
+
+
+def symmetric(values: Floats, p: int) -> Floats:
+    """The (p, p) matrix with these entries above and below a diagonal of ones."""
+    matrix, upper = np.eye(p), np.triu_indices(p, 1)
+    matrix[upper] = matrix.T[upper] = values
+    return matrix
 
 
 _FAR = 19.0  # atanh(1 - 2^-53) is 18.7

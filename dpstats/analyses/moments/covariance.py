@@ -15,9 +15,9 @@ from dpstats.analyses.moments.noisy_covariance import NoisyCovariance
 from dpstats.analyses.notes import cell_rules, subgroup_notes
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Target
 from dpstats.error_rates import of_simulation
-from dpstats.inference.intervals import Intervals, with_far_tails
+from dpstats.inference.intervals import Ends, Intervals, with_far_tails
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import ALLOWING, EstimateResult
 from dpstats.results.named import Named
@@ -25,8 +25,6 @@ from dpstats.results.named import Named
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
 
 OWN = "with the columns' own kurtosis"
 LAWS = {
@@ -212,9 +210,13 @@ class CovarianceIntervals(Intervals, Cached):
     @property
     def range_widths(self) -> Floats:
         """(d,) of all covariances of bounded rows."""
-        return self.clipped(np.full_like(self.values, np.inf)) - self.clipped(
-            np.full_like(self.values, -np.inf)
-        )
+        low, high = self._range
+        return high - low
+
+    @property
+    def _range(self) -> Ends:
+        unbounded = np.full_like(self.values, np.inf)
+        return self.clipped(-unbounded), self.clipped(unbounded)
 
     def errors(self, kind: str) -> list[Floats]:
         """Draws (size, d) of the error, one array for every law of the sampling."""
@@ -247,9 +249,7 @@ class CovarianceIntervals(Intervals, Cached):
     def noise_aware(self, alpha: float, target: Target) -> Ends:
         """Limits, two (d,) arrays."""
         if self.covariance.unknown:
-            return self.clipped(np.full_like(self.values, -np.inf)), self.clipped(
-                np.full_like(self.values, np.inf)
-            )
+            return self._range
         errors = self.errors("both" if target == "population" else "privacy")
         ends = np.quantile(errors, [alpha / 2, 1 - alpha / 2], axis=1)
         low, high = ends[1].max(axis=0), ends[0].min(axis=0)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +15,11 @@ from dpstats.analyses.moments.eigen_moves import ErrorDraws, Moves, Tail, few, i
 from dpstats.analyses.moments.noisy_covariance import PART, NoisyCovariance
 from dpstats.arrays import Floats, on_one_blas_thread, within
 from dpstats.caching import Cached
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Method, Target
 from dpstats.corrected.eigenvalues import descending, loading_bounds, sine_bounds, subspace_sines
 from dpstats.error_rates import for_other_eigenvalues
 from dpstats.errors import RequestError
-from dpstats.inference.intervals import FEWEST, Intervals, has_enough_draws, with_far_tails
-
-if TYPE_CHECKING:
-    from dpstats.checks import Method, Target
-    from dpstats.inference.intervals import Ends
+from dpstats.inference.intervals import FEWEST, Ends, Intervals, has_enough_draws, with_far_tails
 
 FEW = 500  # draws that are decomposed for a vector; a variance takes twice as many
 ROUNDING = 1e-12  # of a loading: two standardised columns have loadings that do not vary
@@ -33,7 +28,7 @@ _WIDE = 5.0  # a gap in norms of the error, where perturbation theory is accurat
 
 @dataclass(frozen=True)
 class EigenIntervals(Intervals, Cached):
-    """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings.
+    """Intervals for k eigenvalues, then their k shares of the trace, then k p loadings; or some.
 
     Why they are valid: "PCA" in docs/explanation/inference/means-and-covariances.md, and the
     module `eigen_moves`. Where sampling has two laws (`RowSampling`), each limit is the wider of
@@ -45,6 +40,7 @@ class EigenIntervals(Intervals, Cached):
     covariance: NoisyCovariance
     k: int  # number of components, 1 <= k <= p
     unit: float = 1.0  # original units in an eigenvalue of one
+    chosen: slice = field(default_factory=lambda: slice(None))  # of the parameters
 
     @cached_property
     def of_matrix(self) -> CertifiedRadii:
@@ -121,32 +117,32 @@ class EigenIntervals(Intervals, Cached):
         correction = self.covariance.correction if target == "table" else 1.0
         return correction * self.covariance.largest_trace / np.arange(1, count + 1)
 
-    def __len__(self) -> int:
-        return self.k * (2 + self.covariance.p)
+    @property
+    def _numbers(self) -> range:
+        return range(self.k * (2 + self.covariance.p))[self.chosen]
 
-    def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (2 k + k p,) arrays."""
-        return self.of_first(len(self), alpha, target)
+    def __len__(self) -> int:
+        return len(self._numbers)
 
     @on_one_blas_thread
     def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (2 k + k p,) arrays, which hold jointly."""
+        """Limits, two (d,) arrays, which hold jointly."""
         return self._within(*self.of_matrix.radii(alpha, target), alpha, target)
 
     joint_certified = certified
 
     @on_one_blas_thread
-    def of_first(self, count: int, alpha: float, target: Target) -> Ends:
-        """Noise-aware limits (count,) of the first parameters; without loadings, at less cost."""
+    def noise_aware(self, alpha: float, target: Target) -> Ends:
+        """Limits, two (d,) arrays; without loadings, at less cost."""
         if self.covariance.unknown:
-            low, high = self._within(np.inf, np.inf, alpha, target)
-        else:
-            found = self._of_values(alpha, target)[0]
-            components = math.ceil((count - 2 * self.k) / self.covariance.p)
-            if components > 0:
-                found = np.hstack([found, self._of_loadings(components, alpha, target)])
-            low, high = self._with_far_tails((found[0], found[1]), alpha, target)
-        return low[:count].copy(), high[:count].copy()
+            return self.certified(alpha, target)
+        found = self._of_values(alpha, target)[0]
+        count = max(self._numbers, default=-1) + 1
+        components = math.ceil((count - 2 * self.k) / self.covariance.p)
+        if components > 0:
+            found = np.hstack([found, self._of_loadings(components, alpha, target)])
+        low, high = found[:, self.chosen].copy()
+        return self._with_far_tails((low, high), alpha, target)
 
     @on_one_blas_thread
     def distinct(self, alpha: float, target: Target) -> NDArray[np.bool_]:
@@ -189,14 +185,8 @@ class EigenIntervals(Intervals, Cached):
         ends = self._within(radius, radius, None, target)
         return self._with_far_tails(ends, alpha, target)
 
-    def _with_far_tails(
-        self, ends: tuple[Floats, Floats], alpha: float, target: Target
-    ) -> tuple[Floats, Floats]:
-        def certified() -> Ends:
-            low, high = self.certified(alpha, target)
-            return low[: len(ends[0])], high[: len(ends[0])]
-
-        return with_far_tails(ends, alpha, self._enough, certified)
+    def _with_far_tails(self, ends: Ends, alpha: float, target: Target) -> Ends:
+        return with_far_tails(ends, alpha, self._enough, lambda: self.certified(alpha, target))
 
     @property
     def least_alpha(self) -> float:
@@ -228,7 +218,7 @@ class EigenIntervals(Intervals, Cached):
     def _within(
         self, radius: float, of_trace: float, alpha: float | None, target: Target
     ) -> tuple[Floats, Floats]:
-        """All intervals by Weyl, and Davis and Kahan, at a radius of the noisy matrix.
+        """Intervals by Weyl, and Davis and Kahan, at a radius of the noisy matrix.
 
         The radius of a certified statement, which has an alpha, is that of divisor n.
         """
@@ -245,8 +235,8 @@ class EigenIntervals(Intervals, Cached):
         loadings = loading_bounds(self.vectors[:k], sine_bounds(values, radius)[:k])
         low, high = low * factors[0] * self.unit, high * factors[1] * self.unit
         return (
-            np.concatenate([low, low_share, loadings[0].ravel()]),
-            np.concatenate([high, high_share, loadings[1].ravel()]),
+            np.concatenate([low, low_share, loadings[0].ravel()])[self.chosen],
+            np.concatenate([high, high_share, loadings[1].ravel()])[self.chosen],
         )
 
     def _factors(self, alpha: float | None, target: Target) -> tuple[float, float]:
@@ -386,46 +376,11 @@ class EigenIntervals(Intervals, Cached):
         """Not offered: there is more than one parameter."""
         raise RequestError("components have no p-values; read their intervals with conf_int()")
 
-    def subset(self, chosen: slice) -> SomeEigenIntervals:
-        """Intervals of some of the parameters."""
-        return SomeEigenIntervals(self, chosen)
-
-
-@dataclass(frozen=True)
-class SomeEigenIntervals(Intervals):
-    """Intervals of some of the parameters."""
-
-    whole: EigenIntervals
-    chosen: slice
-
-    def __len__(self) -> int:
-        return len(range(len(self.whole))[self.chosen])
-
-    def noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays."""
-        last = max(range(len(self.whole))[self.chosen], default=-1)
-        return self._chosen(self.whole.of_first(last + 1, alpha, target))
-
-    def certified(self, alpha: float, target: Target) -> Ends:
-        """Limits, two (d,) arrays, which hold jointly."""
-        return self._chosen(self.whole.certified(alpha, target))
-
-    joint_certified = certified
-
-    def joint_noise_aware(self, alpha: float, target: Target) -> Ends:
-        """Limits of all parameters together."""
-        return self._chosen(self.whole.joint_noise_aware(alpha, target))
-
-    def _chosen(self, ends: Ends) -> Ends:
-        return ends[0][self.chosen], ends[1][self.chosen]
-
-    def pvalues(self, value: float, alternative: Alternative) -> Floats:
-        """Not offered."""
-        return self.whole.pvalues(value, alternative)
-
-    def subset(self, chosen: slice) -> SomeEigenIntervals:
-        """Intervals of some of all parameters."""
-        return SomeEigenIntervals(self.whole, chosen)
+    def subset(self, chosen: slice) -> EigenIntervals:
+        """Intervals of some of the parameters; what is computed already is kept."""
+        some = replace(self, chosen=chosen)
+        some.__dict__.update(self.__dict__, chosen=chosen)
+        return some
 
 
 @dataclass(frozen=True)

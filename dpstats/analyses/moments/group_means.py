@@ -8,6 +8,7 @@ and trait.
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -57,7 +58,6 @@ from dpstats.schema.conditions import cell_set
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.analyses.moments.mean_intervals import Contrast
     from dpstats.measured.answers import Answers
 
 
@@ -171,15 +171,12 @@ class GroupMeans:
         columns, sets = self._sets(schema)
         return tuple(Indicator(cell_set(columns, cells), label) for cells, label in sets)
 
-    def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
-        """The groups of rows whose means are compared, in order."""
-        return subgroups_of(self.family(schema), self._chosen(schema))
-
     def asked(self, schema: Schema) -> Asked | None:
         """The mean in every group; none of rates."""
         if self.trait(schema) is not None:
             return None
-        return Asked(means_in_groups(schema, self.column, self.compared(schema)))
+        groups = subgroups_of(self.family(schema), self._chosen(schema))
+        return Asked(means_in_groups(schema, self.column, groups))
 
     def title(self, schema: Schema) -> str:
         """Title of the result."""
@@ -193,45 +190,38 @@ class GroupMeans:
         schema, chosen = release.schema, self._chosen(release.schema)
         names = tuple(schema[self.by].bin_labels[level] for level in chosen)
         terms, trait = [f"{self.by}={name}" for name in names], self.trait(schema)
+        kind: type[GroupMeansResult] = GroupMeansResult
+        limits: Sequence[Contrast | GroupIntervals]
         if trait is None:
-            answers = release.answers(self.family(schema))
-            order = sorted(chosen)
+            answers, order = release.answers(self.family(schema)), sorted(chosen)
             groups = tuple(NoisyMean.of_group(answers, order.index(i)) for i in chosen)
             number = named_number(schema, self.column)
-            means = [Contrast((group,), number.middle, number.half_range) for group in groups]
-            result = GroupMeansResult(
-                title=self.title(schema),
-                **estimated(terms, means),
-                rows=answers.rows.of_persons,
-                budget=str(release.budget),
-                notes=[*NOTES, _WELCH, *small_groups(names, groups)],
-                dates=terms if number.dates else (),
-                groups=names,
-                one_way=OneWay(groups),
-            )
+            limits = [Contrast((group,), number.middle, number.half_range) for group in groups]
+            notes = [*NOTES, _WELCH, *small_groups(names, groups)]
+            fields: dict[str, Any] = {"dates": terms if number.dates else ()}
         else:
             answers = release.answers(self._counts(schema), disjoint=True)
             places = [slice(2 * i, 2 * i + 2) for i in range(len(chosen))]
-            shares = [GroupIntervals(answers.subset(place)) for place in places]
-            result = GroupRatesResult(
-                title=self.title(schema),
-                **estimated(terms, shares),
-                rows=answers.rows.of_persons,
-                budget=str(release.budget),
-                notes=small_groups(names, [share.group for share in shares]),
-                groups=names,
-                one_way=OneWay(tuple(NoisyMean.of_trait(answers, place.start) for place in places)),
-                answers=answers,
-            )
-        used = "tests and effect sizes" if trait is None else "tests"
-        notes = [
-            *result.notes,
-            *left_out(used, {self.by: result.used}, {self.by: names}, [self.by]),
-        ]
-        for name, group in zip(names, result.one_way.groups, strict=True):
+            groups = tuple(NoisyMean.of_trait(answers, place.start) for place in places)
+            limits = shares = [GroupIntervals(answers.subset(place)) for place in places]
+            notes = small_groups(names, shares)
+            kind, fields = GroupRatesResult, {"answers": answers}
+        one_way, of = OneWay(groups), "tests and effect sizes" if trait is None else "tests"
+        used = tuple(itertools.compress(names, one_way.levels.used))
+        notes += left_out(of, {self.by: used}, {self.by: names}, [self.by])
+        for name, group in zip(names, groups, strict=True):
             if trait is None and not group.hidden_by_noise:
                 notes += rare_mean(f"{self.column} in group {name}", group)
-        return replace(result, notes=[*notes, cell_rules(schema, self)])
+        return kind(
+            title=self.title(schema),
+            **estimated(terms, limits),
+            rows=answers.rows.of_persons,
+            budget=str(release.budget),
+            notes=[*notes, cell_rules(schema, self)],
+            groups=names,
+            one_way=one_way,
+            **fields,
+        )
 
     def infer_weighted(self, release: ReleaseView) -> WeightedGroupMeans:
         """Weighted means or shares of all groups."""
@@ -259,13 +249,96 @@ _NO_TEST = "there is no test, since fewer than two groups surely have rows"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class GroupMeansResult(EstimateResult):
-    """Means of a number in groups, with an analysis of variance and all differences.
+class ComparedGroups(EstimateResult):
+    """Values of k groups, with a test that they are equal and the differences of all pairs.
 
     Attributes
     ----------
     groups : tuple of str
         Labels of the k groups, in the order of `terms`.
+    """
+
+    groups: tuple[str, ...] = field(kw_only=True)
+
+    @property
+    @abstractmethod
+    def _levels(self) -> DeclaredLevels:
+        """Which groups surely have rows."""
+
+    @property
+    @abstractmethod
+    def _equal(self) -> HypothesisResult:
+        """The test of `anova`."""
+
+    @abstractmethod
+    def _differences(self) -> Estimated | Sequence[Estimated]:
+        """Intervals of the differences of all pairs, which are in order."""
+
+    @abstractmethod
+    def _lines(self) -> list[str]:
+        """What a summary says of the test."""
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Groups that tests and effect sizes use: those with more rows than noise alone makes."""
+        return tuple(itertools.compress(self.groups, self._levels.used))
+
+    def anova(self) -> HypothesisResult:
+        """Test that the groups `used` have one mean, or one share.
+
+        Means by Welch's F test: variances may differ, and without noise it is the test of
+        ``scipy.stats.f_oneway(..., equal_var=False)`` and of statsmodels' ``anova_oneway``. Shares
+        by simulation, with a p-value of at least 1e-4, without noise about that of the chi-square
+        test of independence. Both in a survey by the F test of first order of Rao and Scott.
+
+        The p-value allows for sampling, for the noise, and for an empty group among those used.
+        Where fewer than two groups are used it is 1.
+        """
+        return self._equal
+
+    def single_test(self, value: float | None = None) -> HypothesisResult:
+        """The test of equality."""
+        return self.anova().single_test(value)
+
+    def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
+        """Differences of all pairs of groups, each with intervals and a test.
+
+        Only pairs of `used` groups are tested; the p-value of another pair is 1. All pairs count in
+        the adjustment, as noisy sizes choose those that are tested: leave groups that you do not
+        compare out of `groups` of the analysis.
+
+        Parameters
+        ----------
+        adjust : {"holm", "fdr_bh", "none"}
+            Of the p-values, for the number of pairs. Intervals are those of each difference by
+            itself unless you ask for ``conf_int(simultaneous=True)``.
+
+        Raises
+        ------
+        RequestError
+            If `adjust` is not known.
+        """
+        check_choice("adjust", adjust, list(ADJUSTED))
+        tested = np.array([all(pair) for pair in itertools.combinations(self._levels.used, 2)])
+        fields = pairwise_fields(
+            self, "Differences", self.groups, self._differences(), adjust, tested
+        )
+        return self._pairs(**fields)
+
+    def _pairs(self, **fields: Any) -> PairwiseResult:
+        return PairwiseResult(**fields)
+
+    def _head(self, alpha: float, target: Target) -> list[str]:
+        return [self.title, *(self._lines() if target == "population" else [])]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class GroupMeansResult(ComparedGroups):
+    """Means of a number in groups, with an analysis of variance and all differences.
+
+    Attributes
+    ----------
+    groups : tuple of str
     one_way : OneWay
         The noisy moments of the groups.
 
@@ -287,7 +360,6 @@ class GroupMeansResult(EstimateResult):
     ['north - south', 'north - west', 'south - west']
     """
 
-    groups: tuple[str, ...] = field(kw_only=True)
     one_way: OneWay = field(kw_only=True, compare=False)
 
     @property
@@ -302,9 +374,8 @@ class GroupMeansResult(EstimateResult):
         return Named(found[: len(self.terms)], self.terms)
 
     @property
-    def used(self) -> tuple[str, ...]:
-        """Groups that tests and effect sizes use: those with more rows than noise alone makes."""
-        return tuple(itertools.compress(self.groups, self.one_way.levels.used))
+    def _levels(self) -> DeclaredLevels:
+        return self.one_way.levels
 
     @property
     def eta_squared(self) -> float:
@@ -320,7 +391,7 @@ class GroupMeansResult(EstimateResult):
         return self.one_way.used.omega_squared
 
     @cached_property
-    def _anova(self) -> FTestResult:
+    def _equal(self) -> HypothesisResult:
         statistic, pvalue, df_num, df_denom = self.one_way.test()
         tested = self.used if len(self.used) > 1 else self.groups
         return FTestResult(
@@ -331,59 +402,14 @@ class GroupMeansResult(EstimateResult):
             notes=() if len(self.used) > 1 else (_NO_TEST,),
         )  # fmt: skip
 
-    def anova(self) -> HypothesisResult:
-        """Welch's F test that the means of `used` groups are equal; their variances may differ.
-
-        The p-value allows for sampling, for the noise, and for an empty group among those used.
-        Where fewer than two groups are used it is 1. Without noise it is that of
-        ``scipy.stats.f_oneway(..., equal_var=False)`` and of statsmodels' ``anova_oneway``.
-        """
-        return self._anova
-
-    def single_test(self, value: float | None = None) -> HypothesisResult:
-        """The test of equality."""
-        return self.anova().single_test(value)
-
-    def pairwise(self, *, adjust: Adjustment = "holm") -> PairwiseResult:
-        """Differences of all pairs of means, each with intervals and Welch's test.
-
-        Only pairs of `used` groups are tested; the p-value of another pair is 1. All pairs count in
-        the adjustment, as noisy sizes choose those that are tested: leave groups that you do not
-        compare out of `groups` of the analysis.
-
-        Parameters
-        ----------
-        adjust : {"holm", "fdr_bh", "none"}
-            Of the p-values, for the number of pairs. Intervals are those of each difference by
-            itself unless you ask for ``conf_int(simultaneous=True)``.
-
-        Raises
-        ------
-        RequestError
-            If `adjust` is not known.
-        """
-        check_choice("adjust", adjust, list(ADJUSTED))
-        used = self.one_way.levels.used
-        pairs = list(itertools.combinations(range(len(self.groups)), 2))
-        tested = np.array([bool(used[[i, j]].all()) for i, j in pairs])
-        parts = [self._compare(*pair, bool(both)) for pair, both in zip(pairs, tested, strict=True)]
-        notes = [note for note in self.notes if not note.startswith("Welch")]
-        return PairwiseResult(
-            title=f"Differences, {self.title}",
-            **estimated([f"{self.groups[i]} - {self.groups[j]}" for i, j in pairs], parts),
-            rows=self.rows,
-            budget=self.budget,
-            notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *notes],
-            adjust=adjust,
-            tested=tested,
-        )
-
-    def _compare(self, i: int, j: int, tested: bool) -> Estimated:
-        """Intervals of the difference of groups number i and j."""
+    def _differences(self) -> Sequence[Estimated]:
         assert isinstance(self.intervals, Several)
         parts = cast("tuple[Contrast, ...]", self.intervals.parts)
-        first, second = parts[i], parts[j]
-        return replace(first, groups=(*first.groups, *second.groups), tested=tested)
+        pairs = itertools.combinations(zip(parts, self._levels.used, strict=True), 2)
+        return [
+            replace(first, groups=(*first.groups, *second.groups), tested=bool(one and other))
+            for (first, one), (second, other) in pairs
+        ]
 
     def summary(
         self,
@@ -426,14 +452,11 @@ class GroupMeansResult(EstimateResult):
         shown = super()._shown(alpha, target, most)
         return _without_estimates(shown, ~self.one_way.levels.used)
 
-    def _head(self, alpha: float, target: Target) -> list[str]:
-        if target == "table":
-            return [self.title]
-        test = self._anova
-        if len(self.used) < 2:
-            return [self.title, f"Welch's F: {_NO_TEST}"]
+    def _lines(self) -> list[str]:
+        test = self._equal
+        if not isinstance(test, FTestResult) or len(self.used) < 2:
+            return [f"Welch's F: {_NO_TEST}"]
         return [
-            self.title,
             f"Welch's F {significant(test.statistic)} on {test.df_num:g} and "
             f"{significant(test.df_denom)} df, p-value {shown_pvalue(test.pvalue)} "
             "(allows for the noise)",
@@ -455,19 +478,16 @@ class GroupRatesResult(GroupMeansResult):
     --------
     >>> import dpstats as dps
     >>> import pandas as pd
-    >>> places = ["north", "south", "west"]
-    >>> schema = dps.Schema([dps.Boolean("ill"), dps.Category("region", places)])
-    >>> rates = dps.GroupMeans("ill", by="region")
+    >>> schema = dps.Schema([dps.Boolean("ill"), dps.Boolean("urban")])
+    >>> rates = dps.GroupMeans("ill", by="urban")
     >>> plan = dps.plan(schema, {"rates": rates}, budget=dps.PureDP(1))
-    >>> numbers = pd.Series(range(9_000))
-    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
-    >>> rows = pd.DataFrame({"ill": numbers % 30 < 6, "region": region})
-    >>> rows.loc[rows["region"] == "west", "ill"] = numbers % 10 < 4
-    >>> result = dps.release(plan, rows, m=2_000).infer("rates")
-    >>> print(abs(result.params["region=west"] - 0.4) < 0.02, result.anova().pvalue < 0.001)
+    >>> rows = pd.DataFrame({"urban": [True, False] * 4_000})
+    >>> rows["ill"] = rows["urban"] & (rows.index % 10 > 0)
+    >>> result = dps.release(plan, rows).infer("rates")
+    >>> print(result.params["urban=True"] > 0.7, result.anova().pvalue < 0.001)
     True True
-    >>> print(abs(result.pairwise().params["north - west"] + 0.2) < 0.02)
-    True
+    >>> result.pairwise().terms
+    ['False - True']
     """
 
     answers: Answers = field(kw_only=True, compare=False)
@@ -493,28 +513,17 @@ class GroupRatesResult(GroupMeansResult):
             notes=(SIMULATED,) if used.sum() > 1 else (_NO_TEST,),
         )  # fmt: skip
 
-    def anova(self) -> HypothesisResult:
-        """Test that the shares of the groups `used` are equal.
+    def _differences(self) -> Sequence[Estimated]:
+        pairs = itertools.combinations(range(len(self.groups)), 2)
+        places = [[2 * i, 2 * i + 1, 2 * j, 2 * j + 1] for i, j in pairs]
+        return [DifferenceIntervals(self.answers.subset(four), slice(1)) for four in places]
 
-        The p-value allows for sampling, for the noise, and for an empty group among those used; it
-        is simulated, and at least 1e-4. Without noise it is about that of the chi-square test of
-        independence.
-        """
-        return self._equal
-
-    def _compare(self, i: int, j: int, tested: bool) -> Estimated:
-        counts = self.answers.subset([2 * i, 2 * i + 1, 2 * j, 2 * j + 1])
-        return DifferenceIntervals(counts, slice(1))
-
-    def _head(self, alpha: float, target: Target) -> list[str]:
-        if target == "table":
-            return [self.title]
+    def _lines(self) -> list[str]:
         if len(self.used) < 2:
-            return [self.title, f"equal shares: {_NO_TEST}"]
+            return [f"equal shares: {_NO_TEST}"]
         return [
-            self.title,
             f"test of equal shares: p-value {shown_pvalue(self._equal.pvalue)} "
-            f"(allows for the noise; from {SIMULATIONS:,} simulated tables)",
+            f"(allows for the noise; from {SIMULATIONS:,} simulated tables)"
         ]
 
 
@@ -533,15 +542,12 @@ class PairwiseResult(EstimateResult):
     --------
     >>> import dpstats as dps
     >>> import pandas as pd
-    >>> places = ["north", "south", "west"]
-    >>> schema = dps.Schema([dps.Number("pay", 0, 99, missing=0), dps.Category("region", places)])
-    >>> means = dps.GroupMeans("pay", by="region")
+    >>> schema = dps.Schema([dps.Number("pay", 0, 99, missing=0), dps.Boolean("urban")])
+    >>> means = dps.GroupMeans("pay", by="urban")
     >>> plan = dps.plan(schema, {"means": means}, budget=dps.PureDP(1))
-    >>> numbers = pd.Series(range(9_000))
-    >>> region = (numbers % 3).map({0: "north", 1: "south", 2: "west"})
-    >>> rows = pd.DataFrame({"pay": numbers % 50 + 20 * (numbers % 3 == 2), "region": region})
-    >>> pairs = dps.release(plan, rows, m=2_000).infer("means").pairwise()
-    >>> print(abs(pairs.params["north - west"] + 20) < 4, pairs.pvalues["north - west"] < 0.01)
+    >>> rows = pd.DataFrame({"pay": [30, 50] * 4_000, "urban": [False, True] * 4_000})
+    >>> pairs = dps.release(plan, rows).infer("means").pairwise()
+    >>> print(abs(pairs.params["False - True"] + 20) < 4, pairs.pvalues["False - True"] < 0.01)
     True True
     """
 
@@ -596,14 +602,31 @@ class WeightedPairs(ByDesign, PairwiseResult):
     """Differences of all pairs of groups in a survey."""
 
 
+def pairwise_fields(
+    result: EstimateResult, what: str, groups: Sequence[str],
+    limits: Estimated | Sequence[Estimated], adjust: Adjustment, tested: NDArray[np.bool_],
+) -> dict[str, Any]:  # fmt: skip
+    """Fields of a `PairwiseResult` on all pairs of some groups, from limits of differences."""
+    terms = [f"{first} - {second}" for first, second in itertools.combinations(groups, 2)]
+    notes = [note for note in result.notes if note != _WELCH]
+    return {
+        "title": f"{what}, {result.title}",
+        **estimated(terms, limits),
+        "rows": result.rows,
+        "budget": result.budget,
+        "notes": [f"p-values are {ADJUSTED[adjust][1]} pairs", *notes],
+        "adjust": adjust,
+        "tested": tested,
+    }
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class WeightedGroupMeans(SurveyResult):
+class WeightedGroupMeans(SurveyResult, ComparedGroups):
     """Means of a number, or shares, in groups of a survey, with a test and all differences.
 
     Attributes
     ----------
     groups : tuple of str
-        Labels of the k groups, in the order of `terms`.
 
     Examples
     --------
@@ -620,8 +643,6 @@ class WeightedGroupMeans(SurveyResult):
     (['north - south', 'north - west', 'south - west'], True)
     """
 
-    groups: tuple[str, ...] = field(kw_only=True)
-
     @property
     def interval_of(self) -> str:
         """The means or shares."""
@@ -635,12 +656,7 @@ class WeightedGroupMeans(SurveyResult):
         members = np.where(moving > 0, 1.0, 0.0)  # (k, d) totals of each group
         return DeclaredLevels.of(members @ part.totals.values, part.noise_laws(members))
 
-    @property
-    def used(self) -> tuple[str, ...]:
-        """Groups that tests use: those with more weight than noise alone makes."""
-        return tuple(itertools.compress(self.groups, self._levels.used))
-
-    def _equal(self, used: NDArray[np.bool_]) -> FirstOrder | None:
+    def _test_of(self, used: NDArray[np.bool_]) -> FirstOrder | None:
         """The test that some groups are equal; None of fewer than two."""
         (part,), every, places = self.parts, np.eye(len(used)), np.flatnonzero(used)
         if len(places) < 2:
@@ -653,13 +669,13 @@ class WeightedGroupMeans(SurveyResult):
         return first_order(apart, independent + parts.noise, parts)
 
     @cached_property
-    def _anova(self) -> FTestResult:
-        found = self._equal(self._levels.used)
+    def _equal(self) -> HypothesisResult:
+        found = self._test_of(self._levels.used)
         statistic = np.nan if found is None else found.statistic
         df_num, df_denom = (np.nan, np.nan) if found is None else found.df
 
         def pvalue(some: NDArray[np.bool_]) -> float | None:
-            test = self._equal(some)
+            test = self._test_of(some)
             return None if test is None else test.pvalue
 
         return FTestResult(
@@ -671,52 +687,18 @@ class WeightedGroupMeans(SurveyResult):
             notes=() if found else (_NO_TEST,),
         )  # fmt: skip
 
-    def anova(self) -> FTestResult:
-        """F test that all `used` groups are equal, of first order of Rao and Scott.
-
-        The p-value allows for sampling, for the noise, and for an empty group among those used.
-        Where fewer than two groups are used it is 1.
-        """
-        return self._anova
-
-    def single_test(self, value: float | None = None) -> HypothesisResult:
-        """The test of equality."""
-        return self.anova().single_test(value)
-
-    def pairwise(self, *, adjust: Adjustment = "holm") -> WeightedPairs:
-        """Differences of all pairs, each with intervals and a t test; see `used`.
-
-        Parameters
-        ----------
-        adjust : {"holm", "fdr_bh", "none"}
-            As in `GroupMeansResult.pairwise`.
-
-        Raises
-        ------
-        RequestError
-            If `adjust` is not known.
-        """
-        check_choice("adjust", adjust, list(ADJUSTED))
+    def _differences(self) -> DesignIntervals:
         (part,), every = self.parts, np.eye(len(self.groups))
-        first, second = np.triu_indices(len(every), 1)
-        terms = [f"{self.groups[i]} - {self.groups[j]}" for i, j in zip(first, second, strict=True)]
-        used = self._levels.used
-        return WeightedPairs(
-            title=f"Differences, {self.title}",
-            **estimated(terms, DesignIntervals((part.along(terms, every[first] - every[second]),))),
-            rows=self.rows,
-            budget=self.budget,
-            notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *self.notes],
-            design=self.design,
-            adjust=adjust,
-            tested=used[first] & used[second],
-        )
+        i, j = np.triu_indices(len(every), 1)
+        terms = [f"{self.groups[a]} - {self.groups[b]}" for a, b in zip(i, j, strict=True)]
+        return DesignIntervals((part.along(terms, every[i] - every[j]),))
 
-    def _head(self, alpha: float, target: Target) -> list[str]:
-        if target == "table":
-            return [self.title]
-        return [self.title, f"equal groups: {self._anova._evidence()}p-value "
-                f"{shown_pvalue(self._anova.pvalue)} (allows for the noise)"]  # fmt: skip
+    def _pairs(self, **fields: Any) -> WeightedPairs:
+        return WeightedPairs(**fields, design=self.design)
+
+    def _lines(self) -> list[str]:
+        return [f"equal groups: {self._equal._evidence()}p-value "
+                f"{shown_pvalue(self._equal.pvalue)} (allows for the noise)"]  # fmt: skip
 
 
 def _without_estimates(shown: pd.DataFrame, unused: NDArray[np.bool_]) -> pd.DataFrame:

@@ -25,7 +25,6 @@ from dpstats.families.block import Family
 from dpstats.families.formula import named_number
 from dpstats.families.group_moments import GroupMoments
 from dpstats.families.persons import PersonShares
-from dpstats.families.subgroups import Subgroup
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, estimated
 from dpstats.schema import Schema
@@ -62,15 +61,15 @@ class MeanDifference(ComparesGroups):
 
     def family(self, schema: Schema) -> Family:
         """Size, sum and sum of squares of both groups, in three sums each: it costs 2."""
-        chosen = self._chosen(schema)
-        number, group = named_number(schema, self.column), schema[self.by]
-        return Family((GroupMoments.by(number, group, sorted(chosen)),))
+        return Family((self._block(schema),))
+
+    def _block(self, schema: Schema) -> GroupMoments:
+        number, chosen = named_number(schema, self.column), self._chosen(schema)
+        return GroupMoments.by(number, schema[self.by], sorted(chosen))
 
     def estimands(self, schema: Schema) -> list[Estimand]:
         """The difference of the weighted means of both groups."""
-        chosen = self._chosen(schema)
-        number, group = named_number(schema, self.column), schema[self.by]
-        block = GroupMoments.by(number, group, sorted(chosen))
+        chosen, block = self._chosen(schema), self._block(schema)
         order = [0, 1] if chosen[0] < chosen[1] else [1, 0]
         names = self._labels(schema)
         means = weighted_means(block, names, names, order)
@@ -79,17 +78,12 @@ class MeanDifference(ComparesGroups):
 
     def person_totals(self, schema: Schema) -> tuple[PersonShares, ...]:
         """Person totals for the sampling variance: those within both groups."""
-        (block,) = self.family(schema).blocks
-        assert isinstance(block, GroupMoments)
+        block = self._block(schema)
         return (PersonShares(block.number, block.groups),)
-
-    def compared(self, schema: Schema) -> tuple[Subgroup, ...]:
-        """The groups of rows whose means are compared, in order."""
-        return subgroups_of(self.family(schema), self._chosen(schema))
 
     def asked(self, schema: Schema) -> Asked:
         """The means of both groups, and their difference."""
-        groups = self.compared(schema)
+        groups = subgroups_of(self.family(schema), self._chosen(schema))
         first, second = questions = means_in_groups(schema, self.column, groups)
         term = f"mean of {self.column}: {' - '.join(group.label for group in groups)}"
         least = np.array([first.range[0] - second.range[1]])

@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpstats.analyses.moments.mean_sampling import MeanSampling
 from dpstats.analyses.moments.noisy_mean import NoisyMean
 from dpstats.arrays import Floats
-from dpstats.checks import Alternative, check_finite
+from dpstats.checks import Alternative, Target, check_finite
 from dpstats.corrected.means import mean_confint
 from dpstats.error_rates import LEAST_COMPUTED, bonferroni, for_noise_of_means
 from dpstats.errors import RequestError
 from dpstats.inference.confidence_law import ConfidenceLaw
-from dpstats.inference.intervals import wider
+from dpstats.inference.intervals import Ends, wider
 from dpstats.results.estimates import OneParameter
-
-if TYPE_CHECKING:
-    from dpstats.checks import Target
-    from dpstats.inference.intervals import Ends
 
 _SIGNS = (1.0, -1.0)  # of groups in a contrast
 _ROUNDED = 1e-9  # relative, of bounds

@@ -261,7 +261,8 @@ class NoisyCovariance(Cached):
                     some += self.moments.noise(len(some), self._generator(_NOISE, part))
                 if law is not None:
                     some += self.sampling.draw(law, len(some), self._generator(_SAMPLING, part))
-            moved = self.of_moments(self.moments.matrix + _both_signs(errors))
+            both = np.stack([errors, -errors], axis=1).reshape(-1, *errors.shape[1:])
+            moved = self.of_moments(self.moments.matrix + both)
             yield self.correction * moved - self.matrix
 
     def _generator(self, purpose: int, part: int) -> np.random.Generator:
@@ -280,8 +281,3 @@ def weights_within(release: ReleaseView, given: Subgroup | None) -> Floats:
         return weights
     weights = weights * given.holds(release.candidates)
     return np.asarray(weights / max(float(weights.sum()), 1e-300))
-
-
-def _both_signs(draws: Floats) -> Floats:
-    """Every draw followed by its opposite, (2 size, q, q)."""
-    return np.stack([draws, -draws], axis=1).reshape(-1, *draws.shape[1:])

@@ -95,14 +95,16 @@ class NoisyMean:
     @classmethod
     def of_group(cls, answers: Answers, i: int) -> NoisyMean:
         """Group number i, from the answers to a block of `GroupMoments`."""
-        group = answers.subset(slice(len(PARTS) * i, len(PARTS) * (i + 1)))
-        units = group.bounds.astype(np.float64)
-        laws = tuple(group.law(f) for f in range(len(PARTS)))
-        most = answers.rows.estimate if answers.rows.public else np.inf
-        moments = TO_MOMENTS @ (group.sums / units)
-        seed = calibration_seed(group, group.names[0])
-        clustering = float(answers.rows.rows_per_person)
-        return cls(moments, TO_MOMENTS, laws, units, most, seed, clustering)
+        return cls.of_parts(answers.subset(slice(len(PARTS) * i, len(PARTS) * (i + 1))), TO_MOMENTS)
+
+    @classmethod
+    def of_parts(cls, parts: Answers, mixing: Floats) -> NoisyMean:
+        """A group whose size, sum and sum of squares are combinations (3, k) of k answers."""
+        units, laws = parts.bounds.astype(np.float64), tuple(map(parts.law, range(len(parts.sums))))
+        most = parts.rows.estimate if parts.rows.public else np.inf
+        seed, clustering = calibration_seed(parts, parts.names[0]), parts.rows.rows_per_person
+        observed = mixing @ (parts.sums / units)
+        return cls(observed, mixing, laws, units, most, seed, float(clustering))
 
     @cached_property
     def covariance(self) -> Floats:

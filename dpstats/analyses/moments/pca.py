@@ -13,15 +13,7 @@ from dpstats.analyses.moments.covariance import notes_of
 from dpstats.analyses.moments.eigen_intervals import ROUNDING, EigenIntervals
 from dpstats.analyses.notes import cell_rules
 from dpstats.arrays import Floats
-from dpstats.checks import (
-    Method,
-    Target,
-    check_alpha,
-    check_method,
-    check_numbers,
-    check_target,
-    short,
-)
+from dpstats.checks import Method, Target, check_interval, check_numbers, short
 from dpstats.errors import RequestError
 from dpstats.measured.radius import SpectralRadius
 from dpstats.measured.view import ReleaseView
@@ -265,11 +257,8 @@ class PCAResult(EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-            Error probability of each bound.
-        method : {"noise_aware", "certified"}
-            The simulated law of the error, or Davis and Kahan's sine theorem (1970).
-        target : {"population", "table"}
+        alpha, method, target :
+            As in `conf_int`; certified are those of Davis and Kahan's sine theorem (1970).
 
         Returns
         -------
@@ -280,9 +269,7 @@ class PCAResult(EstimateResult):
         """
         import pandas as pd
 
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
+        check_interval(alpha, method, target)
         single, spaces = self._intervals.sines(alpha, method, target)
         names = [f"PC{i}" for i in range(1, self.n_components_ + 1)]
         angles = {"component": names, "vector": single, "subspace": spaces}
@@ -297,10 +284,8 @@ class PCAResult(EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-            Error probability of each interval.
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
+        alpha, method, target :
+            As in `conf_int`.
 
         Returns
         -------

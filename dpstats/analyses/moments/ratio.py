@@ -29,7 +29,6 @@ from dpstats.families.block import Family
 from dpstats.families.group_moments import TO_MOMENTS, PairMoments, groups_by
 from dpstats.families.persons import PersonShares
 from dpstats.families.subgroups import EVERY_CELL, Subgroup
-from dpstats.inference.simulation import calibration_seed
 from dpstats.measured.view import ReleaseView
 from dpstats.results.estimates import EstimateResult, OneParameter, estimated
 from dpstats.roots import find_roots_near
@@ -192,7 +191,6 @@ class RatioIntervals(OneParameter, Cached):
         """The mean of a y - b x, in the unit scale of what it can be."""
         nine = len(_SUMS[0])
         own = self.answers.subset(slice(nine * self.group, nine * (self.group + 1)))
-        units, laws = own.bounds.astype(np.float64), tuple(own.law(f) for f in range(nine))
         first, second = self._slopes(a, b)
         size, y, x, y_squared, both, x_squared = _SUMS
         mixing = np.array([
@@ -200,11 +198,7 @@ class RatioIntervals(OneParameter, Cached):
             first * y + second * x,
             first**2 * y_squared + 2 * first * second * both + second**2 * x_squared,
         ])  # fmt: skip
-        rows = self.answers.rows
-        most = rows.estimate if rows.public else np.inf
-        seed = calibration_seed(own, own.names[0])
-        clustering = float(rows.rows_per_person)
-        return NoisyMean(mixing @ (own.sums / units), mixing, laws, units, most, seed, clustering)
+        return NoisyMean.of_parts(own, mixing)
 
     def _slopes(self, a: float, b: float) -> Floats:
         """Coefficients of y and x in a y - b x, all in unit scale."""

@@ -18,17 +18,15 @@ from dpstats.analyses.survey.estimand import Estimand, squares_of_cells
 from dpstats.analyses.survival.follow_up import DRAWS, Counts, RiskSets, counts_of
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Alternative
+from dpstats.checks import Alternative, Target
 from dpstats.error_rates import bonferroni
-from dpstats.inference.intervals import pvalue_of_draws, with_far_tails
+from dpstats.inference.intervals import Ends, pvalue_of_draws, with_far_tails
 from dpstats.inference.joint_coverage import level_of_draws
 from dpstats.inference.simulation import calibration_generator
 from dpstats.results.estimates import Estimated
 
 if TYPE_CHECKING:
-    from dpstats.checks import Target
     from dpstats.families.block import Block
-    from dpstats.inference.intervals import Ends
 
 Law = Literal[
     "survival", "incidence", "rate", "mean"

@@ -36,22 +36,19 @@ from dpstats.analyses.regression.glm_models import (
 from dpstats.analyses.regression.linear_score import LinearScore
 from dpstats.analyses.survival.follow_up import FollowUp, RiskSets, Ties, follow_up_of
 from dpstats.arrays import Floats
-from dpstats.checks import excerpt, first_few, short
+from dpstats.checks import Alternative, Method, Target, excerpt, first_few, short
 from dpstats.errors import RequestError
 from dpstats.families.block import Family
 from dpstats.families.formula import Design
-from dpstats.inference.intervals import Intervals
+from dpstats.inference.intervals import Ends, Intervals
 from dpstats.inference.simulation import calibration_seed
 from dpstats.results.estimates import EstimateResult
-from dpstats.schema import Number
+from dpstats.schema import Column, Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpstats.checks import Alternative, Method, Target
-    from dpstats.inference.intervals import Ends
     from dpstats.measured.view import ReleaseView
-    from dpstats.schema import Column, Schema
 
 _GRAMMAR = (
     "a hazard regression reads 'time, event ~ age + C(arm)': a number and a Boolean column or a "
@@ -348,12 +345,8 @@ class HazardResult(ScoreResult):
 
         Parameters
         ----------
-        alpha : float
-            Error probability of each interval.
-        method : {"noise_aware", "certified"}
-            As for `conf_int`; certified intervals of ratios reach from 0 to infinity.
-        target : {"population", "table"}
-            What is covered: the population's value, or the private table's own.
+        alpha, method, target :
+            As in `conf_int`; certified intervals of ratios reach from 0 to infinity.
 
         Returns
         -------
@@ -453,8 +446,7 @@ class HazardResult(ScoreResult):
         Raises
         ------
         RequestError
-            For a missing column, or a value that the schema does not declare; or if the first bin
-            of time was left out.
+            As `predict`.
         """
         points = self.moments.at(exog)
         names = [f"{i} at {edge:g}" for i in range(len(points)) for edge in self.edges.tolist()]
@@ -588,7 +580,7 @@ class Hazard:
         asked = self._follow_up(schema)
         of_rows = RiskSets.from_release(asked, release)
         risk = of_rows.of_persons
-        patterns = _bins_of(asked, schema)
+        patterns = dict(zip(asked.by, np.array(asked.groups(schema)).T, strict=True))
         groups = _entering(moments, patterns, risk)
         kept = have_entering_levels(groups, patterns)
         bins = self._bins(schema, asked, risk, kept)
@@ -673,11 +665,6 @@ def _score(
         risk.answers.n, noise=risk.noise_covariance(entries), laplace=laplace, terms=terms,
         seed=calibration_seed(risk.answers),
     )  # fmt: skip
-
-
-def _bins_of(asked: FollowUp, schema: Schema) -> dict[str, NDArray[np.int64]]:
-    """Bins (P,) of the regressors' columns in each pattern."""
-    return dict(zip(asked.by, np.array(asked.groups(schema)).T, strict=True))
 
 
 def _values(moments: DesignMoments, patterns: dict[str, NDArray[np.int64]]) -> dict[str, Floats]:

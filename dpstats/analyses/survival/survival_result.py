@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dpstats.analyses.moments.group_means import PairwiseResult
+from dpstats.analyses.moments.group_means import PairwiseResult, pairwise_fields
 from dpstats.analyses.survival.curves import (
     CurveLimits,
     DrawnIntervals,
@@ -27,11 +27,9 @@ from dpstats.arrays import Floats
 from dpstats.checks import (
     Method,
     Target,
-    check_alpha,
     check_choice,
-    check_method,
+    check_interval,
     check_proportion,
-    check_target,
     first_few,
     listed,
 )
@@ -61,15 +59,12 @@ class SurvivalResult(EstimateResult):
     ----------
     curves : tuple of GroupCurve
         One for each group.
-    labels : tuple of str
-        Of the groups; "" of all rows.
-    named : tuple of tuples of str
-        The same, a part for each column of `by`.
+    labels, named : tuple of str, of tuples of str
+        Of the groups, "" of all rows; and the same with a part for each column of `by`.
     by : tuple of dict
         Bin of each column of `by`, for every group.
-    events : tuple of str
-    clock : Number
-        The column of times.
+    events, clock : tuple of str, Number
+        Kinds of events, and the column of times.
     cuts : (J + 1,) float64
         Start of the first bin, and where each ends.
 
@@ -77,10 +72,8 @@ class SurvivalResult(EstimateResult):
     --------
     >>> import dpstats as dps
     >>> import pandas as pd
-    >>> schema = dps.Schema([
-    ...     dps.Number("days", 0, 500, edges=range(50, 500, 50), missing=0),
-    ...     dps.Boolean("died"), dps.Category("arm", ["new", "old"]),
-    ... ])
+    >>> days = dps.Number("days", 0, 500, edges=range(50, 500, 50), missing=0)
+    >>> schema = dps.Schema([days, dps.Boolean("died"), dps.Category("arm", ["new", "old"])])
     >>> curves = dps.Survival("days", "died", by="arm")
     >>> plan = dps.plan(schema, {"curves": curves}, budget=dps.PureDP(1))
     >>> numbers = pd.Series(range(6_000))
@@ -150,10 +143,8 @@ class SurvivalResult(EstimateResult):
 
         Parameters
         ----------
-        alpha : float
-            Error probability of each interval, and of the band of each group as a whole.
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
+        alpha, method, target :
+            As in `conf_int`; alpha is also that of the band of each group as a whole.
 
         Returns
         -------
@@ -169,9 +160,7 @@ class SurvivalResult(EstimateResult):
         """
         import pandas as pd
 
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
+        check_interval(alpha, method, target)
         limits, frames = self._all_limits, []
         for label, curve in zip(self.labels, self.curves, strict=True):
             if not curve.bins:
@@ -330,9 +319,7 @@ class SurvivalResult(EstimateResult):
     ) -> list[tuple[float, float, float]]:
         """Estimate and ends of the interval of a quantile of each group."""
         level = 1 - probability
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
+        check_interval(alpha, method, target)
         low, high = self._one_event.conf_int(alpha, method, target)
         found = []
         for curve in self.curves:
@@ -426,14 +413,11 @@ class SurvivalResult(EstimateResult):
         pairs = list(itertools.combinations(range(len(groups)), 2))
         if not pairs:
             raise RequestError("differences need two groups whose curves reach the time")
-        terms = [f"{self.labels[groups[i]]} - {self.labels[groups[j]]}" for i, j in pairs]
         both = parts.differences([i for i, _ in pairs], [j for _, j in pairs])
-        return self._made(
-            PairwiseResult, title=f"Differences of {what}, {self.title}",
-            **estimated(terms, both), rows=self.rows,
-            budget=self.budget, notes=[f"p-values are {ADJUSTED[adjust][1]} pairs", *self.notes],
-            adjust=adjust, tested=np.ones(len(pairs), dtype=np.bool_),
-        )  # fmt: skip
+        names, every = [self.labels[g] for g in groups], np.ones(len(pairs), dtype=np.bool_)
+        what = f"Differences of {what}"
+        fields = pairwise_fields(self, what, names, both, adjust, every)
+        return self._made(PairwiseResult, **fields)
 
     def _strata(self, strata: str | Sequence[str] | None) -> tuple[list[str], list[list[int]]]:
         """Names of the groups to compare, and their numbers in each stratum."""
@@ -497,10 +481,8 @@ class SurvivalResult(EstimateResult):
 
         Parameters
         ----------
-        strata : str or sequence of str, optional
-            As in `logrank`.
-        adjust : {"holm", "fdr_bh", "none"}
-            Of the p-values, for the number of pairs.
+        strata, adjust :
+            As in `logrank` and in `differences`.
 
         Returns
         -------

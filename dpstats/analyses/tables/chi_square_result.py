@@ -11,7 +11,7 @@ import numpy as np
 from dpstats.analyses.tables.cells import TableOfCells, crosstab, with_levels
 from dpstats.arrays import Floats
 from dpstats.caching import Cached
-from dpstats.checks import Method, Target, check_alpha, check_choice, check_method, check_target
+from dpstats.checks import Method, Target, check_alpha, check_choice, check_interval, check_target
 from dpstats.corrected.chi_square import CertifiedChiSquare
 from dpstats.error_rates import percent
 from dpstats.errors import RequestError
@@ -52,8 +52,6 @@ class ChiSquareResult(Cached, HypothesisResult):
         Name of the classical statistic: Pearson's, or Cochran-Mantel-Haenszel's with strata.
     pearson : float
         Value of the classical statistic on the noisy counts, not calibrated; for comparison.
-    pearson_pvalue : float
-        Its tail probability under the chi-square distribution.
     effect_name : str
         Cohen's w, sqrt(sum (p - p0)^2 / p0), or Cramer's V.
     effect : float
@@ -61,10 +59,8 @@ class ChiSquareResult(Cached, HypothesisResult):
     levels : int
         The squared effect is the statistic over n times this: min(R, C) - 1 for Cramer's V, else 1.
     largest_effect : float
-    rows : RowCount
-        Number of private rows.
-    budget : str
-        The budget of the release, for the footer.
+    rows, budget :
+        As of `EstimateResult`.
     certified_at, effect_at : functions of alpha
         The certified verdict at a level, and the noise-aware interval (2,) for the effect.
     tables : tuple of TableOfCells
@@ -88,6 +84,9 @@ class ChiSquareResult(Cached, HypothesisResult):
     [0.4 0.4]
     >>> print(result.conf_int(method="certified", target="table").round(1))
     [0.4 0.4]
+    >>> print(result.crosstab("smoker").round(-2))
+    smoker   False    True
+    0       7000.0  3000.0
     """
 
     methods: ClassVar[tuple[str, ...]] = get_args(Method)
@@ -100,7 +99,6 @@ class ChiSquareResult(Cached, HypothesisResult):
     residuals: Floats
     classical: str
     pearson: float
-    pearson_pvalue: float
     effect_name: str
     effect: float
     levels: int
@@ -124,6 +122,13 @@ class ChiSquareResult(Cached, HypothesisResult):
     def nobs(self) -> int:
         """Number of private rows, or its estimate."""
         return self.rows.value
+
+    @property
+    def pearson_pvalue(self) -> float:
+        """Tail probability of `pearson` under the chi-square distribution."""
+        from scipy import special
+
+        return float(special.chdtrc(self.df, self.pearson))
 
     @property
     def headline(self) -> str:
@@ -180,21 +185,15 @@ class ChiSquareResult(Cached, HypothesisResult):
 
         Parameters
         ----------
-        alpha : float
-            Error probability, in (0, 1/2].
-        method : {"noise_aware", "certified"}
-        target : {"population", "table"}
-        simultaneous : bool
-            Ignored: there is one interval.
+        alpha, method, target, simultaneous :
+            As in `EstimateResult.conf_int`; the last is ignored, as there is one interval.
 
         Raises
         ------
         RequestError
             For any other combination of method and target.
         """
-        check_method(method)
-        check_target(target)
-        check_alpha(alpha)
+        check_interval(alpha, method, target)
         if (method, target) == ("noise_aware", "population"):
             return self._effect(alpha)
         if why := self.lacking(method, target):
@@ -245,22 +244,6 @@ class ChiSquareResult(Cached, HypothesisResult):
         ------
         RequestError
             If these are not the columns of the table, or the values are not known.
-
-        Examples
-        --------
-        >>> import dpstats as dps
-        >>> import pandas as pd
-        >>> schema = dps.Schema([dps.Boolean("smoker"), dps.Category("region", ["north", "south"])])
-        >>> link = dps.Independence("smoker", "region")
-        >>> plan = dps.plan(schema, {"link": link}, budget=dps.PureDP(10))
-        >>> region = ["north"] * 5_000 + ["south"] * 5_000
-        >>> rows = pd.DataFrame({"smoker": [True, False] * 5_000, "region": region})
-        >>> result = dps.release(plan, rows).infer("link")
-        >>> print(result.crosstab("region", "smoker").round(-2))
-        smoker   False    True
-        region
-        north   2500.0  2500.0
-        south   2500.0  2500.0
         """
         frame = self._counts()
         check_choice("values", values, list(frame.columns[1:]))

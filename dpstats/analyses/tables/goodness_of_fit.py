@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,9 +42,6 @@ from dpstats.results.base import footer
 from dpstats.schema import Category, Column, Schema
 from dpstats.schema.column_fields import MISSING_LABEL
 from dpstats.schema.conditions import CellSet
-
-if TYPE_CHECKING:
-    from dpstats.measured.answers import Answers
 
 
 @weighted_by_design
@@ -205,7 +202,6 @@ class GoodnessOfFit:
             residuals=standardised(best.observed, n * p0 * (1 - p0), noise_variances),
             classical="Pearson's",
             pearson=pearson,
-            pearson_pvalue=_chi_square_tail(pearson, d - 1),
             effect_name="Cohen's w",
             effect=float(np.clip(np.sqrt(max(0.0, pearson - excess) / n), 0, largest)),
             levels=1,
@@ -363,12 +359,6 @@ def _certified(tested: Departures, alpha: float) -> CertifiedChiSquare:
     radius = joint_noise_quantiles(answers, beta)
     ends = answers.sums - radius, answers.sums + radius
     return fit_verdict(*ends, answers.rows.bounds(of_rows), p0, alpha, beta + of_rows)
-
-
-def _chi_square_tail(statistic: float, df: int) -> float:
-    from scipy.special import chdtrc
-
-    return float(chdtrc(df, statistic))
 
 
 _MIXTURE = 400  # draws of the noise variances in the statistic

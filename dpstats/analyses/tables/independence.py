@@ -46,7 +46,7 @@ from dpstats.inference.simulation import (
     draw_noise,
     draws_for_interval,
 )
-from dpstats.measured.answers import joint_noise_quantiles
+from dpstats.measured.answers import Answers, joint_noise_quantiles
 from dpstats.measured.view import ReleaseView
 from dpstats.privacy.weighted_noise import divided, laplace_scale, law_of_sum
 from dpstats.results.base import footer
@@ -54,7 +54,6 @@ from dpstats.schema import Column, Schema
 from dpstats.schema.conditions import cell_set
 
 if TYPE_CHECKING:
-    from dpstats.measured.answers import Answers
     from dpstats.privacy.laws import NoiseLaw
 
 
@@ -500,6 +499,12 @@ class Independence:
             )
         return group
 
+    def _within(self, schema: Schema) -> str:
+        """What titles say of the strata or of the subgroup."""
+        if self._strata(schema):
+            return f" within levels of {self.given}"
+        return "" if self.given is None else f", given {self.given}"
+
     def _table(self, schema: Schema) -> Table:
         group = self._group(schema)
         others = [] if group is None else [column.name for column in group.columns]
@@ -519,25 +524,18 @@ class Independence:
 
     def infer(self, release: ReleaseView) -> ChiSquareResult:
         """Calibrated p-value, Cramer's V and a certified verdict."""
-        from scipy import special
-
         of_rows = noisy_table(self, release)
         counts = of_rows.of_persons
         rng = calibration_generator(counts.answers, (self.seed, 0))
         statistic, pvalue = counts.test(self.simulations, rng)
         several = of_rows.answers.rows.rows_per_person > 1
         strata, *shape = of_rows.cells.shape
-        strata_of, group = self._strata(release.schema), self._group(release.schema)
-        within = f" within levels of {self.given}" if strata_of else ""
-        within += "" if group is None else f", given {self.given}"
+        within, strata_of = self._within(release.schema), self._strata(release.schema)
         chosen = [of_rows.strata.used, *np.split(of_rows.levels.used, shape[:1])]
         inside, names = np.ix_(*chosen), (*strata_of, self.a, self.b)
-        labels = {name: release.schema[name].bin_labels for name in names}
-        used = {
-            name: tuple(itertools.compress(labels[name], levels))
-            for name, levels in zip(names, chosen[-len(names) :], strict=True)
-        }
-        notes = subgroup_notes(group, of_rows.answers.rows) + of_rows.answers.constraint_notes
+        labels, used = _levels(release.schema, names, chosen[-len(names) :])
+        notes = subgroup_notes(self._group(release.schema), of_rows.answers.rows)
+        notes += of_rows.answers.constraint_notes
         notes += left_out("the test and the effect", used, labels, (self.a, self.b))
         notes += left_out("the effect and the certified verdict", used, labels, strata_of)
         expected, residuals = np.full((2, *of_rows.cells.shape), np.nan)
@@ -619,7 +617,6 @@ class Independence:
             residuals=residuals.ravel(),
             classical=classical,
             pearson=pearson,
-            pearson_pvalue=float(special.chdtrc(df, pearson)),
             effect_name="Cramer's V",
             effect=effect,
             levels=min(shape) - 1,
@@ -627,7 +624,7 @@ class Independence:
             certified_at=partial(_verdict, of_rows),
             effect_at=partial(self._effect_at, seen, association, pvalue),
             notes=(*notes, cell_rules(release.schema, self)),
-            tables=(TableOfCells.of(release.schema[c] for c in (*strata_of, self.a, self.b)),),
+            tables=(TableOfCells.of(release.schema[name] for name in names),),
             used=used,
         )
 
@@ -664,11 +661,8 @@ class Independence:
             )
         levels = counts.levels.used
         used = levels[: len(cells)], levels[len(cells) :]
-        labels = {name: schema[name].bin_labels for name in (self.a, self.b)}
-        kept = {name: tuple(itertools.compress(labels[name], of))
-                for name, of in zip(labels, used, strict=True)}  # fmt: skip
-        group = self._group(schema)
-        within = "" if group is None else f", given {self.given}"
+        labels, kept = _levels(schema, (self.a, self.b), used)
+        within = self._within(schema)
         notes = [*left_out("the test and the effect", kept, labels, (self.a, self.b)),
                  cell_rules(schema, self)]  # fmt: skip
         columns = TableOfCells.of(schema[name] for name in labels)
@@ -692,6 +686,15 @@ class Independence:
         noise = counts.noise(draws_for_interval(alpha, _DRAWS), rng)
         low, high = association.interval(counts.observed, counts.expected, noise, alpha, rng)
         return np.array([0.0 if pvalue > alpha else low, high])
+
+
+def _levels(
+    schema: Schema, names: Sequence[str], used: Sequence[NDArray[np.bool_]]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Labels of all levels of some columns, and of those that are used."""
+    labels = {name: tuple(schema[name].bin_labels) for name in names}
+    pairs = zip(labels.items(), used, strict=True)
+    return labels, {name: tuple(itertools.compress(own, kept)) for (name, own), kept in pairs}
 
 
 def _verdict(whole: NoisyTable, alpha: float) -> CertifiedChiSquare:

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from dpstats.analyses.second_stage import at_pilots
-from dpstats.checks import (
-    Method,
-    Progress,
-    Target,
-    check_alpha,
-    check_method,
-    check_target,
-    counted,
-)
+from dpstats.checks import Method, Progress, Target, check_interval, counted
 from dpstats.display import as_html, fitted_table, html_table, wrapped
 from dpstats.measured.certificate import block_of_largest, certify, published_answers
 from dpstats.measured.measurements import Measurements
@@ -243,9 +235,7 @@ class Preview:
         """
         import pandas as pd
 
-        check_alpha(alpha)
-        check_method(method)
-        check_target(target)
+        check_interval(alpha, method, target)
         frames = [pd.DataFrame(columns=["analysis", "term", "width", "unbounded"])]
         for name, results in self.results.items():
             if results[0].has_intervals:
