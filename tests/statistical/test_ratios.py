@@ -34,7 +34,7 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.simulate(SETTINGS, few=(5, 19), runs=(15, 300))
+@pytest.mark.simulate(SETTINGS, few=(5, 19), runs=(30, 300))
 def test_ratios_of_independent_rows(setting, runs, table, tools):
     """The noise-aware one by its test, which is quicker; for the table, and certified, by limits.
 
